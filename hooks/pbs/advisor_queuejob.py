@@ -2,7 +2,7 @@
 
 Runs as root inside pbs_server, which does nothing else meanwhile; an exception or the hook's
 alarm would reject the job. So whatever happens here, the job is accepted; one deadline covers
-the whole exchange with the daemon; after a daemon that hung nobody asks for a while; and nothing
+all waiting for the daemon; after a daemon that hung nobody asks for a while; and nothing
 of the job is touched before the whole answer is read, checked, and made into PBS's own objects.
 
 Python 3.6 to 3.12, the standard library only, also under -OO. Settings come from the hook's
@@ -28,7 +28,8 @@ DEFAULTS = {
 }
 CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
-MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_SOCKET, MAX_ATTRIBUTE = 65536, 65536, 2000, 107, 200
+PIECE_S = 0.01  # of waiting for the daemon
+MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_ATTRIBUTE = 65536, 65536, 2000, 200
 FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
@@ -46,10 +47,11 @@ class Hung(Unchanged):
 
 def load(_):
     """Import all that is needed: where a failure is caught, too."""
-    global json, os, re, socket, stat, struct, time
+    global json, os, re, select, socket, stat, struct, time
     import json
     import os
     import re
+    import select
     import socket
     import stat
     import struct
@@ -58,7 +60,6 @@ def load(_):
 
 def main(event):
     """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
-    begin = time.monotonic()
     job = event.job
     variables = {} if job.Variable_List is None else job.Variable_List
     settings = read_settings()
@@ -71,17 +72,14 @@ def main(event):
         return
     line = request(event, job, variables, settings)
     try:
-        text = exchange(settings["socket"], line, begin + settings["deadline_s"])
-        plan = read_answer(text)
+        plan = read_answer(exchange(settings["socket"], line, settings["deadline_s"]))
     except Hung as problem:
         trip(settings["breaker"])
         raise Unchanged(f"{problem} (not asked again for {settings['retry_s']} s)") from None
     assign(check(plan, job, variables, settings))
     if plan["rewrite"] or plan["env"]:
-        pbs.logmsg(
-            pbs.EVENT_DEBUG,
-            f"advisor: {job.Job_Name}: job rewritten, decision {plan['decision']}",
-        )
+        text = f"advisor: {job.Job_Name}: job rewritten, decision {plan['decision']}"
+        pbs.logmsg(pbs.EVENT_DEBUG, text)
 
 
 # -- settings and the circuit breaker ----------------------------------------------------------
@@ -141,7 +139,6 @@ def request(event, job, variables, settings):
     options.update((name, str(value)) for name, value in own.items() if value)
     sizes = sorted(n for n in variables if str(n).startswith("ADVISOR_SIZE_"))
     env = {n: variables.get(n) for n in (*settings["variables"], *sizes[:20])}
-    client = str(variables.get(CLIENT) or "")
     data = {
         "v": 1,
         "op": "decide",
@@ -155,7 +152,7 @@ def request(event, job, variables, settings):
         "submit_arguments": text_of(job.Submit_arguments),
         "executable": text_of(job.executable),
         "argument_list": text_of(job.argument_list),
-        "client": client if len(client) <= MAX_TEXT else "",
+        "client": text_of(variables.get(CLIENT)),
         "env": {name: text_of(value) for name, value in env.items() if value is not None},
         "cwd": text_of(variables.get("PBS_O_WORKDIR")),
     }
@@ -186,44 +183,49 @@ def text_of(value):
     return text if len(text) <= MAX_TEXT else ""
 
 
-def exchange(path, line, until):
-    """Send a line and return the answer's, all before the monotonic clock says ``until``."""
-    if len(path) > MAX_SOCKET:
-        raise Unchanged("the socket's path is too long")
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        answer = b""
+def exchange(path, line, left):
+    """Send a line and return the answer's; wait no longer than ``left`` seconds in all."""
+    half, answer = left / 2, b""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             # Blocking, so that the kernel lets it wait where others stand before it.
-            wait = left(until)
-            room = struct.pack("ll", int(wait), int(wait % 1 * 1e6) or 1)
+            room = struct.pack("ll", int(half), int(half % 1 * 1e6) or 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
+            begin = time.monotonic()
             connection.connect(path)
-            connection.settimeout(left(until))
-            connection.sendall(line)
+            left -= min(half, time.monotonic() - begin)
+            connection.setblocking(False)
+            while line:
+                left = wait(connection, select.POLLOUT, left)
+                line = line[connection.send(line) :]
             while b"\n" not in answer:
-                connection.settimeout(left(until))
+                left = wait(connection, select.POLLIN, left)
                 piece = connection.recv(MAX_ANSWER)
                 if not piece:
                     raise Unchanged("the daemon hung up")
                 answer += piece
                 if len(answer) > MAX_ANSWER:
                     raise Hung("the daemon's answer is too long")
-        except (socket.timeout, BlockingIOError):  # a full queue at the socket counts, too
+        except BlockingIOError:  # a full queue at the socket
             raise Hung("the daemon did not answer in time") from None
         except OSError as error:
             raise Unchanged(f"no daemon answers at {path}: {error.strerror or error}") from None
-        return answer.split(b"\n", 1)[0]
-    finally:
-        connection.close()
+    return answer.split(b"\n", 1)[0]
 
 
-def left(until):
-    """Return the seconds left. Raises Hung when there are none."""
-    seconds = until - time.monotonic()
-    if seconds <= 0:
-        raise Hung("the daemon did not answer in time")
-    return seconds
+def wait(connection, event, left):
+    """Wait until a socket is ready; return what is left of the seconds. Raises BlockingIOError."""
+    # Of a short piece of waiting no more than its length counts: where the host stands still, or
+    # does not let this process run, no daemon hangs.
+    watched = select.poll()
+    watched.register(connection, event)
+    while left > 0:
+        begin = time.monotonic()
+        found = watched.poll(PIECE_S * 1000)
+        left -= min(PIECE_S, time.monotonic() - begin)
+        if found:
+            return left
+    raise BlockingIOError
 
 
 def read_answer(text):
@@ -357,9 +359,7 @@ def refuse_impossible(added, select, job, settings):
     for part in select.split("+"):
         words = part.split(":")
         count = int(words.pop(0)) if words[0].isdigit() else 1
-        chunk = dict(word.split("=", 1) for word in words)
-        chunk.update(added)
-        chunk.setdefault("ncpus", "1")
+        chunk = {"ncpus": "1", **dict(word.split("=", 1) for word in words), **added}
         fit = 0
         for kind in classes:
             if within(chunk, kind["resources"]):

@@ -32,6 +32,7 @@ from hooked import (
 
 from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
 from tests.schemas import check_request
+from tests.stopped import stop_peer
 
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
@@ -398,6 +399,21 @@ def test_an_unknown_queue_is_left_alone(
     assert "queue gpuq is not in the inventory" in done["log"][0]
 
 
+def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    """The answer comes long after the deadline, but the hook did not run meanwhile."""
+
+    def stop(connection: socket.socket, line: bytes) -> None:
+        stop_peer(connection, 1.5)
+        answering(plan(REWRITE))(connection, line)
+
+    with daemon(path, stop):
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 1.0}, folder=tmp_path)
+    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}, done["log"]
+    assert not (tmp_path / "breaker").exists()
+
+
 def test_the_alarm_in_the_middle_of_it_lets_the_job_go(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
@@ -487,7 +503,7 @@ def test_it_is_python_3_6_and_standard_library() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in node.names
     }
-    assert imported - {"pbs"} <= {"json", "os", "re", "socket", "stat", "struct", "time"}
+    assert imported - {"pbs"} <= {"json", "os", "re", "select", "socket", "stat", "struct", "time"}
     assert not any(isinstance(node, ast.Assert | ast.NamedExpr) for node in ast.walk(tree))
 
 

@@ -39,7 +39,7 @@ extern const char *lua_tolstring(lua_State *, int, size_t *);
 extern const char *luaL_checklstring(lua_State *, int, size_t *);
 extern double luaL_checknumber(lua_State *, int);
 
-enum { LUA_IS_FUNCTION = 6 };
+enum { LUA_IS_FUNCTION = 6, PIECE_MS = 10 /* of waiting: see ready */ };
 /* MAX_ANSWER, MAX_SCRIPT, MAX_CHOICES, MAX_VARIABLE and CUT are set by `advisor hook install`. */
 
 static int fail(lua_State *L, const char *word, const char *text)
@@ -67,28 +67,32 @@ static int address(struct sockaddr_un *to, const char *path)
     return 0;
 }
 
-static void bound(int fd, double seconds)
+/* Connect, in half of what is left: blocking, for the kernel lets it wait where others stand first. */
+static int reach(int fd, const struct sockaddr_un *to, double *left)
 {
-    struct timeval t = {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
-    if (t.tv_sec == 0 && t.tv_usec == 0)
-        t.tv_usec = 1; /* 0 means for ever */
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
+    double half = *left / 2, before = now();
+    struct timeval wait = {(time_t)half, (suseconds_t)((half - (double)(time_t)half) * 999999) + 1};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+    int done = connect(fd, (const struct sockaddr *)to, sizeof *to);
+    double spent = now() - before;
+    *left -= spent < half ? spent : half;
+    return done;
 }
 
-/* Wait for fd until `finish`; 0 when it is too late. */
-static int ready(int fd, short events, double finish)
+/* Wait for fd; 0 when what is left was not enough. Of a short piece of waiting no more than its
+ * length counts: where the host stands still, or does not let this run, no daemon hangs. */
+static int ready(int fd, short events, double *left)
 {
-    for (;;) {
-        double left = finish - now();
+    while (*left > 0) {
+        double piece = PIECE_MS / 1e3, before = now();
         struct pollfd p = {fd, events, 0};
-        if (left <= 0)
-            return 0;
-        int n = poll(&p, 1, (int)(left * 1000) + 1);
+        int n = poll(&p, 1, PIECE_MS);
+        double spent = now() - before;
+        *left -= n >= 0 && spent < piece ? spent : piece;
         if (n > 0)
             return 1;
-        if (n < 0 && errno != EINTR)
-            return 0;
     }
+    return 0;
 }
 
 /* Call the function at an index; what it returns, or its error, is on top then. */
@@ -113,7 +117,7 @@ static int exchange(lua_State *L)
 {
     size_t length = 0, sent = 0, got = 0;
     const char *path = luaL_checklstring(L, 1, NULL), *line = NULL;
-    double deadline = luaL_checknumber(L, 3), finish = now() + deadline;
+    double left = luaL_checknumber(L, 3);
     int no_answer = lua_toboolean(L, 4);
     char answer[MAX_ANSWER];
     struct sockaddr_un to;
@@ -125,11 +129,8 @@ static int exchange(lua_State *L)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fail(L, "absent", strerror(errno));
-    bound(fd, deadline);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
-        word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
-        text = strerror(errno);
-    }
+    if (reach(fd, &to, &left) < 0)
+        text = strerror(errno), word = errno == EAGAIN || errno == EINTR ? "timeout" : "absent";
     if (!word && !(line = line_at(L, 2, &length, &text)))
         word = "error";
     while (!word && sent < length) {
@@ -138,7 +139,7 @@ static int exchange(lua_State *L)
             sent += (size_t)n;
         else if (errno != EAGAIN && errno != EINTR)
             word = "closed", text = strerror(errno);
-        else if (!ready(fd, POLLOUT, finish))
+        else if (!ready(fd, POLLOUT, &left))
             word = "timeout";
     }
     for (int more = !word && lua_type(L, 5) == LUA_IS_FUNCTION; more;) {
@@ -149,7 +150,7 @@ static int exchange(lua_State *L)
     while (!word && !no_answer && !end) {
         if (got == sizeof answer) {
             word = "garbage", text = "an answer without end";
-        } else if (!ready(fd, POLLIN, finish)) {
+        } else if (!ready(fd, POLLIN, &left)) {
             word = "timeout";
         } else {
             ssize_t n = recv(fd, answer + got, sizeof answer - got, MSG_DONTWAIT);

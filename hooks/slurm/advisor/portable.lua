@@ -6,7 +6,8 @@
 
 local use = ...
 local limits = use("config")
-local MODE, EAGAIN = 384, 11 -- the mode is 0600
+local MODE, EINTR, EAGAIN = 384, 4, 11 -- the mode is 0600
+local PIECES = 5 -- of the wait for an answer
 local pieces = {}
 
 local function find(stem)
@@ -47,7 +48,8 @@ local M = {}
 -- The line may be a function that makes it: called once connected, while the daemon wakes up.
 --
 -- The kernel keeps the deadline: a quarter of it for connecting, a quarter for sending, half for
--- the answer, each one call. The daemon writes its line at once, so a piece of one is garbage,
+-- the answer. That half is waited for in pieces: where the whole host stands still, one of them
+-- passes, and no daemon hangs. The daemon writes its line at once, so a piece of one is garbage,
 -- and dripping bytes gain it nothing. `meanwhile` is called while the daemon thinks, and again as
 -- long as it returns true (native.c: until the answer is there); what goes wrong in it is lost.
 function M.exchange(path, line, deadline_s, no_answer, meanwhile)
@@ -64,7 +66,7 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
 
   local function talk()
     bound(socket.SO_SNDTIMEO, deadline_s / 4)
-    bound(socket.SO_RCVTIMEO, deadline_s / 2)
+    bound(socket.SO_RCVTIMEO, deadline_s / 2 / PIECES)
     local done, problem, code = socket.connect(fd, { family = socket.AF_UNIX, path = path })
     if not done then return nil, code == EAGAIN and "timeout" or "absent", tostring(problem) end
     if type(line) == "function" then
@@ -83,8 +85,11 @@ function M.exchange(path, line, deadline_s, no_answer, meanwhile)
     local ok, more = true, meanwhile ~= nil
     while ok and more do ok, more = pcall(meanwhile) end
     local answer
-    answer, problem, code = socket.recv(fd, limits.max_answer)
-    if not answer and code == EAGAIN then return nil, "timeout", "no answer in time" end
+    for _ = 1, PIECES do
+      answer, problem, code = socket.recv(fd, limits.max_answer)
+      if answer or code ~= EAGAIN and code ~= EINTR then break end
+    end
+    if not answer and (code == EAGAIN or code == EINTR) then return nil, "timeout", "no answer in time" end
     if not answer or answer == "" then return nil, "closed", "the daemon hung up" end
     if not answer:find("\n", 1, true) then return nil, "garbage", "an answer that is no line" end
     return answer:match("^[^\n]*")

@@ -31,6 +31,7 @@ def cluster(site: Cluster) -> Iterator[Cluster]:
     site.fresh_runtime()
     site.log.lines.clear()
     yield site
+    print(*site.log.lines, sep="\n")  # why a job went on unchanged
     site.socket.unlink(missing_ok=True)
     site.testbed.run(["scancel", "--quiet", "--state=PENDING"])
 

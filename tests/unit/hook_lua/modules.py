@@ -13,6 +13,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from advisor.schedulers.cluster import Cluster, Node, Partition
+from tests.stopped import stop_peer
 
 LUAS = [lua for v in ("5.1", "5.3", "5.4") if (lua := shutil.which(f"lua{v}"))]
 
@@ -125,10 +126,16 @@ def message(home: Path, text: str | bytes) -> str:
 
 
 class Peer:
-    """The other end of a socket: sends pieces with a pause, or hangs up."""
+    """The other end of a socket: sends pieces with a pause, or hangs up.
 
-    def __init__(self, path: Path, *pieces: bytes, pause_s: float = 0.0, read: bool = True) -> None:
-        self.got = b""
+    With ``stops_s`` the process that asks is stopped for so long before the pieces are sent.
+    """
+
+    def __init__(
+        self, path: Path, *pieces: bytes, pause_s: float = 0.0, read: bool = True,
+        stops_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.got, self._stops_s = b"", stops_s
         self._pieces, self._pause_s, self._read = pieces, pause_s, read
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -141,6 +148,8 @@ class Peer:
         with connection:
             if self._read:
                 self.got = connection.recv(65536)
+            if self._stops_s:
+                stop_peer(connection, self._stops_s)
             try:
                 for piece in self._pieces:
                     connection.sendall(piece)

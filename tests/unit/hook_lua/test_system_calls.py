@@ -187,6 +187,22 @@ def test_drips_come_to_nothing(home: Path, system: str, path: Path) -> None:
     assert exchange(home, system, path, within_s=within_s).split()[1] == word
 
 
+def test_time_spent_on_the_line_is_not_the_peer_s(home: Path, system: str, path: Path) -> None:
+    Peer(path, b"an answer\n")
+    line = 'function() os.execute("sleep 1.2") return "late\\n" end'
+    meanwhile = ', false, function() os.execute("sleep 1.2") end'
+    assert exchange(home, system, path, line, meanwhile, within_s=1.0) == "an answer\tnil"
+
+
+def test_a_host_that_stands_still_is_not_a_peer_that_hangs(
+    home: Path, system: str, path: Path
+) -> None:
+    """The answer comes long after the deadline, but this process did not run meanwhile."""
+    peer = Peer(path, b"an answer\n", stops_s=1.5)
+    assert exchange(home, system, path, within_s=1.0) == "an answer\tnil"
+    assert peer.got == b"hello\n"
+
+
 def test_a_peer_that_hangs_up_while_written_to_kills_nobody(
     home: Path, system: str, path: Path
 ) -> None:

@@ -221,9 +221,9 @@ def wait(connection, event, left):
     watched.register(connection, event)
     while left > 0:
         begin = time.monotonic()
-        found = watched.poll(PIECE_S * 1000)
+        events = watched.poll(PIECE_S * 1000)
         left -= min(PIECE_S, time.monotonic() - begin)
-        if found:
+        if events:
             return left
     raise BlockingIOError
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import threading
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 """Between two looks: a ring of 4096 events lasts for 80,000 a second."""
+_LATE_S = 5 * POLL_S
+"""From one look to the next: this host, or what the meter's counter is kept by, stood still."""
 LEAST_S = 5.0
 """A complete run that took less leaves nothing worth ending."""
 
@@ -62,15 +65,16 @@ class Beside:
     job: JobHere | None = None
     run: CompleteRun = field(default_factory=CompleteRun)
     _joules: float = -1.0
+    _looked: float = math.inf
+    _left_out: bool = False
     _fed: int = 0
     _read: int = 0
 
     def look(self) -> EarlyStop | None:
         """Take what came since the last look; return a stop where the run may be ended."""
         run = self.run
-        now, joules = time.monotonic(), self._counted()
-        if joules is not None:
-            run.readings.append((now, joules))
+        if reading := self._reading():
+            run.readings.append(reading)
             if self.pairing is None:
                 thinned(run.readings)
         events = self.rings.poll()
@@ -102,25 +106,36 @@ class Beside:
                 return stop
         return None
 
-    def _counted(self) -> float | None:
-        """Return the meter's counter where it has moved."""
+    def _reading(self) -> tuple[float, float] | None:
+        """Return the time and the meter's counter where it has moved.
+
+        That of one look is left out where this host stood still since the look before: what is
+        read first after that may be what the counter was before it, or the time may be.
+        """
         if self.counter is None:
             return None
+        begin = time.monotonic()
         try:
             joules = self.counter.so_far_j()
         except (OSError, ValueError):
             self.counter = None
             return None
-        if joules == self._joules:
+        end = time.monotonic()
+        self._left_out = end - self._looked > _LATE_S and not self._left_out
+        self._looked = end
+        if self._left_out or joules == self._joules:
             return None
         self._joules = joules
-        return joules
+        return begin, joules
 
     def ended(self) -> CompleteRun:
         """Return the whole run, after its end."""
         from advisor.phases.ranks import ranks_apart
 
         self.look()
+        if self._left_out:
+            time.sleep(POLL_S)
+            self.look()
         run = self.run
         if not run.times:
             run.why = run.why or no_room(self.rings.folder)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,24 @@ def test_the_complete_run_is_kept_from_begin_to_end(tmp_path: Path) -> None:
     assert kept.why == "" and kept.span_s == 8 and len(kept.readings) == 4
     (tmp_path / "complete.json").write_text('{"names": ["a"], "sites": [0, 7], "times": [2, 1]}')
     assert load_complete(tmp_path / "complete.json") is None
+
+
+def test_what_the_meter_shows_first_after_a_standstill_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be what it was before: 0.7 s with 0.1 s of joules were taken for 22 W of 300."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    beside = Beside(Rings([(0.0, "a")]), Counter())  # type: ignore[arg-type]
+    for clock[0] in (0.0, 0.05, 0.10, 0.80, 0.85, 1.60, 2.40, 3.10):
+        beside.look()
+    times = [t for t, _ in beside.run.readings]
+    assert times == [0.0, 0.05, 0.10, 0.85, 2.40]  # who is always late reads at every second look
+    clock[0] = 3.15
+    assert [t for t, _ in beside.ended().readings] == [*times, 3.15]
+    clock[0] = 9.0  # ... and the last one, after the run's end, is taken a moment later
+    assert beside.ended().readings[-1][0] == 9.0
 
 
 def test_without_room_for_the_complete_run_all_go_to_their_end(job: SweepJob) -> None:

@@ -376,15 +376,20 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
     for run in result["runs"]:
         time_s, watts = predict("stencil", POSED, 1, run["threads_per_node"], run["freq_khz"])
         assert run["energy_j"] == pytest.approx(time_s * watts, abs=10)
-        assert time_s <= run["time_s"] < time_s + 0.7
+        assert time_s <= run["time_s"]
     confirm = result["runs"][-1]
     assert confirm["threads_per_node"] == chosen["threads_per_node"]
     assert confirm["freq_khz"] == chosen["freq_khz"]
     assert (result["state"], result["confirmed"]) == ("confirmed", True), result["attempts"]
+
     # one allocation for the design, one for the run that confirms
-    command.wait_for(
-        lambda: sum("." not in job["id"] for job in command.sweep_jobs(result["id"])) == 2
-    )
+    def allocations() -> list[str]:
+        return [job["id"] for job in command.sweep_jobs(result["id"]) if "." not in job["id"]]
+
+    command.wait_for(lambda: len(allocations()) == 2)
+    # the runs follow one another within them, and no second is counted twice
+    elapsed_s = sum(int(command.testbed.sacct(int(i))[0]["ElapsedRaw"]) for i in allocations())
+    assert sum(run["time_s"] for run in result["runs"]) < elapsed_s + 2
     with Reader(command.store) as reader:
         observations = [o.observation for o in reader.observations("simapp")]
         assert {(o.account, o.scope, o.meter) for o in observations} == {("proj", "all", "slurm")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,19 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from advisor.cli import main
+from advisor.core.protocol import PREFIXES, THREADS, is_thread_count
 from tests.schemas import check
+
+# What whoever starts the tests has set for their own jobs, sites, files and terminals is not
+# the tests'. The processes of a parallel run begin with what is left here.
+FOREIGN = (
+    "ADVISOR", "SLURM", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "PBS", "MUNGE_", "XDG_",
+    "TEXTUAL", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", *PREFIXES, *THREADS,
+)  # fmt: skip
+for name in [n for n in os.environ if n.startswith(FOREIGN) or is_thread_count(n)]:
+    if name != "ADVISOR_RENEW":
+        del os.environ[name]
+os.umask(0o022)
 
 # A busy machine is no reason to fail. The same examples each time, so that what passes today
 # passes tomorrow; `pytest --hypothesis-profile explore` draws new ones.

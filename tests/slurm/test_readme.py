@@ -36,6 +36,7 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
         step.command.split()[-1] for step in shown if step.command.startswith("advisor why")
     }
     # What tests before this one ran and measured on the same cluster is none of its business.
+    site.testbed.rest()
     site.advisor("collect")
     site.advisor("forget", "simapp", "--yes", check=False)
     site.settle()

@@ -143,6 +143,16 @@ def test_a_job_submitted_again_runs_again(testbed: Testbed) -> None:
     assert first["time_s"] == second["time_s"]
 
 
+def test_at_rest_the_accounting_has_every_job(testbed: Testbed) -> None:
+    """It hears of a brief job seconds after squeue shows it no more."""
+    ids = [testbed.sbatch("--wrap", "true").job_id for _ in range(5)]
+    for job_id in ids:
+        testbed.wait(job_id)
+    testbed.rest()
+    rows = testbed.run(["sacct", "-a", "-X", "-n", "-P", "-o", "JobIDRaw,State,Partition"]).stdout
+    assert {f"{job_id}|COMPLETED|batch" for job_id in ids} <= set(rows.splitlines())
+
+
 def test_hooks_are_found_beside_slurm_conf(clean_testbed: Testbed) -> None:
     """A cli_filter.lua put into conf_dir acts on the next submission."""
     clean_testbed.install_hook(

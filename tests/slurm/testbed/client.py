@@ -6,8 +6,10 @@ import os
 import pwd
 import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from .daemons import TestbedError, go_first, wait_until
@@ -171,6 +173,36 @@ class Client:
         except TestbedError as error:
             raise TestbedError(f"{error}; state {states}") from None
         return next((state for state in states if state != "COMPLETED"), "COMPLETED")
+
+    def rest(self, timeout: float = 120.0) -> None:
+        """Wait until nothing runs, and the accounting is complete but for jobs that never started.
+
+        The accounting hears of a brief job seconds after its end; the end may be there before the
+        start, and with that the partition; its environment comes last. What has none a minute
+        after its end never had one.
+        """
+        fields = "JobIDRaw,End,Partition"
+        every = ["sacct", "-a", "-D", "-X", "-n", "-P", "-S", "2020-01-01", "-o", fields]
+
+        def complete(job_id: str, end: str, partition: str) -> bool:
+            if end == "Unknown" or not partition:
+                return False
+            old = time.time() - datetime.fromisoformat(end).timestamp() > 60
+            return old or "SLURM_" in self.run(["sacct", "-j", job_id, "--env-vars"]).stdout
+
+        def at_rest() -> bool:
+            lines = self.run(["squeue", "-h", "-t", "all", "-o", "%A %T %N"]).stdout.splitlines()
+            jobs = [line.split() for line in lines]
+            started = {job_id: state for job_id, state, *nodes in jobs if nodes}
+            if not RUNNING.isdisjoint(started.values()):
+                return False
+            other = {job[0] for job in jobs} - started.keys()
+            rows = [line.split("|") for line in self.run(every).stdout.splitlines()]
+            return started.keys() <= {row[0] for row in rows} and all(
+                row[0] in other or complete(*row) for row in rows
+            )
+
+        wait_until(at_rest, timeout, "the end of all jobs")
 
     def sacct(self, job_id: int, timeout: float = 15.0) -> list[dict[str, str]]:
         """Return the accounting records of an ended job, steps included, once they have settled."""

@@ -16,6 +16,7 @@ from advisor.cli.pictures import (
     check_plot,
     percent,
     print_picture,
+    print_statistics,
     save_plot,
 )
 from advisor.errors import InputError, UsageError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from advisor.core.observation import Observation
     from advisor.lab.compare_models import Fold, ModelComparison
+    from advisor.lab.statistics_views import StatisticsView
 
 _NODE_TYPE = "grid"
 """Stands for the one node type of a grid's file, which names none."""
@@ -173,14 +175,17 @@ def run(args: argparse.Namespace) -> int:
         save_plot(picture, args.plot)
     folds = _folds(args, grids, [m for m in models if m not in study.skipped])
     if args.json:
-        shown = {} if statistics is None else {"statistics": {args.view: statistics}}
+        shown = {} if statistics is None else {"statistics": {args.view: statistics.data}}
         print_json("evaluate", {**_json(args, study, folds), **shown})
         return 0
     from advisor.cli.evaluate_tables import print_study
 
     cells = {name: len({o.configuration for o in runs}) for name, runs in grids.items()}
-    print_study(TableWriter(args.format), study, folds, cells)
-    if picture is not None and args.format == "text":
+    out = TableWriter(args.format)
+    print_study(out, study, folds, cells)
+    if statistics is not None:
+        print_statistics(statistics, out)
+    elif picture is not None and args.format == "text":
         print()
         print_picture(picture)
     return 0
@@ -266,21 +271,23 @@ def _judge(args: argparse.Namespace) -> Any:
 
 def _picture(
     args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
-) -> tuple[Any, Any]:
-    """Return the picture of the one evaluation there is, and a statistic's figures as JSON."""
+) -> tuple[Any, StatisticsView | None]:
+    """Return the picture of the one evaluation there is, and the view if it is of statistics."""
     (case,) = study.cases
-    title = f"{case.grid}, {case.model}, {len(case.evaluation.trained)} runs"
     runs, judged, options = grids[case.grid], case.evaluation, model_options(args.model_option)
     if args.view in STATISTICS:
         from advisor.lab.statistics_views import statistics_view
 
         trained = [o for o in runs if o.configuration in judged.trained]
         neural = options if case.model == "neural" else {}
-        view = statistics_view(args.view, title, runs, judged.predicted, trained, neural)
-        return view.picture, view.data
+        view = statistics_view(
+            args.view, case.grid, case.model, runs, judged.predicted, trained, neural
+        )
+        return view.picture, view
     from advisor.lab.picture import picture_of
 
     error = args.error if args.forecast_error is None else args.forecast_error
+    title = f"{case.grid}, {case.model}, {len(judged.trained)} runs"
     return picture_of(args.view or "pareto", title, runs, judged, error, options), None
 
 

@@ -15,7 +15,7 @@ from advisor.cli.pictures import (
     add_plot_argument,
     check_plot,
     percent,
-    print_picture,
+    print_statistics,
     save_plot,
 )
 from advisor.core.parameters import format_number
@@ -189,10 +189,10 @@ def run(args: argparse.Namespace) -> int:
         answer = {"application": args.application, "models": models, "families": laws, **shown}
         print_json("fit", answer)
         return 0
-    _print(TableWriter(args.format), fitted, families, verbose=args.verbose)
-    if view is not None and args.format == "text":
-        print()
-        print_picture(view.picture)
+    out = TableWriter(args.format)
+    _print(out, fitted, families, verbose=args.verbose)
+    if view is not None:
+        print_statistics(view, out)
     return 0
 
 
@@ -211,10 +211,10 @@ def _view(
     (one,) = models
     assert one.model is not None
     runs = one.group.observations
-    title = f"{args.application}, {one.workload} on {one.node_type}, {one.model.name}"
+    of = f"{args.application}, {one.workload} on {one.node_type}"
     neural = options if args.model == "neural" else {}
     view = args.view or STATISTICS[0]
-    return statistics_view(view, title, runs, one.model.options(), runs, neural)
+    return statistics_view(view, of, one.model.name, runs, one.model.options(), runs, neural)
 
 
 def _nothing(args: argparse.Namespace) -> str:

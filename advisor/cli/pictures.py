@@ -7,9 +7,14 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.plotting import Scene
 from advisor.plotting.panels import Panels
+
+if TYPE_CHECKING:
+    from advisor.cli.output import TableWriter
+    from advisor.lab.statistics_views import StatisticsView
 
 Drawing = Scene | Panels
 STATISTICS = ("qq", "histogram", "spearman", "clusters", "loss", "repeats")
@@ -55,6 +60,20 @@ def save_plot(scene: Drawing, path: Path | None) -> None:
         from advisor.plotting.figure import save
 
         save(scene, path, dark=path.stem.endswith("-dark"))
+
+
+def print_statistics(view: StatisticsView, out: TableWriter) -> None:
+    """Print a view: people get the picture and a few figures, other forms all tables."""
+    if out.form == "text":
+        print()
+        print_picture(view.picture)
+    for table in view.tables:
+        rows = table.rows[: table.in_text] if out.form == "text" else table.rows
+        if rows:
+            out.say()
+            cut = f", {len(rows)} of {len(table.rows)}" if len(rows) < len(table.rows) else ""
+            out.say(f"{table.title}{cut}")
+            out.table(table.headers, rows)
 
 
 def print_picture(picture: Drawing) -> None:

@@ -127,6 +127,6 @@ def format_energy(joules: float) -> str:
 
 
 def format_change(fraction: float) -> str:
-    """Return a signed change in percent with a real minus sign: ``−9.1 %``."""
-    text = f"{fraction * 100:+.1f} %"
+    """Return a signed change in percent with a real minus sign: ``−9.1 %``, of none ``+0.0 %``."""
+    text = f"{round(fraction * 100, 1) + 0.0:+.1f} %"
     return text.replace("-", "−")

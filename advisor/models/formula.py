@@ -70,7 +70,7 @@ class Formula:
     OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
         ModelOption(
             "formula", str, "",
-            "terms of nodes, threads and frequency, like 'bs(threads, df=3) + log(frequency)'; "
+            "terms of nodes, threads and frequency, like 'bs(threads, df=3) + sqrt(frequency)'; "
             "without one: B-splines of each axis",
         ),
         ModelOption(
@@ -81,7 +81,10 @@ class Formula:
         ModelOption("df", int, 3, "degrees of freedom of each axis' splines", 1, 12),
         ModelOption("degree", int, 2, "degree of their piecewise polynomials", 1, 5),
         ModelOption("transform", str, "ln", "of the response", choices=tuple(_TRANSFORMS)),
-        ModelOption("scaler", str, "minmax", "of the axes", choices=("minmax", "standard", "none")),
+        ModelOption(
+            "scaler", str, "minmax", "of the axes; logarithms of them need 'none'",
+            choices=("minmax", "standard", "none"),
+        ),
         ModelOption("lower", float, 0.0, "least predicted, as a share of the smallest run", 0, 1),
         ModelOption("upper", float, 0.0, "most predicted, in largest runs; 0: no bound", 0, 1e6),
     )  # fmt: skip
@@ -130,6 +133,11 @@ class Formula:
                     terms, lambda: iter([self._frame(reach)]), functions, NA_action=_KEEP_NAN
                 )
         except (patsy.PatsyError, ValueError, TypeError) as error:
+            if isinstance(error.__cause__, NotImplementedError):  # of bs only
+                raise InputError(
+                    "formula: lower_bound and upper_bound must hold the whole search space",
+                    hint=f"in values as --model-option scaler={self._scaler} makes them",
+                ) from None
             why = str(getattr(error, "message", error)).splitlines()[0]
             raise InputError(f"formula: {why}", hint=_KNOWN) from None
         self._most, self._least = float(y.max()), float(y.min())

@@ -48,8 +48,9 @@ def _scatter(axes: Any, panel: ScatterPanel) -> None:
 
 def _histogram(axes: Any, panel: HistogramPanel) -> None:
     axes.stairs(panel.density, panel.edges, fill=True, color="#9aa5b1", alpha=0.6, label="runs")
-    for colour, (name, curve) in zip(COLOURS, panel.curves.items(), strict=False):
-        axes.plot(*zip(*curve, strict=True), color=colour, lw=1.2, label=name)
+    styles = zip(COLOURS, ("-", "--", ":"), panel.curves.items(), strict=False)
+    for colour, dashes, (name, curve) in styles:
+        axes.plot(*zip(*curve, strict=True), color=colour, ls=dashes, lw=1.4, label=name)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel("density")
     axes.legend(fontsize=8, frameon=False)
@@ -70,7 +71,7 @@ def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
 
 
 def _tree(axes: Any, panel: TreePanel) -> None:
-    """Draw leaves from top to bottom, branches to the right."""
+    """Draw leaves from top to bottom, branches to the right; a mark says each leaf's cluster."""
     at = {leaf: (0.0, float(row)) for row, leaf in enumerate(panel.order)}
     for i, (a, b, height) in enumerate(panel.merges):
         (xa, ya), (xb, yb) = at[a], at[b]
@@ -78,14 +79,16 @@ def _tree(axes: Any, panel: TreePanel) -> None:
         at[len(panel.leaves) + i] = (height, (ya + yb) / 2)
     names = list(dict.fromkeys(panel.groups))
     axes.set_yticks(range(len(panel.order)), [panel.leaves[i] for i in panel.order], fontsize=7)
-    for tick, leaf in zip(axes.get_yticklabels(), panel.order, strict=True):
-        tick.set_color(COLOURS[(names.index(panel.groups[leaf]) + 1) % len(COLOURS)])
-    for k, name in enumerate(names, 1):
-        axes.plot([], [], color=COLOURS[k % len(COLOURS)], lw=4, label=name)
+    for k, name in enumerate(names):
+        rows = [row for row, leaf in enumerate(panel.order) if panel.groups[leaf] == name]
+        axes.scatter(
+            [0.0] * len(rows), rows, s=26, marker="osD^"[k % 4], color=COLOURS[k + 1], label=name,
+            clip_on=False, zorder=3,
+        )  # fmt: skip
     axes.invert_yaxis()
     axes.set_xlim(left=0)
-    axes.set_xlabel(panel.label)
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
+    _legend_above(axes, len(names))
 
 
 def _intervals(axes: Any, panel: IntervalPanel) -> None:
@@ -107,10 +110,11 @@ def _intervals(axes: Any, panel: IntervalPanel) -> None:
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
     axes.set_ylim(len(panel.rows) - 0.5, -0.5)
     axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
+    _legend_above(axes, len(panel.kinds))
+
+
+def _legend_above(axes: Any, columns: int) -> None:
+    """Put the legend above axes that their content fills."""
     axes.legend(
-        fontsize=8,
-        frameon=False,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1),
-        ncols=len(panel.kinds),
-    )  # above: the intervals fill the axes
+        fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=columns
+    )

@@ -133,9 +133,15 @@ class Phase:
         return {**_filled(self), **streams, **_io_dicts(self.io)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Phase:
-        """Read that form. Time per iteration and iterations follow from each other."""
+    def from_dict(
+        cls, data: Mapping[str, Any], path: tuple[str | int, ...] = (), run_s: float = 0.0
+    ) -> Phase:
+        """Read that form; a weight not given is its share of a run of ``run_s`` s.
+
+        Time per iteration and iterations follow from each other.
+        """
         time_s = number(data, "time_s", path, least=0)
+        share = min(1.0, time_s / run_s) if run_s else 1.0
         iterations = number(data, "iterations", path, least=0, default=0)
         each = number(data, "time_per_iter_us", path, least=0, default=0)
         if not each and iterations:
@@ -144,7 +150,7 @@ class Phase:
             iterations = time_s * 1e6 / each
         return cls(
             text(data, "name", path),
-            number(data, "weight", path, least=0, most=1, default=1),
+            number(data, "weight", path, least=0, most=1, default=share),
             time_s,
             iterations,
             each,
@@ -190,12 +196,13 @@ class Characterisation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Characterisation:
         """Read that form; a time of the run not given follows from weights. Raises FieldError."""
+        time_s = number(data, "time_s", (), least=0, default=0)
         phases = tuple(
-            Phase.from_dict(item, ("phases", n)) for n, item in enumerate(items(data, "phases", ()))
+            Phase.from_dict(item, ("phases", n), time_s)
+            for n, item in enumerate(items(data, "phases", ()))
         )
         if not phases:
             raise FieldError(("phases",), "there are none")
-        time_s = number(data, "time_s", (), least=0, default=0)
         if not time_s:
             largest = max(phases, key=lambda phase: phase.weight)
             time_s = largest.time_s / largest.weight if largest.weight else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from advisor.store.csvfile import RowProblem, RunsFile, Terms, listing, read_byt
 
 ENDINGS = (".yml", ".yaml")
 TIME = ("totalTime", "time", "runTime", "wallTime", "elapsedTime", "execTime", "tt")
-ENERGY = ("totalEnergy", "nodeEnergy", "energy", "te")
+ESTIMATED = "estimatedEnergy"
+"""What the advisor's own summaries call energy that no meter measured."""
+ENERGY = ("totalEnergy", "nodeEnergy", "energy", "te", ESTIMATED)
 FOM = ("appRate", "fom", "ar")
 """Names of objectives that are known to mean time (s), energy (J) and a rate."""
 _NODES, _THREADS_PER_NODE, _FREQ = ("nodes", "nd"), ("tn",), ("cpuFrequency", "fq")
@@ -70,6 +72,8 @@ def read_summary(
             hint=f"name it with --time-key; there are {', '.join(names) or 'none'}",
         )
     problems: list[RowProblem] = []
+    if energy == ESTIMATED:
+        terms = replace(terms, energy_quality="estimated")
     runs = [e.run(terms, time, energy, fom, problems) for e in entries]
     if problems:
         raise InputError(listing(path, problems))

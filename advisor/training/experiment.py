@@ -32,6 +32,7 @@ from advisor.schedulers.translators import Translator, translator
 from advisor.training.experiment_file import ExperimentFile, read_file
 from advisor.training.extraction import NO_RULES, beside, read_rules
 from advisor.training.postprocess import JOB_RESULTS, PostProcessing, placeholders
+from advisor.training.summary import RUN_PARAMETERS
 
 _VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)\}|(\w+))")
 _THREADS = re.compile(r"\$(?:\{(OMP_NUM_THREADS)\}|(OMP_NUM_THREADS)\b)")
@@ -293,7 +294,8 @@ def _after(file: ExperimentFile) -> PostProcessing:
         rules = read_rules(rules_file)
     command = file.texts["postExec"]
     for name in placeholders(command):
-        known = {JOB_RESULTS, "dataPath", *_parameters(file), *rules.names("run")}
+        known = {JOB_RESULTS, "dataPath", *_parameters(file), *RUN_PARAMETERS, *rules.names("run")}
+        known |= {"execParam"} if file.ranges["execParam"] else set()
         if name not in known:
             listed = ", ".join(sorted(known))
             file.wrong("postExec", f"%({name})s is not known; known: {listed}")

@@ -128,8 +128,10 @@ def _section(path: Path, text: str) -> dict[str, str]:
         raise InputError(f"{path}, line {error.lineno}: {what} is given twice") from None
     if SECTION not in parser:
         sections = ", ".join(f"[{s}]" for s in parser.sections())
+        line = next((n for n, row in enumerate(text.splitlines(), 1) if row.startswith("[")), 1)
         raise InputError(
-            f"{path}: there is no section [{SECTION}]{f', but {sections}' if sections else ''}",
+            f"{path}, line {line}: there is no section [{SECTION}]"
+            f"{f', but {sections}' if sections else ''}",
             hint=f"files of {RELEASE} are read: all options stand in [{SECTION}]",
         )
     return {k: " ".join(v.split()) for k, v in parser[SECTION].items()}

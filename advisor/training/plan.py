@@ -108,7 +108,8 @@ def _threads_axis(
     if asked and len(pairs) < len(set(asked)):
         raise InputError(f"--threads are threads per node; here they must be multiples of {ranks}")
     if pairs == {own}:
-        notes.append("threads are not varied: every rank has one CPU")
+        why = "no other count is asked for" if asked else "every rank has one CPU"
+        notes.append(f"threads are not varied: {why}")
     return tuple(sorted({*pairs, own}, key=lambda pair: (pair[1], pair[0])))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.training.extraction import NO_RULES, CounterRules, read_rules
-from advisor.training.summary import SummaryRun, write_summary
+from advisor.training.summary import SummaryRun, run_parameters, write_summary
 
 JOB_RESULTS = "jobResults"
 KEPT = "counters.json"
@@ -88,10 +88,7 @@ class PostProcessor:
         """Read the counters of a good run, if that was not done; return what went wrong, or ""."""
         if str(run.seq) in self.kept:
             return ""
-        c = run.configuration
-        parameters = {
-            **self.settings.parameters, "threadCount": c.cores, "cpuFrequency": c.freq_khz,
-        }  # fmt: skip
+        parameters = {**self.settings.parameters, **run_parameters(run.configuration)}
         name = f"{run.seq}-{result.attempt}"
         output = _text(job.folder / "output" / f"run-{name}.log")
         counters, hidden = self.rules.read("run", output, parameters)

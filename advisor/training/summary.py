@@ -18,6 +18,8 @@ from advisor.core.configuration import Configuration
 from advisor.schedulers.base import RunResult
 
 _CONFIDENCE = 0.95
+RUN_PARAMETERS = ("nodes", "nodePEs", "totalPEs", "threadCount", "cpuFrequency")
+"""HPCProbe's parameters of one run, those that differ between the runs of a sweep among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,13 @@ def write_summary(path: Path, runs: Sequence[SummaryRun], parameters: Mapping[st
     partial.replace(path)
 
 
+def run_parameters(c: Configuration) -> dict[str, int]:
+    """Return the values of ``RUN_PARAMETERS`` of a run's configuration."""
+    ranks = c.nodes * c.ranks_per_node
+    values = (c.nodes, c.ranks_per_node, ranks, c.cores, c.freq_khz)
+    return dict(zip(RUN_PARAMETERS, values, strict=True))
+
+
 def _entry(
     c: Configuration, runs: Sequence[SummaryRun], parameters: Mapping[str, object]
 ) -> dict[str, object]:
@@ -90,14 +99,7 @@ def _entry(
             stats[name] = sample_statistics(numbers)
     entry: dict[str, object] = {
         "objectives": objectives,
-        "parameters": {
-            **parameters,
-            "nodes": c.nodes,
-            "nodePEs": c.ranks_per_node,
-            "totalPEs": c.nodes * c.ranks_per_node,
-            "threadCount": c.cores,
-            "cpuFrequency": c.freq_khz,
-        },
+        "parameters": {**parameters, **run_parameters(c)},
     }
     if stats:
         entry["stats"] = stats

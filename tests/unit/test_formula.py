@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from advisor.errors import InputError
+from advisor.models.formula import Formula
 from advisor.models.registry import create
 
 X = np.array([[1, t, f] for t in (2, 4, 8, 12, 16) for f in (1.2e6, 1.6e6, 2.0e6, 2.4e6)], float)
@@ -96,6 +98,10 @@ def test_bounds_hold_what_is_predicted() -> None:
             {"formula": "log(threads - 9)", "scaler": "none"},
             "is not a number at nodes 1, threads 2, .*exponentials small ones; frequency is in kHz",
         ),
+        (
+            {"formula": "bs(threads, df=3, lower_bound=0.5, upper_bound=1)"},
+            "upper_bound must hold the whole search space .in values as .* scaler=minmax makes",
+        ),
         ({"remove": "nodes"}, "'nodes' is not a term"),
         ({"interactions": "threads:cores"}, "'threads:cores' is not a pair of axes"),
         ({"interactions": "threads:threads"}, "'threads:threads' is not a pair of axes"),
@@ -118,3 +124,8 @@ def test_a_formula_of_one_term_needs_no_constant() -> None:
 
 def test_a_blank_formula_is_none() -> None:
     assert (fitted(formula=" ").predict(X) == fitted().predict(X)).all()
+
+
+def test_the_example_in_the_list_of_models_can_be_fitted() -> None:
+    (example,) = re.findall("'(.*?)'", next(o for o in Formula.OPTIONS if o.name == "formula").help)
+    assert len(fitted(formula=example).facts["inference"]["terms"]) == 5

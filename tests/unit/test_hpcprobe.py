@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
+from advisor.core.inventory import NodeType
 from advisor.core.placement import in_order
 from advisor.errors import InputError
-from advisor.schedulers.base import RunResult
+from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.store.csvfile import Terms
 from advisor.store.hpcprobe import Objectives, read_summary
 from advisor.training.experiment import Experiment, read_experiments
 from advisor.training.extraction import read_rules
+from advisor.training.postprocess import PostProcessor
 from advisor.training.summary import SummaryRun, write_summary
 
 STENCIL = """\
@@ -355,6 +358,33 @@ def test_workloads_are_not_mixed(tmp_path: Path) -> None:
         read_summary(path, TERMS, Objectives(), {})
     only = read_summary(path, TERMS, Objectives(), {"execParam": "2"})
     assert [o.time_s for o in only.observations] == [2]
+
+
+def test_an_estimate_in_a_summary_stays_one(tmp_path: Path) -> None:
+    """What the advisor's summaries call estimated is not read back as measured."""
+    result = RunResult(0, 1, True, 2.0, 70.0, "estimated")
+    write_summary(tmp_path / "s.yml", [SummaryRun(Configuration("xc", 1, 1, 4, 0), result, {})], {})
+    (run,) = read_summary(tmp_path / "s.yml", TERMS, Objectives(), {}).observations
+    assert (run.time_s, run.energy_j, run.energy_quality) == (2.0, 70.0, "estimated")
+
+
+def test_postprocessing_knows_each_runs_parameters(tmp_path: Path) -> None:
+    """Those of the summary, and in hpcprobe.yml, too."""
+    text = STENCIL.replace('mv "%(dataPath)s"', "mv %(threadCount)s %(totalPEs)s %(execParam)s")
+    after = one(written(tmp_path, text), "slurm").after
+    (tmp_path / "design" / "output").mkdir(parents=True)
+    (tmp_path / "design" / "output" / "run-0-1.log").write_text("PEs 6 rate 7\n")
+    rules = "run: {p: {groups: [{regex: 'PEs {} (.*)', param: totalPEs}], counters: ["
+    (tmp_path / "h.yml").write_text(rules + "{name: appRate, regex: 'rate ([0-9]+)'}]}}\n")
+    command = "echo %(threadCount)s %(nodePEs)s %(totalPEs)s %(cpuFrequency)s"
+    settings = replace(after, rules=str(tmp_path / "h.yml"), post_exec=command)
+    processor = PostProcessor(settings, tmp_path, tmp_path)
+    run = PlannedRun(0, "design", Configuration("xc", 2, 3, 12, 1_200_000))
+    result = RunResult(0, 1, True, 2.0, 70.0, "measured")
+    job = SweepJob("s", "design", tmp_path / "design", tmp_path, NodeType("xc"), (run,))
+    assert processor.take(job, run, result) == ""
+    assert processor.kept["0"]["appRate"] == 7.0
+    assert (tmp_path / "design/output/post-0-1.log").read_text() == "24 3 6 1200000\n"
 
 
 def test_every_mistake_of_a_summary_is_told(tmp_path: Path) -> None:

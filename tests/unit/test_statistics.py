@@ -108,12 +108,15 @@ def test_every_view_is_drawn(view: str, tmp_path: Path) -> None:
     found = statistics_view(
         view,
         "a program on one node",
+        "bspline",
         RUNS,
         options,
         RUNS,
         {"steps": "16"} if view == "loss" else {},
     )
-    assert found.data
+    assert found.data and all(t.rows for t in found.tables)
+    runs = {"clusters": "bspline, 15 runs", "loss": "neural, 15 runs"}.get(view, "15 runs")
+    assert found.picture.title == f"a program on one node, {runs}"
     for width in (60, 160):
         for marks in (Marks(), ASCII):
             text = draw_panels(found.picture, width=width, marks=marks)
@@ -126,10 +129,30 @@ def test_every_view_is_drawn(view: str, tmp_path: Path) -> None:
 
 def test_loss_falls_and_ends_as_the_whole_training_does() -> None:
     pytest.importorskip("sklearn")
-    found = statistics_view("loss", "t", RUNS, [], RUNS, {"steps": "40"}).data
+    found = statistics_view("loss", "t", "auto", RUNS, [], RUNS, {"steps": "40"}).data
     for response in found:
         losses = [loss for _, loss in response["losses"]]
         assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
+
+
+def test_the_table_of_repeats_has_all_means_and_the_intervals() -> None:
+    runs = [Observation(place(4), t, None) for t in (1.0, 2.0, 4.0)]
+    means, intervals = statistics_view("repeats", "t", "auto", runs, [], runs).tables
+    assert means.headers[2:] == (
+        "mean", "geometric", "harmonic", "median", "deviation", "variance",
+    )  # fmt: skip
+    assert means.rows == (
+        ("1 node, 4 threads, 2 GHz", 3, "2.3333", "2", "1.7143", "2", "1.5275", "2.3333"),
+    )
+    assert intervals.headers[2:] == ("normal", "Student's t")
+    assert intervals.rows[0][2:] == ("0.60481 to 4.0619", "-1.4612 to 6.1279")
+
+
+def test_a_rank_correlation_is_listed_by_its_strength() -> None:
+    (table,) = statistics_view("spearman", "t", "auto", RUNS, [], RUNS).tables
+    strengths = [abs(float(str(rho))) for _, _, rho in table.rows]
+    assert table.headers == ("of", "with", "rho") and len(table.rows) == 6
+    assert strengths == sorted(strengths, reverse=True)
 
 
 def test_tables_for_papers_and_spreadsheets() -> None:

@@ -29,14 +29,15 @@ def frame(
 ) -> pd.DataFrame:
     """Return what the store holds, or what files of runs hold, as a tidy table: a row for each.
 
-    ``kind`` is ``runs``, ``options``, ``decisions`` or ``outcomes``. With ``files`` (CSV, as for
-    ``advisor import``), ``runs`` are those of all files together, by ``file``; else the store is
-    read: ``db``, or where the command line would look. ``application``, ``workload``,
-    ``node_type``, ``user`` and ``since`` (``30d``, or a date) narrow it down where they have a
-    meaning. ``compute`` adds columns from expressions over columns, ``where`` then keeps the rows
-    for which an expression is true: both as :meth:`pandas.DataFrame.eval` reads them. Units stand
-    in the names of columns. Raises InputError for a column or kind that is not known, or a file
-    that cannot be read, StoreError without a store.
+    ``kind`` is ``runs``, ``options``, ``decisions`` or ``outcomes``. With ``files`` (CSV, or
+    HPCProbe's ``summary.yml``, as for ``advisor import``), ``runs`` are those of all files
+    together, by ``file``; else the store is read: ``db``, or where the command line would look.
+    ``application``, ``workload``, ``node_type``, ``user`` and ``since`` (``30d``, or a date) narrow
+    it down where they have a meaning. ``compute`` adds columns from expressions over columns,
+    ``where`` then keeps the rows for which an expression is true: both as
+    :meth:`pandas.DataFrame.eval` reads them. Units stand in the names of columns; a number that is
+    not known is NaN, and a table without rows has its columns. Raises InputError for a column or
+    kind that is not known, or a file that cannot be read, StoreError without a store.
     """
     from advisor.lab.frames import read_frame
 

@@ -13,10 +13,14 @@ from advisor import paths
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Decision
 from advisor.core.observation import Observation
+from advisor.core.option import Option
+from advisor.core.policy import Policy
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.store.csvfile import Terms, read_csv
+from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
 from advisor.store.reader import Reader
+from advisor.store.records import Outcome, StoredModel, StoredObservation
 
 FrameKind = Literal["runs", "options", "decisions", "outcomes"]
 KINDS: tuple[FrameKind, ...] = ("runs", "options", "decisions", "outcomes")
@@ -67,11 +71,11 @@ def read_frame(
     start = "" if since is None else clock.form(clock.since(since))
     narrowed = _Narrowed(application, workload, node_type, user, start)
     if files:
-        table = pd.concat([_of_file(Path(f), node_type) for f in files], ignore_index=True)
+        table = _table(kind, [row for f in files for row in _of_file(Path(f), node_type)])
     else:
         path = paths.store_path(None if db is None else str(db))
         with Reader(path) as reader:
-            table = pd.DataFrame(_FROM_STORE[kind](reader, narrowed))
+            table = _table(kind, list(_FROM_STORE[kind](reader, narrowed)))
     for name, expression in compute.items():
         table[name] = _evaluated(table, expression, f"compute {name}")
     if where:
@@ -89,9 +93,24 @@ def _evaluated(table: pd.DataFrame, expression: str, what: str) -> Any:
         ) from None
 
 
-def _of_file(path: Path, node_type: str | None) -> pd.DataFrame:
-    runs = read_csv(path, Terms(node_type or "", "file")).observations
-    return pd.DataFrame([{"file": path.stem, **_run(o)} for o in runs])
+def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows as a table in which a number that is not known is NaN, not an object."""
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=_columns(kind))
+    for name, column in table.items():
+        numbers = all(type(v) in (int, float) for v in column.dropna())
+        if pd.api.types.is_object_dtype(column) and numbers:
+            table[name] = column.astype(float)
+    return table
+
+
+def _of_file(path: Path, node_type: str | None) -> Iterator[dict[str, Any]]:
+    terms = Terms(node_type or "", "file")
+    if path.suffix.lower() in ENDINGS:
+        runs = read_summary(path, terms, Objectives(), {}, workloads=True).observations
+    else:
+        runs = read_csv(path, terms).observations
+    for o in runs:
+        yield {"file": path.stem, "energy_quality": o.energy_quality, **_run(o)}
 
 
 def _place(c: Configuration) -> dict[str, Any]:
@@ -117,32 +136,37 @@ def _run(o: Observation) -> dict[str, Any]:
 def _runs(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
     for application in narrowed.applications(reader):
         for r in reader.observations(application, narrowed.workload, narrowed.node_type):
-            o = r.observation
-            row = {
-                "application": r.application, "workload": r.workload, "user": o.contributor,
-                "source": o.source, "scope": o.scope, "created_at": r.created_at,
-                "energy_quality": o.energy_quality, **_run(o),
-            }  # fmt: skip
+            row = _stored_run(r)
             if narrowed.holds(row) and r.created_at >= narrowed.since:
                 yield row
+
+
+def _stored_run(r: StoredObservation) -> dict[str, Any]:
+    o = r.observation
+    return {
+        "application": r.application, "workload": r.workload, "user": o.contributor,
+        "source": o.source, "scope": o.scope, "created_at": r.created_at,
+        "energy_quality": o.energy_quality, **_run(o),
+    }  # fmt: skip
 
 
 def _options(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
     for application in narrowed.applications(reader):
         for m in reader.find_models(application, narrowed.workload, narrowed.node_type):
-            if m.state == "replaced":
-                continue
-            for o in m.options():
-                row = {
-                    "application": m.application, "workload": m.workload, "scope": m.scope,
-                    "owner": m.owner, "model": m.name, "state": m.state, **_place(o.configuration),
-                    **{n: getattr(o, n) for n in ("time_s", "time_lo_s", "time_hi_s", "energy_j",
-                                                  "energy_lo_j", "energy_hi_j")},
-                    "power_w": o.energy_j / o.time_s,
-                    **{n: getattr(o, n) for n in ("measured", "confirmed", "estimated", "in_zone",
-                                                  "on_front")},
-                }  # fmt: skip
-                yield row
+            if m.state != "replaced":
+                yield from (_option(m, o) for o in m.options())
+
+
+def _option(m: StoredModel, o: Option) -> dict[str, Any]:
+    return {
+        "application": m.application, "workload": m.workload, "scope": m.scope,
+        "owner": m.owner, "model": m.name, "state": m.state, **_place(o.configuration),
+        **{n: getattr(o, n) for n in ("time_s", "time_lo_s", "time_hi_s", "energy_j",
+                                      "energy_lo_j", "energy_hi_j")},
+        "power_w": o.energy_j / o.time_s,
+        **{n: getattr(o, n) for n in ("measured", "confirmed", "estimated", "in_zone",
+                                      "on_front")},
+    }  # fmt: skip
 
 
 def _decisions(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
@@ -184,17 +208,38 @@ def _promise(chosen: Alternative | None) -> dict[str, Any]:
 
 def _outcomes(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
     for o in reader.outcomes("submitted_at >= ?", (narrowed.since,)):
-        decision = o.decision
-        row = {
-            "job": o.job_id, "submitted_at": o.submitted_at, "state": o.state,
-            "verdict": o.verdict, "nodes": o.nodes, "time_s": o.time_s, "energy_j": o.energy_j,
-            "energy_kwh": None if o.energy_j is None else o.energy_j / _JOULES_PER_KWH,
-            "energy_quality": o.energy_quality, "freq_observed_khz": o.freq_observed_khz,
-            **{k: v for k, v in _decision(decision).items() if k not in ("job", "created_at")},
-            "user": o.user, "account": o.account,
-        }  # fmt: skip
+        row = _outcome(o)
         if narrowed.holds(row):
             yield row
 
 
+def _outcome(o: Outcome) -> dict[str, Any]:
+    return {
+        "job": o.job_id, "submitted_at": o.submitted_at, "state": o.state,
+        "verdict": o.verdict, "nodes": o.nodes, "time_s": o.time_s, "energy_j": o.energy_j,
+        "energy_kwh": None if o.energy_j is None else o.energy_j / _JOULES_PER_KWH,
+        "energy_quality": o.energy_quality, "freq_observed_khz": o.freq_observed_khz,
+        **{k: v for k, v in _decision(o.decision).items() if k not in ("job", "created_at")},
+        "user": o.user, "account": o.account,
+    }  # fmt: skip
+
+
 _FROM_STORE = {"runs": _runs, "options": _options, "decisions": _decisions, "outcomes": _outcomes}
+
+
+def _columns(kind: str) -> list[str]:
+    """Return the columns that a kind of table has even where it has no rows."""
+    place, no = Configuration("", 1, 1, 1, 0), ""
+    if kind == "runs":
+        row = _stored_run(StoredObservation(0, no, no, Observation(place, 1, None), no))
+    elif kind == "options":
+        model = StoredModel(
+            0, no, no, no, "all", no, 0, no, "fitted", no, "missing", 0, {}, b"", no, no
+        )
+        row = _option(model, Option(place, 1, 1, 1, 1, 1, 1))
+    elif kind == "decisions":
+        row = _decision(Decision(no, no, no, no, no, no, Policy(), no, no, None, None))
+    else:
+        names = (no,) * 7
+        row = _outcome(Outcome(*names, 0, no, None, None, "missing", None, None, no, {}, no))
+    return list(row)

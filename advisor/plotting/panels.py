@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.rate import Work
-from advisor.core.units import format_freq
+from advisor.core.units import format_count, format_freq
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.threads import ThreadPanel
 
@@ -103,8 +103,8 @@ def lines(
 ) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
-    Options with other nodes or ranks than the baseline's are left out. With ``work`` the responses
-    are rate and rate per joule.
+    Options with other nodes or ranks than the baseline's are left out, and the title names these.
+    With ``work`` the responses are rate and rate per joule.
     """
     like = _like(options, baseline)
     caps = sorted({o.configuration.freq_khz for o in like})
@@ -123,7 +123,7 @@ def lines(
             y, low, high = ([v[k] for v in values] for k in range(3))
             drawn.append(Line(format_freq(cap), x, y, low, high, runs))
         panels.append(Lines("cores per node", response.label, tuple(drawn)))
-    return Panels(title, tuple(panels))
+    return Panels(_titled(title, options, baseline), tuple(panels))
 
 
 def surface(
@@ -152,7 +152,7 @@ def surface(
                 next((at for at, o in place.items() if o is baseline), None),
             )
         )  # fmt: skip
-    return Panels(title, tuple(panels))
+    return Panels(_titled(title, options, baseline), tuple(panels))
 
 
 def observed(
@@ -171,6 +171,17 @@ def observed(
                 groups[kind].append((truth[o.configuration], _VALUES[name](o)[0]))
         panels.append(Observed(_LABELS[name], groups))
     return Panels(title, tuple(panels))
+
+
+def _titled(title: str, options: Sequence[Option], baseline: Option) -> str:
+    """Return the title, with the nodes and ranks that are drawn where options have others, too."""
+    places = {(o.configuration.nodes, o.configuration.ranks_per_node) for o in options}
+    if len(places) == 1:
+        return title
+    b = baseline.configuration
+    ranks = {ranks for _, ranks in places}
+    each = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
+    return f"{title}, on {format_count(b.nodes, 'node')}{each}"
 
 
 def _like(options: Sequence[Option], baseline: Option) -> list[Option]:

@@ -43,23 +43,29 @@ class Objectives:
 
 
 def read_summary(
-    path: Path, terms: Terms, objectives: Objectives, only: Mapping[str, str]
+    path: Path,
+    terms: Terms,
+    objectives: Objectives,
+    only: Mapping[str, str],
+    *,
+    workloads: bool = False,
 ) -> RunsFile:
     """Read a results summary as runs; ``only`` keeps those with these parameters.
 
     Raises InputError that lists every mistake by line, or says which objective is which is not
-    known; runs that differ in execParam are workloads of their own and refused together.
+    known; runs that differ in execParam are workloads of their own and refused together, unless
+    several ``workloads`` are wanted.
     """
     content = read_bytes(path)
     entries = [e for e in _entries(path, content) if e.matches(only)]
     if not entries:
         what = " with " + ", ".join(f"{k}={v}" for k, v in only.items()) if only else ""
         raise InputError(f"{path}: there are no runs{what} in it")
-    workloads = sorted({str(e.parameters.get("execParam", "")) for e in entries})
-    if len(workloads) > 1:
+    sizes = sorted({str(e.parameters.get("execParam", "")) for e in entries})
+    if len(sizes) > 1 and not workloads:
         raise InputError(
-            f"{path}: execParam is {', '.join(workloads[:5])}: these are several workloads",
-            hint=f"import each alone: --only execParam={workloads[0]} --workload ...",
+            f"{path}: execParam is {', '.join(sizes[:5])}: these are several workloads",
+            hint=f"import each alone: --only execParam={sizes[0]} --workload ...",
         )
     keys = [k for e in entries for k in e.objectives]
     names = list(dict.fromkeys(keys))

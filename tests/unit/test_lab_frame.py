@@ -11,6 +11,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.errors import InputError
 from advisor.lab import frame
+from advisor.lab.frames import KINDS
 from advisor.models.fit import fit_options
 from advisor.store.writer import Writer
 
@@ -59,6 +60,33 @@ def test_a_store_gives_runs_and_options(store: Path) -> None:
     assert frame("runs", db=store, user="bob").empty
     for kind in ("decisions", "outcomes"):
         assert frame(kind, db=store, since="30d").empty
+
+
+def test_a_table_without_rows_has_its_columns(store: Path) -> None:
+    """A notebook goes on where nothing happened yet, as the example of docs/models.md does."""
+    assert frame("outcomes", db=store).groupby("verdict")["energy_kwh"].sum().empty
+    assert frame("decisions", db=store, where="user == 'ann'").empty
+    for kind in KINDS:
+        nobodys = frame(kind, db=store, application="nosuch")
+        assert {"application", "workload", "node_type"} <= set(nobodys.columns)
+    runs = frame("runs", db=store)
+    assert list(frame("runs", db=store, user="bob").columns) == list(runs.columns)
+
+
+def test_a_number_that_is_not_known_is_not_a_number(tmp_path: Path) -> None:
+    grid = tmp_path / "timed.csv"
+    grid.write_text("nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n1,1,2,0,10,\n")
+    summary = tmp_path / "summary.yml"
+    place = "parameters: {nodes: 1, threadCount: 2, execParam: "
+    summary.write_text(
+        f"- {{objectives: {{totalTime: 4, totalEnergy: 8}}, {place}1}}}}\n"
+        f"- {{objectives: {{totalTime: 5, estimatedEnergy: 9}}, {place}2}}}}\n"
+    )
+    table = frame("runs", grid, summary, compute={"edp": "energy_j * time_s"})
+    assert table["file"].tolist() == ["timed", "summary", "summary"]
+    assert table["edp"].isna().tolist() == [True, False, True]
+    assert table["execParam"].dropna().tolist() == [1, 2]
+    assert table["energy_quality"].tolist() == ["missing", "measured", "missing"]
 
 
 def test_mistakes_name_what_is_known() -> None:

@@ -68,9 +68,13 @@ def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) 
 
 def test_only_what_is_like_the_baseline_is_drawn(grid: list[Option]) -> None:
     other = replace(grid[0], configuration=Configuration("n", 2, 1, 1, 1_200_000))
-    panel = lines("title", [*grid, other], grid[-1]).panels[0]
+    picture = lines("title", [*grid, other], grid[-1])
+    (panel, _), other_ranks = picture.panels, Configuration("n", 2, 2, 2, 1_200_000)
     assert isinstance(panel, Lines)
     assert len(panel.lines[0].x) == 8
+    assert picture.title == "title, on 1 node" and lines("t", grid, grid[-1]).title == "t"
+    of_ranks = surface("t", [*grid, replace(other, configuration=other_ranks)], grid[-1])
+    assert of_ranks.title == "t, on 1 node of 1 rank"
 
 
 def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:

@@ -181,7 +181,7 @@ def _picture(
             panel, label = (at, bench.node_type) if across else (bench.node_type, at)
             by_panel[panel].append(_line(label, points))
     panels = [
-        Lines(f"KB ({panel})", "ns per iteration", tuple(lines), True)
+        Lines(f"size (KB), {panel}", "ns per iteration", tuple(lines), True)
         for panel, lines in by_panel.items()
         if any(len(line.x) > 1 for line in lines)
     ]

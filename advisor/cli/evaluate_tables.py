@@ -109,6 +109,11 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
             out.say(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
 
 
+def _off(value: float, base: float) -> str:
+    """Return how far a value is from another, in percent; nothing is 0.0, never -0.0."""
+    return f"{round(100 * (value / base - 1), 1) + 0.0:.1f}"
+
+
 def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
     """Print baseline and the ends of the front, the change from one to the other, the errors."""
     rows: list[list[object]] = []
@@ -119,10 +124,10 @@ def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
             rows.append(
                 [kind if kind == "observed" else f"{c.model} {kind}",
                  f"{base:.5g}", f"{low:.5g}", f"{high:.5g}",
-                 f"{100 * (low / base - 1):.1f} to {100 * (high / base - 1):.1f}"]
+                 f"{_off(low, base)} to {_off(high, base)}"]
             )  # fmt: skip
         off = [
-            f"{100 * (ends[key]['forecast'] / ends[key]['observed'] - 1):.1f}"
+            _off(ends[key]["forecast"], ends[key]["observed"])
             for key in ("baseline", "p_min", "p_max")
         ]
         rows.append(["  error %", *off, ""])

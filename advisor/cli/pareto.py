@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.cli.output import print_json, print_table
+from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
 from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.errors import InputError
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"error of the {name} axis (default: that of --error)",
         )
     parser.add_argument("--all", action="store_true", help="list every row of the zone")
+    add_format_argument(parser)
     add_plot_argument(parser)
 
 
@@ -111,10 +112,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("pareto", _json(args, errors, tradeoff, scene.points))
         return 0
-    _print_rows(table.cells, tradeoff, None if args.all else _SHOWN)
-    print()
-    print_picture(scene)
-    print(
+    out = TableWriter(args.format)
+    whole = args.all or args.format != "text"  # papers and spreadsheets want every row
+    _print_rows(out, table.cells, tradeoff, None if whole else _SHOWN)
+    if args.format == "text":
+        print()
+        print_picture(scene)
+    out.say(
         f"{len(tradeoff.front)} rows on the front, {len(tradeoff.zone)} of {len(x)} "
         f"in the trade-off zone at {_percent(errors)} error"
     )
@@ -145,16 +149,18 @@ def _json(
     }
 
 
-def _print_rows(cells: pd.DataFrame, tradeoff: TradeOff, most: int | None) -> None:
+def _print_rows(
+    out: TableWriter, cells: pd.DataFrame, tradeoff: TradeOff, most: int | None
+) -> None:
     front = set(tradeoff.front)
     order = [*tradeoff.front, *(i for i in tradeoff.zone if i not in front)]
-    print_table(
+    out.table(
         ["row", *cells, "place"],
         [[i, *map(str.strip, cells.iloc[i]), "front" if i in front else "zone"]
          for i in order[:most]],
     )  # fmt: skip
     if most is not None and len(order) > most:
-        print(f"and {len(order) - most} more in the zone (--all lists them)")
+        out.say(f"and {len(order) - most} more in the zone (--all lists them)")
 
 
 def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[float]]:

@@ -31,8 +31,8 @@ _LEAST_WIDTH, _MOST_WIDTH = 30, 100
 
 
 def short(value: float) -> str:
-    """Return a number in four digits."""
-    return f"{value:.4g}"
+    """Return a number in four digits, or whole where it has more before the point."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def chart(

@@ -17,6 +17,8 @@ from advisor.plotting.threads import GraphPanel, RadarPanel
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
+_MOST_BESIDE = 3
+"""Panels of one row; with more in it none can be read on a page."""
 _BASELINE = "#c2410c"
 _DARK: dict[Any, Any] = {
     "figure.facecolor": "#111418", "axes.facecolor": "#111418", "savefig.facecolor": "#111418",
@@ -57,10 +59,12 @@ def _save(scene: Scene | Panels, path: Path) -> None:
         _draw(figure.add_subplot(), scene)
     else:
         count = len(scene.panels)
-        figure = Figure(figsize=(5.4 * count, 4.6), layout="constrained")
+        rows = 1 if count <= _MOST_BESIDE else 2
+        columns = -(-count // rows)
+        figure = Figure(figsize=(5.4 * columns, 4.6 * rows), layout="constrained")
         figure.suptitle(scene.title, fontsize=10)
         for i, panel in enumerate(scene.panels, 1):
-            _draw_panel(figure, figure.add_subplot(1, count, i), panel)
+            _draw_panel(figure, figure.add_subplot(rows, columns, i), panel)
     kind = path.suffix.lower()[1:]
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

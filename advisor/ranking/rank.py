@@ -148,7 +148,7 @@ def rank(
     if method == "thesis":
         unsure = _unsure(phases, tables)
     else:
-        alone = _unsure([r for r in phases if r.by_own], tables)
+        alone = _unsure([r for r in phases if r.memory is None], tables)
         unsure = tuple(dict.fromkeys((*doubtful(app, profiles, base), *alone)))
     io_s = math.fsum(s.time_s for streams in (whole.io, *(p.io for p in whole.phases))
                      for s in streams)  # fmt: skip

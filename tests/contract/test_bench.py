@@ -155,7 +155,8 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
         save_profiles(store, bench, [*several, *peaks])
     told = advisor("bench", "show").out
     # 1 to 3 ns over 16 to 64 KB, on logarithmic axes
-    shown = ("mine", "48.0", "80.0", "n1", "stride 192 B", "KB (mine)", "\n3 ┤", "\n1 ┤", " 64\n")
+    shown = ("mine", "48.0", "80.0", "n1", "stride 192 B", "size (KB), mine", "\n3 ┤", "\n1 ┤",
+             " 64\n")  # fmt: skip
     for text in shown:
         assert text in told
     assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
@@ -163,7 +164,7 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
     assert "stride 64 B" in (tmp_path / "p.svg").read_text()
     kept(tmp_path / "p.svg", "bench")
     across = advisor("bench", "show", "--across").out
-    assert "KB (stride 64 B)" in across and "a mine" in across
+    assert "size (KB), stride 64 B" in across and "a mine" in across
     bad = advisor("bench", "show", "--microbenchmark", "none")
     assert bad.code == 2 and "there are: fma, mbw1c, triad" in bad.err
 

@@ -50,6 +50,16 @@ def test_people_get_a_table_and_a_picture(
         assert "4 rows on the front, 37 of 121 in the trade-off zone at 5 % error" in picture
 
 
+def test_papers_and_spreadsheets_get_the_whole_zone(advisor: Advisor) -> None:
+    """As listing 5.3 has it: 37 rows, and lines that are no table as comments."""
+    table = advisor("pareto", GOLDEN, *AXES, "--format", "csv").out.splitlines()
+    rows = [line for line in table if line and not line.startswith("#")]
+    assert rows[0].startswith("row,") and len(rows) == 38
+    assert "# 4 rows on the front, 37 of 121 in the trade-off zone at 5 % error" in table
+    tabular = advisor("pareto", GOLDEN, *AXES, "--format", "latex").out
+    assert r"mflops\_per\_joule" in tabular and "┤" not in tabular
+
+
 def test_minimised_columns_and_errors_of_their_own(advisor: Advisor, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("a,name,b\n10,x,100\n10.4,y,104\n20,z,50\n30,w,200\n")

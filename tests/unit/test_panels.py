@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
-from advisor.plotting.chart import ASCII
+from advisor.core.units import format_change
+from advisor.plotting.chart import ASCII, short
 from advisor.plotting.figure import save
 from advisor.plotting.panels import Line, Lines, Observed, Panels, Surface, lines, observed, surface
 from advisor.plotting.terminal import draw_panels
@@ -111,3 +113,26 @@ def test_everything_can_be_drawn(grid: list[Option], tmp_path: Path) -> None:
         save(picture, path, dark=True)
         assert "#111418" in path.read_text()
     assert len(pictures[1].panels) == 1
+
+
+def test_more_than_three_panels_stand_in_two_rows(grid: list[Option], tmp_path: Path) -> None:
+    (panel, _) = lines("t", grid, grid[-1]).panels
+    sizes = {}
+    for count in (3, 4):
+        save(Panels("t", (panel,) * count), tmp_path / "p.svg")
+        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', (tmp_path / "p.svg").read_text())
+        assert box is not None
+        sizes[count] = float(box[1]), float(box[2])
+    assert sizes[3][0] > 2 * sizes[3][1] and sizes[4][0] < 2 * sizes[4][1]
+
+
+def test_large_numbers_are_written_out() -> None:
+    assert [short(v) for v in (131_072, 14_236.4, 9_999.4, 0.12345, 3e9)] == [
+        "131072", "14236", "9999", "0.1235", "3e+09",
+    ]  # fmt: skip
+
+
+def test_no_change_has_no_minus() -> None:
+    assert [format_change(v) for v in (-0.0, -0.0004, 0.091, -0.091)] == [
+        "+0.0 %", "+0.0 %", "+9.1 %", "−9.1 %",
+    ]  # fmt: skip

@@ -35,6 +35,15 @@ def test_what_is_not_given_follows(tmp_path: Path) -> None:
     assert phase.streams == (Stream(15624, 32000, 8, "C"), Stream(3906, 8, 8, "P"))
 
 
+def test_a_weight_that_is_not_given_is_the_phases_share_of_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "mm.yaml"
+    file.write_text(GIVEN.replace("    weight: 0.9813\n", "") + "time_s: 424.0508\n")
+    (phase,) = read_phases(file).phases
+    assert phase.weight == pytest.approx(0.5)
+    file.write_text(GIVEN.replace("    weight: 0.9813\n", ""))
+    assert read_phases(file).phases[0].weight == 1
+
+
 def test_written_and_read_again(tmp_path: Path) -> None:
     streams = (Stream(12.5, 0, 8, "C", False, 0.5, 0.01), Stream(781.25, 32, 4, "P", True))
     phase = Phase("forces (n.c:3)", 0.9, 9.0, 1e9, 0.009, streams, 3, 2, 16.5, 18.0)

@@ -47,5 +47,7 @@ def test_an_unsure_profile_gets_fewer_points_and_widens_the_error() -> None:
     by_type = {e.node_type: e.error_pct for e in ranking.estimates}
     assert by_type == {"a": 0, "b": pytest.approx(4.0)}
     assert ranking.unsure == ("mbw1c (1000 KB, stride 8 B) on b: 4 %",)
+    alone = rank(app, [profile(0), there], "a", LIMITS, "blend")  # there is nothing to mix
+    assert alone.phases[0].memory is None and alone.unsure == ranking.unsure
     sure_there = rank(app, [profile(0), replace(there, spread=0.01)], "a", LIMITS, "thesis")
     assert sure_there.unsure == ()

@@ -40,7 +40,7 @@ from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import RankingMethod, rank
 from advisor.ranking.streams import Characterisation
 from advisor.ranking.suite import like, member
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.this_machine import local_node_type
 from advisor.store.profiles import StoredProfile, latest_bench, save_profiles
 from advisor.store.rankings import characterisations
 from advisor.store.reader import Reader

@@ -230,7 +230,7 @@ def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     """Store a node type's profiles; return where they are."""
-    from advisor.schedulers.local.scheduler import NODE_TYPE, local_node_type
+    from advisor.schedulers.this_machine import NODE_TYPE, local_node_type
     from advisor.store.profiles import (
         Bench,
         StoredProfile,

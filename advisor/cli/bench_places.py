@@ -57,7 +57,7 @@ def places_of(
     args: argparse.Namespace, inventory: Inventory | None
 ) -> list[tuple[str, NodeType | None]]:
     """Return the node types to measure; None as node type means this machine."""
-    from advisor.schedulers.local.scheduler import NODE_TYPE
+    from advisor.schedulers.this_machine import NODE_TYPE
 
     names: list[str] = args.node_type or []
     if args.here and len(names) > 1:

@@ -83,7 +83,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.lab.characterise_runs import TracedCommand, busy_note, input_file, timed_run
     from advisor.meters.process import exit_text
     from advisor.ranking.files import write_phases
-    from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.schedulers.this_machine import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
@@ -182,7 +182,7 @@ def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
     from advisor import paths
     from advisor.core.policy import JobFacts
     from advisor.errors import AdvisorError, StoreError
-    from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.schedulers.this_machine import local_node_type
     from advisor.training.result_store import results_here
     from advisor.training.site_context import load_known
     from advisor.training.training_job import current_user

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.meters.counters import Counters
     from advisor.meters.process import exit_text, usable_cpus
     from advisor.paths import store_path
-    from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.schedulers.this_machine import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
     from advisor.training.training_job import understand
@@ -163,7 +163,7 @@ def _cap(text: str | None) -> int:
     """Return the cap to set in kHz, 0 for none. Raises an error when it cannot be set."""
     from advisor.core.units import parse_freq_khz
     from advisor.errors import InputError, UsageError
-    from advisor.schedulers.local.cpufreq import Cpufreq
+    from advisor.schedulers.cpufreq import Cpufreq
 
     if not text:
         return 0
@@ -195,7 +195,7 @@ def _once(
 
     from advisor.cli.run_rate import RateTap
     from advisor.meters.process import measure
-    from advisor.schedulers.local.cpufreq import Cpufreq
+    from advisor.schedulers.cpufreq import Cpufreq
 
     threads = configuration.threads_per_node
     with (

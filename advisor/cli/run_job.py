@@ -101,7 +101,7 @@ def _snapshot(db: str | None) -> Snapshot:
 
 
 def _this_machine(snapshot: Snapshot) -> NodeType:
-    from advisor.schedulers.local.scheduler import local_node_type
+    from advisor.schedulers.this_machine import local_node_type
 
     machine = local_node_type()
     return snapshot.inventory.node_types.get(machine.name, machine)
@@ -133,15 +133,15 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 def _measure(
     script: Path, configuration: Configuration, meter: Any, quiet: bool, tap: RateTap | None
 ) -> MeasuredProcess:
+    from advisor.core.script_use import THREAD_VARIABLES
     from advisor.meters.process import measure
+    from advisor.schedulers.choose import create
     from advisor.schedulers.command import interpreter
-    from advisor.schedulers.local.cpufreq import Cpufreq
-    from advisor.schedulers.local.scheduler import job_environment, write_launcher
+    from advisor.schedulers.cpufreq import Cpufreq
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))
-        write_launcher(folder)
-        cpufreq = Cpufreq()
+        here, cpufreq = create("local"), Cpufreq()
         if cpufreq.controllable() is None:
             stack.enter_context(cpufreq.capped(configuration.freq_khz, folder / "cpufreq.json"))
         return measure(
@@ -149,7 +149,7 @@ def _measure(
             threads=configuration.threads_per_node,
             meter=meter,
             freq_khz=configuration.freq_khz,
-            environment=job_environment(configuration, folder),
+            environment=here.environment_here(configuration, folder, THREAD_VARIABLES),
             stdout_to_stderr=quiet,
             streams=tap.streams if tap else None,
         )

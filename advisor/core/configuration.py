@@ -31,6 +31,16 @@ class Configuration:
         """Cores used over all nodes."""
         return self.nodes * self.threads_per_node
 
+    def slowdown_bound(self, baseline: Configuration) -> float:
+        """Return how many times longer than the baseline a run takes at worst: perfect scaling.
+
+        Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
+        """
+        ratio = baseline.cores / self.cores
+        if baseline.freq_khz and self.freq_khz:
+            ratio *= baseline.freq_khz / self.freq_khz
+        return max(1.0, ratio)
+
     def to_dict(self) -> dict[str, str | int]:
         """Return the JSON form, with the columns of ``advisor import`` and threads_per_rank."""
         return {

@@ -27,34 +27,6 @@ def parse_fraction(value: object) -> float:
     return number
 
 
-def parse_slurm_time(text: str) -> int | None:
-    """Return Slurm's time limit (``90``, ``1:30:00``, ``2-12:00``) in seconds, None if unlimited.
-
-    Formats as in sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
-    days-hours:minutes, days-hours:minutes:seconds. Raises ValueError for anything else.
-    """
-    text = text.strip()
-    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
-        return None
-    days = 0
-    has_days = "-" in text
-    if has_days:
-        head, text = text.split("-", 1)
-        days = int(head)
-    parts = [int(p) for p in text.split(":")]
-    if len(parts) > 3 or any(p < 0 for p in parts):
-        raise ValueError(f"not a time limit: {text!r}")
-    if has_days:
-        hours, minutes, seconds = ([*parts, 0, 0])[:3]
-    elif len(parts) == 1:
-        hours, minutes, seconds = 0, parts[0], 0
-    elif len(parts) == 2:
-        hours, minutes, seconds = 0, parts[0], parts[1]
-    else:
-        hours, minutes, seconds = parts
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
 def parse_memory_mb(text: str) -> float:
     """Return ``4000``, ``4000M`` or ``4G`` in MB (Slurm's default unit is MB)."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?\s*", text)

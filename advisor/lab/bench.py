@@ -28,7 +28,7 @@ from advisor.ranking.kernels import Kernel
 from advisor.ranking.similarity import SURE
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FLOPS, Microbenchmark, plan
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.this_machine import local_node_type
 
 RUN_S = 0.1
 """What one repetition aims at: much less, and a scheduler's favour for who just slept shows."""

@@ -22,7 +22,7 @@ from advisor.lab.characterise_io import file_system_kind, mount_point
 from advisor.lab.machine import circumstances, fingerprint
 from advisor.lab.native import SOURCES, built
 from advisor.ranking.similarity import SURE
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.this_machine import local_node_type
 
 BLOCKS_B = (4096, 65536, 1 << 20)
 FILE_B, LEAST_B = 256 << 20, 32 << 20

@@ -11,10 +11,12 @@ from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
 from advisor.loop.execution import NO_STEP, NOT_METERED, SHARED
 from advisor.loop.report import Report
+from advisor.schedulers.choose import create
 from advisor.store.reader import Reader
 
 _SHARE, _SOME = 0.10, 0.05
 """A reason that explains less than this share of the jobs is not worth a note."""
+_CAUSES = {NO_STEP: "step", SHARED: "shared", NOT_METERED: "meter"}
 
 
 def notes(report: Report, reader: Reader) -> list[str]:
@@ -115,22 +117,13 @@ def notes(report: Report, reader: Reader) -> list[str]:
 def _energy(report: Report) -> list[str]:
     """Return what to do about completed jobs without energy, by partition and cause."""
     sentences = []
-    for (partition, why), count in report.without_energy.most_common(4):
-        if count < _SOME * report.jobs:
+    for (scheduler, partition, why), count in report.without_energy.most_common(4):
+        if count < _SOME * report.jobs or why not in _CAUSES:
             continue
-        jobs = f"no energy for {format_count(count, 'completed job')} in partition {partition}"
-        if why == NO_STEP:
-            sentences.append(f"{jobs}: start the program with srun, Slurm meters steps only")
-        elif why == SHARED:
-            sentences.append(
-                f"{jobs}: they shared nodes; submit with --exclusive, or set "
-                f"OverSubscribe=EXCLUSIVE at PartitionName={partition} in slurm.conf"
-            )
-        elif why == NOT_METERED:
-            sentences.append(
-                f"{jobs}: set AcctGatherEnergyType= in slurm.conf to a meter these nodes have "
-                "(advisor doctor shows what is set)"
-            )
+        if advice := create(scheduler).ENERGY_ADVICE.get(_CAUSES[why]):
+            jobs = format_count(count, "completed job")
+            advice = advice.format(partition=partition)
+            sentences.append(f"no energy for {jobs} in partition {partition}: {advice}")
     return sentences
 
 

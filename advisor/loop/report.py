@@ -68,10 +68,10 @@ class Report:
     """The totals.
 
     ``left_alone`` counts the deciding reason codes of jobs that stayed as they were;
-    ``without_energy`` counts completed jobs by partition and cause; ``promised_kwh`` is what the
-    rewritten and completed jobs should have saved; ``estimated`` are the verdicts of the rewritten
-    jobs that went to node types where nothing had been measured. ``classes``: by class, the
-    verdicts of those of applications never swept; ``trials``, apart from all other verdicts and
+    ``without_energy`` counts completed jobs by scheduler, partition and cause; ``promised_kwh`` is
+    what the rewritten and completed jobs should have saved; ``estimated`` are the verdicts of the
+    rewritten jobs that went to node types where nothing had been measured. ``classes``: by class,
+    the verdicts of those of applications never swept; ``trials``, apart from all other verdicts and
     savings: by class, what came of them.
     """
 
@@ -91,7 +91,7 @@ class Report:
     unknown_why: Counter[str] = field(default_factory=Counter)
     node_hours: float = 0.0
     energy_kwh: float = 0.0
-    without_energy: Counter[tuple[str, str]] = field(default_factory=Counter)
+    without_energy: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     promised_kwh: float = 0.0
     promised_energy: float | None = None
     promised_time: float | None = None
@@ -155,7 +155,8 @@ def _count(result: Report, job: ReportedJob, decision: ReportedDecision) -> None
     result.node_hours += job.elapsed_s * job.nodes / 3600
     result.energy_kwh += (job.energy_j or 0.0) / J_PER_KWH
     if job.state == "COMPLETED" and job.energy_j is None:
-        result.without_energy[str(job.partition or "?"), str(job.energy_note or "")] += 1
+        why = str(job.energy_note or "")
+        result.without_energy[job.scheduler, str(job.partition or "?"), why] += 1
     if decision.changed:
         result.advised += 1
         if decision.trial:

@@ -39,7 +39,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 _JOBS = (
-    "SELECT rowid, job_id, state, nodes, time_s, energy_j, verdict, json_type(record),"
+    "SELECT rowid, job_id, scheduler, state, nodes, time_s, energy_j, verdict, json_type(record),"
     f" {_parts(_DECIDED)}, {_parts(_RAN)} FROM outcomes"
     " WHERE rowid > ? AND submitted_at >= ? AND (? = '' OR user = ?) AND decision_id <> ''"
     f" ORDER BY rowid LIMIT {_PAGE}"
@@ -86,6 +86,7 @@ class ReportedJob:
     ``energy_note`` why its energy is not.
     """
 
+    scheduler: str
     state: str
     nodes: int
     time_s: float | None
@@ -140,13 +141,12 @@ def reported_jobs(
         last = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
     while rows := reader.rows(_JOBS, (last, since, user, user)):
         for row in rows:
-            last, job_id, state, nodes, time_s, energy_j, verdict, kind, decided, ran = row
+            last, job_id, *facts, kind, decided, ran = row
             if kind != "object":
                 _rows.from_json("[]", f"outcome of job {job_id}")
             elapsed_s, *seen = _read(ran)
-            yield ReportedJob(
-                state, nodes, time_s, energy_j, verdict, decision(decided), elapsed_s or 0.0, *seen
-            )
+            fields = (*facts, decision(decided), elapsed_s or 0.0, *seen)
+            yield ReportedJob(*fields)
 
 
 _read = json.JSONDecoder().decode

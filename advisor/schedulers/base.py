@@ -221,6 +221,13 @@ class SweepJob:
         c, base = run.configuration, self.baseline
         return 0 if base is not None and c.freq_khz == base.freq_khz else c.freq_khz
 
+    def longest_s(self, run: PlannedRun) -> float | None:
+        """Return how long a run may take at worst, with half as much again; None: unknown."""
+        if self.estimate_s is None or self.baseline is None:
+            return self.run_limit_s
+        slower = 1.5 * self.estimate_s * run.configuration.slowdown_bound(self.baseline)
+        return slower if self.run_limit_s is None else min(self.run_limit_s, slower)
+
     def given_up(self, run: PlannedRun, results: Sequence[RunResult]) -> bool:
         """Tell whether a run has failed for good."""
         tries = [r for r in results if r.seq == run.seq]
@@ -245,17 +252,6 @@ class SweepStatus:
     def done(self) -> dict[int, RunResult]:
         """Return the good result of each run that has one, by seq."""
         return {r.seq: r for r in self.results if r.ok}
-
-
-def slowdown_bound(configuration: Configuration, baseline: Configuration) -> float:
-    """Return how many times longer than the baseline a run takes at worst: perfect scaling.
-
-    Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
-    """
-    ratio = baseline.cores / configuration.cores
-    if baseline.freq_khz and configuration.freq_khz:
-        ratio *= baseline.freq_khz / configuration.freq_khz
-    return max(1.0, ratio)
 
 
 class Watched(Protocol):
@@ -348,6 +344,8 @@ class Scheduler(Protocol):
     """Seconds to wait between two polls."""
     ACCOUNTING: ClassVar[str] = ""
     """What ``advisor import --from`` calls files of its accounting; "": there are none."""
+    ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {}
+    """What an admin can do for jobs without energy, by cause: step, shared, meter."""
     SETUID_COMMANDS: ClassVar[bool] = False
     """Whether its commands need programs that are setuid."""
 
@@ -378,6 +376,16 @@ class Scheduler(Protocol):
     def this_machine(self) -> NodeType | None:
         """Return the node type of this machine where runs are made on it, else None."""
         return None
+
+    def environment_here(
+        self, configuration: Configuration, folder: Path, threads_from: Sequence[str]
+    ) -> dict[str, str]:
+        """Return the environment of a job script that runs on this machine in no job.
+
+        ``threads_from`` set its threads; programs that stand in for the scheduler's go into
+        ``folder``. Raises SchedulerError where scripts only run in jobs.
+        """
+        raise SchedulerError(f"{self.LABEL} runs no script on this machine")
 
     def cluster(self) -> Cluster | None:
         """Return the nodes and partitions, None where runs are made on this machine.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from advisor.core.request import JobRequest
 
 
+SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
+"""What the names of job scripts end with."""
 _OWN_PLACES = ("ADVISOR_DB", "ADVISOR_CONFIG_DIR", "ADVISOR_SOCKET", "ADVISOR_STAMP")
 
 

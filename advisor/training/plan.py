@@ -11,7 +11,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.models.design import uniform
-from advisor.schedulers.base import PlannedRun, slowdown_bound
+from advisor.schedulers.base import PlannedRun
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import TrainingJob
 
@@ -210,12 +210,12 @@ def cost(
     node_s = time_s = energy_j = equal = 0.0
     for run in runs:
         share = run.configuration.nodes / baseline.nodes
-        equal += share * slowdown_bound(run.configuration, baseline)
+        equal += share * run.configuration.slowdown_bound(baseline)
     for run in runs:
         share = run.configuration.nodes / baseline.nodes
         bound = limit_s
         if baseline_s is not None:
-            bound = baseline_s * slowdown_bound(run.configuration, baseline)
+            bound = baseline_s * run.configuration.slowdown_bound(baseline)
             if limit_s is not None:
                 bound = min(bound, max(limit_s, baseline_s))
         if bound is None:

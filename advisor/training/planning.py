@@ -20,7 +20,7 @@ from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.scaling.design import AT_LARGEST, sized_design
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
-from advisor.schedulers.submission import read_script
+from advisor.schedulers.submission import SCRIPT_ENDINGS, read_script
 from advisor.training import state as states
 from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
@@ -37,8 +37,6 @@ from advisor.training.training_job import (
     of_experiment,
     understand,
 )
-
-SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

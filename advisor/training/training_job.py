@@ -38,7 +38,6 @@ from advisor.errors import InputError, UsageError
 from advisor.schedulers.submission import read_script
 from advisor.schedulers.translators import Translator, translator
 
-_HET = re.compile(r"^#SBATCH\s+(?:hetjob|packjob)\b", re.MULTILINE)
 _FROM_ENVIRONMENT = frozenset({"account", "constraint", "partition", "qos", "time"})
 """Options that the submitting environment may set and a sweep takes over."""
 _SRUN = re.compile(r"^[^#\n]*\bsrun\b", re.MULTILINE)
@@ -147,8 +146,6 @@ def understand(
     """
     arguments, command = tuple(arguments), tuple(command)
     text = script_text(script) if script is not None else None
-    if text and _HET.search(text):
-        raise InputError(f"{script} is a heterogeneous job; train a script with one component")
     language = translator(scheduler)
     options = {
         **(language.read_directives(text) if text else {}),
@@ -156,6 +153,11 @@ def understand(
         **language.read_arguments(extra_options),
     }
     request = _request(scheduler, options, text, script, arguments, command)
+    if request.het:
+        raise InputError(
+            f"{script} is a heterogeneous job: its parts ask for different nodes",
+            hint="train a script with one of the parts",
+        )
     request = request.with_understood(site.understood_options)
     recognition, named_by_user = recognised(
         text, request.job_name, arguments, command, site.rules, application, workload
@@ -166,8 +168,6 @@ def understand(
             f"no application is recognised in {script or 'the command'}",
             hint="name it with --application",
         )
-    if request.het:
-        raise InputError(f"{script} asks for several node types; train a script with one")
     if why := request.binds.get("all", "") or ", ".join(request.not_understood):
         raise InputError(
             f"the advisor leaves jobs with {why} alone, so training is useless",

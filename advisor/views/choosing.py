@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from advisor import plugins
 from advisor.choices import entry_of, read, text_of, write
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -15,7 +16,8 @@ from advisor.core.reasons import Reason
 from advisor.core.words import change_words
 from advisor.edits import Edit, replace
 from advisor.errors import AdvisorError, InputError
-from advisor.schedulers.submission import payload_of, scheduler_of
+from advisor.schedulers.submission import SCRIPT_ENDINGS, payload_of, scheduler_of
+from advisor.schedulers.translators import translator
 from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.decision import why_not
@@ -250,12 +252,13 @@ def write_script(script: Path, outlook: Outlook) -> Edit:
 def scripts_in(folder: Path, application: str, limit: int = 50) -> list[Path]:
     """Return the job scripts of a folder, those that name the application first."""
     ranked_scripts = []
+    directives = {translator(name).DIRECTIVE.encode() for name in plugins.names("translators")}
     try:
         entries = sorted(p for p in folder.iterdir() if p.is_file())
     except OSError:
         return []
     for path in entries[:2000]:
-        if path.suffix not in (".sh", ".slurm", ".sbatch", ".job", ".bash", ".pbs", ""):
+        if path.suffix not in (*SCRIPT_ENDINGS, ""):
             continue
         try:
             with path.open("rb") as file:
@@ -265,7 +268,7 @@ def scripts_in(folder: Path, application: str, limit: int = 50) -> list[Path]:
         if not head.startswith(b"#!") or b"\0" in head:
             continue
         named = application.encode() in head
-        directive = b"#SBATCH" in head or b"#PBS" in head
+        directive = any(begin in head for begin in directives)
         if named or directive:
             ranked_scripts.append((not named, not directive, path))
     return [path for _, _, path in sorted(ranked_scripts)][:limit]

@@ -21,7 +21,7 @@ from advisor.loop.rerank import rank_all, site_thresholds
 from advisor.loop.spool import take_spool
 from advisor.ranking.files import read_kernels, read_thresholds
 from advisor.ranking.suite import Microbenchmark, member
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.this_machine import local_node_type
 from advisor.store.profiles import Bench, StoredProfile, profiles, save_kernels, save_profiles
 from advisor.store.rankings import rankings, save_characterisation
 from advisor.store.reader import Reader

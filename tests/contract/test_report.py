@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from advisor.cli import bars
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Option
+from advisor.loop.execution import NO_STEP, NOT_METERED, SHARED
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
 
@@ -72,6 +74,27 @@ def fill(store: Writer, *outcomes: Outcome) -> None:
     with store.batch():
         for o in outcomes:
             store.save_outcome(o)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "cause", "advice", "never"),
+    [
+        ("slurm", NO_STEP, "with srun", "-l place"),
+        ("slurm", SHARED, "PartitionName=batch in slurm.conf", "-l place"),
+        ("slurm", NOT_METERED, "AcctGatherEnergyType=", "advisor_exec"),
+        ("pbs", SHARED, "-l place=excl", "slurm.conf"),
+        ("pbs", NOT_METERED, "advisor_exec", "slurm.conf"),
+    ],
+)
+def test_jobs_without_energy_get_their_own_schedulers_advice(
+    advisor: Run, store: Writer, scheduler: str, cause: str, advice: str, never: str
+) -> None:
+    ran = {"whole_nodes": True, "energy_note": cause}
+    jobs = [advised(energy_j=None, ran=ran) for _ in range(3)]
+    fill(store, *(replace(job, scheduler=scheduler) for job in jobs))
+    [note] = [n for n in advisor("report", "--json").json()["notes"] if "no energy" in n]
+    assert note.startswith("no energy for 3 completed jobs in partition batch: ")
+    assert advice in note and never not in note
 
 
 def many(store: Writer, count: int, left: int) -> None:

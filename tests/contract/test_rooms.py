@@ -15,7 +15,7 @@ ROOT = share("config").parent
 ROOMS = sorted(p.parent.name for p in (ROOT / "advisor/schedulers").glob("*/__init__.py"))
 assert {"local", "pbs", "slurm"} <= set(ROOMS)
 NAMED = "|".join(room for room in ROOMS if room != "local")
-"""Schedulers with a name of their own; ``local`` is an ordinary word."""
+"""Schedulers with a name of their own; ``local`` is an ordinary word, but a room like theirs."""
 ELSEWHERE = sorted(
     path
     for folder in ("advisor", "tui")
@@ -28,8 +28,9 @@ ELSEWHERE = sorted(
 def test_no_scheduler_is_named_outside_its_room(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.findall(rf"""["'](?:{NAMED})["']""", text)
-    assert not re.findall(rf"advisor\.schedulers\.(?:{NAMED})\b", text)
-    assert not re.match(NAMED, path.stem)
+    assert not re.findall(rf"advisor\.schedulers\.(?:{'|'.join(ROOMS)})\b", text)
+    assert not re.findall(rf"from advisor\.schedulers import .*\b(?:{'|'.join(ROOMS)})\b", text)
+    assert not re.search(NAMED, path.stem)
 
 
 VARIABLES = re.compile(r"\b(?:SLURM|SBATCH|PBS)_[A-Z]|\bNCPUS\b")

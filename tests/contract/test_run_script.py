@@ -12,7 +12,7 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.program import find
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.this_machine import local_node_type
 from advisor.store.writer import Writer
 
 Run = Callable[..., Any]

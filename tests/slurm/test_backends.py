@@ -17,10 +17,11 @@ from testbed import NODE_TYPES, Testbed
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.schedulers.base import PlannedRun, RunResult, Scheduler, SweepJob
-from advisor.schedulers.local.scheduler import Local, local_node_type
+from advisor.schedulers.local.scheduler import Local
 from advisor.schedulers.pbs import scheduler as pbs_backend
 from advisor.schedulers.pbs.scheduler import Pbs
 from advisor.schedulers.slurm.scheduler import Slurm
+from advisor.schedulers.this_machine import local_node_type
 
 
 @dataclass

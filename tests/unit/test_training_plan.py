@@ -17,7 +17,7 @@ from advisor.core.recognise import ApplicationRule
 from advisor.core.request import JobRequest
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
-from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
+from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
@@ -316,10 +316,10 @@ def configuration(nodes: int = 1, threads: int = 28, freq: int = 2_200_000) -> C
 
 def test_no_run_takes_longer_than_perfect_scaling_says() -> None:
     base = configuration()
-    assert slowdown_bound(configuration(threads=14), base) == 2
-    assert slowdown_bound(configuration(freq=1_100_000), base) == 2
-    assert slowdown_bound(configuration(nodes=2), base) == 1
-    assert slowdown_bound(configuration(freq=0), configuration(freq=0)) == 1
+    assert configuration(threads=14).slowdown_bound(base) == 2
+    assert configuration(freq=1_100_000).slowdown_bound(base) == 2
+    assert configuration(nodes=2).slowdown_bound(base) == 1
+    assert configuration(freq=0).slowdown_bound(configuration(freq=0)) == 1
 
 
 def test_cost_is_an_upper_bound() -> None:

@@ -21,9 +21,10 @@ from advisor.errors import InputError, RefusedError, StoreError
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.schedulers.choose import create
 from advisor.schedulers.command import interpreter
-from advisor.schedulers.local.cpufreq import Cpufreq
-from advisor.schedulers.local.scheduler import local_node_type
+from advisor.schedulers.cpufreq import Cpufreq
+from advisor.schedulers.local.scheduler import Local
 from advisor.schedulers.results import append_result, read_results
+from advisor.schedulers.this_machine import local_node_type
 from advisor.training.result_store import (
     DaemonResults,
     LeftResults,
@@ -79,12 +80,10 @@ def test_interpreter(tmp_path: Path, line: str, argv: list[str] | None) -> None:
     ],
 )
 def test_local_srun(tmp_path: Path, call: str, printed: str, code: int) -> None:
-    from advisor.schedulers.local.scheduler import write_launcher
-
-    write_launcher(tmp_path)
+    environment = Local().environment_here(Configuration("local", 1, 1, 1, 0), tmp_path, ())
     done = subprocess.run(
         ["bash", "-c", call],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env=environment,
         capture_output=True,
         text=True,
         check=False,

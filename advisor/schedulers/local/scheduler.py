@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -14,10 +13,10 @@ from typing import ClassVar
 from advisor import plugins
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES
+from advisor.core.script_use import CAP_VARIABLE
 from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import ChosenMeter, best_meter
-from advisor.meters.process import exit_text, measure, start_ticks, usable_cpus
+from advisor.meters.process import exit_text, measure, start_ticks
 from advisor.schedulers.base import (
     HookRequest,
     Hooks,
@@ -28,13 +27,13 @@ from advisor.schedulers.base import (
     SweepStatus,
 )
 from advisor.schedulers.command import interpreter
+from advisor.schedulers.cpufreq import Cpufreq
 from advisor.schedulers.early import ended_early, keep_complete, was_ended
-from advisor.schedulers.local.cpufreq import Cpufreq
 from advisor.schedulers.local.watched import WatchedHere
 from advisor.schedulers.results import append_result, rated, read_results
+from advisor.schedulers.this_machine import local_node_type
 from advisor.schedulers.translators import translator
 
-NODE_TYPE = "local"
 _SRUN = r"""#!/bin/bash
 # Stands in for srun on a machine without a scheduler: drops its options, runs the command.
 tasks=1
@@ -62,76 +61,10 @@ exec "$@"
 """
 
 
-def local_node_type(root: Path = Path("/sys")) -> NodeType:
-    """Return this machine as a node type: its cores, memory and the caps that can be set."""
-    topology = root / "devices/system/cpu"
-    cores, sockets = set(), set()
-    cpus = usable_cpus(root)
-    for cpu in cpus:
-        folder = topology / f"cpu{cpu}" / "topology"
-        try:
-            package = (folder / "physical_package_id").read_text().strip()
-            cores.add((folder / "thread_siblings_list").read_text().strip())
-        except OSError:
-            package = "0"
-            cores.add(str(cpu))
-        sockets.add(package)
-    steps = Cpufreq(root).steps()
-    try:
-        memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    except (OSError, ValueError):
-        memory_mb = 0
-    return NodeType(
-        NODE_TYPE,
-        sockets=len(sockets),
-        cores=len(cores),
-        threads_per_core=max(1, len(cpus) // len(cores)),
-        memory_mb=memory_mb,
-        freq_khz=steps,
-        default_freq_khz=steps[-1] if steps else 0,
-        nodes=(socket.gethostname().split(".")[0],),
-    )
-
-
-def job_environment(
-    configuration: Configuration, bin_folder: Path, threads_from: Sequence[str] = THREAD_VARIABLES
-) -> dict[str, str]:
-    """Return the environment of one run: what Slurm would tell a job, and an srun in PATH.
-
-    ``threads_from`` are the variables that set its threads.
-    """
-    c = configuration
-    threads = str(c.threads_per_rank)
-    return {
-        **os.environ,
-        "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "ADVISOR": "off",
-        **dict.fromkeys(threads_from, threads),
-        "SLURM_CPUS_PER_TASK": threads,
-        "SLURM_NTASKS": str(c.ranks_per_node),
-        "SLURM_NPROCS": str(c.ranks_per_node),
-        "SLURM_NTASKS_PER_NODE": str(c.ranks_per_node),
-        "SLURM_NNODES": "1",
-        "SLURM_JOB_NUM_NODES": "1",
-        "SLURM_CPUS_ON_NODE": str(c.threads_per_node),
-        "SLURM_SUBMIT_DIR": str(Path.cwd()),
-    }
-
-
 def _array_task(job: SweepJob) -> dict[str, str]:
     """Return what a script that is a job array finds, whichever scheduler it is written for."""
     languages = map(translator, plugins.names("translators"))
     return {k: v for language in languages for k, v in language.array_task(job.first_task).items()}
-
-
-def write_launcher(folder: Path) -> None:
-    """Put the srun that stands in for Slurm's into a folder, whole or not at all."""
-    shim = folder / "srun"
-    if not shim.exists():
-        partial = folder / ".srun"
-        partial.write_text(_SRUN)
-        partial.chmod(0o755)
-        partial.replace(shim)
 
 
 class Local(Scheduler):
@@ -174,6 +107,36 @@ class Local(Scheduler):
         """Return this machine as a node type."""
         return local_node_type(self._root)
 
+    def environment_here(
+        self, configuration: Configuration, folder: Path, threads_from: Sequence[str]
+    ) -> dict[str, str]:
+        """Return what Slurm's variables would say in a job, and a PATH with an srun in ``folder``.
+
+        The srun is written whole or not at all.
+        """
+        shim = folder / "srun"
+        if not shim.exists():
+            partial = folder / ".srun"
+            partial.write_text(_SRUN)
+            partial.chmod(0o755)
+            partial.replace(shim)
+        c = configuration
+        threads = str(c.threads_per_rank)
+        return {
+            **os.environ,
+            "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "ADVISOR": "off",
+            **dict.fromkeys(threads_from, threads),
+            "SLURM_CPUS_PER_TASK": threads,
+            "SLURM_NTASKS": str(c.ranks_per_node),
+            "SLURM_NPROCS": str(c.ranks_per_node),
+            "SLURM_NTASKS_PER_NODE": str(c.ranks_per_node),
+            "SLURM_NNODES": "1",
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_CPUS_ON_NODE": str(c.threads_per_node),
+            "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        }
+
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why this machine's frequency cannot be capped, "" when it can."""
         return self._cpufreq.controllable() or ""
@@ -197,7 +160,6 @@ class Local(Scheduler):
     def _prepare(self, job: SweepJob) -> Path:
         bin_folder = job.folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
-        write_launcher(bin_folder)
         (job.folder / "output").mkdir(exist_ok=True)
         return bin_folder
 
@@ -237,7 +199,7 @@ class Local(Scheduler):
                     meter=choice.meter,
                     freq_khz=c.freq_khz,
                     environment={
-                        **job_environment(c, bin_folder, job.threads_from),
+                        **self.environment_here(c, bin_folder, job.threads_from),
                         **({CAP_VARIABLE: str(c.freq_khz)} if c.freq_khz else {}),
                         **_array_task(job),
                         **watched.environment,

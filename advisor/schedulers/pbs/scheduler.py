@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -65,6 +65,11 @@ class Pbs(Scheduler):
     WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
     ACCOUNTING: ClassVar[str] = "pbs"
+    ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {
+        "shared": "they shared nodes; submit with -l place=excl",
+        "meter": "pbs_mom's log says why the hook advisor_exec measured nothing; it needs "
+        "pm_counters or RAPL on the node",
+    }
     SETUID_COMMANDS: ClassVar[bool] = True  # pbs_iff
 
     def __init__(self, root: Path = Path("/sys")) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from advisor.core.delivery import place_mark
-from advisor.schedulers.base import PlannedRun, SweepJob, slowdown_bound
+from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.pbs.chunks import CHUNK_RESOURCES, asked, edited
 from advisor.schedulers.pbs.qsub import ATTRIBUTES, written
 from advisor.schedulers.pbs.translator import FREQ, NOT_SWEPT
@@ -108,8 +108,5 @@ def _jobwide(name: str) -> bool:
 
 def _walltime_s(job: SweepJob, run: PlannedRun) -> int | None:
     """Return the seconds a run may take at worst, None where nothing tells."""
-    bound = job.run_limit_s
-    if job.estimate_s is not None and job.baseline is not None:
-        slower = 1.5 * job.estimate_s * slowdown_bound(run.configuration, job.baseline)
-        bound = slower if bound is None else min(bound, slower)
+    bound = job.longest_s(run)
     return None if bound is None else math.ceil(bound + START_S)

@@ -19,11 +19,12 @@ from datetime import datetime
 
 from advisor.core.availability import Bounds, JobLimits, PartitionState
 from advisor.core.nodelist import expand
-from advisor.core.units import parse_memory_mb, parse_slurm_time
+from advisor.core.units import parse_memory_mb
 from advisor.errors import SchedulerError
 from advisor.schedulers.command import run_command
 from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.slurm.inventory import records
+from advisor.schedulers.slurm.table import parse_limit
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
 """Flags of an idle node that jobs may have at once."""
@@ -208,7 +209,7 @@ def _smallest(texts: Iterable[str | None]) -> int:
 def _time_limit(fields: Mapping[str, str]) -> float:
     for key in ("DefaultTime", "MaxTime"):
         try:
-            limit = parse_slurm_time(fields[key]) if fields.get(key) else None
+            limit = parse_limit(fields[key]) if fields.get(key) else None
         except ValueError:
             limit = None
         if limit:

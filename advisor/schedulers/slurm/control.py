@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from advisor.core.units import parse_slurm_time
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.command import run_command
+from advisor.schedulers.slurm.table import parse_limit
 
 UNFINISHED = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
@@ -36,7 +36,7 @@ def partition_minutes(partition: str) -> int | None:
         return None
     match = re.search(r"\bMaxTime=(\S+)", text)
     try:
-        seconds = parse_slurm_time(match[1]) if match else None
+        seconds = parse_limit(match[1]) if match else None
     except ValueError:
         return None
     return None if seconds is None else seconds // 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +41,13 @@ class Slurm(Sweeps, Scheduler):
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
     ACCOUNTING: ClassVar[str] = "sacct"
+    ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {
+        "step": "start the program with srun, Slurm meters steps only",
+        "shared": "they shared nodes; submit with --exclusive, or set OverSubscribe=EXCLUSIVE at "
+        "PartitionName={partition} in slurm.conf",
+        "meter": "set AcctGatherEnergyType= in slurm.conf to a meter these nodes have "
+        "(advisor doctor shows what is set)",
+    }
 
     def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
         """Return the jobs of a file that ``sacct -P`` wrote."""

@@ -19,7 +19,6 @@ from advisor.schedulers.base import (
     StepRecord,
     SweepJob,
     SweepStatus,
-    slowdown_bound,
 )
 from advisor.schedulers.command import run_command
 from advisor.schedulers.early import ended_early, keep_complete
@@ -156,11 +155,7 @@ class Sweeps:
         """
         total = 0.0
         for run in runs:
-            bound = job.run_limit_s
-            if job.estimate_s is not None and job.baseline is not None:
-                worst = slowdown_bound(run.configuration, job.baseline)
-                slower = 1.5 * job.estimate_s * worst
-                bound = slower if bound is None else min(bound, slower)
+            bound = job.longest_s(run)
             if bound is None:
                 return None
             total += bound + START_S

@@ -322,3 +322,31 @@ SHORT = {
     "X": "disable-status", "Z": "no-allocate",
 }  # fmt: skip
 """Short options of sbatch, srun and salloc."""
+
+
+def parse_limit(text: str) -> int | None:
+    """Return a time limit (``90``, ``1:30:00``, ``2-12:00``) in seconds, None if unlimited.
+
+    Formats as in sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+    days-hours:minutes, days-hours:minutes:seconds. Raises ValueError for anything else.
+    """
+    text = text.strip()
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+        return None
+    days = 0
+    has_days = "-" in text
+    if has_days:
+        head, text = text.split("-", 1)
+        days = int(head)
+    parts = [int(p) for p in text.split(":")]
+    if len(parts) > 3 or any(p < 0 for p in parts):
+        raise ValueError(f"not a time limit: {text!r}")
+    if has_days:
+        hours, minutes, seconds = ([*parts, 0, 0])[:3]
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    elif len(parts) == 2:
+        hours, minutes, seconds = 0, parts[0], parts[1]
+    else:
+        hours, minutes, seconds = parts
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -21,7 +21,7 @@ from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
-from advisor.core.units import parse_memory_mb, parse_slurm_time
+from advisor.core.units import parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "sbatch", "#SBATCH", "time"
@@ -322,7 +322,7 @@ def _exports_all(value: str) -> bool:
 
 def _time(text: str) -> int | None:
     try:
-        return parse_slurm_time(text) if text else None
+        return slurm_table.parse_limit(text) if text else None
     except ValueError:
         raise ValueError(f"--time={text} is not a time limit") from None
 

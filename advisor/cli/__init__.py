@@ -26,8 +26,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "options": ("options", "list an application's options and their trade-off"),
     "predict": ("predict", "predict sizes and node counts that never ran"),
     "choose": ("choose", "pin a configuration or a goal for my jobs"),
-    "on": ("choose", "let the advisor handle my jobs again"),
-    "off": ("choose", "leave my jobs alone"),
+    "on": ("choose", "let the advisor change my jobs again"),
+    "off": ("choose", "stop changing my jobs"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
     # measure
     "train": ("train", "measure an application with a low-cost sweep and fit its model"),

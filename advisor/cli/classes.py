@@ -155,7 +155,7 @@ def _sockets(known: Known, setup: Setup, each: int) -> int:
     if stated == 1 and each and not cores and not written.get("sockets"):
         print(
             f"advisor: how many sockets a node of {setup.node_type} has is not known: counted as "
-            "2; say --sockets, or cores in site.yaml",
+            "2; give --sockets, or cores in site.yaml",
             file=sys.stderr,
         )
         return 2

@@ -137,7 +137,7 @@ def _print(collected: Collected, name: str) -> None:
         programs = format_count(collected.programs, "rebuilt program")
         print(f"  {programs} came out as predicted: advised again")
     if collected.decisions:
-        print(f"  {format_count(collected.decisions, 'decision')} taken over from stamps")
+        print(f"  {format_count(collected.decisions, 'decision')} added from jobs' stamps")
     for s in collected.suspended:
         m = s.model
         print(f"suspended: model {m.id} of {m.application} ({m.workload}) on {m.node_type}: "
@@ -155,9 +155,9 @@ def _print_left(left: LeftFiles) -> None:
         more = f"; {left.more} more at the next collection" if left.more else ""
         print(f"left by users on other hosts: {format_count(left.files, 'file')} taken{more}")
     for line in left.refused:
-        print(f"advisor: not taken, and renamed for its owner: {line}", file=sys.stderr)
+        print(f"advisor: refused, and renamed for its owner: {line}", file=sys.stderr)
     for line in left.problems:
-        print(f"advisor: what users left cannot be read now: {line}", file=sys.stderr)
+        print(f"advisor: users' files cannot be read now: {line}", file=sys.stderr)
 
 
 def _print_spool(spooled: Spooled, *, alone: bool) -> None:

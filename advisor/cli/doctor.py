@@ -170,7 +170,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             yield Check(
                 "daemon", "fail",
                 f"the daemon at {socket} does not answer within 3 s: it hangs, is stopped or is "
-                "overloaded; jobs go through unchanged",
+                "overloaded; jobs run as written",
                 "systemctl restart advisor.service (without systemd kill -9 it and run advisor "
                 "serve again); journalctl -u advisor.service says what came before",
             )  # fmt: skip
@@ -178,7 +178,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
         state = "fail" if hooked else "warn"
         yield Check(
             "daemon", "fail" if state == "fail" else "warn",
-            f"no daemon answers at {socket}" + (": jobs go through unchanged" if hooked else ""),
+            f"no daemon answers at {socket}" + (": jobs run as written" if hooked else ""),
             "systemctl enable --now advisor.socket, or run advisor serve",
         )  # fmt: skip
         return

@@ -152,7 +152,8 @@ def run(args: argparse.Namespace) -> int:
     options = model_options(args.model_option)
     parse_options(args.model, find(args.model).OPTIONS, options)
     path = paths.whole_store(
-        args.db, hint="the site fits your runs as it takes them: advisor options shows the models"
+        args.db,
+        hint="the site fits your runs when it stores them: advisor options shows the models",
     )
     is_wal(path)  # where there is no store none is made
     if not args.application:

@@ -106,7 +106,7 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
 
     Raises UsageError, which names the nearest, when there is none such.
     """
-    from advisor.core.nearest import nearest
+    from advisor.core.nearest import suggestion
 
     applications = {m.application for m in there}
     if text in applications:
@@ -115,17 +115,14 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
         if text == f"{m.application}/{m.workload}":
             return m.application, m.workload
     names = [*applications, *(f"{m.application}/{m.workload}" for m in there)]
-    near = nearest(text, names)
-    what = "forgotten in the last day" if undo else "known"
-    none = "nothing was" if undo else "nothing is"
-    known = f"did you mean {near[0]}?" if near else f"there is: {', '.join(sorted(applications))}"
-    raise UsageError(f"{none} {what} of {text!r}", hint=known if names else "the store is empty")
+    none = "nothing was forgotten in the last day" if undo else "nothing is stored"
+    raise UsageError(f"{none} of {text!r}", hint=suggestion(text, names))
 
 
 def _confirm(results: Sequence[MeasuredResults], args: argparse.Namespace) -> None:
     """Ask at a terminal. Raises UsageError where nobody can answer, RefusedError for a no."""
     if args.json or not sys.stdin.isatty():
-        raise UsageError("nobody can be asked here", hint="say --yes to forget without a question")
+        raise UsageError("no terminal to ask at", hint="give --yes to forget without a question")
     print("this will be forgotten:")
     _print(results)
     try:

@@ -157,7 +157,7 @@ def values_of(given: list[str], option: str) -> dict[str, list[float]]:
             except ValueError:
                 number = math.nan
             if not name or not math.isfinite(number):
-                raise UsageError(f"{option} {text!r} makes no sense", hint="write it like n=1000")
+                raise UsageError(f"{option} {text!r} is not valid", hint="write it like n=1000")
             values.setdefault(name, []).append(number)
     return values
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if done is None:
         raise RefusedError(
             "everything is kept",
-            hint="say --older-than 400d, or retention: {decisions: 400d} in the policy",
+            hint="give --older-than 400d, or retention: {decisions: 400d} in the policy",
         )
     if args.json:
         print_json("prune", {

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor report`` takes."""
     parser.description = (
         "Summarise decisions and outcomes: the promised savings, and the measured ones. Measured "
-        "means: jobs that were changed, compared with jobs that were left alone at random."
+        "means: jobs that were changed, compared with jobs that the holdout kept unchanged."
     )
     parser.add_argument(
         "--since",
@@ -78,7 +78,7 @@ def _print(r: Report, remarks: list[str]) -> None:
         f"{format_kwh(r.energy_kwh)} metered"
     )
     _print_share("rewritten", r.advised, r.jobs)
-    _print_share("left alone", sum(r.left_alone.values()), r.jobs)
+    _print_share("unchanged", sum(r.left_alone.values()), r.jobs)
     for code, count in r.left_alone.most_common(6):
         print(f"    {count:>6}  {Reason(code).cause}")
     if r.advised:
@@ -167,14 +167,14 @@ def _change(c: MeasuredChange) -> str:
 def _against(c: MeasuredChange) -> str:
     if c.basis == "prediction":
         return f"{format_count(c.advised, 'job')} against the prediction for the job as written"
-    return f"{format_count(c.advised, 'job')} against {c.left} left alone at random"
+    return f"{format_count(c.advised, 'job')} against {c.left} unchanged at random"
 
 
 def _row(c: OnOffComparison) -> list[str]:
     main = c.energy or c.time
     against = ""
     if main is not None:
-        against = f"{main.left} left alone" if main.basis == "holdout" else "prediction"
+        against = f"{main.left} unchanged" if main.basis == "holdout" else "prediction"
     return [
         c.application,
         c.workload if len(c.workload) <= 32 else c.workload[:31] + "…",

@@ -135,7 +135,7 @@ def _published(store: Path) -> bool:
         return False  # none yet, or a broken one, which the log names later
     if copy:
         logging.getLogger("advisor.serve").warning(
-            "event=only-reads store=%s reason=published-copy hint='say serve --read-only; where "
+            "event=only-reads store=%s reason=published-copy hint='use serve --read-only; where "
             "the store is lost: advisor restore COPY --db STORE'", store,
         )  # fmt: skip
     return copy

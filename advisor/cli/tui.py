@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor tui`` takes."""
     parser.description = (
         "Browse what the advisor knows of your applications and choose: a configuration, a goal, "
-        "or to be left alone. The last line lists the keys; ? explains the page."
+        "or no changes at all. The last line lists the keys; ? explains the page."
     )
     parser.add_argument("--demo", action="store_true", help="show example data; needs no store")
     parser.add_argument("--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)")

@@ -24,13 +24,13 @@ TEXTS: dict[str, str] = {
     "scope": "model measured by {0}",
     # kept as the user wrote it
     "user-set": "the policy keeps what the job sets itself: {0}",
-    "axis-keep": "{0} is kept by the policy",
+    "axis-keep": "the policy keeps {0}",
     "threads-own": "threads are kept: {0}",
     "allocation-kept": "nodes and tasks are kept as you wrote them",
     "no-frequency-steps": "frequency is kept: the inventory lists no steps for {0}",
     "not-in-inventory": "{0} is not in the inventory, so it is not set",
     "no-room": "{0} options do not fit the partition, memory or node size",
-    "lacks-memory": "options that lack memory are left out: {0}",
+    "lacks-memory": "options without enough memory are left out: {0}",
     "time-limit": "{0} options might not end within the time limit",
     "axis-bound": "{0}",
     "cores-kept": "the number of cores is kept: {0}",
@@ -39,7 +39,7 @@ TEXTS: dict[str, str] = {
     "node-type-limit": "node type is kept: {0}",
     # nothing changed because ...
     "option-not-understood": "nothing changed: the advisor does not know {0}",
-    "option-binds": "nothing changed: {0} changes or leaves open what a node, core or task is",
+    "option-binds": "nothing changed: {0} makes the job's nodes, tasks or cores unclear",
     "several-steps": "nothing changed: the script runs more than one program: {0}",
     "background-steps": "nothing changed: the script runs its program in the background",
     "loop-of-steps": "nothing changed: the script runs its program in a loop",
@@ -49,16 +49,16 @@ TEXTS: dict[str, str] = {
     "measured-otherwise": "nothing changed: the model of {0} is from an older version; measure it "
     "again: advisor train SCRIPT",
     "program-rebuilt": "nothing changed: {0} was built again since it was measured; "
-    "after one run that matches its model, jobs are changed again",
+    "once a run matches its model, the advisor changes jobs again",
     "other-program": "nothing changed: {0} is not the program that was measured",
     "opted-out": "nothing changed: you opted out ({0})",
     "mode-off": "nothing changed: the policy says mode: off for this job",
     "mode-observe": "nothing changed: the policy says mode: observe for this job",
     "mode-advise": "nothing changed: the policy says mode: advise for this job; to apply it: "
     "ADVISOR_MODE=apply",
-    "step": "nothing changed: steps inside a job are left alone",
-    "interactive": "nothing changed: interactive jobs are left alone ({0})",
-    "het-job": "nothing changed: heterogeneous jobs are left alone",
+    "step": "nothing changed: the advisor does not change steps inside a job",
+    "interactive": "nothing changed: the advisor does not change interactive jobs ({0})",
+    "het-job": "nothing changed: the advisor does not change heterogeneous jobs",
     "no-script": "nothing changed: the script cannot be read",
     "unrecognised": "nothing changed: the application was not recognised; "
     "name it: ADVISOR_APPLICATION=NAME",
@@ -80,10 +80,10 @@ TEXTS: dict[str, str] = {
     "class-few": "nothing changed: only {0} applications were measured on {1}, the policy asks for "
     "{2}",
     "class-not-listed": "nothing changed: the policy changes no {0} jobs before they are measured",
-    "class-unseen": "nothing changed: {0} applications were measured on {1}; {2} confidence at a "
-    "point that never ran needs {3}, or a trial",
+    "class-unseen": "nothing changed: only {0} applications were measured on {1}; {2} confidence "
+    "at a point that never ran needs {3}, or a trial",
     "class-doubted": "{0} options need a trial first: other applications do not support them",
-    "class-trial": "trial {0} of {1}: the best option that may be tried; the result decides "
+    "class-trial": "trial {0} of {1}: this job tries the best allowed option; its result decides "
     "whether later jobs use it",
     "trial-confirmed": "confirmed by a trial with an earlier job",
     "trial-pending": "a trial with another job is running",
@@ -105,7 +105,7 @@ TEXTS: dict[str, str] = {
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
-    "holdout": "nothing changed: left alone at random to measure real savings",
+    "holdout": "nothing changed: drawn at random for the holdout, which measures the real savings",
     "pin-impossible": "nothing changed: this job cannot have your pinned configuration: {0}",
     "cannot-write": "nothing changed: {0}",
     "already-decided": "nothing changed: this job was decided before",
@@ -122,8 +122,8 @@ TEXTS_FOR_ONE: dict[str, str] = {
     "slowdown": "1 option exceeds {1} slowdown at {2} confidence",
     "unconfirmed": "1 promising option is not confirmed by a run yet",
     "class-few": "nothing changed: only 1 application was measured on {1}, the policy asks for {2}",
-    "class-unseen": "nothing changed: 1 application was measured on {1}; {2} confidence at a point "
-    "that never ran needs {3}, or a trial",
+    "class-unseen": "nothing changed: only 1 application was measured on {1}; {2} confidence at a "
+    "point that never ran needs {3}, or a trial",
     "class-doubted": "1 option needs a trial first: other applications do not support it",
 }
 """The texts of those that count something, where the first detail is 1."""

@@ -176,7 +176,7 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
         )
     if files:
         yield Check(
-            "spool", "warn", f"{files} deliveries of users wait in {folder}",
+            "spool", "warn", f"users' measurements wait in {folder}: {format_count(files, 'file')}",
             "advisor collect --spool",
         )  # fmt: skip
 

@@ -162,9 +162,9 @@ def _delivery(name: str, text: str, user: str, inventory: Inventory) -> tuple[in
     try:
         sent = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"it is not a JSON: {error}") from None
+        raise InputError(f"it is not JSON: {error}") from None
     if not isinstance(sent, dict):
-        raise InputError("it is not a delivery")
+        raise InputError("it is not a file of measurements")
     if name.startswith("phases-"):
         phases = at_site(read_sent(sent.get("characterisation")), inventory)
         return 1, json.dumps({"contributor": user, "characterisation": phases.to_dict()})

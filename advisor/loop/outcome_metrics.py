@@ -35,7 +35,7 @@ def outcome_metrics(path: Path) -> str:
     saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(
         "saved_joules", "gauge", f"energy of the newest {NEWEST} finished jobs: promised, and "
-        "measured against jobs left alone",
+        "measured against unchanged jobs",
         [({"by": "promise"}, totals.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
         "joules",
     )  # fmt: skip

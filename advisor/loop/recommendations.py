@@ -65,7 +65,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
     set_already = reader.config("policy") is not None and policy.holdout > 0
     if report.advised and not report.holdout and not set_already:
         sentences.append(
-            "no job was left alone at random, so savings are measured against a prediction only: "
+            "no job was in the holdout, so savings are compared with a prediction only: "
             f"set holdout: 2% at {_where(reader, 'policy', 'holdout')}"
         )
     for model in report.suspended:

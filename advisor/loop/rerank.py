@@ -186,7 +186,7 @@ def rank_stored(
     except FieldError as error:
         raise InputError(f"{error.key}: {error}") from None
     except (ArithmeticError, ValueError) as error:
-        raise InputError(f"its phases make no sense: {error}") from None
+        raise InputError(f"its phases are not valid: {error}") from None
     order = keep(writer, stored, ranking, thresholds)
     waiting = want(writer, lacking(characterisation, ranking))
     if not order.estimates:

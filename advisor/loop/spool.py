@@ -112,7 +112,8 @@ def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
             except OSError:
                 if time.monotonic() > deadline:
                     raise AdvisorError(
-                        "another collection is at work", hint="it does the same; wait for it"
+                        "another advisor collect is running",
+                        hint="it stores the same; wait for it to end",
                     ) from None
             time.sleep(0.1)
         yield
@@ -206,7 +207,7 @@ def _load(path: Path, folder: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"it cannot be read: {error}") from None
     if not isinstance(data, Mapping):
-        raise InputError("it is not a delivery")
+        raise InputError("it is not a file of measurements")
     return data
 
 
@@ -335,7 +336,7 @@ def _positive(value: object) -> float | None:
         return None
     number = float(str(value))
     if not math.isfinite(number) or number < 0:
-        raise ValueError(f"{value!r} makes no sense")
+        raise ValueError(f"{value!r} is not valid")
     return number or None
 
 

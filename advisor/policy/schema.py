@@ -163,7 +163,7 @@ class PolicySettings(Strict):
     axes: AxesSection = AxesSection()
     holdout: Annotated[float, fraction(0, 0.5)] = Field(
         default=_DEFAULT.holdout,
-        description="share of jobs left alone at random, to measure the effect",
+        description="share of jobs that stay unchanged at random, to measure the effect",
     )
     training: TrainingSection = TrainingSection()
     cold_start: ColdStartSection = ColdStartSection()

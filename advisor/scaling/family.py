@@ -186,7 +186,7 @@ def _beyond(family: SizedFamily, asked: Mapping[str, float], notes: list[str]) -
         if len(values) < FEWEST_SIZES:
             raise InputError(
                 too_few(axis, len(values)),
-                hint=f"few-sizes: measure more than {', '.join(f'{v:g}' for v in values)}",
+                hint=f"measure other sizes too, not only {', '.join(f'{v:g}' for v in values)}",
             )
         if value > values[-1]:
             beyond[axis] = value / values[-1]
@@ -220,7 +220,7 @@ def effective_parameters(
         if at[p] != family.values(p)[0]:
             raise InputError(
                 too_few(p, 1),
-                hint=f"few-sizes: measure other values than {family.values(p)[0]:g}",
+                hint=f"measure other sizes too, not only {family.values(p)[0]:g}",
             )
     if len(varying) < 2:
         return varying

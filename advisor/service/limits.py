@@ -34,7 +34,8 @@ _MOST = 16384
 
 BUSY = answer_line(
     {
-        "error": f"you ask too much: {RATE:g} short requests a second, or fewer long ones",
+        "error": f"too many requests: ask for at most {RATE:g} short requests a second, "
+        "or fewer long ones",
         "hint": "ask again in some seconds",
     }
 )

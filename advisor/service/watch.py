@@ -104,7 +104,7 @@ class Watch:
         except TimeoutError:
             return "it sent nothing for too long"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"it sent something senseless: {error!r}"
+            return f"it sent something that is not valid: {error!r}"
         finally:
             if pipe is not None:
                 pipe.close()

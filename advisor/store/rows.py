@@ -145,7 +145,7 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
     c = run.configuration
     check_name("node type", c.node_type)
     if not 1 <= c.ranks_per_node <= c.threads_per_node or c.nodes < 1 or c.freq_khz < 0:
-        raise InputError(f"an observation's configuration makes no sense: {c.to_dict()}")
+        raise InputError(f"an observation's configuration is not valid: {c.to_dict()}")
     return {
         "workload_id": workload_id,
         **{name: getattr(c, name) for name in Configuration.__slots__},

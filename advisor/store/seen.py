@@ -132,7 +132,7 @@ def _asker(daemon: Path) -> Ask:
             try:
                 return call(daemon, request, 10.0)
             except AdvisorError as error:
-                if "you ask too much" not in str(error) or attempt == 19:
+                if "too many requests" not in str(error) or attempt == 19:
                     raise
                 time.sleep(0.5)
         raise AssertionError("unreachable")

@@ -86,7 +86,7 @@ def signature_row(signature: Signature) -> list[object]:
         raise InputError("a signature to store has no configuration")
     _rows.check_name("node type", place.node_type)
     if not 1 <= place.ranks_per_node <= place.threads_per_node or place.nodes < 1:
-        raise InputError(f"a signature's configuration makes no sense: {place.to_dict()}")
+        raise InputError(f"a signature's configuration is not valid: {place.to_dict()}")
     for name, value in signature.measures().items():
         if not math.isfinite(value) or value < 0 or (name == "time_s" and not value):
             raise InputError(f"{name} of a signature cannot be {value}")

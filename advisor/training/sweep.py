@@ -190,7 +190,7 @@ class Sweep(Measuring):
         most, run = max(off, key=lambda e: abs(e[0]), default=(0.0, nearest))
         where = describe(run.configuration)
         if not most:
-            self.show(Event("note", CHECK, f"{where}: the run ended early was right"))
+            self.show(Event("note", CHECK, f"{where}: the run ended early is confirmed"))
             return False
         text = f"{where}: a complete run is {format_change(most)} off the one ended early"
         self.show(
@@ -207,7 +207,7 @@ class Sweep(Measuring):
         if any(o.configuration == base for o in without_refuted(self.observations, [])):
             return
         if CHECK not in self.state.stages:
-            text = "the run that confirms is off the one ended early: the job as written runs again"
+            text = "the confirming run refutes the run ended early: the job as written runs again"
             self.show(Event("note", CHECK, text))
             self.plan(CHECK, "design", (base,))
         self.make(CHECK)

@@ -170,7 +170,7 @@ def understand(
         )
     if why := request.binds.get("all", "") or ", ".join(request.not_understood):
         raise InputError(
-            f"the advisor leaves jobs with {why} alone, so training is useless",
+            f"the advisor does not change jobs with {why}, so a sweep is of no use",
             hint="remove the option, or train a script without it",
         )
     chosen = _node_type(node_type, request, site, this_machine)

@@ -43,8 +43,8 @@ def _different(t: Sums) -> str:
     parts = [
         f"{count} {what}"
         for count, what in (
-            (t.gained, "changed that are left alone today"),
-            (t.lost, "left alone that are changed today"),
+            (t.gained, "changed that are unchanged today"),
+            (t.lost, "unchanged that are changed today"),
             (others, "changed otherwise"),
         )
         if count

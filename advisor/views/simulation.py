@@ -26,9 +26,9 @@ from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.reader import Reader
 from advisor.views.simulated_sums import BothWays, Interval, PolicyEffect, Sums
 
-OLDER = "kept by a version that did not keep what deciding again takes"
+OLDER = "stored by an older version without what a second decision needs"
 STAMP_ONLY = "known from the job's stamp only: a daemon without the store decided"
-DAMAGED = "its record makes no sense"
+DAMAGED = "its record is damaged"
 _LUCK = 16**16
 """A decision's id is so many possible numbers: what is drawn for the holdout follows from it."""
 _BATCH = 2000

@@ -83,23 +83,23 @@ def _early(plan: PlannedSweep) -> list[str]:
     share = min(1.0, (whole + USUAL_SHARE * max(0.0, equal - whole)) / equal)
     which = "those that confirm" if earlier else "the first and those that confirm"
     lines = [
-        f"runs end once their time and energy are known within {format_percent(within)}, but for "
-        f"{which}: files that other runs write end early (--complete makes all runs whole)",
+        f"runs end once their time and energy are known within {format_percent(within)}, except "
+        f"{which}; the files of a run that ends early are incomplete (--complete: all runs whole)",
         *(
             [
-                f"the job as written is paired with the complete run of sweep {earlier}: it goes "
-                "to its end only if its calls come in another order"
+                "the run of the job as written is compared with the complete run of sweep "
+                f"{earlier}, and may end early too"
             ]
             if earlier
             else []
         ),
-        "where the program repeats itself that costs about "
-        f"{format_percent(round(share, 2))} of it",
+        "if the program repeats itself, the sweep costs about "
+        f"{format_percent(round(share, 2))} of one with complete runs",
     ]
     if base.nodes * base.ranks_per_node > 1:
         lines.append(
-            "the lowest rank on a job's first node tells of all: where its ranks do not iterate "
-            "together no run ends early"
+            "the lowest rank on the job's first node stands for all ranks: if they do not iterate "
+            "together, no run ends early"
         )
     return lines
 

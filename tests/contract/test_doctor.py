@@ -150,7 +150,7 @@ def test_what_waits_to_be_collected(advisor: Run, store_path: Path) -> None:
     (spool / "runs-1.json").write_text("{}")
     (spool / "bad" / "runs-0.json").write_text("{")
     texts = [c["text"] for c in checks(advisor, "spool", "warn")]
-    assert any("1 deliveries of users wait" in t for t in texts)
+    assert any("users' measurements wait in" in t and t.endswith(": 1 file") for t in texts)
     assert any("1 unreadable file" in t for t in texts)
 
 

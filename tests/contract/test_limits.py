@@ -148,7 +148,7 @@ def test_what_one_user_leaves_untaken_is_bounded(place: Path) -> None:
         code = ASK + (
             "request = json.loads(sys.argv[2])\nresults = []\nwhile len(results) < 11:\n"
             "    answer = ask(request)\n"
-            "    if 'ask too much' in answer.get('error', ''): time.sleep(0.2); continue\n"
+            "    if 'too many requests' in answer.get('error', ''): time.sleep(0.2); continue\n"
             "    results.append(answer)\nprint(json.dumps(results))"
         )
         end = time.monotonic() + 20

@@ -128,7 +128,7 @@ def test_promised_and_measured_saving_with_their_interval(
     hours = data["measured"]["worth"]["node_hours"]
     assert hours == pytest.approx(-60 * 2 / 3600, rel=0.5)
     out = advisor("report").out
-    for part in ("72 jobs seen", "60 jobs against 12 left alone at random", "−10.0 %"):
+    for part in ("72 jobs seen", "60 jobs against 12 unchanged at random", "−10.0 %"):
         assert part in out, part
     assert "█" not in out  # nor in any other pipe
     monkeypatch.setattr(bars, "coloured", lambda: True)

@@ -1,4 +1,4 @@
-"""docs/safety.md says why a job was left alone: every reason code, and no other."""
+"""docs/safety.md says why a job was not changed: every reason code, and no other."""
 
 from __future__ import annotations
 

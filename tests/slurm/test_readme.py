@@ -61,7 +61,7 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
         # A job of seconds has a signature or none, as Slurm's accounting sampled it.
         printed = re.sub(r"\n  signatures +\d+", "", printed)
         # Nor has the page to do with the folder that another test's job named in its comment.
-        printed = re.sub(r"^advisor: what users left cannot be read now: .*\n", "", printed)
+        printed = re.sub(r"^advisor: users' files cannot be read now: .*\n", "", printed)
         real = closed(Step(step.command, lines(printed)))
         problem = differences(closed(step), real, numbers=False)
         assert problem == "", problem

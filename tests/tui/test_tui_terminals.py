@@ -153,7 +153,7 @@ def test_a_goal_can_be_chosen_on_a_slim_terminal(session: Session, play: Play) -
 def test_the_status_keeps_away_from_the_places(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         await at.press("4")
-        at.app.daemon = "no daemon: jobs go through unchanged"
+        at.app.daemon = "no daemon: jobs run as written"
         at.app.paint_status()
         await at.settle()
         assert at.lines[0].split("[4 Policy]")[1].split() == ["!"]

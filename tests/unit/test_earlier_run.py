@@ -132,10 +132,14 @@ def test_the_plan_says_that_the_first_run_ends_early_too(tmp_path: Path) -> None
         plan = PlannedSweep(sweep_in(tmp_path, earlier=earlier), Policy(), cost, (), "energy", ())
         lines[earlier] = "\n".join(plan_lines(plan))
     assert "the first and those that confirm" in lines[""]
-    assert "about 23 % of it" in lines[""]  # 2 whole, 18 at 15 %: 4.7 of 20, even
-    assert "paired with the complete run of sweep 20260101-abc" in lines["20260101-abc"]
+    assert (
+        "about 23 % of one with complete runs" in lines[""]
+    )  # 2 whole, 18 at 15 %: 4.7 of 20, even
+    assert "compared with the complete run of sweep 20260101-abc" in lines["20260101-abc"]
     assert "the first" not in lines["20260101-abc"]
-    assert "about 19 % of it" in lines["20260101-abc"]  # 1 + 19 * 0.15 = 3.85 of 20
+    assert (
+        "about 19 % of one with complete runs" in lines["20260101-abc"]
+    )  # 1 + 19 * 0.15 = 3.85 of 20
 
 
 @dataclass

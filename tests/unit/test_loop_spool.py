@@ -254,7 +254,11 @@ def test_no_folder_is_nothing_to_do(store: Writer) -> None:
 
 def test_only_one_collection_works_at_a_time(tmp_path: Path) -> None:
     again = held(tmp_path, ".lock", 0.0)
-    with held(tmp_path, ".lock"), pytest.raises(AdvisorError, match="another collection"), again:
+    with (
+        held(tmp_path, ".lock"),
+        pytest.raises(AdvisorError, match="another advisor collect"),
+        again,
+    ):
         raise AssertionError("held twice")
     with held(tmp_path, ".lock", 0.0):
         pass

@@ -228,7 +228,7 @@ def test_a_job_that_the_advisor_leaves_alone_is_not_trained(
         return replace(usual(*args, **more), binds={"all": "--licenses=cfd"})
 
     monkeypatch.setattr(slurm_options, "parse_request", bound)
-    with pytest.raises(InputError, match=r"leaves jobs with --licenses=cfd alone"):
+    with pytest.raises(InputError, match=r"does not change jobs with --licenses=cfd"):
         subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
 
 

@@ -164,7 +164,7 @@ class AdvisorApp(AppShell):
             try:
                 status = call(session.socket, {"op": "status"}, timeout_s=2.0)
             except AdvisorError:
-                return "no daemon: jobs go through unchanged", sweeps
+                return "no daemon: jobs run as written", sweeps
             if status.get("store_error"):
                 return f"daemon cannot read its store: {status['store_error']}", sweeps
             return "daemon answers", sweeps

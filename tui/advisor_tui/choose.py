@@ -31,7 +31,7 @@ _SCOPES: tuple[ChoiceScope, ...] = ("workload", "application", "all")
 _SCRIPT = "a job script, to see what changes in it (→ completes)"
 _KINDS = (
     ("goal", "aim for a goal"),
-    ("off", "leave my jobs alone"),
+    ("off", "stop changing my jobs"),
     ("none", "let the policy decide"),
 )
 
@@ -70,7 +70,7 @@ The site's limits still apply.
 
 pin          run at the point you looked at, whatever the goal
 goal         what to aim for, and the largest slowdown you accept
-leave alone  jobs go through as you wrote them
+stop         your jobs run as you wrote them
 policy       forget what was chosen here
 
 Below you see what the next submission would get, and why. Name a job
@@ -279,7 +279,7 @@ undo   (u) takes the last change back
         if outlook.unseen:
             parts += ["\n", outlook.unseen]
         if self.advisor.daemon.startswith("no daemon"):
-            parts += ["\nNo daemon answers now: until it does, jobs go through unchanged."]
+            parts += ["\nNo daemon answers now: until it does, jobs run as written."]
         self.query_one("#outlook", Static).update(Content.assemble(*parts))
 
     # -- doing it --------------------------------------------------------------------------------

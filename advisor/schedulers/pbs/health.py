@@ -14,7 +14,7 @@ from advisor.schedulers.pbs import hook_state as state
 from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
 
 _INSTALL = "advisor hook install --scheduler pbs"
-_DOES = {QUEUEJOB: "jobs go through as they are", EXECJOB: "nothing is capped nor metered"}
+_DOES = {QUEUEJOB: "jobs run as written", EXECJOB: "no job is capped or metered"}
 
 
 def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, Any], list[Check]]:
@@ -26,7 +26,7 @@ def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, Any]
         server = pbs_control.server()
     except SchedulerError as error:
         todo = "nothing, if this machine only uses --scheduler local"
-        return {}, [Check("pbs", "warn", f"no PBS can be asked here: {error.message}", todo)]
+        return {}, [Check("pbs", "warn", f"PBS does not answer here: {error.message}", todo)]
     return server, [*_server(server), *_resources(understood)]
 
 
@@ -59,15 +59,15 @@ def _resources(understood: Collection[str]) -> Iterator[Check]:
     if strange:
         yield Check(
             "resources", "ok",
-            f"jobs that ask for {', '.join(strange)} are left alone: the advisor does not know "
-            "what they mean",
+            f"the advisor does not change jobs that ask for {', '.join(strange)}: it does not know "
+            "what they bind",
             f"site.yaml: understood_options: {{{strange[0]}: harmless}}, or binds: [axes]",
         )  # fmt: skip
     if inventory is not None and inventory.unscheduled:
         yield Check(
             "scheduler", "warn",
-            f"sched_config does not list {', '.join(inventory.unscheduled)}: who asks for it runs "
-            "anywhere",
+            f"sched_config does not list {', '.join(inventory.unscheduled)}: jobs that ask for it "
+            "may run on any node",
             "add it to the line `resources:` in sched_config, then kill -HUP pbs_sched",
         )  # fmt: skip
 
@@ -84,14 +84,16 @@ def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
         known = state.check_inventory(settings)
         if known != "current":
             checks.append(
-                Check("hook", "warn", f"what the hook knows of the complex: {known}", _INSTALL)
+                Check("hook", "warn", f"the hook's list of nodes and resources: {known}", _INSTALL)
             )
         old = state.check_table(settings)
         if old:
             checks.append(Check("hook", "warn", old, _INSTALL))
         breaker = state.breaker(settings)
         if breaker != "closed":
-            checks.append(Check("hook", "warn", breaker, "look at the daemon"))
+            checks.append(
+                Check("hook", "warn", breaker, "check the daemon: advisor doctor on its host")
+            )
     at_work = hook_state.hooks[0].enabled and settings.get("socket")
     return str(settings["socket"]) if at_work else None, checks
 

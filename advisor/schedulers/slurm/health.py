@@ -205,7 +205,7 @@ def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
             text = f"other users cannot read {path}: each of their submissions fails"
             return Check("hook", "fail", text, command)
         if opening(modules.glob("*")):
-            text = f"other users cannot read {modules}: their jobs go through unchanged"
+            text = f"other users cannot read {modules}: their jobs run as written"
             return Check("hook", "fail", text, f"chmod -R o+rX {modules.parent}")
     if not state.of_this_release(hook, modules):
         return Check(

@@ -342,7 +342,7 @@ def _why_failed(job: SweepJob, attempt: SweepRun) -> str:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return the environment of sbatch: this session's, left alone by the advisor's own hook."""
+    """Return the environment of sbatch: this session's, with the advisor's own hook off."""
     dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
     passed_on = {
         name: value

@@ -196,9 +196,9 @@ def test_doctor_names_what_users_cannot_read_and_hooks_of_another_advisor(
     [name] = re.findall(r'"/advisor/([^"]+)"', stub.read_text())
     modules = folder / "advisor" / name
     (modules / "rewrite.lua").chmod(0o640)
-    mended(modules, "their jobs go through unchanged")
+    mended(modules, "their jobs run as written")
     modules.parent.chmod(0o700)
-    mended(modules, "their jobs go through unchanged")
+    mended(modules, "their jobs run as written")
     source = (modules / "rewrite.lua").read_bytes()
     (modules / "rewrite.lua").write_bytes(source + b"-- another release\n")
     stub.write_text(stub.read_text().replace(f"advisor {__version__} (", "advisor 0.1.0 ("))

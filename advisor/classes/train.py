@@ -49,14 +49,14 @@ class Trained:
 
 
 def park_jun(
-    points: Sequence[Sequence[float]], start: Sequence[int] | None = None, k: int = K
+    points: Sequence[Sequence[float]], start: Sequence[int] | None = None
 ) -> tuple[list[int], float]:
     """Return the medoids of points and the sum of distances to the nearest of them.
 
-    Starts from the ``k`` points with the smallest sum of shares of distances, and renews each
+    Starts from the three points with the smallest sum of shares of distances, and renews each
     group's medoid until nothing changes; ties go to the lower index.
     """
-    medoids = list(start) if start is not None else paper_start(points, k)
+    medoids = list(start) if start is not None else paper_start(points)
     labels, cost = _assign(points, medoids)
     while True:
         renewed = []
@@ -70,7 +70,7 @@ def park_jun(
         medoids, cost = renewed, after
 
 
-def paper_start(points: Sequence[Sequence[float]], k: int = K) -> list[int]:
+def paper_start(points: Sequence[Sequence[float]]) -> list[int]:
     """Return Park and Jun's start: the points nearest to all others, among distinct ones."""
     first: dict[tuple[float, ...], int] = {}
     for i, point in enumerate(points):
@@ -82,14 +82,14 @@ def paper_start(points: Sequence[Sequence[float]], k: int = K) -> list[int]:
         j: sum(rows[i][n] / total for i, total in zip(distinct, totals, strict=True) if total)
         for n, j in enumerate(distinct)
     }
-    return sorted(distinct, key=lambda j: share[j])[:k]
+    return sorted(distinct, key=lambda j: share[j])[:K]
 
 
-def greedy_start(points: Sequence[Sequence[float]], k: int = K) -> list[int]:
+def greedy_start(points: Sequence[Sequence[float]]) -> list[int]:
     """Return the start that lowers the cost most with each medoid."""
     chosen: list[int] = []
     nearest = [float("inf")] * len(points)
-    for _ in range(k):
+    for _ in range(K):
         costs = [
             sum(min(n, dist(p, candidate)) for n, p in zip(nearest, points, strict=True))
             for candidate in points

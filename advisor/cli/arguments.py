@@ -41,6 +41,17 @@ def add_action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
     return parser
 
 
+def add_subject(parser: argparse.ArgumentParser, node_type: str) -> None:
+    """Add what says what runs: ``--application``, ``--workload`` and ``--node-type``."""
+    parser.add_argument(
+        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
+    )
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
+    )
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help=node_type)
+
+
 def add_rate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--rate``, ``--rate-take`` and ``--rate-unit``."""
     from advisor.core.rate import TAKES

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from advisor.cli.arguments import add_subject
 from advisor.cli.streams import complain
 
 if TYPE_CHECKING:
@@ -29,14 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "second run build it with advisor cc, or install valgrind. The result is stored for "
         "advisor rank; without write access to the store it is sent to the daemon."
     )
-    parser.add_argument(
-        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
-    )
-    parser.add_argument(
-        "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
-    )
-    parser.add_argument("--node-type", metavar="NODE_TYPE", help="this machine's node type")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    add_subject(parser, "this machine's node type")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: all)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N",
                         help="timed runs; the median one counts (default: 1)")  # fmt: skip
     parser.add_argument("--trace", choices=METHODS, default="auto",

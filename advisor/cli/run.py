@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from advisor.cli.arguments import add_rate_arguments, rate_rule
+from advisor.cli.arguments import add_rate_arguments, add_subject, rate_rule
 
 if TYPE_CHECKING:
     from advisor.core.configuration import Configuration
@@ -26,13 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", nargs="?", metavar="SCRIPT", help="a job script, run here as advised"
     )
-    parser.add_argument(
-        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
-    )
-    parser.add_argument(
-        "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
-    )
-    parser.add_argument("--node-type", metavar="NODE_TYPE", help="this machine's node type")
+    add_subject(parser, "this machine's node type")
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: all)")
     parser.add_argument(
         "--freq", metavar="FREQ", help="frequency cap, like 1.9GHz, where it can be set"

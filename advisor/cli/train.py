@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.cli.arguments import add_rate_arguments, rate_rule
+from advisor.cli.arguments import add_rate_arguments, add_subject, rate_rule
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
@@ -43,15 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "subject", nargs="?", metavar="SCRIPT|APPLICATION",
         help="the job script, an experiment file, or the name of the application that COMMAND is",
     )  # fmt: skip
-    add("--application", metavar="APPLICATION", help="the application's name (default: recognised)")
-    add("--workload", metavar="WORKLOAD", help="the name of its input or problem class")
+    add_subject(parser, "where to train (default: where the job would run)")
     add(
         "--scheduler", metavar="SCHEDULER",
         help="slurm, pbs or local (default: the one this machine has)",
-    )  # fmt: skip
-    add(
-        "--node-type", metavar="NODE_TYPE",
-        help="where to train (default: where the job would run)",
     )  # fmt: skip
     add("--samples", type=int, metavar="N", help="number of runs (default: the policy's)")
     add(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -67,6 +67,14 @@ class Configuration:
             number("threads_per_node"),
             number("freq_khz") if data.get("freq_khz") else 0,
         )
+
+
+def thin(values: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return at most ``most`` of the values, evenly, first and last included."""
+    if len(values) <= most:
+        return tuple(values)
+    last = len(values) - 1
+    return tuple(values[round(i * last / (most - 1))] for i in range(most))
 
 
 @dataclass(frozen=True, slots=True)

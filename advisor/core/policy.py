@@ -258,6 +258,3 @@ class PolicySet:
             ),
             version,
         )
-
-
-POLICY_KEYS: tuple[str, ...] = tuple(f.name for f in fields(Policy))

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
-
-SignatureSource = Literal["ear", "perf", "likwid", "papi", "counters", "accounting"]
 
 MEASURES = (
     "cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_percent", "mpi_calls_s", "gpu_util", "cpu_util",

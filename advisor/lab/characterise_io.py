@@ -25,11 +25,11 @@ def mount_point(path: Path) -> str:
     return str(folder)
 
 
-def file_system_kind(mount: str, mounts: Path = Path("/proc/self/mounts")) -> str:
+def file_system_kind(mount: str) -> str:
     """Return a mounted file system's type, like ext4, "" where it is not known."""
     kind = ""
     try:
-        lines = mounts.read_text(errors="replace").splitlines()
+        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
     except OSError:
         return kind
     for line in lines:

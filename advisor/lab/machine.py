@@ -43,12 +43,12 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return " ".join(fields[n] for n in names if fields.get(n))
 
 
-def circumstances(cc: str = "") -> dict[str, str]:
+def circumstances() -> dict[str, str]:
     """Return what may change on one machine and is kept with profiles: host, kernel, compiler."""
     return {
         "host": platform.node().split(".")[0],
         "kernel": platform.release(),
-        "compiler": _version(compiler(cc)),
+        "compiler": _version(compiler()),
     }
 
 

@@ -36,7 +36,6 @@ def best_meter(
     *,
     name: str = "auto",
     root: Path = Path("/sys"),
-    generic: bool = False,
 ) -> ChosenMeter:
     """Pick the best meter of this machine, or the one asked for by name.
 
@@ -61,7 +60,7 @@ def best_meter(
             missing[candidate] = str(error)
     by_rank = sorted(candidates.items(), key=lambda item: getattr(item[1], "RANK", 0))
     for candidate, meter_type in by_rank:
-        meter = meter_type(MeteredNode(root, node_type, generic))
+        meter = meter_type(MeteredNode(root, node_type))
         reason = meter.available()
         if reason is None:
             return ChosenMeter(meter, missing)

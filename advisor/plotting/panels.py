@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.core.configuration import thin
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.rate import Work
@@ -108,7 +109,7 @@ def lines(
     """
     like = _like(options, baseline)
     caps = sorted({o.configuration.freq_khz for o in like})
-    shown = _thin(caps, MOST_LINES)
+    shown = thin(caps, MOST_LINES)
     panels = []
     for response in _responses(like, work):
         drawn = []
@@ -228,10 +229,3 @@ _VALUES: Mapping[str, Callable[[Option], tuple[float, float, float]]] = {
     "time": lambda o: (o.time_s, o.time_lo_s, o.time_hi_s),
     "energy": lambda o: (o.energy_j, o.energy_lo_j, o.energy_hi_j),
 }
-
-
-def _thin(values: Sequence[int], most: int) -> list[int]:
-    if len(values) <= most:
-        return list(values)
-    last = len(values) - 1
-    return [values[round(i * last / (most - 1))] for i in range(most)]

@@ -76,9 +76,7 @@ class TermFit:
         )
 
 
-def select_terms(
-    places: SizedPlaces, log_y: Vector, stages: Sequence[Sequence[Term]], *, most: int = _MOST_TERMS
-) -> TermFit:
+def select_terms(places: SizedPlaces, log_y: Vector, stages: Sequence[Sequence[Term]]) -> TermFit:
     """Select terms forward from a constant and fit them.
 
     A stage's candidates are tried until none of the stage before it makes anything better.
@@ -86,7 +84,7 @@ def select_terms(
     chosen: list[Term] = [()]
     y = np.exp(log_y)
     columns = {t: _values(t, places) / y for t in [(), *itertools.chain.from_iterable(stages)]}
-    room = max(1, min(most, len(y) // 2 - 1))
+    room = max(1, min(_MOST_TERMS, len(y) // 2 - 1))
     for candidates in stages:
         chosen = _selected(columns, chosen, candidates, room)
     basis = _stack(columns, chosen)

@@ -274,31 +274,14 @@ class Reader(StoreConnection):
 
     # -- training ------------------------------------------------------------------------------
 
-    def training_requests(
-        self, *, state: str | None = None, application: str | None = None
-    ) -> list[TrainingRequest]:
-        """Return training requests, oldest first."""
-        where, values = ["1"], []
-        if state is not None:
-            where.append("r.state = ?")
-            values.append(state)
-        if application is not None:
-            where.append("w.application = ?")
-            values.append(application)
-        return self._requests(" AND ".join(where), values)
-
-    def training_request(self, id: str) -> TrainingRequest | None:
-        """Return one training request, None when it is not known."""
-        requests = self._requests("r.id = ?", [id])
-        return requests[0] if requests else None
-
-    def _requests(self, where: str, values: list[str]) -> list[TrainingRequest]:
+    def training_requests(self, state: str | None = None) -> list[TrainingRequest]:
+        """Return the training requests in a state, or all, oldest first."""
         sql = (
             f"SELECT {_rows.REQUEST_COLUMNS} FROM training_requests AS r"
-            f" JOIN workloads AS w ON w.id = r.workload_id WHERE {where}"
+            " JOIN workloads AS w ON w.id = r.workload_id WHERE :state IS NULL OR r.state = :state"
             " ORDER BY r.created_at, r.id"
         )
-        return [_rows.request(row) for row in self.rows(sql, values)]
+        return [_rows.request(row) for row in self.rows(sql, {"state": state})]
 
     def swept_baseline(
         self, application: str, workload: str, node_type: str

@@ -40,18 +40,13 @@ class StoredSignature:
 
 
 def save_signatures(
-    writer: StoreTransaction,
-    application: str,
-    workload: str,
-    signatures: Sequence[Signature],
-    *,
-    touch: bool = True,
+    writer: StoreTransaction, application: str, workload: str, signatures: Sequence[Signature]
 ) -> int:
     """Store signatures in one transaction; return how many were not there yet.
 
     One of the same job from the same source takes the place of the earlier one; one without a job
     that is equal in everything counts as the same run. The workload is touched, so that what
-    follows is renewed, unless the caller does that. Raises InputError on an impossible value.
+    follows is renewed. Raises InputError on an impossible value.
     """
     with writer.transaction() as db:
         workload_id = writer.workload_id(db, application, workload)
@@ -67,8 +62,7 @@ def save_signatures(
             else:
                 new += 1
             insert(db, "signatures", row | {"created_at": _rows.now()})
-        if touch:
-            writer.touch(application, workload)
+        writer.touch(application, workload)
         return new
 
 

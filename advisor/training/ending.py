@@ -86,12 +86,12 @@ def _signal(send: Callable[[int, int], None], which: int, number: signal.Signals
         send(which, number)
 
 
-def end_run(run: RunProcesses, sleep: Callable[[float], None] = time.sleep) -> None:
+def end_run(run: RunProcesses) -> None:
     """End a run: SIGTERM, ten seconds, SIGKILL."""
     run.send(signal.SIGTERM)
     until = time.monotonic() + GRACE_S
     while time.monotonic() < until:
         if not run.alive():
             return
-        sleep(0.2)
+        time.sleep(0.2)
     run.send(signal.SIGKILL)

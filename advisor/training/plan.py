@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, thin
 from advisor.core.inventory import NodeType
 from advisor.core.units import format_count
 from advisor.errors import InputError
@@ -47,14 +47,6 @@ def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:
         smallest,
     )
     return tuple(sorted(ranks * t for t in range(per_rank, 0, -step)))
-
-
-def thin(values: Sequence[int], limit: int = MAX_FREQS) -> tuple[int, ...]:
-    """Return at most ``limit`` of the values, evenly, first and last included."""
-    if len(values) <= limit:
-        return tuple(values)
-    last = len(values) - 1
-    return tuple(values[round(i * last / (limit - 1))] for i in range(limit))
 
 
 def axes(
@@ -126,7 +118,7 @@ def _freqs_axis(
     if not steps:
         notes.append(f"frequency is not varied: the inventory lists no steps for {node_type.name}")
         return (base,)
-    return tuple(sorted({*(asked or thin(steps)), base}))
+    return tuple(sorted({*(asked or thin(steps, MAX_FREQS)), base}))
 
 
 def planned(

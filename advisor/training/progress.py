@@ -195,13 +195,13 @@ def holder(folder: Path) -> str | None:
     return None
 
 
-def log_of(folder: Path, lines: int = 200) -> list[str]:
-    """Return the last lines a sweep in the background has printed."""
+def log_of(folder: Path) -> list[str]:
+    """Return the last 200 lines at most that a sweep in the background has printed."""
     try:
         text = (folder / LOG).read_bytes()[-65536:].decode("utf-8", "replace")
     except OSError:
         return []
-    return text.splitlines()[-lines:]
+    return text.splitlines()[-200:]
 
 
 def in_background(state_id: str, root: Path, arguments: Sequence[str] = ()) -> int:

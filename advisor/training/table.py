@@ -27,9 +27,9 @@ LEAST_SIGMA = 0.02
 """Standard deviation of one run's log response that is assumed at least."""
 
 
-def too_few_for_a_model(configurations: Iterable[Configuration], needed: int = 4) -> bool:
+def too_few_for_a_model(configurations: Iterable[Configuration]) -> bool:
     """Tell whether there are fewer distinct configurations than a model needs."""
-    return len(set(configurations)) < needed
+    return len(set(configurations)) < 4
 
 
 def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> FitResult:

@@ -386,7 +386,6 @@ def test_directives_end_at_the_first_command() -> None:
     assert read_directives(script) == {
         "select": "1:ncpus=4", "job-name": "my job", "queue": "workq", "account": "climate",
     }  # fmt: skip
-    assert directive_words("#QQ -A x\necho", "#QQ") == [["-A", "x"]]
     assert directive_words("#PBS -N 'open\necho") == [["-N", "'open"]]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, thin
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Observation
 from advisor.core.recognise import ApplicationRule
@@ -20,7 +20,7 @@ from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
-from advisor.training.plan import axes, cost, payback_runs, planned, thin, thread_counts
+from advisor.training.plan import axes, cost, payback_runs, planned, thread_counts
 from advisor.training.table import tabulate
 from advisor.training.training_job import TrainingJob, TrainingSite, understand
 
@@ -156,8 +156,8 @@ def test_thread_counts_of_real_nodes() -> None:
 
 
 def test_thin_keeps_the_ends() -> None:
-    assert thin(range(16)) == tuple(range(16))
-    few = thin(range(40))
+    assert thin(range(16), 16) == tuple(range(16))
+    few = thin(range(40), 16)
     assert len(few) == 16 and (few[0], few[-1]) == (0, 39)
 
 

@@ -20,7 +20,6 @@ from advisor.lab.profile.terms import CandidateTerm, Values, columns, divided, s
 
 SearchMethod = Literal["strict", "manual"]
 _FOLDS, _MOST_INPUTS = 10, 3
-_CONSTANT = "1"
 
 
 @dataclass(slots=True)

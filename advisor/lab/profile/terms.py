@@ -119,10 +119,10 @@ def shares(threads: Sequence[Expression]) -> list[CandidateTerm]:
     return [CandidateTerm(_ONE, frozenset(), count) for count in threads]
 
 
-def products(mains: Sequence[CandidateTerm], most: int = 3) -> list[CandidateTerm]:
-    """Return the products of main effects of different parameters, of up to ``most``."""
+def products(mains: Sequence[CandidateTerm]) -> list[CandidateTerm]:
+    """Return the products of main effects of different parameters, two or three of them."""
     combined = []
-    for count in range(2, most + 1):
+    for count in (2, 3):
         for chosen in itertools.combinations(mains, count):
             if sum(len(m.parameters) for m in chosen) == len(
                 frozenset().union(*(m.parameters for m in chosen))

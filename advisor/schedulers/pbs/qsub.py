@@ -82,16 +82,16 @@ def split_quoted(text: str) -> list[str]:
     return parts
 
 
-def directive_words(script: str, prefix: str = "#PBS") -> list[list[str]]:
+def directive_words(script: str) -> list[list[str]]:
     """Return the words of each ``#PBS`` line before a script's first command, as qsub does."""
     directives = []
     lines = iter(script.splitlines())
     for line in lines:
         stripped = line.strip()
-        if prefix and stripped.startswith(prefix):
+        if stripped.startswith("#PBS"):
             while stripped.endswith("\\"):
                 stripped = stripped[:-1] + next(lines, "").strip()
-            directives.append(_words(stripped[len(prefix) :]))
+            directives.append(_words(stripped[len("#PBS") :]))
         elif stripped and not stripped.startswith("#"):
             break
     return directives

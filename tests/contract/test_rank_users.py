@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -38,6 +37,7 @@ from advisor.store.publish import publish
 from advisor.store.rankings import StoredRanking, characterisations, rankings, save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 
 class Done(NamedTuple):
@@ -120,15 +120,6 @@ def daemon(place: Path) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.terminate()
     process.wait(10)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 30) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it never came true")
 
 
 @pytest.fixture

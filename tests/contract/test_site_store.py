@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
@@ -162,19 +163,12 @@ def test_what_a_plain_user_measures_goes_to_the_daemon(layout: Layout) -> None:
         with Reader(layout.store) as reader:
             return all(len(reader.observations(name)) > 0 for name in ("kernel", "mine"))
 
-    wait(arrived)
+    wait_for(arrived)
     with Reader(layout.store) as reader:
         for name in ("kernel", "mine"):
             found = [o.observation.contributor for o in reader.observations(name)]
             assert set(found) == {"nobody"}
     assert not list((layout.root / "home").rglob("advisor.db"))
-
-
-def wait(found: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_writing_is_refused_in_one_line_that_names_the_way_out(layout: Layout) -> None:

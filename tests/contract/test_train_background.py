@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.training import progress
+from tests.waiting import wait_for
 
 Run = Callable[..., Any]
 
@@ -24,13 +24,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "job.sh"
     path.write_text("#!/bin/bash\n#SBATCH --exclusive -t 5\nsrun ./kernel one\n")
     return path
-
-
-def until(found: Callable[[], bool], log: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < end, log()
-        time.sleep(0.05)
 
 
 def test_a_sweep_goes_on_alone_and_can_be_stopped_and_resumed(
@@ -54,21 +47,21 @@ def test_a_sweep_goes_on_alone_and_can_be_stopped_and_resumed(
     def log() -> object:
         return now(), progress.log_of(folder)
 
-    until(lambda: now().under_way and now().stage == "design", log)
+    wait_for(lambda: now().under_way and now().stage == "design", shown=log)
     assert (now().application, now().workload) == ("kernel", "one")
     assert now().done == 0 and now().planned >= 2
     second = advisor("train", "--resume", begun.json()["id"])
     assert second.code == 1 and "another process" in second.err
     stopped = advisor("train", "--stop", begun.json()["id"])
     assert stopped.code == 0, stopped.err
-    until(lambda: not now().alive, log)
+    wait_for(lambda: not now().alive, shown=log)
     assert now().state == "stopped" and now().resumable
     assert advisor("train", "--stop", begun.json()["id"]).code == 3
 
     hold.unlink()
     again = advisor("train", "--resume", begun.json()["id"], "--detach", "--json")
     assert again.code == 0, again.err
-    until(lambda: not now().alive and now().state in ("fitted", "confirmed"), log)
+    wait_for(lambda: not now().alive and now().state in ("fitted", "confirmed"), shown=log)
     ended = now()
     good = [m for m in ended.made if m.ok]
     assert len({m.seq for m in good}) == ended.done >= 2

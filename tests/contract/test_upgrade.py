@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from advisor.core.protocol import call
 from advisor.store.connection import MIGRATIONS, applied_migrations
 from advisor.store.reader import Reader
+from tests.waiting import wait_for
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "store_0_2_0.sql"
 """Written by version 0.2.0: 77 runs of one program, its model, inventory and policy."""
@@ -44,13 +44,6 @@ def place() -> Iterator[Path]:
         db.execute("PRAGMA journal_mode = WAL")
     yield folder
     shutil.rmtree(folder)
-
-
-def wait_for(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @contextmanager

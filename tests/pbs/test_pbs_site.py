@@ -24,6 +24,7 @@ from advisor.core.protocol import call
 from advisor.schedulers.pbs import scheduler as backend
 from advisor.store.reader import Reader
 from tests.verdicts import verdict_of
+from tests.waiting import wait_for
 
 Run = Callable[..., Any]
 NODES = {
@@ -333,7 +334,7 @@ def submit(work: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def wait_for(job_id: str) -> dict[str, Any]:
+def ended_job(job_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + 60
     while True:
         done = subprocess.run(
@@ -386,7 +387,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
     with serving(tmp_path) as socket:
         # nobody has measured it yet: the job runs as it is written, and says so by its stamp
-        first = wait_for(submit(work, "stencil.sh"))
+        first = ended_job(submit(work, "stencil.sh"))
         assert first["Resource_List"]["select"] == "1:ncpus=28:node_type=bdw"
         assert '"no-model","training-ask"' in first["Resource_List"]["advisor_stamp"]
         assert first["resources_used"]["energy_nodes"] == 1
@@ -405,13 +406,10 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert all("energy_j" in j["resources_used"] for j in sweeps)
         with Reader(store_path) as reader:
             newest = max(reader.model_stamps())
-        deadline = time.monotonic() + 30
-        while call(socket, {"op": "status"})["newest_model"] != newest:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: call(socket, {"op": "status"})["newest_model"] == newest)
         told = advisor("explain", "stencil.sh", "--json").json()
         assert told["rewrite"], told["explanation"]
-        advised = wait_for(submit(work, "stencil.sh"))
+        advised = ended_job(submit(work, "stencil.sh"))
     wants, chosen = advised["Resource_List"], told["chosen"]
     threads, khz = chosen["threads_per_node"], chosen["freq_khz"]
     written = f":ompthreads={threads}" if threads < 28 else ""
@@ -439,8 +437,8 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         kept = reader.decision(why["decision"]["decision"])
         assert kept is not None and kept.scheduler == "pbs"
     # and refused, the kill switch, and the daemon gone
-    refused = wait_for(submit(work, "-v", "ADVISOR=off", "stencil.sh"))
-    gone = wait_for(submit(work, "stencil.sh"))
+    refused = ended_job(submit(work, "-v", "ADVISOR=off", "stencil.sh"))
+    gone = ended_job(submit(work, "stencil.sh"))
     for left in (refused, gone):
         assert left["Resource_List"]["select"] == "1:ncpus=28:node_type=bdw"
         assert "advisor_stamp" not in left["Resource_List"]

@@ -22,6 +22,7 @@ from advisor.schedulers.pbs import scheduler as pbs_backend
 from advisor.schedulers.pbs.scheduler import Pbs
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.schedulers.this_machine import local_node_type
+from tests.waiting import wait_for
 
 
 @dataclass
@@ -194,10 +195,7 @@ def test_what_ran_stays_when_a_sweep_is_stopped(backend: Backend, tmp_path: Path
     )  # fmt: skip
     handle = scheduler.submit_sweep(job)
     if backend.accounts:  # else a poll makes one run, and returns when it has ended
-        deadline = time.monotonic() + 60
-        while not scheduler.poll(job, handle).results or not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: scheduler.poll(job, handle).results and (tmp_path / "begun").exists())
     else:
         scheduler.poll(job, handle)
     scheduler.cancel(job, handle)
@@ -206,10 +204,7 @@ def test_what_ran_stays_when_a_sweep_is_stopped(backend: Backend, tmp_path: Path
     results = [r for r in again.poll(job, handle).results if r.ok]
     assert [r.seq for r in results][:1] == [0]
     if backend.accounts:
-        deadline = time.monotonic() + 60
-        while again.poll(job, handle).state != "ended":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: again.poll(job, handle).state == "ended")
     fresh = replace(job)
     handle = again.submit_sweep(fresh) if fresh.open_runs(read(job)) else handle
     results = backend.finish(again, fresh, handle)

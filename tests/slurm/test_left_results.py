@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from advisor.paths import share
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 ROOT = share("config").parent
 POSED = NODE_TYPES["bdw"]
@@ -50,7 +50,7 @@ class Hosts:
             self.serve("--db", self.store, "--socket", self.home_socket),
             self.serve("--db", self.copy, "--socket", self.login_socket, "--read-only"),
         ]
-        self.wait_for(lambda: self.home_socket.exists() and self.login_socket.exists())
+        wait_for(lambda: self.home_socket.exists() and self.login_socket.exists())
 
     def serve(self, *argv: str | Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -58,12 +58,6 @@ class Hosts:
              *map(str, argv)],
             env={**self.testbed.env(), "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
     def login(self, user: str, *argv: str | Path) -> CommandResult:
         """Run a verb on the login node as a user, who names no store."""
@@ -142,7 +136,7 @@ def test_what_login_nodes_measure_comes_home(hosts: Hosts) -> None:
         }
         return {*sweeps, str(job)} <= ended
 
-    hosts.wait_for(accounted)
+    wait_for(accounted)
     found = hosts.collect("--left", f"{bob}:{hosts.place(bob)}")
     assert found["left"]["files"] == len(left) + 1
     assert [line.split("/")[-1].split(":")[0] for line in found["left"]["refused"]] == [
@@ -166,5 +160,5 @@ def test_what_login_nodes_measure_comes_home(hosts: Hosts) -> None:
     def answered() -> bool:
         return bool(call(hosts.login_socket, {"op": "status"})["models"])
 
-    hosts.wait_for(answered)
+    wait_for(answered)
     assert json.loads(hosts.login(ann, "options", "simapp", "--json").stdout)["models"]

@@ -25,6 +25,7 @@ from advisor.loop.accounted import COARSE
 from advisor.paths import share
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 ROOT = share("config").parent
 POSED = NODE_TYPES["bdw"]
@@ -252,10 +253,7 @@ def test_altered_cancelled_and_requeued_jobs_are_not_held_against_a_model(site: 
         testbed.run(["scontrol", *words])
 
     def until(number: int, state: str) -> None:
-        end = time.monotonic() + 30
-        while testbed.scontrol_jobs(number)[0]["JobState"] != state:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_for(lambda: testbed.scontrol_jobs(number)[0]["JobState"] == state)
 
     slow = 3 * SCALE
     never = site.submit(site.decide(), "--begin=now+1hour")

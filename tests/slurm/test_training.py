@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 ROOT = share("config").parent
 POSED = NODE_TYPES["bdw"]
@@ -335,12 +335,6 @@ class Command:
         jobs = [j for j in self.sweep_jobs(sweep) if "." not in j["id"]]
         return [j["state"].split()[0] for j in jobs if j["name"].endswith("design")]
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
     def finished(self) -> int:
         files = self.folder.glob("state/advisor/sweeps/*/design/events")
         return sum(f.read_text().count("end\t") for f in files)
@@ -386,7 +380,7 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
     def allocations() -> list[str]:
         return [job["id"] for job in command.sweep_jobs(result["id"]) if "." not in job["id"]]
 
-    command.wait_for(lambda: len(allocations()) == 2)
+    wait_for(lambda: len(allocations()) == 2)
     # the runs follow one another within them, and no second is counted twice
     elapsed_s = sum(int(command.testbed.sacct(int(i))[0]["ElapsedRaw"]) for i in allocations())
     assert sum(run["time_s"] for run in result["runs"]) < elapsed_s + 2
@@ -404,11 +398,11 @@ def test_killed_while_it_waits_and_resumed(command: Command) -> None:
         "srun simapp --kernel nbody --scale 0.5\n"
     )
     child = command.start(command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz")
-    command.wait_for(lambda: command.finished() >= 1)
+    wait_for(lambda: command.finished() >= 1)
     child.kill()
     child.communicate()
     result = command.run("--resume")
-    command.wait_for(lambda: command.designs(result["id"]) == ["COMPLETED"])
+    wait_for(lambda: command.designs(result["id"]) == ["COMPLETED"])
     seen = command.sweep_jobs(result["id"])
     steps = [j["name"] for j in seen if "." in j["id"] and "design" in j["name"]]
     assert sorted(steps) == sorted(set(steps)) and len(steps) == 4
@@ -421,7 +415,7 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
         "srun simapp --kernel nbody --scale 0.5\n"
     )
     child = command.start(command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz")
-    command.wait_for(lambda: command.finished() >= 2)
+    wait_for(lambda: command.finished() >= 2)
     (folder,) = command.folder.glob("state/advisor/sweeps/*")
     handle = json.loads((folder / "sweep.json").read_text())["stages"]["design"]["handles"][-1]
     command.testbed.run(["scancel", handle])
@@ -430,7 +424,7 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     assert "runs are missing" in err and "CANCELLED" in err
     assert f"advisor train --resume {folder.name}" in err and err.count("advisor: ") == 1
     result = command.run("--resume", folder.name)
-    command.wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])
+    wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])
     seen = command.sweep_jobs(folder.name)
     good = [
         j["name"] for j in seen
@@ -446,7 +440,7 @@ def test_interrupted_the_allocation_is_given_back(command: Command) -> None:
         "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\nsrun simapp --kernel nbody\n"
     )
     child = command.start(command.script, "--yes", "--threads", "14,28", "--freqs", "2.2GHz")
-    command.wait_for(lambda: bool(list(command.folder.glob("state/*/sweeps/*/design/events"))))
+    wait_for(lambda: bool(list(command.folder.glob("state/*/sweeps/*/design/events"))))
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
@@ -457,7 +451,7 @@ def test_interrupted_the_allocation_is_given_back(command: Command) -> None:
         jobs = [j for j in command.sweep_jobs(folder.name) if "." not in j["id"]]
         return [j["state"].split()[0] for j in jobs] == ["CANCELLED"]
 
-    command.wait_for(given_back)
+    wait_for(given_back)
     with Reader(command.store) as reader:
         assert [r.id for r in reader.training_requests("stopped")] == [folder.name]
 
@@ -477,7 +471,7 @@ def test_an_ordinary_user_trains_through_the_daemon(command: Command, slurm: Slu
             env={**command.env, "ADVISOR_DB": str(store)},
             stderr=subprocess.DEVNULL,
         )
-        command.wait_for(path.exists)
+        wait_for(path.exists)
         script = testbed.home(user) / "trained.sh"
         script.write_text(
             "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\n"
@@ -502,7 +496,7 @@ def test_an_ordinary_user_trains_through_the_daemon(command: Command, slurm: Slu
             with Reader(store) as opened:
                 return bool(opened.find_models("simapp", "theirs"))
 
-        command.wait_for(arrived)
+        wait_for(arrived)
         with Reader(store) as opened:
             runs = [o.observation for o in opened.observations("simapp", "theirs")]
         assert {o.contributor for o in runs} == {user}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from advisor.store.journal import Journal
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 HOLD = """
 import sqlite3, sys
@@ -32,13 +31,6 @@ def record(number: int, **more: object) -> Decision:
     at = f"2026-01-01T00:00:00.{number:06}Z"
     plain = Decision.from_dict({"decision": f"d{number}", "created_at": at, "user": "ann"})
     return replace(plain, **more)  # type: ignore[arg-type]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def stored(path: Path) -> list[str]:
@@ -92,14 +84,14 @@ def test_a_locked_store_makes_decisions_wait(
     journal.start()
     for number in range(50):
         journal.put(record(number))
-    until(lambda: bool(journal.trouble))
+    wait_for(lambda: bool(journal.trouble))
     assert f"process {holder.pid} holds the store" in journal.trouble
     journal.put(record(50))
-    until(lambda: journal.waiting == 51)
+    wait_for(lambda: journal.waiting == 51)
     with Reader(store_path) as reader:
         assert reader.decisions() == []
     release(holder)
-    until(lambda: journal.waiting == 0)
+    wait_for(lambda: journal.waiting == 0)
     assert journal.trouble == ""
     assert journal.close() == 0
     assert stored(store_path) == [f"d{n}" for n in range(51)]
@@ -117,7 +109,7 @@ def test_the_oldest_are_dropped_beyond_the_limit_and_counted_in_the_log(
     journal.start()
     for number in range(30):
         journal.put(record(number))
-    until(lambda: journal.dropped == 20 and bool(journal.trouble))
+    wait_for(lambda: journal.dropped == 20 and bool(journal.trouble))
     release(holder)
     assert journal.close(30) == 0
     assert stored(store_path) == [f"d{n}" for n in range(20, 30)]
@@ -174,9 +166,9 @@ def test_a_store_that_comes_later_or_is_replaced_gets_what_waited(store_path: Pa
     journal = Journal(store_path)
     journal.start()
     journal.put(record(1))
-    until(lambda: "there is no store (advisor restore" in journal.trouble)
+    wait_for(lambda: "there is no store (advisor restore" in journal.trouble)
     Writer(store_path).close()
-    until(lambda: journal.waiting == 0)
+    wait_for(lambda: journal.waiting == 0)
     assert stored(store_path) == ["d1"]
     other = store_path.with_name("other.db")
     Writer(other).close()
@@ -249,6 +241,6 @@ def test_a_damaged_store_makes_decisions_wait(store_path: Path) -> None:
     journal = Journal(store_path)
     journal.start()
     journal.put(record(1))
-    until(lambda: "damaged" in journal.trouble)
+    wait_for(lambda: "damaged" in journal.trouble)
     assert journal.close(0.1) == 1
     assert store_path.read_bytes().startswith(b"no database")

@@ -207,23 +207,11 @@ def promote_estimates(
     contributor: str | None = None,
 ) -> int:
     """Let characterisations and rankings advise everybody; return how many do so newly."""
-    where, values = "application = ?", [application]
-    if workload is not None:
-        where += " AND name = ?"
-        values.append(workload)
-    rest = ""
-    if contributor is not None:
-        rest = " AND contributor = ?"
-        values.append(contributor)
-    count = 0
-    with writer.transaction() as db:
-        for table in ("characterisations", "rankings"):
-            done = db.execute(
-                f"UPDATE {table} SET scope = 'all' WHERE scope <> 'all' AND workload_id IN"
-                f" (SELECT id FROM workloads WHERE {where}){rest}",
-                values,
-            )
-            count += done.rowcount
+    with writer.transaction():
+        count = sum(
+            writer.widen(table, application, workload, scope="all", contributor=contributor)
+            for table in ("characterisations", "rankings")
+        )
         for name in [workload] if workload else [w.name for w in writer.workloads(application)]:
             writer.touch(application, name)
     return count

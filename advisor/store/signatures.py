@@ -18,7 +18,6 @@ from advisor.core.signature import MEASURES, Signature
 from advisor.errors import InputError
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
-from advisor.store.records import SCOPES
 from advisor.store.transaction import StoreTransaction, insert, marks
 
 _PLACE = tuple(Configuration.__slots__)
@@ -157,26 +156,11 @@ def promote_signatures(
     scope: Scope,
     contributor: str | None = None,
 ) -> int:
-    """Widen whose jobs an application's signatures advise; return how many were widened.
-
-    Nothing is ever narrowed. Those that carry no account cannot become ``account``.
-    """
-    narrower = SCOPES[: SCOPES.index(scope)]
-    where, values = "application = ?", [application]
-    if workload is not None:
-        where += " AND name = ?"
-        values.append(workload)
-    sql = (
-        f"UPDATE signatures SET scope = ? WHERE scope IN ({marks(narrower)})"
-        f" AND workload_id IN (SELECT id FROM workloads WHERE {where})"
-    )
-    if scope == "account":
-        sql += " AND account <> ''"
-    if contributor is not None:
-        sql += " AND contributor = ?"
-        values.append(contributor)
+    """Widen whose jobs an application's signatures advise; return how many were widened."""
     with writer.transaction():
-        count = writer.change(sql, [scope, *narrower, *values])
+        count = writer.widen(
+            "signatures", application, workload, scope=scope, contributor=contributor
+        )
         for w in writer.workloads(application):
             if workload in (None, w.name):
                 writer.touch(application, w.name)

@@ -26,7 +26,7 @@ from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
-from advisor.store.records import CLASS, SIZES, TRANSFER, ModelState, StoredModel
+from advisor.store.records import CLASS, SCOPES, SIZES, TRANSFER, ModelState, StoredModel
 
 _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
@@ -225,6 +225,31 @@ class StoreTransaction(Reader, ABC):
             model = self._models("m.id = ?", [id])[0]
             if model.fitted:
                 self.touch(model.application, model.workload)
+
+    def widen(
+        self,
+        table: str,
+        application: str,
+        workload: str | None,
+        *,
+        scope: Scope,
+        contributor: str | None = None,
+    ) -> int:
+        """Widen whose jobs an application's rows of a table advise; return how many were widened.
+
+        Nothing is ever narrowed. Rows that carry no account cannot become ``account``.
+        """
+        narrower = SCOPES[: SCOPES.index(scope)]
+        sql = (
+            f"UPDATE {table} SET scope = ? WHERE scope IN ({marks(narrower)}) AND workload_id IN"
+            " (SELECT id FROM workloads WHERE application = ? AND ? IN ('', name))"
+            " AND ? IN ('', contributor)"
+        )
+        if scope == "account":
+            sql += " AND account <> ''"
+        values = (scope, *narrower, application, workload or "", contributor or "")
+        with self.transaction() as db:
+            return db.execute(sql, values).rowcount
 
     def workload_id(self, db: sqlite3.Connection, application: str, workload: str) -> int:
         """Return the id of a workload, which is made or shown again where needed."""

@@ -15,7 +15,7 @@ from advisor.core.program import joined
 from advisor.errors import InputError
 from advisor.store import class_models, size_models, transfers
 from advisor.store import rows as _rows
-from advisor.store.records import SCOPES, ConfigKind, Outcome, TrainingRequest, TrainingRun
+from advisor.store.records import ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, insertion, marks
 
 _SAME_RUN = (
@@ -125,26 +125,10 @@ class Writer(StoreTransaction):
         scope: Scope,
         contributor: str | None = None,
     ) -> int:
-        """Widen whose jobs an application's runs advise; return how many were widened.
-
-        Nothing is ever narrowed. Runs that carry no account cannot become ``account``.
-        """
-        where, values = "application = ?", [application]
-        if workload is not None:
-            where += " AND name = ?"
-            values.append(workload)
-        narrower = SCOPES[: SCOPES.index(scope)]
-        sql = (
-            f"UPDATE observations SET scope = ? WHERE scope IN ({marks(narrower)})"
-            f" AND workload_id IN (SELECT id FROM workloads WHERE {where})"
+        """Widen whose jobs an application's runs advise; return how many were widened."""
+        return self.widen(
+            "observations", application, workload, scope=scope, contributor=contributor
         )
-        if scope == "account":
-            sql += " AND account <> ''"
-        if contributor is not None:
-            sql += " AND contributor = ?"
-            values.append(contributor)
-        with self.transaction() as db:
-            return db.execute(sql, [scope, *narrower, *values]).rowcount
 
     # -- models --------------------------------------------------------------------------------
 

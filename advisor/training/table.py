@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import Any
 
 from advisor.core.configuration import Configuration
+from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Z90, Option
-from advisor.core.pareto import ErrorLimits, trade_off
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
 from advisor.models.failed_fast import without_failed_fast
@@ -69,7 +69,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         next_t = _interval(times[c], time_sigma, next_run=True)
         next_e = _interval(energies[c], energy_sigma, next_run=True) if energies else e
         predicted.append(Option(c, *next_t, *next_e, measured=True))
-    placed = _place(options, error)
+    placed = place(options, error)
     notes += [
         f"only {len(placed)} configurations here: the options are the runs themselves, no model"
     ]
@@ -87,7 +87,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         **rate_stats(work, observations),
         "notes": notes,
     }
-    return FitResult(placed, stats, len(placed), quality, NAME, notes, _place(predicted, error))
+    return FitResult(placed, stats, len(placed), quality, NAME, notes, place(predicted, error))
 
 
 def _quality(observations: Sequence[Observation]) -> Quality:
@@ -133,13 +133,3 @@ def _confirms(
         return False
     half = Z90 * sigma * math.sqrt(1 / len(later) + 1 / len(first))
     return abs(fmean(later) - fmean(first)) <= half
-
-
-def _place(options: Sequence[Option], error: float) -> tuple[Option, ...]:
-    """Mark front and zone of least energy and least time (algorithms 5.1 to 5.4)."""
-    times = [o.time_s for o in options]
-    energies = [1.0 if math.isnan(o.energy_j) else o.energy_j for o in options]
-    limits = ErrorLimits(error)
-    split = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
-    front, zone = set(split.front), set(split.zone)
-    return tuple(replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(options))

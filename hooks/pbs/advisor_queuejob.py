@@ -253,7 +253,7 @@ def read_answer(text):
     for name, value in rewrite.items():
         form = FORMS.get(name, r"[A-Za-z][\w.@+-]*\Z")
         if not isinstance(value, str) or len(value) > 4000:
-            raise Hung(f"resource {name!r} has a value that makes no sense")
+            raise Hung(f"resource {name!r} has a value that is not valid")
         if not re.match(r"\w+\Z", name, re.ASCII) or not re.match(form, value, re.ASCII):
             raise Hung(f"resource {name!r} is not one the advisor writes so")
     for name, value in env.items():

@@ -255,7 +255,7 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
         (answering(plan(REWRITE, stamp=None)), "no stamp"),
         (answering(plan(REWRITE, stamp="advisor:{" + "x" * 2000 + "}")), "no stamp"),
-        (answering(plan({"select": 4})), "makes no sense"),  # type: ignore[dict-item]
+        (answering(plan({"select": 4})), "is not valid"),  # type: ignore[dict-item]
         (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
         (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
         (answering(plan({"select": ""})), "not one the advisor writes"),

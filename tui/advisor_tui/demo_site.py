@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
-from advisor.core.pareto import ErrorLimits, trade_off
 
 POLICY = """\
 # The example site's policy.
@@ -204,7 +204,7 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
         made = [replace(o, measured=True, confirmed=True) for o in made]
     elif p.state != "fitted":
         made = _confirmed(made, points[-1])
-    return _placed(made), seen
+    return list(place(made, 0.05)), seen
 
 
 def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
@@ -224,16 +224,6 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
             )  # fmt: skip
         confirmed.append(o)
     return confirmed
-
-
-def _placed(made: list[Option]) -> list[Option]:
-    limits = ErrorLimits(0.05)
-    split = trade_off(
-        [o.time_s for o in made], [o.energy_j for o in made], max_x=False, max_y=False,
-        x_limits=limits, y_limits=limits,
-    )  # fmt: skip
-    front, zone = set(split.front), set(split.zone)
-    return [replace(o, in_zone=i in zone, on_front=i in front) for i, o in enumerate(made)]
 
 
 def script_of(p: Program) -> str:

@@ -65,7 +65,7 @@ local function checked(given, patterns, what, limit)
     local pattern = patterns[name]
     if not pattern then return nil, ("%s %q is not one the advisor writes"):format(what, tostring(name)) end
     if type(value) ~= "string" or #value > (limit or 64) or not value:find(pattern) then
-      return nil, ("%s %s has a value that makes no sense"):format(what, name)
+      return nil, ("%s %s has a value that is not valid"):format(what, name)
     end
     result[name] = value
   end
@@ -90,7 +90,7 @@ local function read(data)
   end
   plan.changes = next(plan.options) ~= nil or next(plan.env) ~= nil
   local low, high = (plan.options["cpu-freq"] or "0-0"):match("(%d+)%-(%d+)")
-  if #high > 9 or tonumber(low) > tonumber(high) then return nil, "cpu-freq makes no sense" end
+  if #high > 9 or tonumber(low) > tonumber(high) then return nil, "cpu-freq is not valid" end
   if data.stamp ~= nil then
     if not M.is_stamp(data.stamp) then return nil, "the stamp is malformed" end
     plan.stamp = data.stamp
@@ -172,7 +172,7 @@ function M.read(text)
   local plan
   plan, problem = read(data)
   if plan then return plan end
-  return nil, "the daemon's answer makes no sense: " .. problem, "garbage"
+  return nil, "the daemon's answer is not valid: " .. problem, "garbage"
 end
 
 return M

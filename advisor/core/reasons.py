@@ -105,7 +105,7 @@ TEXTS: dict[str, str] = {
     "estimates-refused": "estimates of {0} are not used: {1}",
     "energy-unknown": "nothing changed: no energy is known for this workload",
     "energy-estimated": "energy is estimated, not measured",
-    "holdout": "nothing changed: drawn at random for the holdout, which measures the real savings",
+    "holdout": "nothing changed: holdout job, drawn at random to measure the real savings",
     "pin-impossible": "nothing changed: this job cannot have your pinned configuration: {0}",
     "cannot-write": "nothing changed: {0}",
     "already-decided": "nothing changed: this job was decided before",

@@ -52,8 +52,8 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
         off = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
         lines += [
             "",
-            f"next time: {off} ... leaves one job alone, a line #ADVISOR off a "
-            "script, advisor off all of yours",
+            f"to turn the advisor off: {off} ... for one job, a line #ADVISOR off for a "
+            "script, advisor off for all your jobs",
         ]
     return lines
 

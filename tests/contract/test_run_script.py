@@ -69,7 +69,7 @@ def test_it_runs_as_advised_and_why_knows(script: Path, advisor: Run) -> None:
     assert told["decision"]["application"] == "threads"
     assert told["outcome"]["state"] == "COMPLETED"
     why = advisor("why", data["job"]).out
-    assert ", 1 thread" in why and "next time: ADVISOR=off advisor run ..." in why
+    assert ", 1 thread" in why and "to turn the advisor off: ADVISOR=off advisor run ..." in why
 
 
 def test_off_runs_it_as_it_is(script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_a_job_left_alone(advisor: Run, collected: Run) -> None:
     collected(job(), LEFT)
     result = advisor("why", "11")
     assert "nothing was promised" in result.out and "no model for stencil" in result.out
-    assert "next time" not in result.out
+    assert "to turn the advisor off" not in result.out
     data = advisor("why", "11", "--json").json()
     assert data["verdict"] == "left-alone" and data["compared"] == {}
 

@@ -143,8 +143,7 @@ def _print_savings(r: Report) -> None:
         print(f"  saved   {format_kwh(value)}{span} of {format_kwh(r.promised_kwh)} promised")
         hours = ""
         if r.saved_node_hours is not None:
-            sign = "−" if r.saved_node_hours < 0 else ""
-            hours = f", {sign}{format_node_hours(abs(r.saved_node_hours))}"
+            hours = f", {format_node_hours(r.saved_node_hours)}"
         print(f"  worth   {r.tariff.words(value * J_PER_KWH)}{hours}")
     if r.comparisons:
         print()

@@ -78,9 +78,15 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def with_minus(text: str) -> str:
+    """Return a number in words with a real minus sign."""
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
 def format_node_hours(hours: float) -> str:
-    """Return node-hours with two digits, above one with a decimal: ``0.42 node-hours``."""
-    return f"{hours:.2g} node-hours" if hours < 1 else f"{hours:.1f} node-hours"
+    """Return node-hours with two digits, from one on with a decimal: ``0.42 node-hours``."""
+    number = f"{hours:.2g}" if abs(hours) < 1 else f"{hours:.1f}"
+    return f"{with_minus(number)} node-hours"
 
 
 def format_percent(fraction: float) -> str:
@@ -100,5 +106,4 @@ def format_energy(joules: float) -> str:
 
 def format_change(fraction: float) -> str:
     """Return a signed change in percent with a real minus sign: ``−9.1 %``, of none ``+0.0 %``."""
-    text = f"{round(fraction * 100, 1) + 0.0:+.1f} %"
-    return text.replace("-", "−")
+    return with_minus(f"{round(fraction * 100, 1) + 0.0:+.1f} %")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
 
+from advisor.core.units import with_minus
+
 J_PER_KWH = 3.6e6
 HOURS = 24
 
@@ -59,7 +61,7 @@ class Tariff:
 
     def money(self, amount: float) -> str:
         """Return an amount of money with its currency."""
-        return f"{_amount(amount)} {self.currency}".rstrip()
+        return with_minus(f"{_amount(amount)} {self.currency}".rstrip())
 
     def to_dict(self, energy_j: float) -> dict[str, object]:
         """Return the JSON form of an energy's (J) worth; None where the site states nothing."""
@@ -75,15 +77,15 @@ class Tariff:
 def format_kwh(kwh: float) -> str:
     """Return an energy in the unit of electricity bills."""
     if abs(kwh) < 0.1:
-        return f"{kwh * 1000:.3g} Wh"
-    return f"{kwh / 1000:.4g} MWh" if abs(kwh) >= 1e4 else f"{kwh:.4g} kWh"
+        return with_minus(f"{kwh * 1000:.3g} Wh")
+    return with_minus(f"{kwh / 1000:.4g} MWh" if abs(kwh) >= 1e4 else f"{kwh:.4g} kWh")
 
 
 def format_co2(grams: float) -> str:
     """Return grams of CO2 in a unit that keeps the number short."""
     if abs(grams) >= 1e7:
-        return f"{grams / 1e6:.3g} t CO2"
-    return f"{grams / 1000:.3g} kg CO2" if abs(grams) >= 1000 else f"{grams:.3g} g CO2"
+        return with_minus(f"{grams / 1e6:.3g} t CO2")
+    return with_minus(f"{grams / 1000:.3g} kg CO2" if abs(grams) >= 1000 else f"{grams:.3g} g CO2")
 
 
 def _mean_and_hours(stated: object) -> tuple[float | None, tuple[float, ...]]:

@@ -65,8 +65,7 @@ class Worth:
     @property
     def of_run(self) -> str:
         """What it is for a run."""
-        sign = "−" if self.node_hours < 0 else ""
-        hours = f"{sign}{format_node_hours(abs(self.node_hours))}"
+        hours = format_node_hours(self.node_hours)
         if abs(self.node_hours) < _NO_HOURS:
             hours = "the same node-hours"
         return f"{self.month.tariff.words(self.energy_j)}, {hours}"

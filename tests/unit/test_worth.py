@@ -39,7 +39,14 @@ def test_the_json_form_has_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kwh", "text"), [(0.05, "50 Wh"), (0.1, "0.1 kWh"), (12345, "12.35 MWh"), (-2, "-2 kWh")]
+    ("kwh", "text"),
+    [
+        (0.05, "50 Wh"),
+        (0.1, "0.1 kWh"),
+        (12345, "12.35 MWh"),
+        (-2, "−2 kWh"),
+        (-89e-6, "−0.089 Wh"),
+    ],
 )
 def test_kilowatt_hours_have_a_unit_people_read(kwh: float, text: str) -> None:
     assert format_kwh(kwh) == text

@@ -19,7 +19,7 @@ from advisor.core.policy import Policy, Training
 from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerError
 from advisor.meters.process import start_ticks
 from advisor.models.design import uniform
-from advisor.schedulers.base import SweepJob
+from advisor.schedulers.base import SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
 from advisor.schedulers.results import read_results
 from advisor.store.reader import Reader
@@ -49,7 +49,6 @@ echo "$OMP_NUM_THREADS $(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_fre
 extra=0; [ -e trap ] && [ "$(wc -l < ran)" -gt "$(cat trap)" ] && extra=4000
 read khz < SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
 printf -v seconds '0.%07d' $((1000000 + (2000000 - khz) / 50))
-[ -e long ] && sleep 0.5
 sleep $seconds
 read joules unit < SYS/cray/pm_counters/energy
 echo "$((joules + extra + 400 + khz / 1000 * khz / 1000000)) J" > SYS/cray/pm_counters/energy.new
@@ -72,6 +71,16 @@ def pose(root: Path) -> Path:
     return root
 
 
+class OwnClock(Local):
+    """This machine by the application's own clock: what else it does makes no run longer."""
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        status = super().poll(job, handle)
+        took = {r.seq: 0.1 + (FREQS[-1] - r.configuration.freq_khz) / 5e8 for r in job.runs}
+        results = (replace(r, time_s=took[r.seq]) if r.ok else r for r in status.results)
+        return replace(status, results=tuple(results))
+
+
 class World:
     """A posed machine, a store and a script; makes sweeps of it."""
 
@@ -83,10 +92,9 @@ class World:
         self.script = folder / "job.sh"
         self.script.write_text(APPLICATION.replace("SYS", str(self.sys)))
         self.store = folder / "advisor.db"
-        # energies are exact here, times are this machine's: they must not decide the test
         self.policy = Policy(goal="min_energy", max_slowdown=20.0, training=Training(trust="all"))
         self.events: list[Event] = []
-        self.scheduler = Local(self.sys)
+        self.scheduler = OwnClock(self.sys)
 
     def new(self, **settings: Any) -> SweepState:
         subject = understand(
@@ -132,7 +140,6 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_sweep_measures_fits_confirms_and_stores(world: World) -> None:
-    (world.work / "long").touch()
     state = world.new()
     outcome = world.run(state)
     assert len(world.ran()) == 9  # 8 of the design, 1 to confirm
@@ -142,7 +149,7 @@ def test_a_sweep_measures_fits_confirms_and_stores(world: World) -> None:
     assert world.ran()[-1] == f"{chosen.threads_per_node} {chosen.freq_khz}"
     assert outcome.recommended.energy_j < outcome.baseline.energy_j
     assert outcome.payback is not None and outcome.payback > 1
-    assert state.state == ("confirmed" if outcome.confirmation.holds else "fitted")
+    assert (state.state, outcome.confirmation.holds) == ("confirmed", True)
     # caps are lifted again
     caps = world.sys.glob("devices/system/cpu/cpu*/cpufreq/scaling_max_freq")
     assert {c.read_text().strip() for c in caps} == {"2000000"}
@@ -160,7 +167,7 @@ def test_a_sweep_measures_fits_confirms_and_stores(world: World) -> None:
         (model,) = reader.find_models("posed")
         assert (model.scope, model.owner, model.energy_quality) == ("all", "", "measured")
         option = next(o for o in model.options() if o.configuration == chosen)
-        assert option.confirmed == outcome.confirmation.holds
+        assert option.confirmed
         assert "posed" in reader.inventory().node_types
     known = load_known(world.store)
     assert "posed" in known.site.inventory.node_types

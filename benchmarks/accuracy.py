@@ -3,7 +3,8 @@
 ``python benchmarks/accuracy.py [FOLDER] [--models A,B] [--designs D,E] [--seeds N] [--samples N]``
 evaluates every ``*.csv`` of a folder of measured grids (columns as for ``advisor import``): all
 models on the same training cells of each grid, one line per grid and model, then the means and
-what the default model has to reach. Without a folder it draws eight grids from a response law with
+what the default model has to reach. Before that, what single runs scatter: the total error that is
+left where every cell is known. Without a folder it draws eight grids from a response law with
 2 % noise: these tell whether something broke, not how good the advisor is. Six grids of 200 cells
 take about 20 seconds on two cores without the neural network, a minute with it.
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from statsmodels.regression.quantile_regression import QuantReg
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
@@ -77,6 +79,26 @@ def drawn(count: int = 8) -> Iterator[tuple[str, list[Observation]]]:
         yield f"drawn-{k}", grid
 
 
+def scatter(runs: Sequence[Observation]) -> tuple[float, float]:
+    """Return the total RMSE (%) of energy and time about a law for each number of cores.
+
+    Quadratic in the logarithm of the frequency, the highest apart, by least absolute deviations
+    from all cells: a fit with a third as many parameters as cells, which predicts nothing.
+    """
+    cores = np.array([(o.configuration.nodes, o.configuration.threads_per_node) for o in runs])
+    freq = np.array([o.configuration.freq_khz for o in runs], float)
+    terms = np.column_stack([np.vander(np.log(freq / freq.max()), 3), freq == freq.max()])
+    errors = []
+    for response in ([o.energy_j for o in runs], [o.time_s for o in runs]):
+        log_y = np.log(np.array(response, float))
+        law = np.empty_like(log_y)
+        for row in np.unique(cores, axis=0):
+            mine = (cores == row).all(axis=1)
+            law[mine] = QuantReg(log_y[mine], terms[mine]).fit(p_tol=1e-3).fittedvalues
+        errors.append(100 * math.sqrt(np.mean(np.expm1(law - log_y) ** 2)))
+    return errors[0], errors[1]
+
+
 def judge(task: Task) -> tuple[Task, Evaluation | str]:
     try:
         found = evaluate(
@@ -121,6 +143,10 @@ def main() -> None:
     args = parser.parse_args()
     models = args.models.split(",") if args.models else list(names())
     grids = list(drawn() if args.folder is None else measured(args.folder))
+    print("what single runs scatter: total RMSE in % about a law for each number of cores")
+    left = np.array([scatter(runs) for _, runs in grids])
+    for (grid, _), errors in zip([*grids, ("mean", [])], [*left, left.mean(axis=0)], strict=True):
+        print(f"{grid:<18}{'':<12}{cells(errors)}")
     for design in args.designs.split(","):
         seeds = range(args.seeds) if design in ("random", "lhs") else (0,)
         tasks = [
@@ -172,7 +198,7 @@ def bars(ours: list[float], theirs: list[float]) -> None:
         print(f"{DEFAULT}: {what:<36}{value:>8.2f}  bar {bar:<14}{'yes' if reached else 'NO'}")
 
 
-def cells(values: list[float]) -> str:
+def cells(values: Sequence[float]) -> str:
     return "".join(f"{v:>9.1f}" for v in values)
 
 

@@ -1,13 +1,14 @@
 """Print how well iterations are found and how early runs can be ended, against what is asked.
 
     python benchmarks/phases.py [CASES] [--grids FOLDER] [--seeds N] [--first-seed N]
-                                [--room CHARACTERS] [--disturbed]
+                                [--room CHARACTERS] [--margin SHARE] [--disturbed]
 
 CASES is a folder with phases_cases.yaml and the CSV files that it names: their bars are printed
 with what is reached. Then programs with laws of our own (benchmarks/programs.py), and sweeps whose
 times and energies are those of the grids in FOLDER, one CSV file per workload with the columns of
 ``advisor import``: each run of a sweep is a program that takes what the grid says. With --room
-complete runs are condensed before others are paired with them, as those above 64 KB are. With
+complete runs are condensed before others are paired with them, as those above 64 KB are. --margin
+is how much of the half width scatter may take when a run is ended, in place of the product's. With
 --disturbed only programs are drawn whose iterations are longer for a while, in four strengths.
 """
 
@@ -32,6 +33,7 @@ from sweeps import replay as replay_sweep
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, Training
+from advisor.phases import pairing
 from advisor.phases.burst_tree import cluster_nodes
 from advisor.phases.bursts import BurstTable, cluster
 from advisor.phases.files import read_bursts, read_events, read_marks, read_readings, read_signal
@@ -419,9 +421,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, metavar="N")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N")
     parser.add_argument("--room", type=int, default=0, metavar="CHARACTERS")
+    parser.add_argument("--margin", type=float, default=pairing.MARGIN, metavar="SHARE")
     parser.add_argument("--disturbed", action="store_true")
     args = parser.parse_args()
     globals()["ROOM"] = args.room
+    pairing.MARGIN = args.margin
     if args.disturbed:
         for alone in (False, True):
             disturbed_stops(args.seeds, args.first_seed, (0.02, 0.05, 0.1, 0.2), alone=alone)

@@ -24,7 +24,7 @@ LEAST_READINGS = 50
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""
 
-_MARGIN = 0.6
+MARGIN = 0.6
 """Of that half width, what scatter may take: a stop chosen for its narrow interval is too sure.
 Chosen, as the drift is, on drawn programs of 50 seeds and on recorded cases; docs/phases.md has
 what these reach, and what others do."""
@@ -238,7 +238,7 @@ class Pairing:
 
     def _known(self, total: Extrapolated) -> bool:
         limit = self._within * total.total
-        return total.half <= limit and total.scatter <= _MARGIN * limit
+        return total.half <= limit and total.scatter <= MARGIN * limit
 
     def _stable(self, seen: int) -> bool:
         """Tell whether the classes go on as they were, in three thirds of the phase under way.

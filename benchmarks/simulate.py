@@ -54,16 +54,17 @@ def store(path: Path, decisions: int, distinct: int, applications: int = 100) ->
     with sqlite3.connect(path) as db:
         for i in range(decisions):
             row = made[i % distinct]
-            at = start + timedelta(seconds=i * 29 * 86400 / decisions)
-            if distinct < decisions // 2:
-                record = row["record"]
-            else:  # every request is different
-                old = json.loads(row["record"])
+            seconds = i * 29 * 86400 / decisions
+            at = (start + timedelta(seconds=seconds)).isoformat(timespec="seconds")
+            new = {**row, "id": f"{draw.randrange(16**16):016x}", "created_at": at}
+            record = row["record"]
+            for own in ("id", "created_at"):
+                record = record.replace(f'"{row[own]}"', f'"{new[own]}"', 1)
+            if distinct >= decisions // 2:  # every request is different
+                old = json.loads(record)
                 old["request"]["time_limit_s"] = 3600 + i
                 record = json.dumps(old, separators=(",", ":"))
-            new = {**row, "id": f"{draw.randrange(16**16):016x}", "record": record}
-            new |= {"created_at": at.isoformat(timespec="seconds"), "job_id": str(i)}
-            db.execute(rows.SAVE_DECISION, new)
+            db.execute(rows.SAVE_DECISION, {**new, "record": record, "job_id": str(i)})
 
 
 def measure(path: Path) -> dict[str, float]:

@@ -7,9 +7,10 @@ reads it from a job's stamp, :meth:`Decision.from_dict` from the store or a daem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from advisor.core.configuration import Configuration
@@ -167,6 +168,9 @@ class Decision:
     origin: str = ""
     """:data:`FROM_STAMP` or "": made by a daemon that wrote it into the store."""
 
+    _once: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was worked out of it, shared by all that :meth:`of_job` made of it."""
+
     @property
     def mode(self) -> str:
         """The policy's mode, "" when unknown."""
@@ -185,7 +189,8 @@ class Decision:
     @property
     def codes(self) -> tuple[str, ...]:
         """The reasons' codes."""
-        return tuple([r.code for r in self.reasons])
+        codes: tuple[str, ...] = self.once("codes", _codes)
+        return codes
 
     @property
     def configuration(self) -> Configuration | None:
@@ -193,6 +198,26 @@ class Decision:
         if not self.changed:
             return self.baseline
         return self.chosen.configuration if self.chosen else None
+
+    def of_job(self, id: str, created_at: str, job_id: str) -> Decision:
+        """Return the same decision as it was made for another job.
+
+        Ten times as fast as :func:`dataclasses.replace`, which asks the class for its fields.
+        """
+        values = list(_FIELDS(self))
+        values[:2], values[_JOB_ID] = (id, created_at), job_id
+        decision = Decision(*values)
+        object.__setattr__(decision, "_once", self._once)
+        return decision
+
+    def once(self, name: str, make: Callable[[Decision], Any]) -> Any:
+        """Return what ``make`` says of this decision and all of other jobs that are like it.
+
+        It must not look at ``id``, ``created_at`` and ``job_id``, which are each one's own.
+        """
+        if name not in self._once:
+            self._once[name] = make(self)
+        return self._once[name]
 
     def withdrawn(self) -> Decision:
         """Return the decision with nothing of it applied."""
@@ -222,6 +247,9 @@ class Decision:
 
     def brief_dict(self) -> dict[str, object]:
         """Return of the JSON form what an outcome keeps: the point, the choice and why."""
+        return dict(self.once("brief", Decision._brief_dict))
+
+    def _brief_dict(self) -> dict[str, object]:
         brief = {name: getattr(self, name) for name in _OF_OUTCOME}
         chosen = None if self.chosen is None else self.chosen.configuration.to_dict()
         brief |= {"reasons": [r.code for r in self.reasons], "baseline": self._baseline_dict()}
@@ -327,6 +355,12 @@ class Decision:
         )
 
 
+def _codes(decision: Decision) -> tuple[str, ...]:
+    return tuple([r.code for r in decision.reasons])
+
+
+_NAMES = [f.name for f in fields(Decision) if f.init]
+_FIELDS, _JOB_ID = attrgetter(*_NAMES), _NAMES.index("job_id")
 _ESTIMATES = frozenset({ESTIMATED, BY_CLASS, EXTRAPOLATED})
 """Reasons of a choice that nothing measured at its place."""
 

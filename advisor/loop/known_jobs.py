@@ -24,7 +24,7 @@ _OUTCOMES = (
     " json_extract(record, '$.judged_model') END FROM outcomes WHERE scheduler = ? AND job_id IN"
 )
 _DECISIONS = (
-    f"SELECT job_id AS job, user, {_rows.BRIEF_DECISION_COLUMNS} FROM decisions"
+    f"SELECT user, {_rows.ALIKE_DECISION_COLUMNS} FROM decisions"
     " WHERE job_id <> '' AND job_id IN ({}) ORDER BY created_at DESC"
 )
 
@@ -77,13 +77,13 @@ class KnownJobs:
             return self._writer.decisions_of(job_id, user, brief=brief)
         if self._decisions is None:
             self._decisions = self._read_decisions()
-        return [_rows.decision(row) for row in self._decisions.get((job_id, user), ())]
+        return [_rows.decision_alike(row) for row in self._decisions.get((job_id, user), ())]
 
     def _read_decisions(self) -> dict[tuple[str, str], list[sqlite3.Row]]:
         by_job = defaultdict(list)
         ids = list(self._fresh)
         for row in self._writer.rows(_DECISIONS.format(marks(ids)), ids):
-            by_job[row["job"], row["user"]].append(row)
+            by_job[row["job_id"], row["user"]].append(row)
         return by_job
 
     def decision(self, id: str) -> Decision | None:

@@ -13,7 +13,7 @@ from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.execution import Execution, ran
 from advisor.loop.match import MatchedJob
-from advisor.loop.verdict import Judgement, judge, promised
+from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
 from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
 from advisor.store.records import Outcome, StoredModel
@@ -101,19 +101,14 @@ def _judged(
 ) -> tuple[Judgement, dict[str, Any]]:
     """Return the verdict on a job with a decision, and what to keep of both."""
     decision = match.decision
-    quality = decision.energy_quality if decision.chosen else ""
-    time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
+    time, energy, promise = decision.once("promise", _promise)
     mismatch = incomparable(job, decision, seen, inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
         **decision.brief_dict(),
         "decided_at": decision.created_at,
-        "promised": {
-            "time_s": time.to_list() if time else None,
-            "energy_j": energy.to_list() if energy else None,
-            "energy_quality": quality,
-        },
+        "promised": promise,
         "mismatch": mismatch,
         "judged_model": None,
     }
@@ -142,6 +137,18 @@ def _judged(
         estimated_energy=unmetered(decision),
     )
     return judgement, facts
+
+
+def _promise(
+    decision: Decision,
+) -> tuple[PromiseInterval | None, PromiseInterval | None, dict[str, object]]:
+    """Return the promised time and energy, and what an outcome keeps of both."""
+    time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
+    return time, energy, {
+        "time_s": time.to_list() if time else None,
+        "energy_j": energy.to_list() if energy else None,
+        "energy_quality": decision.energy_quality if decision.chosen else "",
+    }  # fmt: skip
 
 
 def _promised_by(model: StoredModel, decision: Decision, reader: ModelReader) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from advisor.prior import projection
 from advisor.prior.surface import Array
 
+Partition = tuple[list[int], npt.NDArray[np.int_]]
 Method = Literal["global", "class", "medoid", "projection", "regression", "gp"]
 METHODS: tuple[Method, ...] = ("global", "class", "medoid", "projection", "regression", "gp")
 
@@ -39,8 +41,8 @@ _KEPT = 256
 class Rows:
     """The known workloads: their surfaces (m, 2n) and signatures (m, p), standardised and raw.
 
-    ``ln_frequency`` (n,) is each point's, against the job's own one. ``inverses`` holds what ways
-    worked out.
+    ``ln_frequency`` (n,) is each point's, against the job's own one. ``inverses`` and
+    ``partitions`` hold what ways worked out.
     """
 
     surfaces: Array
@@ -51,16 +53,30 @@ class Rows:
     applications: Sequence[str]
     labels: Sequence[str]
     inverses: dict[object, Array] = field(default_factory=dict, compare=False)
+    partitions: dict[bytes, Partition] = field(default_factory=dict, compare=False)
 
     @property
     def varying(self) -> int:
         """How many of the signatures' values differ, 1 at least."""
         return max(1, int(np.ptp(self.signatures, axis=0).astype(bool).sum()))
 
-    @property
+    @cached_property
     def owner(self) -> npt.NDArray[np.str_]:
         """The application of every row."""
         return np.array(self.applications)
+
+    @cached_property
+    def apart(self) -> Array:
+        """The distance of every two signatures (m, m)."""
+        apart: Array = np.linalg.norm(self.signatures[:, None] - self.signatures[None], axis=2)
+        return apart
+
+    def partitioned(self, here: npt.NDArray[np.intp]) -> Partition:
+        """Return the partition of some rows, worked out once for all ways."""
+        key = here.tobytes()
+        if key not in self.partitions:
+            self.partitions[key] = partition(self.apart[np.ix_(here, here)])
+        return self.partitions[key]
 
 
 @dataclass(frozen=True)
@@ -182,14 +198,13 @@ class Way:
         if new.label and all(known):
             mine = here[np.array(known) == new.label]
         else:
-            medoids, where = partition(rows.signatures[here])
+            medoids, where = rows.partitioned(here)
             distance = np.linalg.norm(rows.signatures[here[medoids]] - new.signature, axis=1)
             mine = here[where == int(np.argmin(distance))]
         if not len(mine):
             mine = here
         if self.method == "medoid":
-            apart = np.linalg.norm(rows.signatures[mine][:, None] - rows.signatures[mine], axis=2)
-            mine = mine[[int(np.argmin(apart.sum(axis=0)))]]
+            mine = mine[[int(np.argmin(rows.apart[np.ix_(mine, mine)].sum(axis=0)))]]
         w[mine] = 1.0 / len(mine)
         return w, 1.0 + 1.0 / len(mine)
 
@@ -245,14 +260,13 @@ def projected(names: Sequence[str]) -> list[int]:
     return [i for i, n in enumerate(names) if n in ("cpi", "power_w", traffic)]
 
 
-def partition(z: Array) -> tuple[list[int], npt.NDArray[np.int_]]:
-    """Return medoids (rows of ``z``) and which of them every row is nearest to.
+def partition(apart: Array) -> Partition:
+    """Return medoids (rows) and which of them every row is nearest to, by distances (m, m).
 
     Starts from the most central row and the farthest ones, so repeated rows do not swallow it.
     """
-    apart = np.linalg.norm(z[:, None] - z[None], axis=2)
     medoids = [int(np.argmin(apart.sum(axis=0)))]
-    while len(medoids) < min(_CLUSTERS, len(z)):
+    while len(medoids) < min(_CLUSTERS, len(apart)):
         far = apart[:, medoids].min(axis=1)
         if far.max() <= 0.0:
             break

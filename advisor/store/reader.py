@@ -315,6 +315,8 @@ class Reader(StoreConnection):
 
 def array_of(job_id: str) -> str:
     """Return the job that a task of an array or a part of a heterogeneous job belongs to."""
+    if job_id.isdecimal():
+        return job_id
     return job_id.partition("_")[0].partition("+")[0].partition("[")[0]
 
 

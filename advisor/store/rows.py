@@ -7,6 +7,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from advisor.core.configuration import Configuration
@@ -86,8 +87,13 @@ def from_json(text: str, what: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise StoreError(f"{what}: the stored record is damaged")
+        raise damaged(what)
     return value
+
+
+def damaged(what: str) -> StoreError:
+    """Return the error of a record that is no JSON object."""
+    return StoreError(f"{what}: the stored record is damaged")
 
 
 def model(row: sqlite3.Row) -> StoredModel:
@@ -239,14 +245,32 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
 
 
 DECISION_COLUMNS = "id, record, job_id"
-BRIEF_DECISION_COLUMNS = (
-    "id, job_id, json_remove(record, '$.alternatives', '$.explanation', '$.reading', '$.request')"
-    " AS record"
-)
+_LEFT_OUT = "'$.alternatives', '$.explanation', '$.reading', '$.request'"
+BRIEF_DECISION_COLUMNS = f"id, job_id, json_remove(record, {_LEFT_OUT}) AS record"
 """What was promised and why, without what was asked, read and weighed: SQLite is quicker at leaving
 that out than Python is at reading it."""
+ALIKE_DECISION_COLUMNS = (
+    "id, created_at, job_id,"
+    f" json_remove(record, {_LEFT_OUT}, '$.decision', '$.created_at', '$.job_id') AS record"
+)
+"""The same without what is each decision's own: a request that comes again is decided alike."""
 
 
 def decision(row: sqlite3.Row) -> Decision:
     """Return the decision of a row of DECISION_COLUMNS or BRIEF_DECISION_COLUMNS."""
     return Decision.from_dict(from_json(row["record"], f"decision {row['id']}"), row["job_id"])
+
+
+def decision_alike(row: sqlite3.Row) -> Decision:
+    """Return the decision of a row of ALIKE_DECISION_COLUMNS; many may share what they hold."""
+    alike = _alike(row["record"])
+    if alike is None:
+        raise damaged(f"decision {row['id']}")
+    return alike.of_job(row["id"], row["created_at"], row["job_id"])
+
+
+@lru_cache(4096)
+def _alike(record: str) -> Decision | None:
+    """Return the decision of a record, None where it is damaged."""
+    value = json.loads(record)
+    return Decision.from_dict(value) if isinstance(value, dict) else None

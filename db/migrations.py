@@ -414,3 +414,18 @@ def m0016_file_systems(db: Database) -> None:
 def m0017_cached(db: Database) -> None:
     """Keep what the page cache takes beside what the file system does."""
     _run(db, "ALTER TABLE file_systems ADD COLUMN cached_us REAL CHECK (cached_us > 0);")
+
+
+_OUTCOME_INDICES = """
+-- Every collection asks for old outcomes and for those of models that came out worse.
+CREATE INDEX outcomes_by_time ON outcomes (collected_at);
+
+CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model'))
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+"""
+
+
+@migrations()
+def m0018_outcome_indices(db: Database) -> None:
+    """Find old outcomes and a model's judged ones without reading all."""
+    _run(db, _OUTCOME_INDICES)

@@ -377,3 +377,8 @@ CREATE TABLE file_systems (
     bench_id        INTEGER NOT NULL REFERENCES benches (id), cached_us REAL CHECK (cached_us > 0),
     UNIQUE (node_type, file_system, operation, random, block_b)
 );
+
+CREATE INDEX outcomes_by_time ON outcomes (collected_at);
+
+CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model'))
+    WHERE verdict IN ('as-promised', 'better', 'worse');

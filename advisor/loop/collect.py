@@ -41,6 +41,8 @@ OVERLAP = timedelta(hours=6)
 """The accounting is read again from this long before the last job known: records come late."""
 BATCH = 500
 """Jobs stored in one transaction, which others who write wait for: about 0.2 s."""
+_NEWEST = 5000
+"""Outcomes stored last, among which the last job is looked for: a store may have millions."""
 MOST_LEARNED = 5
 """Priors learned for class models in one collection; jobs that ended most often come first."""
 
@@ -78,10 +80,14 @@ class Collected:
 
 
 def watermark(writer: Writer, scheduler: str, default: datetime) -> datetime:
-    """Return from when the accounting has to be read: the last job known, less the overlap."""
+    """Return from when the accounting has to be read: the last job known, less the overlap.
+
+    The last job is looked for among those stored last; if it is none of them, more is read again.
+    """
     rows = writer.rows(
-        "SELECT max(json_extract(record, '$.ended_at')) FROM outcomes WHERE scheduler = ?",
-        (scheduler,),
+        "SELECT max(json_extract(record, '$.ended_at')) FROM (SELECT record FROM outcomes"
+        " WHERE scheduler = ? ORDER BY rowid DESC LIMIT ?)",
+        (scheduler, _NEWEST),
     )
     last = clock.moment(str(rows[0][0] or ""))
     # A clock that was ahead has left times to come.

@@ -44,6 +44,8 @@ _JOBS = (
     " WHERE rowid > ? AND submitted_at >= ? AND (? = '' OR user = ?) AND decision_id <> ''"
     f" ORDER BY rowid LIMIT {_PAGE}"
 )
+_FIRST = "SELECT min(+rowid) FROM outcomes WHERE collected_at >= date(?, '-2 days')"
+"""A job is collected after it was submitted; two days are more than clocks are apart."""
 _PINNED = frozenset({"pinned", "baseline-nearest"})
 _NOTHING = "nothing changed"
 """How the text of a reason begins that ended a decision."""
@@ -136,9 +138,10 @@ def reported_jobs(
     ``newest``: only among so many jobs, those that were stored last.
     """
     decision = lru_cache(_KEPT)(_decision)
-    last = -1
+    first = reader.rows(_FIRST, (since,))[0][0]
+    last = -1 if first is None else first - 1
     if newest is not None:
-        last = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
+        last = max(last, (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest)
     while rows := reader.rows(_JOBS, (last, since, user, user)):
         for row in rows:
             last, job_id, *facts, kind, decided, ran = row

@@ -82,8 +82,9 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
 
 
 def judged_by(reader: Reader, model: StoredModel) -> list[Outcome]:
-    """Return the outcomes of the jobs a model advised, oldest first."""
-    where = "verdict <> '' AND json_extract(record, '$.judged_model') = ?"
+    """Return the outcomes that say how a model's jobs came out, oldest first."""
+    verdicts = ", ".join(f"'{verdict}'" for verdict in _COUNTED)  # as the index has them
+    where = f"verdict IN ({verdicts}) AND json_extract(record, '$.judged_model') = ?"
     return reader.outcomes(where, (model.id,))
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from advisor.prior import projection
 from advisor.prior.surface import Array
 
-Partition = tuple[list[int], npt.NDArray[np.int_]]
+SignaturePartition = tuple[list[int], npt.NDArray[np.int_]]
 Method = Literal["global", "class", "medoid", "projection", "regression", "gp"]
 METHODS: tuple[Method, ...] = ("global", "class", "medoid", "projection", "regression", "gp")
 
@@ -53,7 +53,7 @@ class Rows:
     applications: Sequence[str]
     labels: Sequence[str]
     inverses: dict[object, Array] = field(default_factory=dict, compare=False)
-    partitions: dict[bytes, Partition] = field(default_factory=dict, compare=False)
+    partitions: dict[bytes, SignaturePartition] = field(default_factory=dict, compare=False)
 
     @property
     def varying(self) -> int:
@@ -71,7 +71,7 @@ class Rows:
         apart: Array = np.linalg.norm(self.signatures[:, None] - self.signatures[None], axis=2)
         return apart
 
-    def partitioned(self, here: npt.NDArray[np.intp]) -> Partition:
+    def partitioned(self, here: npt.NDArray[np.intp]) -> SignaturePartition:
         """Return the partition of some rows, worked out once for all ways."""
         key = here.tobytes()
         if key not in self.partitions:
@@ -260,7 +260,7 @@ def projected(names: Sequence[str]) -> list[int]:
     return [i for i, n in enumerate(names) if n in ("cpi", "power_w", traffic)]
 
 
-def partition(apart: Array) -> Partition:
+def partition(apart: Array) -> SignaturePartition:
     """Return medoids (rows) and which of them every row is nearest to, by distances (m, m).
 
     Starts from the most central row and the farthest ones, so repeated rows do not swallow it.

@@ -23,6 +23,11 @@ def notes(report: Report, reader: Reader) -> list[str]:
     """Return the notes of a report."""
     sentences: list[str] = []
     left, policy = report.left_alone, reader.policy().base
+    if reader.published and not report.jobs:
+        sentences.append(
+            "this host has a published copy of the store, which holds no jobs unless it was made "
+            "with advisor publish --history: run advisor report on the store's host"
+        )
 
     def share(code: str) -> float:
         return left[code] / report.jobs if report.jobs else 0.0

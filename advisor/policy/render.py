@@ -33,8 +33,10 @@ def effective(kind: str, compiled: Mapping[str, object]) -> dict[str, Any]:
         parts: dict[str, Any] = {"node_types": {}, "default_node_types": {}, "applications": []}
         return {**parts, **compiled}
     policy = PolicySet.from_compiled(compiled)
+    retention = compiled.get("retention")
     return {
         **asdict(policy.base),
+        **({"retention": retention} if retention else {}),
         "rules": [
             {"match": {k: list(v) for k, v in r.match.items()}, "set": dict(r.overrides)}
             for r in policy.rules

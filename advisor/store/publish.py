@@ -74,7 +74,7 @@ def _check_target(source: Path, target: Path) -> None:
     if not target.exists():
         return
     if source.exists() and target.samefile(source):
-        raise StoreError(f"{target} is the store itself", hint="publish to another path")
+        raise StoreError(f"{target} is the store itself", hint="name another file")
     if target.stat().st_size and is_wal(target):
         raise StoreError(
             f"{target} is a live store, not a published copy",

@@ -24,6 +24,7 @@ _PLACE = tuple(Configuration.__slots__)
 _ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
 _OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id")
 _COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)
+_MEASURED = len(MEASURES) + 1
 _PLACE_OF, _VALUES_OF = attrgetter(*_PLACE), attrgetter(*_COLUMNS[len(_PLACE) :])
 
 
@@ -130,10 +131,8 @@ def signatures(
         f" WHERE {' AND '.join(where)} ORDER BY s.id DESC"
     )
     return [
-        StoredSignature(
-            row[0], row[1], row[2], _signature(dict(zip(_COLUMNS, row[4:], strict=True))), row[3]
-        )
-        for row in map(tuple, reader.rows(sql, values))
+        StoredSignature(number, application, workload, _signature(columns), created_at)
+        for number, application, workload, created_at, *columns in reader.rows(sql, values)
     ]
 
 
@@ -143,9 +142,11 @@ def measured_types(reader: Reader) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def _signature(columns: dict[str, Any]) -> Signature:
-    place = Configuration(**{name: columns.pop(name) for name in _PLACE})
-    return Signature(configuration=place, **columns)
+def _signature(columns: list[Any]) -> Signature:
+    """Return the signature of :data:`_COLUMNS`, which are in the order of its fields."""
+    values = columns[len(_PLACE) :]
+    values.insert(_MEASURED, Configuration(*columns[: len(_PLACE)]))
+    return Signature(*values)
 
 
 def promote_signatures(

@@ -95,6 +95,8 @@ def test_a_copy_without_history(
     with Reader(target) as copy:
         assert copy.decisions() == [] == copy.outcomes()
         assert len(copy.model_stamps()) == 1
+    report = advisor("report", "--db", target)
+    assert report.code == 0 and "on the store's host" in report.out
     with Reader(store_path) as store:
         assert len(store.decisions()) == len(store.outcomes()) == 1
 
@@ -180,7 +182,7 @@ def test_publish_refuses_what_would_do_harm(
     fill(other)
     text.write_text("precious")
     for target, what in (
-        (store_path, "is the store itself"),
+        (store_path, "is the store itself (name another file)"),
         (other, "is a live store"),
         (text, "damaged or no advisor store"),
         (tmp_path, "is a folder"),

@@ -112,6 +112,11 @@ def test_a_file_of_something_else_is_one_line(
     file.write_text("JobID|State\n1|COMPLETED\n")
     done = advisor("import", file, "--from", "sacct")
     assert done.code == 1 and "other.txt:1: there is no column ElapsedRaw, NNodes" in done.err
+    names = "JobID|State|ElapsedRaw|NNodes|NCPUS|NodeList"
+    file.write_text(f"{names}\n")
+    done = advisor("import", file, "--from", "sacct")
+    assert done.code == 1 and "has no jobs" in done.err and "--endtime=now" in done.err
+    file.write_text("JobID|State\n1|COMPLETED\n")
     done = advisor("import", file, "--from", "pbs")
     assert done.code == 1 and "this is not an accounting log of PBS" in done.err
     assert advisor("import", tmp_path / "none", "--from", "sacct").code == 1

@@ -419,15 +419,22 @@ RULE = st.tuples(
 ).map(lambda pair: {"match": pair[0], **pair[1]})
 
 
-@given(SETTINGS, st.lists(RULE, max_size=3))
+RETENTION = st.fixed_dictionaries(
+    {}, optional={"decisions": st.just("400d"), "observations": st.just("90d")}
+)
+
+
+@given(SETTINGS, RETENTION, st.lists(RULE, max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_what_is_shown_can_be_applied_and_means_the_same(
-    base: dict[str, Any], rules: list[dict[str, Any]]
+    base: dict[str, Any], retention: dict[str, str], rules: list[dict[str, Any]]
 ) -> None:
-    compiled, problems = check(yaml.safe_dump({"version": 1, **base, "rules": rules}))
+    file = {"version": 1, **base, "retention": retention, "rules": rules}
+    compiled, problems = check(yaml.safe_dump(file))
     assert compiled is not None, [str(p) for p in problems]
     again, _ = check(to_yaml("policy", compiled))
     assert again is not None
+    assert again.get("retention") == compiled.get("retention")
     assert effective("policy", again) == effective("policy", compiled)
     assert changes("policy", compiled, again) == []
 

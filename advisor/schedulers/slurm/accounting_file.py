@@ -21,7 +21,7 @@ _EXAMPLE = "sacct -P --format=JobID,JobName,User,Account,Partition,State,Submit,
 def read_sacct(path: Path, text: str) -> tuple[list[JobRecord], int]:
     """Return the ended jobs of a file and how many of its lines were no row of it.
 
-    Raises InputError naming the columns that are missing.
+    Raises InputError naming the columns that are missing, or for a file without any row.
     """
     head, *lines = text.splitlines() or [""]
     columns = head.strip().split("|")
@@ -29,6 +29,11 @@ def read_sacct(path: Path, text: str) -> tuple[list[JobRecord], int]:
     if missing:
         raise InputError(
             f"{path}:1: there is no column {', '.join(missing)}", hint=f"write it with {_EXAMPLE}"
+        )
+    if not any(line.strip() for line in lines):
+        raise InputError(
+            f"{path} has no jobs, only the columns' names",
+            hint="sacct with --state lists none without --endtime=now",
         )
     rows, bad = [], 0
     for line in lines:

@@ -15,6 +15,7 @@
 #ifndef ADVISOR_REGIONS_H
 #define ADVISOR_REGIONS_H
 #include <dlfcn.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,20 +41,42 @@ static void team_call(const void *site);
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The runtime's own function. It may have been loaded out of sight (dlopen). */
+/* The name of the nth object that is loaded. */
+struct nth_object {
+    int left;
+    char name[4096];
+};
+
+static int nth_object(struct dl_phdr_info *info, size_t size, void *wanted) {
+    struct nth_object *nth = wanted;
+    (void)size;
+    if (nth->left--) return 0;
+    snprintf(nth->name, sizeof nth->name, "%s", info->dlpi_name);
+    return 1;
+}
+
+/* The runtime's own function. It may have been loaded out of sight (dlopen, as Python does), under
+ * any name: then it is the first object's that has it. */
 static void *runtimes_own(const char *name) {
-    static const char *const runtimes[] = {"libgomp.so.1", "libomp.so.5", "libomp.so",
-                                           "libiomp5.so"};
-    void *found = dlsym(RTLD_NEXT, name);
-    for (unsigned i = 0; !found && i < sizeof runtimes / sizeof *runtimes; i++) {
-        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (runtime) found = dlsym(runtime, name);
+    Dl_info ours, its;
+    void *own = dlsym(RTLD_NEXT, name);
+    struct nth_object nth;
+    int n = 0;
+    dladdr((void *)&runtimes_own, &ours);
+    for (nth.left = 0; !own; nth.left = ++n) {
+        if (!dl_iterate_phdr(nth_object, &nth)) break;
+        void *object = *nth.name ? dlopen(nth.name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        if (!object) continue;
+        own = dlsym(object, name);
+        if (own && dladdr(own, &its) && its.dli_fbase != ours.dli_fbase) break; /* it stays loaded */
+        dlclose(object);
+        own = NULL;
     }
-    if (!found) {
-        fprintf(stderr, "advisor: the OpenMP runtime has no %s\n", name);
+    if (!own) {
+        fprintf(stderr, "advisor: no library that is loaded has %s\n", name);
         abort();
     }
-    return found;
+    return own;
 }
 
 #define OWN(name)                                                                                  \

@@ -12,10 +12,10 @@ from advisor.lab.sampled import CodePlaces
 from advisor.phases.routines import RunningCode
 
 _RUNTIME_FILES = re.compile(
-    r"lib(gomp|omp5?|iomp5|mpi\w*|mpich\w*|open-pal|open-rte|pmi\w*|uc[pstm]|uct_\w+|psm2|fabric)"
-    r"([.-]|$)"
+    r"(lib(gomp|omp5?|iomp5|mpi\w*|mpich\w*|open-pal|open-rte|pmi\w*|uc[pstm]|uct_\w+|psm2|fabric)"
+    r"|(lib)?mca_\w+)([.-]|$)"
 )
-"""Libraries that wait or hand on messages, by their file's name."""
+"""Libraries that wait or hand on messages, by their file's name; mca_* are Open MPI's."""
 
 _RUNTIME_ROUTINES = re.compile(r"(gomp_|GOMP_|__kmp|kmp_|opal_|ompi_|mca_|MPID|MPII?R?_|ucp_|uct_)")
 """Their routines, where they are part of the program's own file."""

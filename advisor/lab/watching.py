@@ -23,6 +23,7 @@ from advisor.lab.sampled import SampledBeside
 from advisor.phases.bursts import BurstTable
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.phases.inside import Counted
+from advisor.phases.ranks import ranks_apart
 from advisor.phases.ring import EventRings, no_room
 from advisor.phases.routines import RunningCode
 
@@ -113,7 +114,7 @@ def _watch(
         samples.read()
     reader.read()
     os.close(ours)
-    _take(calls, rings.poll())
+    _take(calls, rings.poll(ended=True))
     bursts.take(rings)
     end = time.monotonic()
     if samples.why_not:
@@ -135,10 +136,10 @@ def _seen(
     span: tuple[float, float], code: int,
 ) -> WatchedRun:  # fmt: skip
     """Choose the source: calls where there are any, else lines."""
-    processes = tuple(
-        (p.exe.name, p.pid, p.rank, p.events, p.lost) for p in rings.processes
-    )  # fmt: skip
+    processes = tuple((p.exe.name, p.pid, p.rank, p.made, p.lost) for p in rings.processes)
     notes += lost_notes(rings)
+    if apart := ranks_apart(rings.folder):
+        notes.append(f"{apart}: what is shown is of the lowest rank only")
     source, run = (CALLS, calls) if calls.times else (LINES, lines)
     if not calls.times and not any("not watched" in n for n in notes):
         notes.append(
@@ -199,7 +200,7 @@ def watched_folder(folder: Path) -> WatchedRun | None:
             return WatchedRun(run, source, (), (run.why,) if run.why else ())
     rings = EventRings(folder)
     run = CompleteRun()
-    _take(run, rings.poll())
+    _take(run, rings.poll(ended=True))
     if not rings.processes:
         return None
     return _seen(run, CompleteRun(), rings, [], (0.0, 0.0), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import shutil
 import struct
+import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ _BURSTS, _COUNTS = 128, 7
 _BURST = struct.Struct(f"<{2 + _COUNTS}Q")
 SIZE = _BURSTS_AT + 16 + _BURSTS * _BURST.size
 _SITE_BITS = 10
+_YOUNG_S = 1.0
+"""So long a process waits for one of a lower rank: they are started one after the other."""
 ELSEWHERE = "elsewhere"
 """The site of calls that the file had no room for."""
 
@@ -51,6 +54,20 @@ class WatchedProcess:
     _bursts: int = field(default=0, repr=False)
     _map: mmap.mmap = field(repr=False, kw_only=True)
     _names: list[str] = field(repr=False, default_factory=list)
+
+    @property
+    def made(self) -> int:
+        """How many events it has made, read or not."""
+        return self._head()
+
+    def early(self, now_s: float) -> bool:
+        """Tell whether one of a lower rank may still come, and the ring has room meanwhile.
+
+        Rank 0 is the lowest. A second call tells that all are there: the first is MPI_Init.
+        """
+        made = self._head()
+        young = made < 2 or now_s < self.begin_s + _YOUNG_S
+        return bool(self.rank) and young and made < _RING // 4
 
     def read(self) -> Iterator[tuple[float, str]]:
         """Yield the time and site of every event since the last call."""
@@ -142,9 +159,15 @@ class EventRings:
             if path not in self._known and (ring := _opened(path)) is not None:
                 self._known[path] = ring
 
-    def poll(self) -> list[tuple[float, str]]:
-        """Return the leading processes' events since the last call, in the order of their times."""
+    def poll(self, *, ended: bool = False) -> list[tuple[float, str]]:
+        """Return the leading processes' events since the last call, in the order of their times.
+
+        While a lower rank may still come there are none, unless all have ``ended``.
+        """
         self.look()
+        now = time.monotonic()
+        if not ended and any(p.early(now) for p in self.leading()):
+            return []
         several = len({p.exe.name for p in self.leading()}) > 1
         events = [
             (time_s, f"{p.exe.name}:{site}" if several else site)

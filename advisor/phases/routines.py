@@ -153,7 +153,8 @@ def active_waiting(code: RunningCode | None, cores: float, environment: Mapping[
             return ""
         where = ", ".join(sorted(n for n in code.waits if n in code.names))
         share = f"{code.waiting_share:.0%} of the processor time goes by {where}"
-        how = "" if passive else "; OMP_WAIT_POLICY=passive has OpenMP's sleep meanwhile"
+        openmp = not passive and any(r in where for r in ("libgomp", "libomp", "libiomp"))
+        how = "; OMP_WAIT_POLICY=passive has OpenMP's sleep meanwhile" if openmp else ""
         return (
             f"threads wait actively: {share}; what instructions and processor time would tell of "
             f"iterations is not used{how}"

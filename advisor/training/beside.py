@@ -70,14 +70,14 @@ class Beside:
     _fed: int = 0
     _read: int = 0
 
-    def look(self) -> EarlyStop | None:
+    def look(self, *, ended: bool = False) -> EarlyStop | None:
         """Take what came since the last look; return a stop where the run may be ended."""
         run = self.run
         if reading := self._reading():
             run.readings.append(reading)
             if self.pairing is None:
                 thinned(run.readings)
-        events = self.rings.poll()
+        events = self.rings.poll(ended=ended)
         if events and not run.times:
             first = min(p.begin_s for p in self.rings.leading())
             events.insert(0, (min(first, events[0][0]), BEGIN))
@@ -132,10 +132,10 @@ class Beside:
         """Return the whole run, after its end."""
         from advisor.phases.ranks import ranks_apart
 
-        self.look()
+        self.look(ended=True)
         if self._left_out:
             time.sleep(POLL_S)
-            self.look()
+            self.look(ended=True)
         run = self.run
         if not run.times:
             run.why = run.why or no_room(self.rings.folder)

@@ -97,7 +97,7 @@ class Rings:
     def __init__(self, *looks: list[tuple[float, str]], lost: int = 0) -> None:
         self._looks, self.lost = list(looks), lost
 
-    def poll(self) -> list[tuple[float, str]]:
+    def poll(self, *, ended: bool = False) -> list[tuple[float, str]]:
         return self._looks.pop(0) if self._looks else []
 
     folder = Path("/nonexistent")

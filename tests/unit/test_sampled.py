@@ -163,12 +163,17 @@ def test_samples_are_bounded_and_what_is_left_stands_for_all(
 
 
 def test_runtimes_wait_and_names_are_readable(tmp_path: Path) -> None:
-    files = ("/x/libgomp.so.1.0.0", "/x/libmpi.so.40.30", "/x/libmine.so", "[vdso]", "")
-    places = CodePlaces(np.arange(5.0), np.arange(5), tuple((f, 16) for f in files), 0.001)
+    files = ("/x/libgomp.so.1.0.0", "/x/libmpi.so.40.30", "/x/openmpi3/mca_btl_vader.so",
+             "/x/libmine.so", "[vdso]", "")  # fmt: skip
+    places = CodePlaces(np.arange(6.0), np.arange(6), tuple((f, 16) for f in files), 0.001)
     code = running_code(places)
-    assert code.waits == {"waiting in libgomp.so.1.0.0", "waiting in libmpi.so.40.30"}
-    assert code.names[2:] == ("(libmine.so)", "(vdso)", "(no file)")
-    assert code.waiting_share == pytest.approx(0.4)
+    assert code.waits == {f"waiting in {Path(f).name}" for f in files[:3]}
+    assert code.names[3:] == ("(libmine.so)", "(vdso)", "(no file)")
+    assert code.waiting_share == pytest.approx(0.5)
+    assert "OMP_WAIT_POLICY" in active_waiting(code, 2.0, {})
+    mpi = CodePlaces(np.arange(5.0), np.arange(5), places.places[1:], 0.001)
+    waiting = active_waiting(running_code(mpi), 2.0, {})  # no advice on OpenMP where it is MPI
+    assert "40% of the processor time" in waiting and "OMP_WAIT_POLICY" not in waiting
     for text in (b"", b"\x7fELF\x02\x01", b"#!/bin/sh\n" * 20):
         path = tmp_path / "odd"
         path.write_bytes(text)

@@ -112,7 +112,7 @@ class Watched:
         )
         assert done.returncode == 0, done.stderr
         self.printed = done.stdout
-        return [site for _, site in self.rings.poll()]
+        return [site for _, site in self.rings.poll(ended=True)]
 
 
 @pytest.fixture
@@ -193,11 +193,27 @@ def test_ranks_that_do_not_iterate_together_are_named(tmp_path: Path) -> None:
     assert ranks_apart(tmp_path) == ""  # one alone
 
 
-def write_ring(path: Path, rank: int, times: list[float]) -> None:
+def test_a_rank_that_begins_first_does_not_stand_for_a_lower_one(tmp_path: Path) -> None:
+    """Ranks begin one after the other: what a higher one does first is none of the run's events."""
+    rings, times = EventRings(tmp_path), [i * 0.1 for i in range(20)]
+    now = time.monotonic()
+    write_ring(tmp_path / "1.0", 1, times[:1], begin_s=now + 3600)  # it has only just begun
+    assert rings.poll() == []
+    write_ring(tmp_path / "0.0", 0, times)
+    assert len(rings.poll()) == 40 and [p.made for p in rings.processes] == [40, 2]
+    alone = EventRings(tmp_path)
+    (tmp_path / "0.0").unlink()
+    assert alone.poll() == [] and len(alone.poll(ended=True)) == 2
+    write_ring(tmp_path / "2.0", 2, times)  # in a second, a lower one would have come
+    (tmp_path / "1.0").unlink()
+    assert len(EventRings(tmp_path).poll()) == 40
+
+
+def write_ring(path: Path, rank: int, times: list[float], *, begin_s: float = 1.0) -> None:
     """Write what the library leaves of a process with two call sites in turn."""
     head = len(times) * 2
     data = bytearray(ring.SIZE)
-    fields = (ring._MAGIC, ring.SIZE, 1, rank + 1, 10**9, 0, head, 2, 1, 0)
+    fields = (ring._MAGIC, ring.SIZE, 1, rank + 1, int(begin_s * 1e9), 0, head, 2, 1, 0)
     ring._HEAD.pack_into(data, 0, *fields)
     data[ring._FILES_AT : ring._FILES_AT + 4] = b"prog"
     for site in range(2):

@@ -5,18 +5,27 @@
 All of it is processor time, each mode in turn with the others and the least of N rounds. A burst
 and a sample cost too little at their usual rate to be told from a busy machine's scatter, so that
 every burst is counted here, and samples are taken fifty times as often.
+
+Events and samples are measured once more among the work of a program, whose data drive the
+library's from the caches: watched and unwatched, or sampled and not, in turn within one process, so
+that what a busy machine does to one it does to the other. The median of the differences, and its
+95 % interval. MPI is what ``mpicc.mpich`` and ``mpicc.openmpi`` are, where they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import resource
 import subprocess
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
+from shutil import which
 
+import numpy as np
 from programs import program
 
 from advisor.lab import sampled
@@ -40,8 +49,64 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
+AMONG_WORK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static double one = 1, sum, *data;
+static long doubles, rounds;
+#ifdef MPI
+#include <mpi.h>
+static void watched(void) {
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
+}
+static void own(void) { PMPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF); }
+#else
+void GOMP_taskwait(void);
+static void (*taskwait)(void);
+static void watched(void) { GOMP_taskwait(); }
+static void own(void) { taskwait(); }
+#endif
+static double at(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+static double block(void (*call)(void)) {
+    const double begin = at(CLOCK_THREAD_CPUTIME_ID);
+    for (int n = 0; n < 4; n++) {
+        for (long i = 0; i < doubles; i += 8) data[i] += one;
+        for (long i = 0; i < rounds; i++) sum = sum * 1.0000001 + 1e-9;
+        call();
+    }
+    return at(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+int main(int argc, char **argv) {
+    doubles = atol(argv[2]);
+    rounds = atol(argv[3]);
+    data = calloc(doubles + 1, sizeof *data);
+#ifdef MPI
+    MPI_Init(&argc, &argv);
+#else
+    taskwait = (void (*)(void))dlsym(dlopen("libgomp.so.1", RTLD_LAZY), "GOMP_taskwait");
+#pragma omp taskwait
+#endif
+    for (long n = 0; n < atol(argv[1]); n++) {
+        const double first = block(n & 1 ? watched : own), then = block(n & 1 ? own : watched);
+        printf("%.9f %.9f %.9f\\n", at(CLOCK_MONOTONIC), n & 1 ? then : first,
+               n & 1 ? first : then);
+    }
+#ifdef MPI
+    MPI_Finalize();
+#endif
+    return 0;
+}
+"""
 RATE, BURSTS, EVERY_S, OFTEN_S = 10_000, 250, sampled._EVERY_S, 2e-4
 """Calls a second, bursts counted of them, and s of processor time between two samples."""
+ENABLE, DISABLE = 0x2400, 0x2401  # ioctl on a counter of perf_event
 CLOCKS = (
     ("instructions", 1, 1, 1.0), ("cycles", 1, 0, 1.0), ("bytes", 1, 2, 1.0),
     ("loads", 1, 3, 1.0), ("branches", 1, 4, 1.0),
@@ -119,6 +184,75 @@ def in_the_program(folder: Path, rounds: int) -> None:
     print(f"  together {'':12} {sum(shares):8.2%}  of 1 %")
 
 
+def median_within(differences: np.ndarray) -> tuple[float, float, float]:
+    """Return the median and its 95 % interval, by the order of the values."""
+    ordered, n = np.sort(differences), len(differences)
+    half = int(0.98 * n**0.5)
+    low, high = max(0, n // 2 - half), min(n - 1, n // 2 + half)
+    return float(ordered[n // 2]), float(ordered[low]), float(ordered[high])
+
+
+def among_work(folder: Path, blocks: int = 3000) -> None:
+    """Print what an event and a sample cost in a program that works between its calls."""
+    (folder / "a.c").write_text(AMONG_WORK)
+    built = {"OpenMP": ["gcc", "-fopenmp"]}
+    built |= {m: [f"mpicc.{m}", "-DMPI"] for m in ("mpich", "openmpi") if which(f"mpicc.{m}")}
+    print("among work of 100 us between calls, of its processor time at 10,000 calls a second")
+    for name, command in built.items():
+        subprocess.run([*command, "-O2", folder / "a.c", "-o", folder / "a", "-ldl"], check=True)
+        for data_kb, rounds in ((0, 24000), (1024, 12000)):
+            environment = {
+                "LD_PRELOAD": str(folder / "watch0.so"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                "ADVISOR_WATCH": tempfile.mkdtemp(dir=folder),
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            }  # fmt: skip
+            rows = lines_of([str(folder / "a"), str(blocks), str(128 * data_kb), str(rounds)],
+                            environment)  # fmt: skip
+            cost, low, high = (1e9 / 4 * v for v in median_within(rows[:, 2] - rows[:, 1]))
+            print(f"  an event, {name:<8}{data_kb:5} KB {cost:6.0f} ns ({low:.0f} to {high:.0f})"
+                  f" {RATE * cost / 1e9:8.2%}")  # fmt: skip
+    for every_s in (EVERY_S, 5e-4):
+        share, low, high, why_not = sampled_in_turn(folder, every_s)
+        print(f"  a sample every {1e3 * every_s:.1f} ms {1e6 * share * every_s:8.1f} us"
+              f" {share:8.2%} ({low:.2%} to {high:.2%})  {why_not}")  # fmt: skip
+
+
+def lines_of(argv: list[str], environment: dict[str, str]) -> np.ndarray:
+    """Return the numbers that a program prints, a row a line."""
+    done = subprocess.run(
+        argv, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    return np.array([line.split() for line in done.stdout.splitlines()], float)
+
+
+def sampled_in_turn(folder: Path, every_s: float) -> tuple[float, float, float, str]:
+    """Return the share of a program's processor time that samples take, and its interval."""
+    sampled._EVERY_S = sampled._NODE_EVERY_S = every_s
+    subprocess.run(
+        ["gcc", "-fopenmp", "-O2", folder / "a.c", "-o", folder / "a", "-ldl"], check=True
+    )
+    turns, on = [(0.0, True)], True
+    with SampledBeside() as beside, (folder / "rows").open("w+") as out:
+        child = subprocess.Popen([folder / "a", "15000", "4096", "24000"], stdout=out)
+        while child.poll() is None:
+            time.sleep(0.1)
+            beside.read()
+            on = not on
+            for descriptor, _ in beside._open:
+                fcntl.ioctl(descriptor, ENABLE if on else DISABLE, 0)
+            turns.append((time.monotonic(), on))
+        if beside.why_not:
+            return 0.0, 0.0, 0.0, beside.why_not
+    rows = np.loadtxt(folder / "rows")
+    took = rows[:, 1] + rows[:, 2]
+    whole = [took[(rows[:, 0] - 2 * took > a) & (rows[:, 0] < b)]
+             for (a, _), (b, _) in pairwise(turns)]  # fmt: skip
+    mean = np.array([w.mean() if len(w) > 9 else np.nan for w in whole])
+    sign = np.array([1 if on else -1 for _, on in turns[:-1]])
+    more = sign[1:-1] * (mean[1:-1] - (mean[:-2] + mean[2:]) / 2) / mean[1:-1]
+    return (*median_within(more[~np.isnan(more)]), "")
+
+
 def beside_the_program(folder: Path) -> None:
     """Print what reading events and pairing them takes of one processor."""
     rings, lib = folder / "read", folder / "watch0.so"
@@ -162,6 +296,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         in_the_program(Path(name), args.rounds)
+        among_work(Path(name))
         beside_the_program(Path(name))
 
 

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from advisor.core.shell import read_shell
 
 LAUNCHERS = frozenset(
-    {"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "ibrun", "jsrun"}
+    """
+    srun aprun ibrun jsrun mpirun mpirun.mpich mpirun.openmpi mpiexec mpiexec.hydra mpiexec.mpich
+    mpiexec.openmpi orterun prterun prun
+    """.split()  # noqa: SIM905
 )
 # Launcher options that take no value of their own.
 _FLAGS = frozenset(

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the packages the Slurm tests need, where that is possible: as root, on Debian.
 packages="slurmctld slurmd slurm-client slurmdbd munge mariadb-server slurm-wlm-basic-plugins
-slurm-wlm-mysql-plugin lua-socket lua-posix lua5.1 lua5.3 lua5.4 tmux"
+slurm-wlm-mysql-plugin lua-socket lua-posix lua5.1 lua5.3 lua5.4 tmux mpich libmpich-dev"
 missing=""
 for p in $packages; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q "install ok installed" || missing="$missing $p"

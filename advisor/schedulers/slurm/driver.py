@@ -90,8 +90,9 @@ run() {  # seq, first attempt, then as configure
 
 cd -- "$working" || { log failed "cannot enter $working"; exit 1; }
 real=$(type -P srun) || { log failed "there is no srun on the node"; exit 1; }
-exact=
+exact= overlap=
 "$real" --help 2>/dev/null | grep -q -e --exact && exact=--exact
+"$real" --help 2>/dev/null | grep -q -e --overlap && overlap=--overlap
 log job "$SLURM_JOB_ID" "${SLURM_JOB_ACCOUNT:-}"
 """
 
@@ -104,14 +105,16 @@ configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to
   if [ "$3" -gt 0 ]; then export @CAP@=$3; fi
 }
 
-in_one_step() {  # a script without srun: one step of the whole node meters and caps it
+# A script without srun: one step of the whole node meters and caps it. Steps that something in it
+# starts all the same (an mpirun) would wait for that one's end, were it not to overlap.
+in_one_step() {
   local given name
   for name in SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE \
     SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE; do
     if [ -n "${!name+set}" ]; then given+=("$name=${!name}")
     else given=(-u "$name" "${given[@]}"); fi
   done
-  job=("$folder/bin/srun" --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_ON_NODE"
+  job=("$folder/bin/srun" $overlap --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_ON_NODE"
     env "${given[@]}" "${job[@]}")
 }
 """,
@@ -131,7 +134,7 @@ configure() {  # nodes, ranks per node, threads per rank, cap (0: as the job's),
   ADV_SWEEP_OPTIONS+=" --cpus-per-task=$threads $exact"
 }
 
-in_one_step() { job=("$folder/bin/srun" "${job[@]}"); }
+in_one_step() { job=("$folder/bin/srun" $overlap "${job[@]}"); }
 """,
 }
 

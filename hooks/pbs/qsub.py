@@ -19,22 +19,22 @@ except ImportError:
 
 QSUB = ""
 """The real qsub; "": the next one in PATH. Written by `advisor hook install`."""
-LAUNCHERS = """
-aprun ibrun jsrun mpiexec mpiexec.hydra mpiexec.mpich mpiexec.openmpi mpirun mpirun.mpich
-mpirun.openmpi orterun prterun prun srun
-""".split()  # noqa: SIM905
+LAUNCHERS = "aprun ibrun jsrun mpiexec mpiexec.hydra mpiexec.mpich mpiexec.openmpi mpirun mpirun.mpich mpirun.openmpi orterun prterun prun srun".split()  # noqa: E501, SIM905
 SKIP = """
 : [ [[ . case cd chmod conda cp date declare do done echo elif else env esac exit export false fi
 for hostname if ln local ls mkdir ml module mv printf pwd readonly rm scontrol set shift sleep
 source spack test then touch trap true ulimit unset wait while cat
 """.split()  # noqa: SIM905
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
-CLIENT, PASSED, OFF = "ADVISOR_QSUB", ("ADVISOR",), ("off",)
+CLIENT = "ADVISOR_QSUB"
+PASSED = ("ADVISOR",)
+OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
 MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
 SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
-VARIABLE, HERE = re.compile(r"\$\{?(\w+)"), re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+VARIABLE = re.compile(r"\$\{?(\w+)")
+HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 MOVES = re.compile(r"(?:^|[;&|(\s])(?:cd|pushd)(?:\s+([^;&|)]*))?")
 MAX_OUTLINE, MAX_SIZES, MAX_PROGRAMS, HEAD, MAX_NOTES = 40000, 20, 5, 65536, 65536
 LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")

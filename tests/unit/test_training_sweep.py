@@ -94,7 +94,7 @@ class World:
         self.store = folder / "advisor.db"
         self.policy = Policy(goal="min_energy", max_slowdown=20.0, training=Training(trust="all"))
         self.events: list[Event] = []
-        self.scheduler = OwnClock(self.sys)
+        self.scheduler: Local = OwnClock(self.sys)
 
     def new(self, **settings: Any) -> SweepState:
         subject = understand(

@@ -96,11 +96,11 @@ def test_what_a_job_used() -> None:
 
 def test_fields_may_hold_bars_line_breaks_and_equal_signs() -> None:
     text = row(JobID="1", JobName="x|y", Comment="a|b\nc=d\n2|3") + row(
-        JobID="1.0", SubmitLine="srun bash -c 'echo\n4|bash|root'", ConsumedEnergyRaw="5"
+        JobID="1.0", SubmitLine="srun bash -c 'echo\n4|bash|root'", ConsumedEnergyRaw="500"
     )
     (record,) = parse(text)
     assert (record.name, record.comment) == ("x|y", "a|b\nc=d\n2|3")
-    assert record.energy_j == 5
+    assert record.energy_j == 500
 
 
 def test_arrays_het_jobs_and_their_steps() -> None:
@@ -118,13 +118,13 @@ def test_arrays_het_jobs_and_their_steps() -> None:
 def test_a_reused_job_id_gives_two_records_with_their_own_steps() -> None:
     text = (
         row(JobID="7", Submit="2026-01-01T00:00:00")
-        + row(JobID="7.0", ConsumedEnergyRaw="1")
+        + row(JobID="7.0", ConsumedEnergyRaw="100")
         + row(JobID="7", Submit="2026-06-01T00:00:00")
-        + row(JobID="7.0", ConsumedEnergyRaw="2")
+        + row(JobID="7.0", ConsumedEnergyRaw="200")
     )
     assert [(r.submitted_at[:7], r.energy_j) for r in parse(text)] == [
-        ("2026-01", 1.0),
-        ("2026-06", 2.0),
+        ("2026-01", 100.0),
+        ("2026-06", 200.0),
     ]
 
 
@@ -166,6 +166,14 @@ def test_a_long_step_without_energy_makes_the_sum_unknown() -> None:
     assert total_energy_j([step(10, 5), step(None, 1)]) == 10
     assert total_energy_j([step(None, 0)]) is None
     assert total_energy_j([]) is None
+
+
+def test_energy_that_no_node_could_run_on_is_not_known() -> None:
+    step = {"JobID": "5.0", "NNodes": "2", "ElapsedRaw": "13"}
+    (job,) = parse(row(JobID="5") + row(**step, ConsumedEnergyRaw="2"))
+    assert (job.steps[0].energy_j, job.energy_j) == (None, None)
+    (job,) = parse(row(JobID="5") + row(**step, ConsumedEnergyRaw="26"))
+    assert (job.steps[0].energy_j, job.energy_j) == (26.0, 26.0)
 
 
 def test_a_job_id_is_checked_before_it_is_passed_on() -> None:

@@ -27,6 +27,8 @@ FIELDS = (
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
+_LEAST_W = 1.0
+"""No node runs on less (W): the step ended before its meter was read again."""
 START_S = 60.0
 """So long after a job's end its start may still reach the database; 4 s were seen."""
 
@@ -223,14 +225,18 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
 
 
 def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
+    elapsed_s, nodes = _number(row["ElapsedRaw"]), int(_number(row["NNodes"]) or 0)
+    joules = energy_j(row["ConsumedEnergyRaw"])
+    if joules is not None and joules < _LEAST_W * nodes * (elapsed_s or 0.0):
+        joules = None
     return StepRecord(
         step_id=step_id,
         name=row["JobName"],
         state=_state(row["State"]),
-        elapsed_s=_number(row["ElapsedRaw"]),
-        nodes=int(_number(row["NNodes"]) or 0),
+        elapsed_s=elapsed_s,
+        nodes=nodes,
         tasks=int(_number(row["NTasks"]) or 0),
-        energy_j=energy_j(row["ConsumedEnergyRaw"]),
+        energy_j=joules,
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
         cpus=int(_number(row["NCPUS"]) or 0),

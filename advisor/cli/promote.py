@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.nearest import suggestion
 from advisor.core.units import format_count
-from advisor.errors import InputError, RefusedError
+from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
@@ -112,18 +113,17 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
     from advisor.store.rankings import characterisations
     from advisor.store.signatures import signatures
 
-    known = store.workloads(args.application)
-    if not known:
-        applications = sorted({w.application for w in store.workloads()})
-        raise InputError(
-            f"nothing was measured of application {args.application!r}",
-            hint=f"known: {', '.join(applications)}" if applications else "import or train first",
+    names = [w.name for w in store.workloads(args.application)]
+    if not names:
+        applications = {w.application for w in store.workloads()}
+        raise UsageError(
+            f"nothing is stored of application {args.application!r}",
+            hint=suggestion(args.application, applications),
         )
-    names = [w.name for w in known]
     if args.workload is not None and args.workload not in names:
-        raise InputError(
+        raise UsageError(
             f"{args.application} has no workload {args.workload!r}",
-            hint=f"known: {', '.join(names)}",
+            hint=suggestion(args.workload, names),
         )
     if args.contributor is not None:
         measurements = store.observations(args.application, args.workload)
@@ -131,9 +131,9 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
         users |= {c.contributor for c in characterisations(store, args.application)}
         users |= {s.signature.contributor for s in signatures(store, args.application)}
         if args.contributor not in users:
-            raise InputError(
+            raise UsageError(
                 f"{args.contributor} measured nothing of {args.application}",
-                hint=f"contributors: {', '.join(sorted(users))}",
+                hint=suggestion(args.contributor, users),
             )
 
 

@@ -101,8 +101,8 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
     if unnamed and len(types) > 1:
         yield Check(
             "inventory", "warn", f"no scheduler feature selects {', '.join(unnamed)}",
-            "give these nodes a Feature in slurm.conf (PBS: a resource of the host), then advisor "
-            "site discover",
+            "give these nodes a feature of their own in the scheduler's configuration, then "
+            "advisor site discover",
         )  # fmt: skip
 
 

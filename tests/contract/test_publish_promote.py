@@ -269,12 +269,12 @@ def test_promote_says_which_runs_carry_no_account(
 def test_promote_names_what_is_known(advisor: Callable[..., Any], store_path: Path) -> None:
     fill(store_path)
     for arguments, known in (
-        (("promote", "ap", "--scope", "all"), "known: app"),
+        (("promote", "ap", "--scope", "all"), "did you mean app?"),
         (("promote", "app", "--scope", "all", "--workload", "x"), "known: default"),
-        (("promote", "app", "--scope", "all", "--contributor", "x"), "contributors: ann"),
+        (("promote", "app", "--scope", "all", "--contributor", "x"), "known: ann"),
     ):
         done = advisor(*arguments)
-        assert done.code == 1 and known in done.err
+        assert done.code == 2 and known in done.err
     assert advisor("promote", "app").code == 2
     assert advisor("promote", "app", "--scope", "own").code == 2
 

@@ -93,6 +93,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "ear.csv").write_text(f"{EAR4}\n{row4('mil01')}\n")
     (place / "sacct.txt").write_text(
         "JobID|JobName|User|Account|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|NCPUS\n"
+        "7|cfd|ann|proj|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:00:10|2026-01-01T00:10:10|600"
+        "|1|x1|8\n"
     )
     (place / "policy.yaml").write_text("version: 1\nmode: advise\n")
     site = "version: 1\nnode_types: {x: {cores: 8, nodes: x1}}\n"

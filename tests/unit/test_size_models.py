@@ -190,8 +190,8 @@ def test_no_job_gets_an_option_that_lacks_the_memory_its_profiles_predict(family
         if lacks:
             texts = [r.text for r in decision.reasons]
             assert (
-                "options that lack memory are left out: 1 rank a node needs 7.63 GiB of memory "
-                "by the profiles, bdw has 6.84 GiB" in texts
+                "options without enough memory are left out: 1 rank a node needs 7.63 GiB of "
+                "memory by the profiles, bdw has 6.84 GiB" in texts
             )
             assert not ask(there, environment={"ADVISOR_GOAL": "min_time"}).changed
             assert ask(there, "-n 4000000").changed  # what ran had the memory

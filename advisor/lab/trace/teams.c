@@ -1,4 +1,5 @@
 /* Preloaded into a program that runs under valgrind: tells our tool of its parallel regions. */
+#define _GNU_SOURCE
 #include "regions.h"
 #include "requests.h"
 #include <valgrind/valgrind.h>

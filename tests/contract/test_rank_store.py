@@ -186,4 +186,4 @@ def test_promote_shares_a_ranking(advisor: Advisor, store_path: Path, site: Path
         assert {r.scope for r in rankings(store, "app", user="bob")} == {"all"}
     assert advisor("promote", "app", "--scope", "all").code == 3
     unknown = advisor("promote", "app", "--scope", "all", "--contributor", "bob")
-    assert unknown.code == 1 and "bob measured nothing" in unknown.err
+    assert unknown.code == 2 and "bob measured nothing" in unknown.err

@@ -108,6 +108,11 @@ def _record(tried: Tried, record: Record) -> Record:
 
 def _settings(tried: Tried, environment: Mapping[str, str]) -> dict[str, str]:
     settings = {k: _plain(tried, v) for k, v in environment.items() if not _PASSING.fullmatch(k)}
+    shape, distribution = tried.shape, "SLURM_DISTRIBUTION"
+    if shape.via == "srun" and ":" in shape.options and distribution not in shape.environment:
+        # srun starts the components at once, and each writes this variable into the same
+        # environment: without the advisor, too, it is that of one or the other (4 of 30 pairs)
+        settings.pop(distribution, None)
     if "SLURM_JOB_PARTITION" in settings:  # of several, the controller changes the order
         settings["SLURM_JOB_PARTITION"] = ",".join(
             sorted(settings["SLURM_JOB_PARTITION"].split(","))

@@ -1,8 +1,8 @@
 """Try shapes and print the counts: fixed ones, drawn ones, or drawn ones for a time.
 
 python -m differential              # fixed and drawn, as the tests do
-python -m differential --soak 1h    # draws until the time is over; ends at the first chunk
-                                    # with a difference, with its shapes
+python -m differential --soak 60    # draws for 60 minutes, a hundred shapes at a time, and
+                                    # prints the shapes that differ
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SLOW = (
-    "slurm/test_differential.py", "slurm/test_training.py", "slurm/test_end_to_end.py",
+    "slurm/test_differential.py", "slurm/test_training.py", "slurm/test_sweeps.py",
+    "slurm/test_end_to_end.py",
     "slurm/", "pbs/test_pbs_site.py", "contract/test_output.py", "contract/test_evaluate_verb.py",
     "tui/", "pbs/", "contract/",
 )  # fmt: skip

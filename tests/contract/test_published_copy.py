@@ -21,7 +21,7 @@ from advisor.store.backup import backup, restore
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from tests.contract.test_import_signatures import EAR4, row4
+from tests.contract.ear_rows import EAR4, row4
 from tests.profiled import grid_profile, write_runs
 from tests.unit.test_ranking_files import GIVEN
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from advised import AdvisedSite, advised_site
 from testbed import Testbed, requirements
+
+from advisor.schedulers.slurm.scheduler import Slurm
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,3 +53,13 @@ def site(testbed: Testbed, request: pytest.FixtureRequest) -> Iterator[AdvisedSi
     """
     with advised_site(testbed, watch_s=getattr(request.module, "WATCH_S", 0)) as advised:
         yield advised
+
+
+@pytest.fixture
+def slurm(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """The backend, pointed at the cluster."""
+    for name in [n for n in os.environ if n.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, testbed.env()[name])
+    return Slurm()

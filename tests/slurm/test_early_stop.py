@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_training import POSED, TOP, configuration, finish, make_job, slurm  # noqa: F401
+from sweeping import POSED, TOP, configuration, finish, make_job
 from testbed import Testbed
 
 from advisor.core.configuration import Configuration
@@ -104,7 +104,7 @@ int main(int argc, char **argv) { /* steps, seconds of one at top, highest kHz, 
 
 
 def watched_sweep(
-    slurm: Slurm,  # noqa: F811
+    slurm: Slurm,
     folder: Path,
     text: str,
     *,
@@ -144,7 +144,7 @@ def check_ended(job: SweepJob, whole: RunResult, ended: RunResult) -> None:
 
 
 def test_a_run_ends_once_its_time_and_energy_are_known(
-    slurm: Slurm,  # noqa: F811
+    slurm: Slurm,
     testbed: Testbed,
     tmp_path: Path,
 ) -> None:

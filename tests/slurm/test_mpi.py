@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sweeping import POSED, TOP, configuration, finish, make_job
 from test_early_stop import PROGRAM, check_ended, watched_sweep
-from test_training import POSED, TOP, configuration, finish, make_job, slurm  # noqa: F401
 from testbed import Testbed
 
 from advisor.schedulers.slurm.scheduler import Slurm
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize(("mpi", "start"), STARTS)
 def test_a_run_of_several_ranks_is_ended_on_all_of_them(
-    slurm: Slurm,  # noqa: F811
+    slurm: Slurm,
     testbed: Testbed,
     tmp_path: Path,
     mpi: str,
@@ -57,7 +57,7 @@ def test_a_run_of_several_ranks_is_ended_on_all_of_them(
 
 @pytest.mark.parametrize("mpi", sorted({mpi for mpi, _ in STARTS}))
 def test_an_mpirun_that_nobody_sees_starts_its_ranks_within_the_one_step(
-    slurm: Slurm,  # noqa: F811
+    slurm: Slurm,
     tmp_path: Path,
     mpi: str,
 ) -> None:

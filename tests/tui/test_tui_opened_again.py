@@ -10,10 +10,9 @@ import pytest
 from advisor_tui.session import Session
 
 from advisor.views import tradeoff
+from tests.tui.boards import LBM
 
 Play = Callable[..., Any]
-LBM = 5
-"""Row of lbm / channel 512 in the list."""
 
 
 async def used_and_left(at: Any, *keys: str) -> tuple[Any, str, Any]:

@@ -19,7 +19,7 @@ from advisor.views import tradeoff
 from advisor.views.preview import Person
 from advisor.views.size_line import SizeLine, SizeStep, size_lines
 from advisor.views.tradeoff import Boards
-from tests.unit.test_size_models import make_store
+from tests.unit.sizes.stencil import make_store
 
 Play = Callable[..., Any]
 

@@ -1,66 +1,20 @@
-"""The queuejob hook in a fresh interpreter against a strict stand-in: what it asks and writes,
-and that nothing that goes wrong ever touches a job."""
+"""The queuejob hook in a fresh interpreter against a strict stand-in: what it asks and writes."""
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 import shutil
-import signal
-import socket
-import struct
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hooked import (
-    DECISION,
-    HOOKS,
-    STAMP,
-    Outcome,
-    answering,
-    daemon,
-    dripping,
-    hanging,
-    job,
-    plan,
-    run_hook,
-)
+from hooked import DECISION, HOOKS, STAMP, answering, daemon, job, plan, run_hook
+from queuejob.whole import HOOK, REWRITE, WHOLE, untouched
 
-from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
 from tests.schemas import check_request
-from tests.stopped import stop_peer
-
-HOOK = "advisor_queuejob.py"
-WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
-REWRITE = {"select": WHOLE["select"] + ":ompthreads=20", "cpu_freq_mhz": "1900"}
-Behaviour = Callable[[socket.socket, bytes], None]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "s"
-
-
-@pytest.fixture
-def settings(path: Path, tmp_path: Path) -> dict[str, object]:
-    installed = queuejob_config(PbsHookSettings(path, deadline_s=0.25), None)
-    return {**installed, "breaker": str(tmp_path / "breaker"), "host_resources": ["node_type"]}
-
-
-def untouched(outcome: Outcome, event: Mapping[str, Any]) -> bool:
-    """Whether the job was accepted just as it was submitted."""
-    given = event["job"]
-    return (
-        outcome["answer"] == ["accept", ""]
-        and outcome["failure"] is None
-        and outcome["exit"] == "0"
-        and outcome["resources"] == {k: str(v) for k, v in given["Resource_List"].items()}
-        and outcome["variables"] == given["Variable_List"]
-    )
 
 
 def test_a_plan_is_written_whole(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
@@ -214,109 +168,6 @@ def test_interactive_jobs_and_those_who_opted_out_are_not_asked_about(
     assert done["log"] == []
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
-
-
-def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
-    event = job(WHOLE)
-    done, again = run_hook(HOOK, [event, event], settings, folder=tmp_path)
-    assert untouched(done, event)
-    assert untouched(again, event)
-    assert done["log"] == [
-        f"advisor: job goes on unchanged: no daemon answers at {path}: No such file or directory"
-    ]
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))  # nobody listens
-    [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
-    listener.close()
-    assert untouched(done, event)
-    assert "Connection refused" in done["log"][0]
-    assert not (tmp_path / "breaker").exists()
-
-
-@pytest.mark.parametrize(
-    ("behave", "said"),
-    [
-        (hanging, "did not answer in time"),
-        (dripping(plan(REWRITE), 0.05), "did not answer in time"),
-        (answering(b"garbage\n"), "is not JSON"),
-        (answering(b"\xff\xfe\n"), "is not JSON"),
-        (answering(b"[" * 50_000 + b"\n"), "is not JSON"),
-        (answering(b"[]\n"), "is not an object"),
-        (answering(b"x" * 100_000), "too long"),
-        (answering(plan(REWRITE, v=2)), "protocol version 1"),
-        (answering(plan(REWRITE, decision="nope")), "no decision"),
-        (answering(plan(REWRITE, decision=7)), "no decision"),
-        (answering(plan(REWRITE, env={"PATH": "/x"})), "not a number of threads"),
-        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "0"})), "not a number of threads"),
-        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": 4})), "not a number of threads"),
-        (answering(plan(REWRITE, env=["MKL_NUM_THREADS"])), "not one for PBS"),
-        (answering(plan().replace(b"{}", b"[]", 1)), "not one for PBS"),
-        (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
-        (answering(plan(REWRITE, stamp=None)), "no stamp"),
-        (answering(plan(REWRITE, stamp="advisor:{" + "x" * 2000 + "}")), "no stamp"),
-        (answering(plan({"select": 4})), "is not valid"),  # type: ignore[dict-item]
-        (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
-        (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
-        (answering(plan({"select": ""})), "not one the advisor writes"),
-        (answering(plan({"place; x": "free"})), "not one the advisor writes"),
-        (answering(plan({"cpu_freq_mhz": "-1"})), "not one the advisor writes"),
-        (answering(plan({"cpu_freq_mhz": "19e3"})), "not one the advisor writes"),
-        (answering(plan({"walltime": "1:00"})), "not one the advisor writes"),
-        (answering(plan({"executable": "/bin/rm"})), "not one the advisor writes"),
-    ],
-)
-def test_a_daemon_that_misbehaves_is_asked_once(
-    tmp_path: Path, path: Path, settings: dict[str, object], behave: Behaviour, said: str
-) -> None:
-    event = job(WHOLE)
-    with daemon(path, behave) as asked:
-        done, again = run_hook(HOOK, [event, event], settings, folder=tmp_path)
-    assert untouched(done, event)
-    assert untouched(again, event)
-    assert len(asked) == 1
-    assert said in done["log"][0]
-    assert done["log"][0].endswith("(not asked again for 30 s)")
-    assert again["log"] == ["advisor: the daemon hung a moment ago and is not asked"]
-
-
-@pytest.mark.parametrize(
-    ("behave", "said"),
-    [
-        (lambda connection, _: None, "hung up"),
-        (answering(b'{"v":1,"error":"no such user\\n\\u001b[2J"}\n'), "no such user"),
-        (answering(plan({"bigmem": "x"})), "not the advisor's to write"),
-        (answering(plan({"node_type": "x"})), "not the advisor's to write"),
-        (answering(plan({"walltime": "x"})), "not the advisor's to write"),
-        (answering(plan({"place": "excl"})), "not the advisor's to write"),
-        (answering(plan({"ompthreads": "4"})), "not the advisor's to write"),
-        (answering(plan({"nosuch": "x"})), "there is no resource nosuch"),
-        (answering(plan(env={"LD_PRELOAD": "4"})), "not the advisor's to set"),
-        (answering(plan(env={"OMP_NUM_THREADS": "4"})), "not the advisor's to set"),
-        (answering(plan(REWRITE, env={"PBS_O_X": "4"})), "not the advisor's to set"),
-        (answering(plan({"select": "1:ncpus=64:mpiprocs=1:node_type=bdw"})), "does not write"),
-        (answering(plan({"select": "2:ncpus=28:mpiprocs=1:node_type=bdw"})), "does not write"),
-        (answering(plan({"select": "1:ncpus=28:mpiprocs=2:node_type=bdw"})), "does not write"),
-        (answering(plan({"select": "1:ncpus=28:mpiprocs=1:node_type=skl"})), "does not write"),
-        (answering(plan({"select": "1:ncpus=28:node_type=bdw"})), "takes nothing out"),
-        (answering(plan({"select": WHOLE["select"] + ":nosuch=1"})), "does not write"),
-        (answering(plan({"select": WHOLE["select"] + "+1:ncpus=1"})), "does not make chunks"),
-        (answering(plan({"select": WHOLE["select"] + ":ompthreads="})), "does not write"),
-    ],
-)
-def test_a_plan_that_cannot_be_is_not_begun(
-    tmp_path: Path, path: Path, settings: dict[str, object], behave: Behaviour, said: str
-) -> None:
-    event = job(WHOLE)
-    with daemon(path, behave):
-        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
-    assert untouched(done, event)
-    assert done["written"] == []
-    assert said in done["log"][0]
-    assert "\x1b" not in done["log"][0]
-    assert not (tmp_path / "breaker").exists()
-
-
 INVENTORY = {
     "default": "workq",
     "queues": {
@@ -397,101 +248,6 @@ def test_an_unknown_queue_is_left_alone(
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)
     assert "queue gpuq is not in the inventory" in done["log"][0]
-
-
-def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(
-    tmp_path: Path, path: Path, settings: dict[str, object]
-) -> None:
-    """The answer comes long after the deadline, but the hook did not run meanwhile."""
-
-    def stop(connection: socket.socket, line: bytes) -> None:
-        stop_peer(connection, 1.5)
-        answering(plan(REWRITE))(connection, line)
-
-    with daemon(path, stop):
-        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 1.0}, folder=tmp_path)
-    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}, done["log"]
-    assert not (tmp_path / "breaker").exists()
-
-
-def test_the_alarm_in_the_middle_of_it_lets_the_job_go(
-    tmp_path: Path, path: Path, settings: dict[str, object]
-) -> None:
-    event = job(WHOLE)
-    settings["deadline_s"] = 5.0
-
-    def interrupt(connection: socket.socket, _: bytes) -> None:
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        os.kill(struct.unpack("3i", peer)[0], signal.SIGINT)
-        hanging(connection, _)
-
-    with daemon(path, interrupt):
-        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
-    assert untouched(done, event)
-    assert "KeyboardInterrupt" in done["log"][0]
-
-
-def test_a_write_that_fails_takes_the_others_back(
-    tmp_path: Path, path: Path, settings: dict[str, object]
-) -> None:
-    """The resource vanishes between the check and the write, as when an admin deletes it."""
-    event = job({"ncpus": 4, "mem": "1gb"})
-    hook = tmp_path / "broken.py"
-    text = (HOOKS / HOOK).read_text()
-    assert text.count('"ADVISOR_DECISION"') == 1
-    hook.write_text(text.replace('"ADVISOR_DECISION"', '"PBS_O_X"'))
-    rewrite = {"ompthreads": "2", "cpu_freq_mhz": "1900"}
-    with daemon(path, answering(plan(rewrite))):
-        [done] = run_hook(str(hook), [event], settings, folder=tmp_path)
-    assert untouched(done, event)
-    assert len(done["written"]) == 6
-    assert "readonly" in done["log"][-1]
-
-
-@pytest.mark.parametrize("config", ["{", "[]", '{"deadline_s": "soon"}', '{"socket": null}'])
-def test_broken_settings(tmp_path: Path, config: str) -> None:
-    event = job(WHOLE)
-    (tmp_path / "c.json").write_text(config)
-    [done] = run_hook(HOOK, [event], tmp_path / "c.json", folder=tmp_path)
-    assert untouched(done, event)
-    assert len(done["log"]) == 1
-
-
-def test_settings_that_are_gone(tmp_path: Path) -> None:
-    event = job(WHOLE)
-    [done] = run_hook(HOOK, [event], tmp_path / "nosuch.json", folder=tmp_path)
-    assert untouched(done, event)
-    assert "No such file" in done["log"][0]
-
-
-def test_without_settings_the_server_s_environment_names_the_socket(
-    tmp_path: Path, path: Path
-) -> None:
-    with daemon(path, answering(plan())):
-        [done] = run_hook(
-            HOOK, [job(WHOLE)], folder=tmp_path, environment={"ADVISOR_SOCKET": str(path)}
-        )
-    assert done["resources"]["advisor_stamp"] == STAMP
-    with daemon(tmp_path / "t", answering(plan(REWRITE))):
-        [done] = run_hook(
-            HOOK, [job(WHOLE)], folder=tmp_path, environment={"ADVISOR_SOCKET": f"{tmp_path}/t"}
-        )
-    assert "does not know" in done["log"][0]  # what there is to know is installed with it
-
-
-def test_a_breaker_file_of_somebody_else_is_not_believed(
-    tmp_path: Path, path: Path, settings: dict[str, object]
-) -> None:
-    (tmp_path / "breaker").symlink_to(tmp_path / "elsewhere")
-    with daemon(path, answering(plan(REWRITE))) as asked:
-        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
-    assert len(asked) == 1
-    assert done["resources"]["cpu_freq_mhz"] == "1900"
-    with daemon(tmp_path / "h", hanging):
-        settings["socket"] = str(tmp_path / "h")
-        run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
-    assert not (tmp_path / "elsewhere").exists()
-    assert not (tmp_path / "breaker").is_symlink()
 
 
 def test_it_is_python_3_6_and_standard_library() -> None:

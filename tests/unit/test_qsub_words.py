@@ -1,0 +1,125 @@
+"""The words of qsub: its arguments, directives and amounts, and what its client passes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.schedulers.pbs.chunks import Place, asked, parse_size_mb
+from advisor.schedulers.pbs.qsub import (
+    decode_arguments,
+    directive_words,
+    read_arguments,
+    read_directives,
+    split_words,
+    written,
+)
+from advisor.schedulers.pbs.translator import read_client
+from advisor.views.script import rewritten
+from tests.unit.pbs_request import request
+
+
+def test_words_of_qsub() -> None:
+    options, rest = split_words(
+        ["-lselect=2:ncpus=4,walltime=1:00", "-l", "place=excl", "-Nname", "-zV", "-v", "A=1,B=2",
+         "-W", "block=true", "-q", "workq", "job.sh", "-l", "x=1"]
+    )  # fmt: skip
+    assert options == {
+        "select": "2:ncpus=4", "walltime": "1:00", "place": "excl", "job-name": "name",
+        "quiet": "", "export-all": "", "variables": "A=1,B=2", "additional": "block=true",
+        "queue": "workq",
+    }  # fmt: skip
+    assert rest == ["job.sh", "-l", "x=1"]
+    assert split_words(["-N", "x", "--", "/bin/app", "-l", "y"])[1] == ["--", "/bin/app", "-l", "y"]
+    assert split_words(["-q", "w", "-"])[1] == ["-"]
+    assert split_words(["-l"]) == ({}, [])
+    assert read_arguments(["-l", 'software="a,b",mem=1gb']) == {"software": "a,b", "mem": "1gb"}
+
+
+def test_directives_end_at_the_first_command() -> None:
+    script = (
+        "#!/bin/bash\n#PBS -l select=1:ncpus=4 # so many\n  #PBS -N 'my job' \\\n-q workq\n"
+        "# a comment\n\n#PBS -A climate\necho\n#PBS -q late\n"
+    )
+    assert read_directives(script) == {
+        "select": "1:ncpus=4", "job-name": "my job", "queue": "workq", "account": "climate",
+    }  # fmt: skip
+    assert directive_words("#PBS -N 'open\necho") == [["-N", "'open"]]
+
+
+def test_options_as_they_are_typed() -> None:
+    assert written({"select": "1:ncpus=2", "ncpus": "", "queue": "w", "interactive": ""}) == [
+        ("-l", "select=1:ncpus=2"), ("-q", "w"), ("-I",),
+    ]  # fmt: skip
+    lines = ["#!/bin/bash", "#PBS -l select=1:ncpus=4", "#PBS -q w", "./a"]
+    assert rewritten(lines, {"select": "1:ncpus=2", "cpu_freq_mhz": "1900"}, "pbs") == [
+        "#!/bin/bash", "#PBS -q w", "#PBS -l select=1:ncpus=2", "#PBS -l cpu_freq_mhz=1900", "./a",
+    ]  # fmt: skip
+
+
+def test_jsdl() -> None:
+    words = ["a&b", "x y", "<'\">", ""]
+    escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;"})
+    text = "".join(
+        f"<jsdl-hpcpa:Argument>{w.translate(escape)}</jsdl-hpcpa:Argument>" for w in words
+    )
+    assert decode_arguments(text) == words
+    assert decode_arguments("plain") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mb"),
+    [("10gb", 10240), ("1gw", 8192), ("4096", 4096 / 2**20), ("2048kb", 2), ("1.5GB", 1536)],
+)
+def test_sizes(text: str, mb: float) -> None:
+    assert parse_size_mb(text) == mb
+
+
+@given(st.text())
+def test_no_text_breaks_the_readers(text: str) -> None:
+    split_words(text.split())
+    read_directives(text)
+    decode_arguments(text)
+    assert isinstance(read_client(text), dict)
+    for read in (Place.parse, parse_size_mb, lambda t: asked({"select": t or "1"})):
+        try:
+            read(text)
+        except ValueError as error:
+            assert str(error)
+
+
+def packed(**data: object) -> str:
+    text = json.dumps({"v": 1, **data}).encode()
+    return base64.urlsafe_b64encode(zlib.compress(text)).decode().rstrip("=")
+
+
+def test_with_the_client_defaults_of_the_site_are_not_the_user_s() -> None:
+    script = "#!/bin/bash\n#PBS -l walltime=1:00\nmpirun ./stencil -n 4\n"
+    client = packed(script=script, fingerprint="ab12", choices='{"version": 1, "goal": "power"}')
+    job = request({"select": "1:ncpus=28", "place": "excl"}, client=client)
+    assert job.explicit == frozenset()
+    assert job.script == script
+    assert job.script_truncated
+    assert job.fingerprint == "ab12"
+    assert job.choices == {"version": 1, "goal": "power"}
+    typed = "<jsdl-hpcpa:Argument>-lncpus=4</jsdl-hpcpa:Argument>"
+    assert request({"ncpus": "4"}, client=client, submit_arguments=typed).explicit == {"threads"}
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "!!!!", packed()[:-4], base64.b64encode(b"x" * 9).decode(), "A" * 5000]
+)
+def test_a_client_that_was_tampered_with_counts_for_nothing(text: str) -> None:
+    job = request({"select": "1:ncpus=28"}, client=text)
+    assert job.script is None
+    assert job.explicit == {"nodes", "threads"}
+
+
+def test_a_client_that_would_fill_the_memory_is_cut() -> None:
+    bomb = base64.urlsafe_b64encode(zlib.compress(b" " * (64 << 20), 9)).decode()
+    assert read_client(bomb) == {}

@@ -1,0 +1,108 @@
+"""A full disk, or a limit on file sizes: one clear error, and nothing is lost."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import StoreError
+from advisor.store.publish import publish
+from advisor.store.writer import Writer
+from tests.unit.other_writer import finish, one_line, ready, runs, start
+
+
+def test_a_batch_on_a_full_disk_is_undone_as_a_whole(small_disk: Path) -> None:
+    with Writer(small_disk / "advisor.db") as store:
+        with pytest.raises(StoreError, match="no space left"), store.batch():
+            store.add_observations("app", "default", runs(1))
+            store.add_observations("app", "default", runs(5000))
+        assert store.workloads() == []
+        store.add_observations("app", "default", runs(1))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 640 kB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    target = str(place).encode()
+    if libc.mount(b"tmpfs", target, b"tmpfs", 0, b"size=640k"):
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield place
+    finally:
+        assert libc.umount2(target, 2) == 0
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(small_disk: Path) -> None:
+    path = small_disk / "advisor.db"
+    with Writer(path) as store:
+        store.add_observations("app", "default", runs(10))
+        with pytest.raises(StoreError) as caught:
+            store.add_observations("app", "default", runs(5000))
+        assert "no space left" in one_line(caught, path)
+        assert len(store.observations("app")) == 10
+        filler = small_disk / "filler"
+        fill(filler)
+        with pytest.raises(StoreError, match="no space left"):
+            store.add_observations("app", "default", runs(5000))
+        filler.unlink()
+        store.add_observations("app", "default", runs(5))
+        assert len(store.observations("app")) == 15
+        assert store.rows("PRAGMA integrity_check")[0][0] == "ok"
+
+
+def test_a_store_is_not_half_made_on_a_full_disk(small_disk: Path) -> None:
+    fill(small_disk / "filler")
+    with pytest.raises(StoreError, match="no space left"):
+        Writer(small_disk / "advisor.db")
+    assert [p.name for p in small_disk.iterdir()] == ["filler"]
+
+
+def test_publishing_to_a_full_disk_keeps_the_copy_that_is_there(
+    small_disk: Path, store_path: Path
+) -> None:
+    target = small_disk / "copy.db"
+    with Writer(store_path) as store:
+        store.add_observations("app", "default", runs(10))
+        publish(store_path, target)
+        before = target.read_bytes()
+        store.add_observations("app", "default", runs(3000))
+    with pytest.raises(StoreError, match="No space left") as caught:
+        publish(store_path, target)
+    one_line(caught, target)
+    assert target.read_bytes() == before
+    assert [p.name for p in small_disk.iterdir()] == ["copy.db"]
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def test_a_limit_on_file_sizes_is_one_clear_error_and_nothing_is_lost(store_path: Path) -> None:
+    code = """
+import resource
+from advisor.errors import InputError, StoreError
+with Writer(path) as store:
+    store.add_observations("app", "default", [Observation(C, 1.0)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    try:
+        store.add_observations("app", "default",
+                               [Observation(C, 1.0, extra={"x": "y" * 500})] * 5000)
+    except StoreError as error:
+        assert path in str(error) and "limit on file sizes" in str(error), error
+        assert len(store.observations("app")) == 1
+        say("ready")
+"""
+    process = start(code, store_path)
+    ready(process)
+    finish(process)
+    with Writer(store_path) as store:
+        assert len(store.observations("app")) == 1
+        store.add_observations("app", "default", runs(1))

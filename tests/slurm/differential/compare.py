@@ -110,13 +110,11 @@ def _settings(tried: Tried, environment: Mapping[str, str]) -> dict[str, str]:
     settings = {k: _plain(tried, v) for k, v in environment.items() if not _PASSING.fullmatch(k)}
     shape, distribution = tried.shape, "SLURM_DISTRIBUTION"
     if shape.via == "srun" and ":" in shape.options and distribution not in shape.environment:
-        # srun starts the components at once, and each writes this variable into the same
-        # environment: without the advisor, too, it is that of one or the other (4 of 30 pairs)
+        # its components start at once and share it: 4 of 30 pairs differ without the advisor, too
         settings.pop(distribution, None)
     if "SLURM_JOB_PARTITION" in settings:  # of several, the controller changes the order
-        settings["SLURM_JOB_PARTITION"] = ",".join(
-            sorted(settings["SLURM_JOB_PARTITION"].split(","))
-        )
+        partitions = settings["SLURM_JOB_PARTITION"].split(",")
+        settings["SLURM_JOB_PARTITION"] = ",".join(sorted(partitions))
     return settings
 
 

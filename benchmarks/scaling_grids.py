@@ -2,7 +2,7 @@
 
 ``sized(seed)`` and ``scaled(seed)`` draw a grid with 2 % noise: a program whose work, start-up,
 serial part and memory traffic grow with the size in their own ways; or one that runs on 1 to 16
-nodes with communication of its own kind. ``LAWLESS`` are those no smooth law holds for.
+nodes with communication of its own kind. No smooth law holds for ``cache-cliff`` and ``jumps``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ COMMUNICATION: dict[str, Callable[[float], float]] = {
     "halo": lambda n: 2 * (1 - n ** (-1 / 3)),
     "root": lambda n: math.sqrt(n) - 1,
 }
-LAWLESS = ("cache-cliff", "jumps")
 _NOISE = 0.02
 
 

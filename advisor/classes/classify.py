@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor import plugins
-from advisor.classes.base import CLASSES, UNKNOWN, Measured, Setup, Strategy
+from advisor.classes.base import UNKNOWN, Measured, Setup, Strategy
 from advisor.classes.phases import phase_of, steady
 from advisor.core.signature import Signature
 from advisor.errors import InputError
@@ -158,16 +158,6 @@ _PHASES = {
     "io-bound": "{s.io_mbs:g} MB/s of input and output, more than 10",
     "busy-waiting": "CPI {s.cpi:g} with next to no memory traffic and arithmetic on {cpus} CPUs",
 }
-
-
-def disagree(agreement: Mapping[str, str]) -> bool:
-    """Whether the strategies that know a class name different ones."""
-    return len({name for name in agreement.values() if name != UNKNOWN}) > 1
-
-
-def counts(classes: Sequence[str]) -> dict[str, int]:
-    """Return how many there are of each class, in the classes' order."""
-    return {name: classes.count(name) for name in CLASSES if name in classes}
 
 
 def typical(signatures: Sequence[Signature]) -> tuple[Signature, dict[str, float], int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
-from advisor.cli.bench_places import emit, measure_all, places_of, rank_again
+from advisor.cli.bench_places import emit, measure_all, rank_again
 from advisor.core.units import format_count
 from advisor.errors import RefusedError, UsageError
 
@@ -145,13 +145,8 @@ def _bench(args: argparse.Namespace) -> int:
         "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
         "repetitions": args.repetitions,
     }  # fmt: skip
-    places = places_of(args, inventory)
-    results = measure_all(places, order)
-    measured = [
-        (name, result, why or _store(args, name, result or {}))
-        for (name, _), (result, why) in zip(places, results, strict=True)
-    ]
-    ranked = rank_again(args) if any(not why for _, why in results) else {}
+    measured = measure_all(args, inventory, order, _store)
+    ranked = rank_again(args) if any(result is not None for _, result, _ in measured) else {}
     if args.json:
         print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
     else:
@@ -159,7 +154,7 @@ def _bench(args: argparse.Namespace) -> int:
             print(_line(*one))
         if ranked.get("rankings"):
             print(ranked["rankings"])
-    return 0 if all(not why for _, why in results) else 1
+    return 0 if all(result is not None for _, result, _ in measured) else 1
 
 
 def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
@@ -183,12 +178,7 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
         "meter": args.meter, "repetitions": args.repetitions,
         "kernels": [k.to_dict() for k in kernels],
     }  # fmt: skip
-    places = places_of(args, inventory)
-    results = measure_all(places, order)
-    measured = [
-        (name, result, why or _keep_kernels(args, name, result or {}))
-        for (name, _), (result, why) in zip(places, results, strict=True)
-    ]
+    measured = measure_all(args, inventory, order, _keep_kernels)
     ranked = {}
     if any("stored in" in stored for _, _, stored in measured):
         ranked = rank_again(args, current_user())
@@ -204,7 +194,7 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
             print(f"{name}: {stored}")
         if ranked.get("rankings"):
             print(ranked["rankings"])
-    return 0 if all(not why for _, why in results) else 1
+    return 0 if all(result is not None for _, result, _ in measured) else 1
 
 
 def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
-from advisor.cli.bench_places import measure_all, places_of, rank_again
+from advisor.cli.bench_places import measure_all, rank_again
 from advisor.cli.output import print_json, print_table
 from advisor.errors import InputError, UsageError
 from advisor.store.profiles import Bench, differences, latest_bench
@@ -31,13 +31,8 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
         with Reader(path) as reader:
             inventory = reader.inventory()
     order = {"io": str(args.io.absolute()), "budget_s": budget_s}
-    places = places_of(args, inventory)
-    results = measure_all(places, order)
-    measured = [
-        (name, result, why or _store(args, name, result or {}))
-        for (name, _), (result, why) in zip(places, results, strict=True)
-    ]
-    ranked = rank_again(args) if any(not why for _, why in results) else {}
+    measured = measure_all(args, inventory, order, _store)
+    ranked = rank_again(args) if any(result is not None for _, result, _ in measured) else {}
     if args.json:
         node_types = [
             {"node_type": name, "stored": stored, **(result or {})}
@@ -51,7 +46,7 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
             print(f"{name}: {stored}")
         if ranked.get("rankings"):
             print(ranked["rankings"])
-    return 0 if all(not why for _, why in results) else 1
+    return 0 if all(result is not None for _, result, _ in measured) else 1
 
 
 def print_io(profiles: Sequence[StoredIo]) -> None:

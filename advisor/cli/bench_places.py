@@ -21,13 +21,25 @@ _EXTRA_S = 600.0
 
 
 def measure_all(
-    places: list[tuple[str, NodeType | None]], order: dict[str, Any]
-) -> list[tuple[dict[str, Any] | None, str]]:
-    """Measure on all node types at once; return what each found, or why nothing."""
+    args: argparse.Namespace,
+    inventory: Inventory | None,
+    order: dict[str, Any],
+    store: Callable[[argparse.Namespace, str, dict[str, Any]], str],
+) -> list[tuple[str, dict[str, Any] | None, str]]:
+    """Measure on all node types at once, then store what each found.
+
+    Return of each its name, what it found, None for nothing, and where that is stored, or why
+    there is nothing.
+    """
     from advisor.cli.bench_progress import ProgressBars
 
+    places = _places_of(args, inventory)
     with ProgressBars(sys.stderr, [name for name, _ in places]) as board:
-        return board.each(places, lambda name, node: _measure(name, node, order, board))
+        results = board.each(places, lambda name, node: _measure(name, node, order, board))
+    return [
+        (name, result, why if result is None else store(args, name, result))
+        for (name, _), (result, why) in zip(places, results, strict=True)
+    ]
 
 
 def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
@@ -53,7 +65,7 @@ def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict
     }
 
 
-def places_of(
+def _places_of(
     args: argparse.Namespace, inventory: Inventory | None
 ) -> list[tuple[str, NodeType | None]]:
     """Return the node types to measure; None as node type means this machine."""

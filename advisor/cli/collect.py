@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -179,17 +180,7 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
 def _json(
     collected: Collected | None, spooled: Spooled, left: LeftFiles | None
 ) -> dict[str, object]:
-    data: dict[str, object] = {
-        "spool": {
-            "files": spooled.files,
-            "observations": spooled.observations,
-            "characterisations": spooled.characterisations,
-            "kernels": spooled.kernels,
-            "fits": spooled.fits,
-            "rankings": spooled.rankings,
-            "bad": spooled.bad,
-        }
-    }
+    data: dict[str, object] = {"spool": asdict(spooled)}
     if collected is None or left is None:
         return data
     data["left"] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,7 +13,7 @@ from advisor.cli.pictures import percent
 from advisor.core.units import format_duration, format_energy, format_freq
 
 if TYPE_CHECKING:
-    from advisor.phases.caps import CapChoice, CapsByPhase
+    from advisor.phases.caps import CapsByPhase
 
 
 def add_bounds(parser: argparse.ArgumentParser) -> None:
@@ -112,16 +113,9 @@ def caps_json(caps: CapsByPhase) -> dict[str, Any]:
 
     return {
         "reference_khz": caps.reference_khz, "bound_s": caps.bound_s,
-        "one_cap": _choice(caps.best_one), "by_phase": _choice(caps.best),
+        "one_cap": asdict(caps.best_one), "by_phase": asdict(caps.best),
         "saving": caps.saving, "saving_half": caps.saving_half,
         "answer": caps_answer(caps),
-    }  # fmt: skip
-
-
-def _choice(choice: CapChoice) -> dict[str, Any]:
-    return {
-        "caps_khz": choice.caps_khz, "time_s": choice.time_s, "energy_j": choice.energy_j,
-        "switches": choice.switches,
     }  # fmt: skip
 
 

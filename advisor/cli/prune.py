@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from advisor import paths
 from advisor.cli.output import print_json
@@ -43,10 +44,7 @@ def run(args: argparse.Namespace) -> int:
             hint="give --older-than 400d, or retention: {decisions: 400d} in the policy",
         )
     if args.json:
-        print_json("prune", {
-            "decisions": done.decisions, "outcomes": done.outcomes,
-            "observations": done.observations,
-        })  # fmt: skip
+        print_json("prune", asdict(done))
     else:
         print(
             f"forgotten: {format_count(done.decisions, 'decision')}, "

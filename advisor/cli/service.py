@@ -10,8 +10,6 @@ from pathlib import Path
 from advisor.cli.output import print_json
 from advisor.service.units import FOLDER, LOOKED_INTO
 
-UNITS = ("advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer")
-
 _ENABLED = ("advisor.socket", "advisor.service", "advisor-collect.timer")
 _SILENT = "systemd does not answer"
 

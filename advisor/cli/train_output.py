@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from typing import Any, Self, TextIO
 
 from advisor.cli.output import print_table
@@ -38,7 +39,7 @@ def plan_json(plan: PlannedSweep) -> dict[str, object]:
         "design": state.settings.design,
         "most_runs": max(state.settings.most_runs, len(state.stages["design"].runs)),
         "confirm": state.settings.confirm,
-        "cost": plan.cost.to_dict(),
+        "cost": asdict(plan.cost),
         "energy": plan.energy,
         "within": state.settings.within,
         "earlier": state.settings.earlier,

@@ -122,15 +122,6 @@ def quotient(a: Expression, b: Expression) -> Expression:
     return _made(("/", a.tree, b.tree))
 
 
-def check_names(expression: Expression, known: frozenset[str]) -> None:
-    """Raise InputError for a parameter that is not known."""
-    for name in sorted(expression.names - known):
-        raise InputError(
-            f"there is no parameter {name!r}, used in {expression.text!r}",
-            hint=suggestion(name, known),
-        )
-
-
 class _Parser:
     """Recursive descent; every method reads from the token it stands at."""
 

@@ -84,20 +84,18 @@ def parse_sizes(text: str) -> dict[str, float]:
     return sizes
 
 
-def parameters_of(line: str, ignore: Iterable[str] = ()) -> ParameterLine:
+def parameters_of(line: str) -> ParameterLine:
     """Cut the numbers out of a launcher line's arguments.
 
     A number is named by the option or name before it, else by the word it stands in, else
-    ``arg1``, ``arg2`` by position; several under one name get ``.2``, ``.3``. Numbers named in
-    ``ignore`` are cut out and do not count. What is not above 0 stays a word.
+    ``arg1``, ``arg2`` by position; several under one name get ``.2``, ``.3``. What is not
+    above 0 stays a word.
     """
-    ignored = set(ignore)
     values: dict[str, float] = {}
     words = list(_words(line))
     for word in words:
         for number in word.numbers:
-            if word.name not in ignored:
-                values[_free(word.name, values)] = number
+            values[_free(word.name, values)] = number
     return ParameterLine(" ".join(w.template for w in words), tuple(values.items()))
 
 

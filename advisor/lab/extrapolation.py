@@ -71,16 +71,7 @@ class SizedScore:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "at": self.at,
-            "factor": self.factor,
-            "cells": self.cells,
-            "answer": self.answer,
-            "median_error_pct": dict(self.median_error_pct),
-            "interval_coverage": dict(self.interval_coverage),
-            "half_width_pct": dict(self.half_width_pct),
-            "decision": self.decision.to_dict(),
-        }
+        return asdict(self) | {"decision": self.decision.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,6 @@ _BY_PAPI_ALONE = frozenset(
     FPU_IDL LSU_IDL
     """.split()  # noqa: SIM905
 )
-KNOWN = (*sorted(_PRESETS), *sorted(_EVENTS))
-"""Names that a counter here has."""
 
 
 def named_event(name: str) -> NamedEvent | None:

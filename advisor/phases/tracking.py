@@ -12,9 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 Box = Mapping[str, tuple[float, float]]
 """Lowest and highest value of a cluster's members, by axis."""
 
@@ -88,15 +85,3 @@ class ClusterStability:
         if self._row >= _IN_A_ROW and self.stable_at is None:
             self.stable_at = self.seen
         return self.stable_at is not None
-
-
-def boxes(
-    axes: Mapping[str, NDArray[np.float64]], labels: NDArray[np.int64], time: NDArray[np.float64]
-) -> list[TrackedCluster]:
-    """Return the clusters of a clustering as boxes; label 0 is no cluster."""
-    clusters = []
-    for label in np.unique(labels[labels > 0]):
-        mine = labels == label
-        box = {n: (float(v[mine].min()), float(v[mine].max())) for n, v in axes.items()}
-        clusters.append(TrackedCluster(box, float(time[mine].sum())))
-    return clusters

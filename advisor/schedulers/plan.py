@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from advisor.errors import AdvisorError
 
-"""Bytes of a UNIX socket's path."""
-
 
 @dataclass(slots=True)
 class Plan:

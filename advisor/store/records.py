@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
 from advisor.core.configuration import Configuration
@@ -251,9 +250,6 @@ class Outcome:
             account=self.account,
             origin=FROM_STAMP if record.get("trust") != "verified" else "",
         )
-
-
-_FIELDS = attrgetter(*Outcome.__slots__)
 
 
 @dataclass(frozen=True, slots=True)

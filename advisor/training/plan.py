@@ -173,17 +173,6 @@ class Cost:
     equal_runs: float
     """The same in runs of the job as written."""
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            "runs": self.runs,
-            "node_hours": self.node_hours,
-            "time_s": self.time_s,
-            "energy_j": self.energy_j,
-            "basis": self.basis,
-            "equal_runs": self.equal_runs,
-        }
-
 
 def cost(
     runs: Sequence[PlannedRun],

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from advisor.core.decision import Decision
+from advisor.core.objectives import node_hours
 from advisor.core.option import Option
 from advisor.core.units import format_count, format_node_hours
 from advisor.core.worth import Tariff
@@ -114,14 +115,10 @@ def of_view(reader: Reader, view: View, user: str) -> Worth | None:
 def of_option(view: View, option: Option, month: Month) -> Worth:
     """Return what an option saves against the job as written; for that job what it takes."""
     base = view.baseline
-    energy_j, hours = base.energy_j, _node_hours(base)
+    energy_j, hours = base.energy_j, node_hours(base)
     if option is not base:
-        energy_j, hours = energy_j - option.energy_j, hours - _node_hours(option)
+        energy_j, hours = energy_j - option.energy_j, hours - node_hours(option)
     return Worth(energy_j, hours, month)
-
-
-def _node_hours(option: Option) -> float:
-    return option.configuration.nodes * option.time_s / 3600
 
 
 def of_decision(decision: Decision, reader: Reader | None, user: str) -> Worth | None:

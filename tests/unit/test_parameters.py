@@ -40,12 +40,6 @@ def test_two_sizes_are_one_family_and_another_word_is_another() -> None:
     assert parameters_of("-n 1e6 -s lj").family != parameters_of("-n 1e6 -s eam").family
 
 
-def test_ignored_numbers_are_cut_out_and_do_not_count() -> None:
-    found = parameters_of("-n 100 --seed 42", ignore=["seed"])
-    assert found.family == "-n {} --seed {}"
-    assert found.size == {"n": 100}
-
-
 def test_sizes_of_the_command_line() -> None:
     assert parse_sizes("n=4e6, nodes=64") == {"n": 4e6, "nodes": 64}
     for text, why in (

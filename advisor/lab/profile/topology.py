@@ -12,11 +12,10 @@ Sources = Mapping[int, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A pattern: its name, its lengths (the last one varies fastest), and which of them wrap."""
+    """A pattern: its name, and its lengths (the last one varies fastest)."""
 
     name: str
     dimensions: tuple[int, ...]
-    wraps: tuple[bool, ...] = ()
 
 
 def recognise(sources: Sources) -> Topology | None:
@@ -31,7 +30,7 @@ def recognise(sources: Sources) -> Topology | None:
             for wraps in itertools.product((False, True), repeat=count):
                 wanted = grid_sources(lengths, wraps)
                 if all(sources[p] == wanted[p] for p in range(total)):
-                    return Topology(_name(count, wraps), lengths, wraps)
+                    return Topology(_name(count, wraps), lengths)
     return None
 
 

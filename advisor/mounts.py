@@ -18,6 +18,7 @@ _MOUNTS = Path("/proc/self/mounts")
 _HERE = frozenset({"tmpfs", "ramfs", "overlay", "zfs", "rootfs", "squashfs", "devtmpfs"})
 """File systems of this host that name no device."""
 _MOST_LINKS = 40
+"""Symbolic links followed in one path, as many as Linux follows."""
 
 
 ANOTHER_STORE = "jobs are submitted as ever; try again later, or name another store with --db"

@@ -11,6 +11,7 @@ from pathlib import Path
 from advisor.errors import InputError
 
 MOST_BYTES = 500_000_000
+"""Largest table that is read; more is probably another file. Chosen, not measured."""
 
 
 def read_text(path: Path) -> str:

@@ -16,6 +16,7 @@ from advisor.errors import InputError
 ERROR = 0.03
 """Standard error of a counter's rate from run to run, where the runs themselves do not say."""
 DRAWS = 50
+"""Signatures drawn within the errors of a measured one: confidence comes in steps of 2 %."""
 _ASKED = ("cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_calls_s", "gpu_util")
 _drawn = random.Random(14)
 _NOISE = [tuple(_drawn.gauss(0, 1) for _ in range(6)) for _ in range(DRAWS)]

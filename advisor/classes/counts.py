@@ -27,6 +27,7 @@ _FLOPS: dict[str, int] = {
 }  # fmt: skip
 """Floating-point operations that one count of an event stands for."""
 _LINE_B = 64
+"""Bytes of a cache line, which one memory transaction moves (x86, most Arm)."""
 _IPC, _FLOPS_PER_CYCLE = 8, 64
 """No core does more in a cycle."""
 FASTEST_HZ = 6e9

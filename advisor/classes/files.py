@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """What the values of each kind of file are."""
 _MOST_BYTES = 65536
+"""Largest file of classes that is read."""
 
 Metrics = tuple[float, float, float, float]
 """CPI, TPI, GFLOP/s, GB/s."""

@@ -20,6 +20,7 @@ _TRAFFIC = re.compile(
     r"unc_m_cas_count\.(rd|wr|all)|cas_count_(read|write|all)|data_(reads|writes)"
 )
 _LINE_B = 64
+"""Bytes of a memory transaction, where perf names no unit: a cache line."""
 _NUMBER = re.compile(r"[+-]?\d[\d.]*(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE)
 _NOT = re.compile(r"<not (counted|supported)>")
 

@@ -9,6 +9,7 @@ from advisor.classes.base import CPU, MEMORY, MIXED, UNKNOWN, Measured, Setup, a
 from advisor.classes.files import Peaks
 
 _SHARE, _SHARE_EAR6 = 0.75, 0.6
+"""Share of the bandwidth from which a job is bound by memory; that of EAR 6."""
 
 
 class Roofline:

@@ -14,6 +14,7 @@ from advisor.errors import InputError
 
 _KEYS = (*MEASURES, "cpus")
 _MOST_BYTES = 200_000_000
+"""Largest file of signatures that is read. Chosen, not measured."""
 
 
 def read_signatures(path: Path) -> tuple[list[Signature], bool]:

@@ -17,6 +17,7 @@ from advisor.errors import RefusedError
 
 FEWEST_ROWS, FEWEST_APPLICATIONS = 30, 8
 K = 3
+"""Clusters, one a class: CPU, memory and mixed."""
 
 
 @dataclass(frozen=True, slots=True)

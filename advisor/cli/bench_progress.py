@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
 
 _EVERY_S = 10.0
+"""Seconds between two lines on a node type where no bar can be drawn."""
 
 Result = TypeVar("Result")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from advisor.schedulers.plan import Plan
 
 DEADLINE_LIMIT_S = 5.0
+"""Longest deadline a site may set: a submission waits no longer than this."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from advisor.store.reader import Reader
 
 _SHOWN = 8
+"""Most similar profiles and notes that are printed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

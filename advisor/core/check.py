@@ -19,6 +19,7 @@ CheckState = Literal["ok", "warn", "fail"]
 _PEOPLE = range(1000, 60_000)
 """User ids of people, as login.defs has them."""
 _MOST_USERS = 8
+"""Most users that a check tries of each kind."""
 
 
 @dataclass(frozen=True, slots=True)

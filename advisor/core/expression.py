@@ -20,6 +20,7 @@ from advisor.errors import InputError
 PLACEHOLDERS = frozenset({"x", "#"})
 """Names that stand for each parameter where an expression is a pattern of terms."""
 MOST_CHARACTERS, MOST_DEPTH = 500, 40
+"""Longest text, and most levels of brackets or powers: parsing stays within the stack."""
 
 _Tree = tuple[Any, ...]
 _TOKEN = re.compile(

@@ -9,6 +9,7 @@ from advisor.core.count_laws import CountLaws
 from advisor.core.inventory import NodeType
 
 _MIB, _GIB = 2**20, 2**30
+"""Bytes."""
 
 
 def lacking_memory(

@@ -25,6 +25,7 @@ _VERSION = 1
 """The first byte of packed options; what follows is made of ``_RECORD``."""
 _FLAGS_AT = 1 + _RECORD.size - 4
 _MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED = 1, 2, 4, 8, 16
+"""Bits of ``flags``."""
 _USABLE = _CONFIRMED | _ESTIMATED
 
 

@@ -39,6 +39,7 @@ _BY_RUNTIME: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 }  # fmt: skip
 _LIST = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*(?::\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)*")
 _MOST_CORE = 4095
+"""Highest core number that is accepted."""
 
 
 def thread_variables(placement: str) -> dict[str, str]:

@@ -27,10 +27,13 @@ SameProgram = Literal["same", "rebuilt", "other", "unknown"]
 HEAD = 65536
 """Bytes of a file without a build id that tell its build."""
 _MAX_NOTES = 65536
+"""Bytes read of one ELF note segment; a build id takes some dozen."""
 _MAX_HEADERS = 64
+"""ELF program headers looked at; a program has about a dozen."""
 _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 _BUILD = re.compile(r"[0-9a-f]{8,128}|adler:[0-9a-f]{8}:\d{1,15}")
 _MAX_PATH = 1000
+"""Characters of a program's path in a record."""
 _MOST = 20
 """Programs that a model keeps."""
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 
 VERSION = 1
+"""Version of the socket protocol; every request carries it as ``v``."""
 MAX_REQUEST = 1 << 20
 """Bytes of one request line; longer ones are answered with an error and the line closed."""
 

@@ -20,6 +20,7 @@ LONGEST_LINE = 8192
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?$")
 """A number with its thousands set apart: 12,345.6."""
 _SHOWN = 60
+"""Characters of a line that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)

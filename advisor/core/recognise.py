@@ -20,6 +20,7 @@ from advisor.core.script_use import THREAD_VARIABLES
 
 _UNSAFE = re.compile(r"[^\w.+:=,@%/\- ]")
 MAX_NAME = 200
+"""Characters of an application's name that are kept."""
 SIZE = "size."
 """How settings begin that state a parameter: ``#ADVISOR size.n=4e6``."""
 

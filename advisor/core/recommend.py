@@ -26,12 +26,15 @@ LEAST_IMPROVEMENT = 0.002
 """A run that is expected to improve the score (log) by less than this is not worth making."""
 
 _POINTS = 32
+"""Quantiles of the normal distribution over which expected improvement is summed."""
 _NORMAL = NormalDist()
 _QUANTILES = tuple(_NORMAL.inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
 _FAR = 4.0
+"""Standard deviations beyond a limit at which an option is not weighed."""
 _ROOT = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
 _LEAST_SIGMA = 1e-6
+"""Keeps divisions finite where runs have no scatter."""
 
 
 def confirmed_choice(

@@ -35,7 +35,9 @@ _CONTAINERS = frozenset({"singularity", "apptainer"})
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
 _REMEMBERED_LENGTH = 16384
+"""Characters of the longest script whose reading is remembered."""
 _LONG_LINE, _MANY_LINES = 1024, 100
+"""Characters of an ``#ADVISOR`` line, and how many lines: shlex is slow."""
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
 
 

@@ -45,6 +45,7 @@ NEAR = 0.15
 """A baseline off the model's grid by no more than this (15 %) is taken from its neighbour."""
 
 _SHOWN = 6
+"""Most options that an explanation lists."""
 
 
 Candidate = tuple[str, Row]

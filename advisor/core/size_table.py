@@ -21,6 +21,7 @@ from typing import Any
 from advisor.core.option import Row, estimated_rows
 
 _VERSION = 1
+"""First byte of a packed table."""
 NODES = "nodes"
 """The axis of node counts, beside the parameters."""
 FEWEST_SIZES = 3

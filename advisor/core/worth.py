@@ -10,7 +10,9 @@ from statistics import fmean
 from advisor.core.units import with_minus
 
 J_PER_KWH = 3.6e6
+"""Joules of a kilowatt-hour."""
 HOURS = 24
+"""Hours of a day, each with a price of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ MOST_BURSTS = 100_000
 
 _HARDWARE, _CACHE, _RAW = 0, 3, 4
 _LINE_B = 64.0
+"""Bytes of a cache line, which one miss of the last level moves."""
 _CPUINFO = Path("/proc/cpuinfo")
 INSTRUCTIONS, CYCLES = "instructions", "cycles"
 

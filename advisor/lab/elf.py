@@ -19,6 +19,7 @@ _SEGMENT, _SECTION, _SYMBOL = (
     (struct.Struct("<IBBHQQ")),
 )
 _MOST_SYMBOLS = 2_000_000
+"""Symbols read of one file; the largest programs have some hundred thousand."""
 _CLONE = re.compile(r"(\.(_omp_fn|omp_outlined|isra|constprop|part|cold|lto_priv|extracted)\b.*)$")
 """What compilers append to the names of functions that they take out of another."""
 

@@ -26,7 +26,9 @@ OK, UNFIT = "ok", "family-unfit"
 SAMPLES = {AT_LARGEST + 2 * AT_OTHERS: AT_OTHERS, 3 * AT_LARGEST: AT_LARGEST}
 """Runs in all, over the three largest sizes: how many each but the largest has."""
 _TRAINED_SIZES = 3
+"""How many of the largest sizes up to ``--train-to`` the models are fitted to."""
 _CONFIRMATIONS = 2
+"""Confirmation runs that may be made."""
 
 SizedRun = tuple[float, Observation]
 """A run with its value of the parameter."""

@@ -25,6 +25,7 @@ from advisor.ranking.similarity import SURE
 from advisor.schedulers.this_machine import local_node_type
 
 BLOCKS_B = (4096, 65536, 1 << 20)
+"""Bytes of one read or write: a page, a usual buffer, and large blocks."""
 FILE_B, LEAST_B = 256 << 20, 32 << 20
 """Bytes of the file, and of the smallest that says anything; a tenth of what is free at most."""
 RUN_S, CACHED_S, VISITS = 0.3, 0.05, 5

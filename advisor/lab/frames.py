@@ -15,6 +15,7 @@ from advisor.core.decision import Alternative, Decision
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
+from advisor.core.worth import J_PER_KWH
 from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.store.csvfile import Terms, read_csv
@@ -25,7 +26,7 @@ from advisor.store.records import Outcome, StoredModel, StoredObservation
 FrameKind = Literal["runs", "options", "decisions", "outcomes"]
 KINDS: tuple[FrameKind, ...] = ("runs", "options", "decisions", "outcomes")
 _PAGE = 10_000
-_JOULES_PER_KWH = 3.6e6
+"""Decisions read from the store at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def _outcome(o: Outcome) -> dict[str, Any]:
     return {
         "job": o.job_id, "submitted_at": o.submitted_at, "state": o.state,
         "verdict": o.verdict, "nodes": o.nodes, "time_s": o.time_s, "energy_j": o.energy_j,
-        "energy_kwh": None if o.energy_j is None else o.energy_j / _JOULES_PER_KWH,
+        "energy_kwh": None if o.energy_j is None else o.energy_j / J_PER_KWH,
         "energy_quality": o.energy_quality, "freq_observed_khz": o.freq_observed_khz,
         **{k: v for k, v in _decision(o.decision).items() if k not in ("job", "created_at")},
         "user": o.user, "account": o.account,

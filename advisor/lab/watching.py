@@ -29,8 +29,10 @@ from advisor.phases.routines import RunningCode
 
 CALLS, LINES, NOTHING = "calls of OpenMP and MPI", "lines on stdout", "nothing that repeats"
 _POLL_S = 0.02
+"""Seconds between two looks for output."""
 _NUMBER = re.compile(r"[-+]?\d[\d.,:]*(?:[eEdD][-+]?\d+)?%?")
 _LONGEST = 80
+"""Characters of a line that name its kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ Basis = Literal["holdout", "prediction"]
 """Against what: jobs left alone at random, or the model's own prediction of the baseline."""
 
 CONFIDENCE = 0.90
+"""Probability that a comparison's interval holds."""
 MIN_JOBS = 4
 """Fewer jobs than this on either side give no interval worth printing."""
 

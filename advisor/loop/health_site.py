@@ -19,6 +19,7 @@ from advisor.store.records import ConfigKind
 from advisor.store.trials import trials, under_way
 
 _SHOWN = 60
+"""Characters of a list of names in one line of ``doctor``."""
 
 
 def check_files(reader: Reader, folder: Path) -> Iterator[Check]:

@@ -13,7 +13,8 @@ NEWEST = 100_000
 
 def outcome_metrics(path: Path) -> str:
     """Return what the store knows of finished jobs as OpenMetrics text, with its end."""
-    from advisor.loop.report import J_PER_KWH, report
+    from advisor.core.worth import J_PER_KWH
+    from advisor.loop.report import report
 
     text = Text()
     with Reader(path) as reader:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from advisor.core.worth import Tariff
+from advisor.core.worth import J_PER_KWH, Tariff
 from advisor.loop.compare import (
     MeasuredChange,
     WorkloadJobs,
@@ -23,8 +23,6 @@ from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.trials import trials
-
-J_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 
 _PAGE = 2000
+"""Jobs read from the store at once."""
 _KEPT = 4096
 """Decisions that are kept read, each a few hundred bytes: as many as jobs had that differ."""
 _DECIDED = (

@@ -49,7 +49,9 @@ Renewer = Callable[[Writer, str | None], str]
 of it."""
 
 WAIT_S = 60.0
+"""Seconds to wait for a lock that another process holds."""
 MAX_FILE = 8 << 20
+"""Bytes of one file in the spool; larger ones are refused."""
 MAX_STORED = 100_000
 """Runs of one user in the store; a sweep has some dozen."""
 

@@ -29,7 +29,9 @@ from advisor.store.records import Outcome, StoredModel
 from advisor.store.writer import Writer
 
 LAST = 3
+"""Last jobs of each user that are looked at."""
 WORSE = 2
+"""How many of these must be worse than predicted for a user to count as harmed."""
 _COUNTED = ("as-promised", "better", "worse")
 
 

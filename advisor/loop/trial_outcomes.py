@@ -27,6 +27,7 @@ log = logging.getLogger("advisor.collect")
 HARM = 0.02
 """A slowdown so far beyond the bound, or so much more energy, is harm."""
 _RUN_ERROR = 0.01
+"""Least relative standard error of one run's time and energy."""
 _NOT_ITS_DOING = frozenset({"CANCELLED", "BOOT_FAIL", "REVOKED", "PREEMPTED", "NODE_FAIL"})
 _UNSEEN = timedelta(hours=1)
 """After so long a submission that the scheduler does not know never became a job."""

@@ -25,6 +25,7 @@ _HARDWARE, _RAW = 0, 4
 ATTRIBUTE_BYTES = 112
 """Of a ``perf_event_attr``, as kernels since 4.1 know it."""
 _ENABLED_AND_RUNNING = 0b11
+"""``PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING``."""
 _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR, _ON_EXEC = (1 << n for n in (0, 1, 5, 6, 12))
 _DEVICES = Path("/sys/bus/event_source/devices")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")

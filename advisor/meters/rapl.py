@@ -17,6 +17,7 @@ _COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
 MAX_POWER_W = 1500.0
 """More than any one package or its memory draws: decides how often a counter must be read."""
 MAX_INTERVAL_S = 60.0
+"""Seconds between two readings of a counter, at most."""
 _UNSEEN_S = 10.0
 """What a counter may have moved in beside the time between two readings: one that seems to have
 moved more, past its end, was set back."""

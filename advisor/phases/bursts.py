@@ -31,6 +31,7 @@ _LEAST_EPS, _MOST_EPS = 0.03, 0.1
 """Bounds of a reach, on axes from 0 to 1."""
 
 _QUANTILE = 0.9
+"""The share of distances that count as those inside of clusters."""
 
 GROWS = 1.25
 """A burst that was not clustered may be so many times the reach away from one that was."""

@@ -20,6 +20,7 @@ from scipy.special import stdtrit  # scipy.stats takes a second more to load
 from advisor.phases.arrays import Floats, Ints
 
 CONFIDENCE = 0.90
+"""Probability that an interval holds."""
 UNSEEN = 0.30
 """Relative 90 % half width of what was never seen, at least."""
 

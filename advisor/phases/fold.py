@@ -19,11 +19,14 @@ from advisor.phases.arrays import Floats
 
 KEEPS_STEP = "the meter keeps step with the iteration: only the mean is known"
 _BINS = 100
+"""Parts of an iteration, each with a power of its own."""
 _NORMAL = 1.645
+"""Standard deviations of a 90 % half width."""
 _STRAY = 5.0
 """Deviations from the median, in median absolute deviations, of an iteration that is left out."""
 
 _LEAST_ITERATIONS = 8
+"""Fewer whole iterations, or fewer readings, give the mean only."""
 _SPREAD = 0.25
 """Readings must begin all over the iteration: the longest part of it where none does."""
 

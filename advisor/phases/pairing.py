@@ -20,6 +20,7 @@ from advisor.phases.stretches import BLOCK, LEAST_ITERATIONS, PairedStretches
 from advisor.phases.tracking import ClusterStability, TrackedCluster
 
 LEAST_READINGS = 50
+"""Fewer readings of the meter give no energy of a run that is ended early."""
 
 WITHIN = 0.03
 """The 90 % half width at which a run is ended, unless the policy says another."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _MAGIC = 0x3148435441575641
+"""First word of the shared file, as watch.h writes it."""
 _SITES, _FILES, _RING, _PATH = 1024, 12, 4096, 488
 _HEAD = struct.Struct("<10Q")
 _HEAD_AT, _END_AT = 6 * 8, 5 * 8
@@ -27,6 +28,7 @@ _BURSTS, _COUNTS = 128, 7
 _BURST = struct.Struct(f"<{2 + _COUNTS}Q")
 SIZE = _BURSTS_AT + 16 + _BURSTS * _BURST.size
 _SITE_BITS = 10
+"""Low bits of an event's word that number its site; the others are nanoseconds."""
 _YOUNG_S = 1.0
 """So long a process waits for one of a lower rank: they are started one after the other."""
 ELSEWHERE = "elsewhere"

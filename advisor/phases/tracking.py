@@ -16,10 +16,12 @@ Box = Mapping[str, tuple[float, float]]
 """Lowest and highest value of a cluster's members, by axis."""
 
 MARGIN = 0.05
+"""Relative tolerance at each end of the boxes that are compared."""
 _FIRST, _STEP, _LAST = 85, 5, 70
 """Percent of the computing time that matched clusters must hold: at first, less by, at least."""
 
 _IN_A_ROW = 3
+"""Clusterings one after the other that must agree."""
 
 
 @dataclass(frozen=True, slots=True)

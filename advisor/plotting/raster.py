@@ -17,6 +17,7 @@ CharacterCell = tuple[int, int]
 """Column and row."""
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bit of each dot of a braille cell, by row and column (Unicode, block U+2800)."""
 _ENOUGH = 2
 """Of a cell's eight sample points, how many in a polygon make it covered."""
 

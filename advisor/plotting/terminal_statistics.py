@@ -17,8 +17,10 @@ from advisor.plotting.statistics import (
 )
 
 _HEIGHT = 16
+"""Lines of a picture."""
 _BAR, _ASCII_BAR = "█", "#"
 _LINE_POINTS = 60
+"""Points at which a curve is drawn."""
 _TREE_COLUMNS = 24
 """Columns that a dendrogram's branches take at least, and those of intervals."""
 

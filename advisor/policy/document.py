@@ -15,9 +15,11 @@ import yaml
 from advisor.policy.problems import Path, Problem, key_text
 
 MAX_BYTES = 1_000_000
+"""Largest file that is read; a policy has a few kilobytes."""
 MAX_VALUES = 50_000
 """Values after aliases are resolved: more is an alias bomb, not a configuration."""
 MAX_DEPTH = 20
+"""Levels of nesting; deeper files are refused."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _NULL = "tag:yaml.org,2002:null"

@@ -24,6 +24,7 @@ from advisor.policy.problems import did_you_mean
 FALSE_WORDS = ("false", "no", "off")
 TRUE_WORDS = ("true", "yes", "on")
 MIN_FREQ_KHZ, MAX_FREQ_KHZ = 100_000, 10_000_000
+"""Lowest and highest frequency that is accepted: others are probably in another unit."""
 
 
 class Strict(BaseModel):

@@ -26,6 +26,7 @@ from advisor.policy.fields import (
 )
 
 VERSION = 1
+"""Version of policy files, their key ``version``."""
 _DEFAULT = core.Policy()
 
 

@@ -38,6 +38,7 @@ from advisor.policy.schema_classes import ClassesSection
 UNION_TAGS = ("<list>", "<range>", "<text>", "<keys>")
 """Marks pydantic puts into error paths for the two ways to write frequencies, or a rate."""
 MAX_STEPS = 200
+"""Frequencies that a range may stand for."""
 
 
 def _step(value: object) -> int:

@@ -23,6 +23,7 @@ _Z_USE = 1.2816
 _DOUBT = 0.75
 """The chance at which ways about as good must trust an option."""
 _RUN_ERROR = 0.02 / 1.96
+"""Relative standard error of the job's own run: 2 % at 95 %."""
 
 
 @dataclass(frozen=True, slots=True)

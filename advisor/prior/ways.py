@@ -32,6 +32,7 @@ _VAGUE = 1000.0
 _REPEAT = 0.05
 """Variance between two workloads of one application, against that between applications."""
 _CLUSTERS = 3
+"""Clusters of signatures, at most."""
 _LEFT: dict[object, tuple[Array, Array]] = {}
 _KEPT = 256
 """Of how many sets of signatures and ways the weights are kept."""

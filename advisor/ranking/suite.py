@@ -21,7 +21,9 @@ from advisor.ranking.streams import AccessPattern, Stream, effective
 Size = Literal["quick", "full"]
 
 KB = 1024
+"""Bytes."""
 PAGE = 4096
+"""Bytes of a page of memory (x86; the smallest on Arm)."""
 FLOPS = {"fma": 2, "chain": 2, "root": 3, "triad": 2}
 """Floating-point operations of an iteration."""
 

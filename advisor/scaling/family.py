@@ -21,6 +21,7 @@ from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecas
 _CHANCE = 0.01
 """A parameter that so large an effect would have by chance this often has none."""
 _MOST_OPTIONS = 2000
+"""Larger grids offer the measured configurations only."""
 
 
 @dataclass(frozen=True, slots=True)

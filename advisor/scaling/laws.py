@@ -28,12 +28,15 @@ from advisor.models.base import Matrix, Vector
 from advisor.scaling.base import SizedPlaces
 
 _SERIAL = (0.0, 0.003, 0.01, 0.03, 0.08, 0.2, 0.5, 1.0)
+"""Shares of the work that one core does alone."""
 _CLOCKLESS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the time that do not change with the clock."""
 _CEILING = ((math.inf, 2 / 3), (0.5, 1 / 9), (0.25, 1 / 9), (0.125, 1 / 9))
 """Cores that use up the bandwidth, as shares of the most, with prior weights."""
 _FIXED = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Work no parameter changes, as shares of the middle size's on one core."""
 _UNDIVIDED = (0.0, 0.003, 0.01, 0.03, 0.08, 0.2, 0.5, 1.0)
+"""Shares of the work that more nodes do not divide."""
 _STEEPER = (0.0, 0.03, 0.1, 0.3, 0.6)
 """Shares of the middle size's work that grow by one power more."""
 _OVERHEAD = (0.0, 0.001, 0.002, 0.0035, 0.006, 0.01, 0.016, 0.025, 0.04, 0.07, 0.12, 0.25)

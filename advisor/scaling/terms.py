@@ -34,6 +34,7 @@ _EXPONENTS = (
 )  # fmt: skip
 """Extra-P's powers (Calotoiu et al. 2013); its logarithms are to the powers 0, 1 and 2."""
 _MAIN = (0.5, 1.0, 1.5, 2.0, 3.0)
+"""Powers of a parameter that are tried."""
 _CHANCE, _BETTER = 0.05, 0.9
 """Probability of a term by chance, over all candidates; the error it must leave, as a share."""
 _MOST_TERMS, _MOST_SIGMA = 6, 3.0

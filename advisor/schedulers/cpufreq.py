@@ -11,7 +11,9 @@ from pathlib import Path
 from advisor.errors import SchedulerError
 
 STEP_KHZ = 100_000
+"""Step between frequencies where the driver lists none: x86's P-states are 100 MHz apart."""
 MAX_STEPS = 16
+"""Frequencies that are offered of such a range, at most."""
 
 
 class Cpufreq:

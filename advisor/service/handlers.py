@@ -44,7 +44,7 @@ from advisor.store.trials import give_up_place, key_of, take_place
 
 log = logging.getLogger("advisor.serve")
 
-_REMEMBERED = 50_000
+_REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
 _MOST = 16384
 """Characters of what a hook sends, by key, and of all else together."""

@@ -23,7 +23,9 @@ BEGUN = 4 << 20
 """Bytes of lines a user has begun and not ended, over all connections."""
 
 RATE = 200.0
+"""Units that each user gets in a second."""
 BURST = 400.0
+"""Units that a user may have saved."""
 _DEBT = 2000.0
 """Units nobody is deeper in debt than: ten seconds without an answer."""
 
@@ -31,6 +33,7 @@ _SPARE = 64
 """Descriptors that are kept for the store, the log and children."""
 
 _MOST = 16384
+"""Descriptors that the daemon asks the kernel for, at most."""
 
 BUSY = answer_line(
     {

@@ -6,8 +6,11 @@ import logging
 import time
 
 _LINES = 10
+"""Lines of one kind that are written in each period."""
 _PERIOD_S = 60.0
+"""Seconds of a period."""
 _MOST = 10_000
+"""Kinds of lines that are counted at once."""
 
 
 class Quiet(logging.Filter):

@@ -33,7 +33,9 @@ the 3 s of its batch_sched_delay, if it starts it at once."""
 _PAUSE_S = (1.0, 60.0)
 """Between two children: the first pause, doubled up to the second."""
 _LONGEST_LINE = 64 << 20
+"""Bytes of the longest line from the child."""
 _SHORT_LINE = 32 << 10
+"""Bytes of a line that the loop reads itself; longer ones are read in a thread."""
 
 
 class Watch:

@@ -35,6 +35,7 @@ Identity = tuple[int, ...]
 
 _HEADER = b"SQLite format 3\0"
 _WAL_FORMAT = 2
+"""File format version of a database in WAL mode (byte 18 of SQLite's header)."""
 
 COPY = 0x41445643
 """The ``application_id`` of a published copy ("ADVC"), which SQLite keeps in its file's header."""

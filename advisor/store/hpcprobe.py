@@ -29,6 +29,7 @@ FOM = ("appRate", "fom", "ar")
 _NODES, _THREADS_PER_NODE, _FREQ = ("nodes", "nd"), ("tn",), ("cpuFrequency", "fq")
 _READ = {"nodes", "nd", "tn", "threadCount", "cpuFrequency", "fq", "nodePEs", "totalPEs", "ppn"}
 _FREQ_KHZ = (100_000, 10_000_000)
+"""Lowest and highest frequency that is believed."""
 _MOST = 100_000
 """Most runs that are read from one summary."""
 

@@ -24,13 +24,16 @@ from advisor.store.connection import check_schema, is_wal
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
+"""Decisions written in one transaction."""
 _GATHER_S = 0.2
 """How long decisions are gathered, so that writing them competes little with making them."""
 
 _BREATH_S = 0.001
 """After each decision worked out for a batch that is not full."""
 _BUSY_S = 0.5
+"""Seconds to wait for another writer."""
 _PAUSE_S = (0.2, 5.0)
+"""Seconds between two tries to write: at first, and at most."""
 _QUIET_S = 60.0
 """Dropped decisions are reported at most this often while the trouble lasts."""
 

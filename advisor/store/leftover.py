@@ -27,6 +27,7 @@ from pathlib import Path
 from advisor.errors import StoreError
 
 _MAGIC = (0x377F0682, 0x377F0683)
+"""First word of a write-ahead log, by the byte order of its checksums (SQLite's WAL format)."""
 _HEADER = struct.Struct(">8I")
 """Magic, version, page size, checkpoint number, two salts, two checksums (SQLite's WAL format)."""
 

@@ -13,6 +13,7 @@ from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
 
 _STEP = 5000
+"""Rows deleted in one transaction, so that others can write between."""
 _BY_NAME = timedelta(days=30)
 """What was pruned is known one by one for so long; all that is older counts as pruned with it."""
 

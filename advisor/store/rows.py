@@ -39,6 +39,7 @@ REQUEST_COLUMNS = (
 )
 
 NAME_LIMIT = 200
+"""Characters of a name."""
 
 
 def now() -> str:

@@ -30,6 +30,7 @@ it ran, and says nothing of its point. ``freed``: it did not take place, and doe
 STOP = 2
 """So many bad trials stop those of a class on a node type."""
 _WAIT_S = 0.02
+"""Seconds that a submission may wait for another writer."""
 _KEY = ("application", "workload", "node_type", "scope", "owner")
 _OWN = (
     "class_name", "decision_id", "user", "own", "own_time_s", "own_energy_j", "point",

@@ -43,6 +43,7 @@ _UNQUOTED = re.compile(r"[^\w.=+,-]+")
 """What a setting's value in a script cannot hold without quotes."""
 _PERFCTR = "PAT_RT_PERFCTR"
 _MOST_SWEEPS = 100
+"""Sweeps of one experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

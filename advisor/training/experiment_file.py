@@ -33,6 +33,7 @@ OPTIONS = frozenset({*RANGES, *COUNTS, *TEXTS, *FLAGS})
 RELEASE = "the release of Endrei 2019"
 _FROM_0 = {"retries"}
 _MOST_VALUES = 10_000
+"""Values that a range may stand for."""
 
 
 @dataclass(slots=True)

@@ -16,10 +16,13 @@ from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import TrainingJob
 
 MAX_THREADS = 12
+"""Thread counts of a rank in a sweep's grid."""
 MAX_FREQS = 16
+"""Frequencies in a sweep's grid."""
 MIN_RUNS = 2
 """Fewer good runs than this leave nothing to choose between."""
 REPEATS_OF_FEW = 3
+"""Repetitions of each run where few configurations can be tried."""
 USUAL_SHARE = 0.15
 """Of a run that is ended early, what it usually takes (benchmarks/phases.py: 0.1 to 0.13)."""
 

@@ -25,6 +25,7 @@ KEPT = "counters.json"
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _PLAIN = re.compile(r"[\w./+:@,=~ -]*")
 _LONGEST_S = 3600.0
+"""Seconds that one command of an experiment may take."""
 
 
 def placeholders(command: str) -> list[str]:

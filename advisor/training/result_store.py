@@ -31,7 +31,9 @@ from advisor.store.size_models import family_models
 from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
+"""Seconds that the daemon may take to store a sweep's runs."""
 STATUS_S = 5.0
+"""Seconds that the daemon may take to say whether it is there."""
 
 
 def owner_of(scope: Scope, user: str, account: str) -> str:

@@ -26,6 +26,7 @@ from advisor.store.records import TrainingRequest, TrainingState
 from advisor.training.training_job import TrainingJob, TrainingSite, of_experiment, understand
 
 VERSION = 1
+"""Version of a sweep's state file."""
 _UNFINISHED = ("requested", "running", "stopped")
 CHECK = "check"
 """The stage that makes a run again, complete, which was ended early."""

@@ -18,6 +18,7 @@ from advisor.core.configuration import Configuration
 from advisor.schedulers.base import RunResult
 
 _CONFIDENCE = 0.95
+"""Probability that an interval in summary.yml holds."""
 RUN_PARAMETERS = ("nodes", "nodePEs", "totalPEs", "threadCount", "cpuFrequency")
 """HPCProbe's parameters of one run, those that differ between the runs of a sweep among them."""
 

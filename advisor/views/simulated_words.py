@@ -16,6 +16,7 @@ HEADERS = (
     "account", "application", "decisions", "different", "slower", "energy", "90 %", "node-hours",
 )  # fmt: skip
 _MOST_ROWS = 20
+"""Rows of the table by application."""
 
 
 def sentences(s: Simulation, name: str) -> list[str]:

@@ -32,6 +32,7 @@ DAMAGED = "its record is damaged"
 _LUCK = 16**16
 """A decision's id is so many possible numbers: what is drawn for the holdout follows from it."""
 _BATCH = 2000
+"""Decisions read from the store at once."""
 _KNOWN = 128 << 20
 """Bytes of requests that are kept with their answers."""
 

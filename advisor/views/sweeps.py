@@ -18,6 +18,7 @@ from advisor.training.progress import Progress
 MOST = 200
 """Sweeps listed."""
 _PLAN_LASTS_S = 120.0
+"""Seconds that planning a sweep may take."""
 
 
 @dataclass(frozen=True, slots=True)

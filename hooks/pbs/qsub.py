@@ -30,13 +30,13 @@ CLIENT = "ADVISOR_QSUB"
 PASSED = ("ADVISOR",)
 OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
-MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000
+MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000  # characters
 SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 MOVES = re.compile(r"(?:^|[;&|(\s])(?:cd|pushd)(?:\s+([^;&|)]*))?")
-MAX_OUTLINE, MAX_SIZES, MAX_PROGRAMS, HEAD, MAX_NOTES = 40000, 20, 5, 65536, 65536
+MAX_OUTLINE, MAX_SIZES, MAX_PROGRAMS, HEAD, MAX_NOTES = 40000, 20, 5, 65536, 65536  # bytes: HEAD
 LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")
 
 

@@ -31,7 +31,9 @@ from advisor_tui.signs import ChartMarks, Mark
 from advisor_tui.table import Cell, Column, LazyTable
 
 EVERY_S = 1.0
+"""Seconds between two looks at running sweeps."""
 _BAR = 24
+"""Columns of a progress bar."""
 _COLUMNS = (
     Column("Begun", 12),
     Column("User", 8, from_width=110),

@@ -25,6 +25,7 @@ _STEPS, _OTHERS = 240, 9
 _SCALES = (15.0, 6.0, 2.0, 1.0)
 """Powers of ten whose first, second and fourth multiples are compared, until values are finite."""
 _MOST_PLACES = 20_000
+"""Points at which a constraint is tried, at most. Chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 Table = NDArray[np.float64]
 _SEED = 20180129
+"""Any fixed seed, so that the same profiles give the same models."""
 
 
 class Learner(Protocol):

@@ -21,6 +21,7 @@ from advisor.lab.profile.terms import CandidateTerm, Values
 
 _CURVE_PATTERNS = ("lognormMemX", "lognormMemX^2", "lognormMemX^3", "normMemX")
 _MOST_POWER = 50
+"""Keeps the powers of two finite where a distance is not."""
 
 
 def powers(top: float) -> list[float]:

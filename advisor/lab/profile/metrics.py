@@ -34,6 +34,7 @@ LENGTHS: dict[int, tuple[str, ...]] = {
 }  # fmt: skip
 """Data lengths in bits and the profiler's types of each (appendix B.2)."""
 VECTORS = (1, 2, 4, 8, 16)
+"""Elements of a vector instruction; 1 is a scalar."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "F0mem": ("load", "store"), "F0load": ("load",), "F0store": ("store",),

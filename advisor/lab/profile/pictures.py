@@ -25,7 +25,9 @@ from advisor.plotting.statistics import ScatterPanel
 from advisor.plotting.threads import GraphPanel, RadarPanel
 
 _STEPS, _CELLS, _BEYOND = 60, 9, 2.0
+"""Points of a curve, of each axis of a surface; how far beyond the runs both are drawn."""
 _MOST_AXES, _MOST_RUNS = 8, 3
+"""Axes of a radar chart; runs that one picture shows."""
 
 
 def scatter(

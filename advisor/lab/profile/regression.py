@@ -15,6 +15,7 @@ WEIGHTINGS = {"1": 0.0, "m^-1/2": 0.5, "m^-1": 1.0, "m^-2": 2.0}
 EXACT = 1e-9
 """Relative errors below this are those of floating point numbers: the fit is exact."""
 _LEVEL = 0.9
+"""Probability that a confidence interval holds."""
 
 
 def weights_of(y: FloatColumn, weighting: str) -> FloatColumn:

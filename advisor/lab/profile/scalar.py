@@ -20,6 +20,7 @@ from advisor.lab.profile.terms import CandidateTerm, Values, columns, divided, s
 
 SearchMethod = Literal["strict", "manual"]
 _FOLDS, _MOST_INPUTS = 10, 3
+"""Folds of the cross-validation; inputs of a model, at most."""
 
 
 @dataclass(slots=True)

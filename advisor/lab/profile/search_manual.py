@@ -22,6 +22,7 @@ from advisor.lab.profile.selection import MOST_TERMS, SearchData, TermChoice, di
 from advisor.lab.profile.terms import CandidateTerm, divided, shares
 
 _LEVEL, _FOLDS = 0.05, 10
+"""Significance that a term needs; folds of the cross-validation."""
 
 
 def search(data: SearchData) -> TermChoice:

@@ -15,6 +15,7 @@ from advisor.lab.profile.regression import WEIGHTINGS, FloatColumn, LinearFit, f
 from advisor.lab.profile.terms import ARRAYS, CandidateTerm, Values, columns, evaluate
 
 MOST_TERMS = 8
+"""Terms of a model, at most; more fit the noise of a dozen runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from advisor.lab.profile.terms import columns
 
 _PATTERNS = ("x", "sqrt(x)", "cbrt(x)", "cbrt(x)^2", "x^2", "x^3", "1/x", "log2(x)")
 _WHOLE, _PLAIN = 1e-6, 8
+"""Relative distance at which a number counts as whole; largest whole coefficient of a trend."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TIMEOUT_S = 300.0
+"""Seconds that qstat may take for all ended jobs of a large site."""
 
 
 def short_id(job_id: str) -> str:

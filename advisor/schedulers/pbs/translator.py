@@ -62,6 +62,7 @@ NOT_SWEPT = frozenset(
      "rerunable", "shell", "users"}
 )  # fmt: skip
 MAX_CLIENT = 65536
+"""Bytes, unpacked, of what qsub's hook sends."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
 _AXES = {

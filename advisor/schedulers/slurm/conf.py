@@ -15,6 +15,7 @@ from advisor.schedulers.cluster import Cluster, Node, Partition
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
 _DEPTH = 5
+"""Files that may include one another."""
 
 
 def read_conf(path: Path) -> Cluster | None:

@@ -17,6 +17,7 @@ from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
 
 TIMEOUT_S = 60.0
+"""Seconds that the controller may take to answer."""
 _FREE_TEXT = re.compile(r"\s(?:OS|Reason|Comment|Extra|ResumeAfterTime|AdminComment)=")
 
 

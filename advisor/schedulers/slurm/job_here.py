@@ -11,6 +11,7 @@ from advisor.errors import SchedulerError
 from advisor.schedulers.command import run_command
 
 _TIMEOUT_S = 30.0
+"""Seconds that the controller may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)

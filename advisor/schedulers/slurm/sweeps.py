@@ -46,6 +46,7 @@ UNMETERED_S = 5.0
 QUEUE_S = 5.0
 """Least seconds between two questions to the controller."""
 ACCOUNTING_S = 1.0
+"""Least seconds between two questions to the accounting."""
 START_S = 30.0
 """Time of one run's start and end that is allowed for in the allocation's limit."""
 _SHAPE = frozenset(

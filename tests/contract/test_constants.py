@@ -50,7 +50,7 @@ def unexplained(source: str) -> list[str]:
         if not any(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in _names(node)):
             continue
         own = lines[node.lineno - 2 : node.end_lineno] if node.lineno > 1 else lines[:1]
-        below = node
+        below: ast.stmt = node
         for following in body[i + 1 :]:
             if following.lineno > (below.end_lineno or 0) + 1:
                 break

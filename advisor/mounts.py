@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.errors import StoreError
 
 WAIT_S = 10.0
-"""A file system that does not answer for so long is said to hang."""
+"""A file system that does not answer for so long hangs, as messages call it."""
 _MOUNTS = Path("/proc/self/mounts")
 _HERE = frozenset({"tmpfs", "ramfs", "overlay", "zfs", "rootfs", "squashfs", "devtmpfs"})
 """File systems of this host that name no device."""

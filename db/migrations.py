@@ -149,7 +149,7 @@ ALTER TABLE rankings ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0 CHECK (by_han
 
 @migrations()
 def m0005_rankings_by_hand(db: Database) -> None:
-    """Tell rankings from given files, which nobody can make anew, from those of the store."""
+    """Mark rankings from given files: unlike those of the store, nobody can make them again."""
     _run(db, _BY_HAND)
 
 

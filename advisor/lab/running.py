@@ -1,4 +1,4 @@
-"""Sampled addresses as routines: named by the symbols of their files, waiting told from work."""
+"""Sampled addresses as routines: named by the symbols of their files, waiting apart from work."""
 
 from __future__ import annotations
 

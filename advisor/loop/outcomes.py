@@ -27,7 +27,7 @@ FACTS = (
 
 
 def facts_of(job: JobRecord, seen: Execution) -> tuple[object, ...]:
-    """Return what an outcome says that the accounting said."""
+    """Return the part of an outcome that comes from the accounting."""
     state = (job.state.split() or ["UNKNOWN"])[0]
     freqs = (seen.freq_khz or None, job.freq_observed_khz)
     return (

@@ -31,7 +31,7 @@ from advisor.store.writer import Writer
 LAST = 3
 """Last jobs of each user that are looked at."""
 WORSE = 2
-"""How many of these must be worse than predicted for a user to count as harmed."""
+"""Of these, so many worse than predicted count as harm; one that is far worse is enough, too."""
 _COUNTED = ("as-promised", "better", "worse")
 
 

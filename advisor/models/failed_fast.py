@@ -1,4 +1,4 @@
-"""Runs that ended long before they could have done their work: they failed, whatever they said.
+"""Runs that ended long before they could have done their work failed, whatever their exit code.
 
 A program that finds no licence, no memory or no input may end at once and with exit code 0. Taken
 for a run, that would be the best option there is.

@@ -1,7 +1,7 @@
 """A complete run without its own scatter, as far as others do not repeat it.
 
 Pairing with a single run counts scatter twice: the run's and the baseline's. But the baseline is
-known from its begin to its end, so that how its iterations go can be told from how they scatter.
+known from its begin to its end, so that its iterations' course can be separated from their scatter.
 Each class of a phase gets a curve over its events, as wide as cross-validation allows; what
 lies far off the curve (a checkpoint inside of a loop, a longer iteration) stays as it was.
 Iterations that are longer or shorter for a while, in bouts, say how little a few iterations of

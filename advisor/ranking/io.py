@@ -26,7 +26,7 @@ CACHED = 4.0
 APART = 2.0
 """The file system must be so many times as slow as the page cache to tell which of them served."""
 _WIDE = 2.0
-"""Where the ends of what it may take are so many times apart, that is said."""
+"""If the ends of an estimate are so many times apart, it is marked as not known."""
 _MOST = 0.99
 """The largest part of a phase's time that counts as I/O: some must be left to rank."""
 

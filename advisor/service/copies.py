@@ -15,7 +15,7 @@ from advisor.service.limits import Use
 from advisor.service.peer import Peer
 
 HANGS_S = 10.0
-"""A file system that does not answer for so long is said to hang."""
+"""A file system that does not answer for so long hangs, as messages call it."""
 
 _SHOWN = re.compile(rb'"op"\s*:\s*"(?:applications|options|history)"')
 

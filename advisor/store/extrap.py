@@ -2,7 +2,7 @@
 
 Source: Extra-P, "File format documentation" (docs/file-formats.md). A file has parameters, points,
 metrics and regions; of one region the metrics of time (s) and energy (J) become runs, one for each
-repetition. Parameters are axes of a configuration where that is said, else the job's size.
+repetition. Parameters are axes of a configuration if the caller maps them, else the job's size.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class Measuring:
     """The runs of one sweep in this process. ``show`` is called with every event.
 
     ``good`` are the good results by number, ``failed`` says of the others why, ``observations``
-    are the good runs as the store has them. ``said`` are the reasons, shown already, why runs were
-    not ended early.
+    are the good runs as the store has them. ``reasons_shown`` say why runs
+    were not ended early, and were shown already.
     """
 
     state: SweepState
@@ -53,7 +53,7 @@ class Measuring:
     failed: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     processor: PostProcessor | None = None
-    said: set[str] = field(default_factory=set)
+    reasons_shown: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Take up what an experiment does after each run."""
@@ -185,8 +185,8 @@ class Measuring:
         if run.role == "baseline" and (none := why_none(job)):
             reasons[none] = f"no run ends early: {none}"
         for why, text in reasons.items():
-            if why and why not in self.said:
-                self.said.add(why)
+            if why and why not in self.reasons_shown:
+                self.reasons_shown.add(why)
                 self.show(Event("note", name, text))
 
     def _baseline_failed(self, status: SweepStatus) -> bool:

@@ -28,8 +28,8 @@ def caps_of_sweep(
     """Return the best caps by phase of a sweep's program, or why they are not known.
 
     Runs count that were ended early at the baseline's nodes, ranks and threads, and whose meter
-    told the parts' power apart. The energies are those of the first node, as its meter showed them
-    while the runs went on.
+    distinguished the parts' power. The energies are those of the first node, as its meter
+    showed them while the runs went on.
     """
     folder = state.folder / "watch"
     run = load_complete(folder / BASE)

@@ -265,7 +265,7 @@ class LeftResults(ResultStore):
 
     def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:
         assert self.place is not None
-        try:  # a folder made anew would lie below the mount, where nobody looks
+        try:  # a new folder would lie below the mount, where nobody looks
             write_delivery(self.place, new_name(kind), json.dumps(data), make=False)
         except AdvisorError as error:
             gone = "" if self.place.is_dir() else "; is its file system mounted?"

@@ -95,7 +95,7 @@ undo   (u) takes the last change back
         self.point: Configuration | None = None
         self.outlook: Outlook | None = None
         self._outlook_of: tuple[Wish, Path | None] | None = None
-        """What the form said when that was read."""
+        """What the form held when that was read."""
 
     # -- the form --------------------------------------------------------------------------------
 

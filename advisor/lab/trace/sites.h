@@ -5,7 +5,7 @@
  * strides), the zone it touches, and a sample of the cache lines it touches.
  *
  * The zone is taken per interval (from a fork or barrier to the next), so that arrays that change
- * roles from step to step are not taken for one large zone. The sample holds the lines whose hash
+ * roles from step to step do not count as one large zone. The sample holds the lines whose hash
  * lies below a threshold that falls as more lines come (SHARDS of fixed size, Waldspurger et al.,
  * FAST 2015): it estimates how many different lines were touched and, because all threads use the
  * same hash, which of them several threads touched. Samples are drawn in a site's first interval

@@ -8,7 +8,7 @@
  *
  * With ADVISOR_WATCH each process that makes such a call has a file of its own in that folder,
  * mapped shared, readable while it runs and after a kill. What was not read before it is written
- * over can be told by the counter `head`. advisor/phases/ring.py reads it; keep the two equal.
+ * over is known by the counter `head`. advisor/phases/ring.py reads it; keep the two equal.
  */
 #ifndef ADVISOR_WATCH_H
 #define ADVISOR_WATCH_H

@@ -152,7 +152,9 @@ def train(rows: Sequence[TrainingRow]) -> Trained:
     ]
     for name, s, m in zip(METRICS, std, mean, strict=True):
         if s <= 1e-12 * abs(m):
-            raise RefusedError(f"{name} is the same in all {len(rows)} rows: nothing to tell by")
+            raise RefusedError(
+                f"{name} is the same in all {len(rows)} rows: it separates no classes"
+            )
     if len({row.vector for row in rows}) < K:
         raise RefusedError(f"the {len(rows)} rows have fewer than {K} different signatures")
     extremes = Extremes(tuple(std), tuple(mean))  # type: ignore[arg-type]

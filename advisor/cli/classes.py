@@ -87,7 +87,7 @@ def _peaks(args: argparse.Namespace) -> int:
     measured = Peaks(gbs, gflops) if gbs and gflops else None
     if paper is None and measured is None:
         raise RefusedError(
-            f"nothing is known of the peaks of {setup.node_type}",
+            f"there are no peaks for {setup.node_type}",
             hint="measure them with advisor bench, or give --processor, or --cores, --ghz, "
             "--flops-per-cycle, --channels and --gts",
         )

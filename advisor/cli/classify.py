@@ -91,7 +91,7 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
             groups.setdefault(key, []).append(s.signature)
         near = meant(store, args.application) if args.application and not groups else ""
     if near:
-        raise UsageError(f"nothing is stored of application {args.application!r}", hint=near)
+        raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
     if not groups:
         what = f" of {args.application}" if args.application else ""
         raise RefusedError(

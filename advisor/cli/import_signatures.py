@@ -221,7 +221,7 @@ def _counted(args: argparse.Namespace, origin: Origin) -> _Contents:
         notes += [f"dropped {text}" for text in dropped]
     if not signature.measures():
         reason = f": {'; '.join(notes)}" if notes else ""
-        raise InputError(f"{args.file}: nothing that a signature is made of{reason}")
+        raise InputError(f"{args.file}: no value of a signature is in it{reason}")
     signature = replace(
         signature,
         cpus=node.cores if node.cores > 1 else None,

@@ -79,7 +79,7 @@ def _changes(study: ProfileStudy, args: argparse.Namespace) -> _Specs:
         raise UsageError("name the metric that changes: --metric METRIC")
     if not (one or args.retrain or args.exclude):
         raise UsageError(
-            "nothing is asked", hint="--retrain, --drop-last, --terms, --model, --exclude and more"
+            "nothing to change", hint="--retrain, --drop-last, --terms, --model, --exclude and more"
         )
     for given, known, what in (
         (args.cluster, set(study.specs), "class"),

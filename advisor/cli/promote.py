@@ -117,7 +117,7 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
     if not names:
         applications = {w.application for w in store.workloads()}
         raise UsageError(
-            f"nothing is stored of application {args.application!r}",
+            f"nothing is stored for application {args.application!r}",
             hint=suggestion(args.application, applications),
         )
     if args.workload is not None and args.workload not in names:

@@ -160,7 +160,7 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     rows = characterisations(store, args.application, args.workload)
     if not rows:
         if near := meant(store, args.application):
-            raise UsageError(f"nothing is stored of application {args.application!r}", hint=near)
+            raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
         )

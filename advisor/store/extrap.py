@@ -137,7 +137,7 @@ def _read_json(experiment: _Experiment, text: str) -> None:
     except KeyError as error:
         raise InputError(f"{experiment.path}: key {error} is missing") from None
     except (TypeError, AttributeError):
-        raise InputError(f"{experiment.path}: it has not the form of Extra-P's JSON") from None
+        raise InputError(f"{experiment.path}: this is not Extra-P's JSON") from None
 
 
 def _read_nested(experiment: _Experiment, data: Mapping[str, Any]) -> None:

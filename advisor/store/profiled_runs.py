@@ -86,7 +86,7 @@ def profile_files(reader: Reader, application: str) -> list[ProfileFile]:
     if not files:
         known = [r[0] for r in reader.rows("SELECT DISTINCT application FROM profiled_runs")]
         raise RefusedError(
-            f"no application profiles are stored of {application!r}",
+            f"no application profiles are stored for {application!r}",
             hint=suggestion(application, known) if known else "advisor profile import DIR",
         )
     return files

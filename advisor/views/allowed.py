@@ -171,7 +171,7 @@ def _check_cap(types: list[NodeType], freq_khz: int) -> None:
         return
     names = ", ".join(t.name for t in types)
     if not steps:
-        raise UsageError(f"no frequency cap can be set on {names}", hint="leave --freq away")
+        raise UsageError(f"no frequency cap can be set on {names}", hint="leave --freq out")
     shown = ", ".join(format_freq(s) for s in steps)
     raise UsageError(f"{format_freq(freq_khz)} is not a frequency step of {names}", hint=shown)
 

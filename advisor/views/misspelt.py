@@ -27,7 +27,7 @@ def check_measured(
             near = f"did you mean {stored}?"
         if not applications:
             near = "advisor train or advisor import measures one"
-        raise UsageError(f"nothing is stored of application {application!r}", hint=near)
+        raise UsageError(f"nothing is stored for application {application!r}", hint=near)
     names = {w.name for w in workloads if w.application == application}
     if workload is not None and workload not in names:
         raise UsageError(

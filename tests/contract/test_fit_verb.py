@@ -194,7 +194,7 @@ def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path)
     assert "1 configuration measured, a model needs 4" in one.err
     unknown = advisor("fit", "amg")
     assert unknown.code == 2
-    assert "nothing is stored of application 'amg' (known: stencil)" in unknown.err
+    assert "nothing is stored for application 'amg' (known: stencil)" in unknown.err
     elsewhere = advisor("fit", "stencil", "--workload", "huge")
     assert elsewhere.code == 2
     assert "stencil has no workload 'huge' (known: default)" in elsewhere.err

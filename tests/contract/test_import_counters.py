@@ -116,7 +116,7 @@ def test_intervals_of_perf_are_summed(counted: Callable[..., Any]) -> None:
         ("perf", "5 cycles", "line 1: not what perf stat -x, or -j writes"),
         ("perf", '{"event" : "cycles", "counter-value"', "line 1: not JSON"),
         ("perf", '{"event" : "cycles", "pcnt-running": 100}', "line 1, counter-value: is missing"),
-        ("perf", "<not supported>,,cycles,0,100.00,,", "nothing that a signature is made of"),
+        ("perf", "<not supported>,,cycles,0,100.00,,", "no value of a signature is in it"),
         ("likwid", "hello\n", "no table of likwid-perfctr"),
         ("likwid", "Metric,HWThread 0,HWThread 1\nRuntime (RDTSC) [s],1.0\n",
          "line 2, Runtime (RDTSC) [s]: 2 cells, but the table has 3"),

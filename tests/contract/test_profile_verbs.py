@@ -191,7 +191,7 @@ def test_mistakes_of_tables_and_setups_are_one_line(
 ) -> None:
     good = "n,work\n1,2\n2,4\n3,6\n"
     for text, setup, message in (
-        ("n,n,work\n1,1,2\n", "", "t.csv:1: column 'n' stands there twice"),
+        ("n,n,work\n1,1,2\n", "", "t.csv:1: column 'n' is listed twice"),
         ("n,work\n1,two\n", "", "t.csv:2: work: 'two' is not a number"),
         ("n,work\n1\n", "", "t.csv:2: 1 cells, the header has 2"),
         ("n,work\n", "", "t.csv: there are no rows"),
@@ -305,7 +305,7 @@ def test_models_are_shown_adjusted_and_steps_done_again(
     shown = advisor("profile", "show", "grid", "--class", "A", "--metric", "LSys", "--json").json()
     assert shown["models"][0]["predictorTerms"] == ["(SIZE^2)/NPC", "NPC"]
     for words, message in (
-        (("adjust", "grid"), "nothing is asked"),
+        (("adjust", "grid"), "nothing to change"),
         (("adjust", "grid", "--metric", "LSys", "--drop-last", "9"), "LSys has 2 terms"),
         (("adjust", "grid", "--exclude", "NPC=7"), "no run is at NPC=7"),
         (("adjust", "grid", "--metric", "LSys", "--terms", "q"), "there is no parameter 'q'"),

@@ -264,7 +264,7 @@ def test_vnodes_of_a_host_are_one_node() -> None:
     found = {"nodes": {"n1": node("n1", ncpus=0), "n1[0]": parts[0], "n1[1]": parts[1]}}
     [host] = read_hosts(found)
     assert (host.name, host.ncpus) == ("n1", 32)
-    with pytest.raises(SchedulerError, match="tells of no nodes"):
+    with pytest.raises(SchedulerError, match="lists no nodes"):
         read_hosts({"nodes": None})
 
 

@@ -307,7 +307,7 @@ class _ProfileReader:
                 self._refuse(f"{key}.source", f"{row['source']} is none of {total} processes")
             relative = (row["source"] - process) % total
             if relative in messages:
-                self._refuse(f"{key}.source", f"{row['source']} stands there twice")
+                self._refuse(f"{key}.source", f"{row['source']} is listed twice")
             size, count = row.get("received_bytes", 0), row.get("received_messages", 0)
             messages[relative] = (relative, float(size), float(count))
         return tuple(messages[r] for r in sorted(messages))

@@ -140,7 +140,7 @@ def parse_constraints(written: Any, parameters: Sequence[str]) -> ModelConstrain
         return _from_keys(written, parameters)
     data = _lists(written) if isinstance(written, str) else written
     if not isinstance(data, list) or not data:
-        raise InputError(f"constraints {written!r} are no list", hint=_EXAMPLE)
+        raise InputError(f"constraints {written!r} are not a list", hint=_EXAMPLE)
     bound, *rest = data
     growing, ranges = [], []
     for part in rest:

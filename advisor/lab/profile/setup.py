@@ -181,7 +181,7 @@ class _SetupReader:
         if any(not isinstance(v, str) for v in listed):
             self.refuse((key,), "must be a list of names")
         if len(set(listed)) < len(listed):
-            self.refuse((key,), "names one twice")
+            self.refuse((key,), "lists a name twice")
         return [str(v) for v in listed]
 
     def setup(self, data: Mapping[str, Any], parameters: tuple[str, ...]) -> ProfileSetup:
@@ -356,7 +356,7 @@ def _terms(
                 )
         terms.append(term)
     if len({t.text for t in terms}) < len(terms):
-        raise InputError("terms: one of them stands there twice")
+        raise InputError("terms: one is listed twice")
     return tuple(terms)
 
 

@@ -105,7 +105,7 @@ def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
     header = rows[0][1]
     for name in header:
         if header.count(name) > 1:
-            raise InputError(f"{path}:1: column {name!r} stands there twice")
+            raise InputError(f"{path}:1: column {name!r} is listed twice")
         if not name:
             raise InputError(f"{path}:1: a column has no name")
     for name in parameters:

@@ -38,7 +38,7 @@ def read() -> NodeReading:
     queues = pbs_control.ask_json("qstat", "-Q", "-f", timeout_s=TIMEOUT_S).get("Queue")
     nodes = pbs_control.ask_json("pbsnodes", "-a", "-v", timeout_s=TIMEOUT_S)
     if not isinstance(server, dict) or not server:
-        raise SchedulerError("qstat -B tells of no server")
+        raise SchedulerError("qstat -B lists no server")
     name, attributes = next(iter(server.items()))
     return reading_of(
         name,

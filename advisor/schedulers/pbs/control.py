@@ -85,7 +85,7 @@ def server() -> Mapping[str, Any]:
     """Return the server's attributes. Raises SchedulerError when it cannot be asked."""
     servers = ask_json("qstat", "-B", "-f", timeout_s=20).get("Server")
     if not isinstance(servers, dict) or not servers:
-        raise SchedulerError("qstat -B tells of no server")
+        raise SchedulerError("qstat -B lists no server")
     name, attributes = next(iter(servers.items()))
     return {"name": name, **attributes} if isinstance(attributes, dict) else {"name": name}
 

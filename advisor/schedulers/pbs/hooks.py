@@ -291,7 +291,7 @@ def _notes(inventory: HookInventory | None) -> list[str]:
     notes = []
     if inventory is None:
         notes.append(
-            "PBS does not tell what nodes there are, so no job is sent to another kind of them: "
+            "PBS does not list its nodes, so no job is sent to another kind of them: "
             "run this again once it does"
         )
     elif inventory.unscheduled:

@@ -180,7 +180,7 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
     """Return the hosts of ``pbsnodes -av -F json``, vnodes added up. Raises SchedulerError."""
     listed = nodes.get("nodes")
     if not isinstance(listed, dict):
-        raise SchedulerError("pbsnodes tells of no nodes")
+        raise SchedulerError("pbsnodes lists no nodes")
     hosts: dict[str, Host] = {}
     for vnode, attributes in listed.items():
         has = attributes.get("resources_available") if isinstance(attributes, dict) else None

@@ -15,8 +15,27 @@ SHELLS = ("bash", "zsh", "fish")
 NAMES = ("applications", "node-types")
 """What the scripts ask the store for."""
 
-FILES = ("FILE", "FILE.csv", "GRID.csv", "SCRIPT", "SCRIPT|APPLICATION")
-"""How options and arguments that take a file are shown."""
+FILES = ("FILE", "CSV", "SCRIPT")
+"""How options and arguments that take a file are shown, besides all that end in ``.csv``."""
+
+_BASH = """
+# bash splits --option=value into three words
+_advisor() {
+  local i words=() at=$COMP_CWORD
+  for i in "${!COMP_WORDS[@]}"; do
+    if [[ ${COMP_WORDS[i]} = "=" && ${words[-1]-} = --* ]]; then
+      if (( i == COMP_CWORD )); then words+=(""); fi
+      if (( i < COMP_CWORD )); then (( at-- )); fi
+    else
+      words+=("${COMP_WORDS[i]}")
+    fi
+  done
+  local COMP_WORDS=("${words[@]}") COMP_CWORD=$at
+  _shtab_advisor
+}
+complete -o bashdefault -o default -F _advisor advisor
+"""
+"""What follows shtab's script: files where it knows nothing, as after ``advisor run --``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,22 +88,24 @@ def _script(shell: str) -> str:
     import shtab
 
     parser = build_parser("*")
+    applications, both = _asked("applications"), _asked("applications", files=True)
     ways = dict.fromkeys(FILES, shtab.FILE) | {
-        "DIR": shtab.DIRECTORY,
-        "APPLICATION": _asked("applications"),
+        "DIR": shtab.DIRECTORY, "FOLDER": shtab.DIRECTORY,
+        "APPLICATION": applications, "APPLICATION[/WORKLOAD]": applications,
+        "APPLICATION|FOLDER": both, "SCRIPT|APPLICATION": both,
         "NODE_TYPE": _asked("node-types"),
-    }
+    }  # fmt: skip
     for action in _arguments(parser):
         if isinstance(action.metavar, str):
-            if action.metavar in ways:
-                action.complete = ways[action.metavar]  # type: ignore[attr-defined]
+            if way := ways.get("FILE" if action.metavar.endswith(".csv") else action.metavar):
+                action.complete = way  # type: ignore[attr-defined]
             elif action.metavar == "SCHEDULER":
                 action.choices = plugins.names("schedulers")
             elif "|" in action.metavar and action.metavar.islower():
                 action.choices = action.metavar.split("|")
             action.metavar = action.metavar.replace(":", " ")  # a separator in zsh's script
     script: str = shtab.complete(parser, shell)
-    return script
+    return script + _BASH if shell == "bash" else script
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -95,15 +116,22 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _arguments(below)
 
 
-def _asked(names: str) -> dict[str, object]:
-    """Return how each shell completes names of the store, asked for when Tab is pressed."""
+def _asked(names: str, *, files: bool = False) -> dict[str, object]:
+    """Return how each shell completes names of the store, asked for when Tab is pressed.
+
+    With ``files`` a file's name may stand there, too.
+    """
     function, command = f"_advisor_{names}", f"advisor completion {names} 2>/dev/null"
+    bash, zsh, fish = "", "", command
+    if files:
+        function, bash, zsh = f"{function}_or_file", 'compgen -f -- "$1";', "_files;"
+        fish = f"{command}; __fish_complete_path (commandline -ct)"
     return {
         "bash": function,
         "zsh": function,
-        "fish": f"({command})",
+        "fish": f"({fish})",
         "preamble": {
-            "bash": f'{function}() {{ compgen -W "$({command})" -- "$1"; }}',
-            "zsh": f'{function}() {{ compadd -- ${{(f)"$({command})"}}; }}',
+            "bash": f'{function}() {{ compgen -W "$({command})" -- "$1"; {bash} }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({command})"}}; {zsh} }}',
         },
     }

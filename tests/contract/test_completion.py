@@ -29,7 +29,17 @@ CASES = [
     ("advisor choose --node-type skyl", "skylake"),
     ("advisor explain stencil.s", "stencil.sh"),
     ("advisor completion zs", "zsh"),
+    ("advisor forget cg-so", "cg-solver"),
+    ("advisor train cg-so", "cg-solver"),
+    ("advisor train stencil.s", "stencil.sh"),
+    ("advisor phases cluster stencil.s", "stencil.sh"),
+    ("advisor profile fit --table stencil.s", "stencil.sh"),
 ]
+TYPED_AT_BASH = [
+    ("advisor choose --goal=min_e", "--goal=min_energy"),
+    ("advisor run -- cat stencil.s", "stencil.sh"),
+]
+"""bash splits ``--option=value``; where nothing else fits, it completes files."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +77,7 @@ def test_bash(shell: Callable[[str], Path]) -> None:
         words = typed.split()
         lines += [
             f"COMP_WORDS=({shlex.join(words)}) COMP_CWORD={len(words) - 1}",
-            'COMPREPLY=(); _shtab_advisor; echo "${COMPREPLY[*]}"',
+            'COMPREPLY=(); _advisor; echo "${COMPREPLY[*]}"',
         ]
     done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True)
     assert done.stderr == ""
@@ -87,23 +97,13 @@ def test_zsh(shell: Callable[[str], Path]) -> None:
     """zsh completes only where somebody types: at a terminal, with Tab and Enter."""
     script = shell("zsh")
     script = script.rename(script.with_name("_advisor"))
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        ["zsh", "-f", "-i"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-    )
-    os.close(slave)
-    try:
-        setup = f"fpath=({script.parent} $fpath); autoload -Uz compinit; compinit -u -D"
-        os.write(master, f"{setup}; PROMPT=rea''dy:\n".encode())
-        read_until(master, "ready:")
-        for typed, wanted in CASES:
-            os.write(master, f"{typed}\t".encode())
-            read_until(master, f"{' '.join(typed.split()[:-1])} {wanted}")
-            os.write(master, b"\x15")  # clears the line
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
+    setup = f"fpath=({script.parent} $fpath); autoload -Uz compinit; compinit -u -D"
+    complete_at_a_terminal(["zsh", "-f", "-i"], f"{setup}; PROMPT=rea''dy:", CASES)
+
+
+def test_bash_at_a_terminal(shell: Callable[[str], Path]) -> None:
+    setup = f"source {shell('bash')}; PS1=rea''dy:"
+    complete_at_a_terminal(["bash", "--norc", "-i"], setup, [*CASES, *TYPED_AT_BASH])
 
 
 def test_names_without_a_store_are_none(
@@ -115,6 +115,26 @@ def test_names_without_a_store_are_none(
     assert advisor("completion", "node-types", "--json").json()["names"] == []
     assert advisor("completion", "tcsh").code == 2
     assert advisor("completion", "bash", "--json").json()["shell"] == "bash"
+
+
+def complete_at_a_terminal(command: list[str], setup: str, cases: list[tuple[str, str]]) -> None:
+    """Type each line and Tab into a shell; what then stands there is the line, completed."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+    try:
+        os.write(master, f"{setup}\n".encode())
+        read_until(master, "ready:")
+        for typed, wanted in cases:
+            os.write(master, f"{typed}\t".encode())
+            read_until(master, f"{' '.join(typed.split()[:-1])} {wanted}")
+            os.write(master, b"\x15")  # clears the line
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
 
 
 def read_until(terminal: int, wanted: str) -> None:

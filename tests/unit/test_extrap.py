@@ -114,7 +114,7 @@ def test_one_parameter_needs_no_braces_and_no_metric(tmp_path: Path) -> None:
         ("", {}, "no measurements"),
         ("{", {}, "not JSON"),
         ('{"parameters": ["n"]}', {}, "key 'measurements' is missing"),
-        ('{"parameters": ["n"], "measurements": [1]}', {}, "not the form"),
+        ('{"parameters": ["n"], "measurements": [1]}', {}, "not Extra-P's JSON"),
         ('{"params": {"n": 1}, "value": 1}\n{"value": 2}', {}, "line 2: key 'params' is missing"),
         ('{"params": {"n": 1}, "value": true}', {}, "line 1: True is not a number"),
         (TEXT, {"region": "mane"}, "no region 'mane'"),

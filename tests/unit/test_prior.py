@@ -13,6 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 from advisor.prior.fit import Prior, PriorError, learn
+from advisor.prior.projection import project_surfaces
 from advisor.prior.surface import Array, WorkloadSurface
 from advisor.prior.trials import TrialBounds, expected_improvement, trial, usable
 from advisor.prior.ways import METHODS, WAYS, Way
@@ -290,9 +291,20 @@ def test_surfaces_that_follow_ears_model_are_projected_exactly() -> None:
 
 def test_the_published_case_of_ears_projection() -> None:
     """By hand: CPI' 0.9 x 1 + 1.5 x 0.03 + 0.02, T' 100 x 0.965 x 1.2, P' 0.8 x 350 + 3 + 20."""
-    law = (0.8, 100, 20, 0.9, 1.5, 0.02)
-    found = by_ear({"cpi": 1.0, "tpi": 0.03, "power_w": 350, "time_s": 100}, law, 2.4 / 2.0)
-    assert found["cpi"] == pytest.approx(0.965, rel=1e-12)
-    assert found["time_s"] == pytest.approx(115.8, rel=1e-12)
-    assert found["power_w"] == pytest.approx(303.0, rel=1e-12)
-    assert found["energy_j"] == pytest.approx(35087.4, rel=1e-12)
+    law, slower, rng = (0.8, 100, 20, 0.9, 1.5, 0.02), 2.4 / 2.0, random.Random(20)
+    known = [(rng.uniform(0.3, 3), rng.uniform(0, 0.2), rng.uniform(200, 500)) for _ in range(5)]
+    surfaces = []
+    for cpi, tpi, power_w in known:
+        there = by_ear({"cpi": cpi, "tpi": tpi, "power_w": power_w, "time_s": 1.0}, law, slower)
+        surfaces.append([math.log(there["time_s"]), math.log(there["energy_j"] / power_w)])
+    ln_change, _ = project_surfaces(
+        np.array(surfaces),
+        np.array(known),
+        np.array([1.0, 0.03, 350]),
+        np.array([-math.log(slower)]),
+    )
+    time_s, energy_j = np.exp(ln_change) * (100, 350 * 100)
+    assert time_s / 100 / slower == pytest.approx(0.965, rel=1e-12)
+    assert time_s == pytest.approx(115.8, rel=1e-12)
+    assert energy_j / time_s == pytest.approx(303.0, rel=1e-12)
+    assert energy_j == pytest.approx(35087.4, rel=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from advisor.core.signature import Signature
+from advisor.core.signature import LINE_B, Signature
 
 _CYCLES = (
     "cycles",
@@ -26,8 +26,6 @@ _FLOPS: dict[str, int] = {
     "scalar": 1, "pairs": 2, "fours": 4, "eights": 8, "sixteens": 16, "flops": 1,
 }  # fmt: skip
 """Floating-point operations that one count of an event stands for."""
-_LINE_B = 64
-"""Bytes of a cache line, which one memory transaction moves (x86, most Arm)."""
 _IPC, _FLOPS_PER_CYCLE = 8, 64
 """No core does more in a cycle."""
 FASTEST_HZ = 6e9
@@ -100,7 +98,7 @@ def signature_of(
     seconds = counts.time_s
     return Signature(
         cpi=cycles / instructions if cycles and instructions else None,
-        tpi=memory / _LINE_B / instructions if memory is not None and instructions else None,
+        tpi=memory / LINE_B / instructions if memory is not None and instructions else None,
         gflops=None if flops is None or not seconds else flops / seconds / 1e9,
         gbs=None if memory is None or not seconds else memory / seconds / 1e9,
         cpu_util=100 * counts.cpu_s / (seconds * cpus)

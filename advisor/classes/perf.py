@@ -10,6 +10,7 @@ from pathlib import Path
 
 from advisor.classes.cells import FileLine, read_text
 from advisor.classes.counts import Counts, plain_name
+from advisor.core.signature import LINE_B
 from advisor.errors import InputError
 
 _SEPARATORS = (",", ";", "\t", "|", ":", "!")
@@ -19,8 +20,6 @@ _UNITS = {*_SECONDS, *_BYTES, "Joules", "W", "C", "%"}
 _TRAFFIC = re.compile(
     r"unc_m_cas_count\.(rd|wr|all)|cas_count_(read|write|all)|data_(reads|writes)"
 )
-_LINE_B = 64
-"""Bytes of a memory transaction, where perf names no unit: a cache line."""
 _NUMBER = re.compile(r"[+-]?\d[\d.]*(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE)
 _NOT = re.compile(r"<not (counted|supported)>")
 
@@ -75,7 +74,7 @@ def _take(counts: Counts, event: _Event) -> None:
     elif name in ("task-clock", "cpu-clock"):
         counts.cpu_s = (counts.cpu_s or 0.0) + value * _SECONDS.get(event.unit or "msec", 1.0)
     elif _TRAFFIC.search(name) and "free_running" not in name:
-        each = _BYTES.get(event.unit, _LINE_B)
+        each = _BYTES.get(event.unit, LINE_B)
         counts.memory_b = (counts.memory_b or 0.0) + value * each
         counts.memory_running = min(counts.memory_running, running)
     else:

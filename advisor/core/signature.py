@@ -18,6 +18,9 @@ MEASURES = (
 )  # fmt: skip
 """The fields that are numbers measured in a run."""
 
+LINE_B = 64
+"""Bytes of a cache line, which one memory transaction moves (x86, most Arm)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from advisor.core.signature import LINE_B
 from advisor.meters.counters import open_group, why_not
 from advisor.phases.bursts import BurstTable, axes_of
 from advisor.phases.ring import EventRings
@@ -17,9 +18,7 @@ VARIABLE = "ADVISOR_BURSTS"
 MOST_BURSTS = 100_000
 """Bursts that are kept; of more, as many drawn at random."""
 
-_HARDWARE, _CACHE, _RAW = 0, 3, 4
-_LINE_B = 64.0
-"""Bytes of a cache line, which one miss of the last level moves."""
+_HARDWARE, _CACHE, _RAW = 0, 3, 4  # the PERF_TYPE_ of perf_event_open
 _CPUINFO = Path("/proc/cpuinfo")
 INSTRUCTIONS, CYCLES = "instructions", "cycles"
 
@@ -32,7 +31,7 @@ def wanted_of(cpuinfo: str) -> tuple[_CountedEvent, ...]:
     flops = ((("flops", _RAW, 0xFF03, 1.0),) if "AuthenticAMD" in cpuinfo else ())  # fmt: skip
     return (
         (INSTRUCTIONS, _HARDWARE, 1, 1.0), (CYCLES, _HARDWARE, 0, 1.0),
-        ("bytes", _HARDWARE, 3, _LINE_B), *flops, ("loads", _CACHE, 0, 1.0),
+        ("bytes", _HARDWARE, 3, LINE_B), *flops, ("loads", _CACHE, 0, 1.0),
         ("branches", _HARDWARE, 4, 1.0), ("stalled", _HARDWARE, 8, 1.0),
     )  # fmt: skip
 

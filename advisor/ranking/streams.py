@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from advisor.core.inventory import Inventory
+from advisor.core.signature import LINE_B
 from advisor.errors import InputError
 from advisor.ranking.fields import FieldError, items, number, number_or_none, one_of, text
 
@@ -24,8 +25,6 @@ IO_OPERATIONS: tuple[IoOperation, ...] = ("read", "write")
 
 MOST_PHASES, MOST_STREAMS, MOST_IO = 200, 2000, 64
 """What a characterisation of somebody else may have, so that reading it is soon done."""
-_LINE_B = 64
-"""Bytes of a cache line: what memory is read and written by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +240,13 @@ def effective(streams: Sequence[Stream], threads: int) -> tuple[Stream, ...]:
 
 def _line_b(stream: Stream) -> float:
     """Return bytes of memory that a step along a stream touches for the first time."""
-    return float(_LINE_B if stream.random else min(_LINE_B, max(1, stream.stride_b)))
+    return float(LINE_B if stream.random else min(LINE_B, max(1, stream.stride_b)))
 
 
 def _lines_b(stream: Stream) -> float:
     """Return bytes of the lines that one pass over a stream's zone touches."""
     size = stream.size_kb * 1024
-    return size if stream.random else size * min(1.0, _LINE_B / max(1, stream.stride_b))
+    return size if stream.random else size * min(1.0, LINE_B / max(1, stream.stride_b))
 
 
 def read_sent(data: object) -> Characterisation:

@@ -189,10 +189,14 @@ def _counter(name: str, root: Path) -> _Counting | None:
 
 
 def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> None:
-    """Make the pairing while the run goes on: what it needs takes a second to load."""
+    """Find the job and make the pairing while the run goes on: what they need is slow to load.
+
+    Readings of the meter come meanwhile: a gap in them would hide what the first iterations took.
+    """
     from advisor.phases.metered import Metered
     from advisor.phases.pairing import Baseline, Pairing, RunEvents
 
+    beside.job = _job_here()
     meter = Metered()
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
@@ -254,8 +258,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     (args.rings / "ready").touch()
     if args.role == "none":
         return 0
-    beside.job = _job_here()
-    run = RunProcesses(args.rings, beside.job)
     if base is not None:
         threading.Thread(
             target=_pair, args=(beside, base, args.within, args.metered), daemon=True
@@ -263,6 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     while not over and os.getppid() == parent:
         stop = beside.look()
         if stop is not None and base is not None:
+            run = RunProcesses(args.rings, beside.job)
             if run.alive():
                 if args.role == "complete":
                     adopt(args.folder)

@@ -44,7 +44,7 @@ def test_a_run_of_several_ranks_is_ended_on_all_of_them(
     job, _, whole, ended = watched_sweep(
         slurm, tmp_path,
         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-        f"{start} {tmp_path}/steps 54 0.1 {TOP} {loads} {tmp_path}/notes",
+        f"{start} {tmp_path}/steps 50 0.1 {TOP} {loads} {tmp_path}/notes",
         second=configuration(14, lowest if by_srun else TOP, ranks=2),
         launcher="srun" if by_srun else "mpirun",
         options={"exclusive": "", "nodes": "1", "ntasks": "2"},

@@ -9,7 +9,7 @@ from advisor import plugins
 from advisor.cli import build_parser
 from advisor.cli.output import print_json
 from advisor.errors import StoreError
-from advisor.paths import store_path
+from advisor.store.seen import store_seen
 
 SHELLS = ("bash", "zsh", "fish")
 NAMES = ("applications", "node-types")
@@ -75,7 +75,7 @@ def _names(args: argparse.Namespace) -> list[str]:
     from advisor.store.reader import Reader
 
     try:
-        with Reader(store_path(args.db)) as reader:
+        with Reader(store_seen(args.db)) as reader:
             if args.what == "node-types":
                 return sorted(reader.inventory().node_types)
             return sorted({workload.application for workload in reader.workloads()})

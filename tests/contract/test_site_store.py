@@ -246,6 +246,8 @@ def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
     assert done.returncode == 2 and "cg-solver" in done.stderr
     layout.good(*READING[6])
     assert json.loads(layout.good("report", "--json"))["jobs"] > 0
+    assert "cg-solver" in layout.good("completion", "applications").split()
+    assert "broadwell" in layout.good("completion", "node-types").split()
 
 
 def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def show(args: argparse.Namespace) -> int:
     """Print what is known of the node types, of one family time per iteration over size."""
     check_plot(args.plot)
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     benches: list[tuple[Bench, list[StoredProfile]]] = []
     files: list[StoredIo] = []
     with Reader(path) as reader:

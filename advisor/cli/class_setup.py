@@ -61,9 +61,10 @@ class Known:
         from advisor.core.inventory import Inventory
         from advisor.store.profiles import latest_bench, profiled_types
         from advisor.store.reader import Reader
+        from advisor.store.seen import store_seen
         from advisor.store.signatures import measured_types
 
-        base, path = paths.config_dir(args.config_dir), paths.store_path(args.db)
+        base, path = paths.config_dir(args.config_dir), store_seen(args.db)
         site: dict[str, Any] = {}
         inventory, processors = Inventory.of([]), {}
         measured: tuple[str, ...] = ()

@@ -199,7 +199,7 @@ def _train(args: argparse.Namespace) -> int:
     from advisor.classes.train import train
 
     setup = Known.load(args).setup(args.node_type, args)
-    rows, left_out = _rows(paths.store_path(args.db), setup.node_type)
+    rows, left_out = _rows(paths.whole_store(args.db), setup.node_type)
     trained = train(rows)
     written: list[Path] = []
     if not args.dry_run:

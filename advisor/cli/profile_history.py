@@ -21,7 +21,7 @@ _PATHS = ("folder", "output")
 
 def run(args: argparse.Namespace) -> int:
     """List the steps, or do one again."""
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     if not path.exists():
         raise RefusedError("nothing is stored yet", hint="advisor profile import DIR")
     with Reader(path) as reader:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             f"{folder}: no profile is of {args.application}", hint=f"found: {names_there}"
         )
     answer = []
-    with Writer(paths.store_path(args.db)) as writer:
+    with Writer(paths.whole_store(args.db)) as writer:
         for name in names:
             own = [r for r in chosen if r.application == name]
             profile_set(name, own)  # refuses parameters that differ

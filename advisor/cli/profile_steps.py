@@ -29,7 +29,7 @@ def open_study(args: argparse.Namespace) -> ProfileStudy:
     from advisor.lab.profile.study import load_study
     from advisor.store.reader import Reader
 
-    path = paths.store_path(args.db)
+    path = paths.whole_store(args.db)
     with Reader(path) as reader:
         study = load_study(reader, args.application)
     for note in study.runs.notes:
@@ -47,7 +47,7 @@ def keep_step(args: argparse.Namespace, result: Mapping[str, Any], **more: objec
 
     given = {k: v for k, v in vars(args).items() if k not in _NOT_KEPT}
     plain = {k: str(v) if hasattr(v, "parts") else v for k, v in {**given, **more}.items()}
-    with Writer(paths.store_path(args.db)) as writer:
+    with Writer(paths.whole_store(args.db)) as writer:
         number = add_profile_step(
             writer, args.application, args.action, plain, result, by=getpass.getuser()
         )

@@ -74,7 +74,7 @@ def read_frame(
     if files:
         table = _table(kind, [row for f in files for row in _of_file(Path(f), node_type)])
     else:
-        path = paths.store_path(None if db is None else str(db))
+        path = paths.whole_store(None if db is None else str(db))
         with Reader(path) as reader:
             table = _table(kind, list(_FROM_STORE[kind](reader, narrowed)))
     for name, expression in compute.items():

@@ -23,6 +23,7 @@ from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.profiled import grid_profile, write_runs
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -253,12 +254,16 @@ def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
 def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
     """What needs the whole store says so in one line, and what to do; nobody gets one unasked."""
     layout.store.chmod(0o600)
+    write_runs(layout.root / "home/runs", [grid_profile((2, 2), 24)])
     layout.serve()
     assert "goal: min_energy" in layout.good("policy", "show")
     assert "only its owner" not in layout.good("site", "show")
     for argv in (
         ("fit", "cg-solver"), ("rank", "lbm"), ("collect",), ("prune", "--older-than", "0d"),
         ("forget", "cg-solver"), ("promote", "cg-solver", "--scope", "all"), ("backup", "b.db"),
+        ("bench", "show"), ("classify", "cg-solver"), ("profile", "show", "cg-solver"),
+        ("profile", "history", "cg-solver"), ("classes", "train", "--node-type", "broadwell"),
+        ("profile", "import", "runs"),
     ):  # fmt: skip
         done = layout.user(*argv)
         assert done.returncode == 1 and done.stderr.count("\n") == 1, (argv, done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import subprocess
@@ -82,7 +83,11 @@ def plan(rewrite: Mapping[str, str] | None = None, **other: object) -> bytes:
 
 @contextmanager
 def daemon(path: Path, behave: Callable[[socket.socket, bytes], None]) -> Iterator[list[bytes]]:
-    """Serve at a socket; ``behave`` has each connection and the line it sent."""
+    """Serve at a socket; ``behave`` has each connection and the line it sent.
+
+    Python's collector does not run meanwhile: over all that the tests hold it takes longer on a
+    busy machine than hooks wait for an answer.
+    """
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
@@ -112,9 +117,11 @@ def daemon(path: Path, behave: Callable[[socket.socket, bytes], None]) -> Iterat
                 return
 
     threading.Thread(target=serve, daemon=True).start()
+    gc.disable()
     try:
         yield asked
     finally:
+        gc.enable()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
@@ -42,7 +43,8 @@ class HookDaemon:
     """Listens on a socket every user may use; notes each request, sends what ``reply`` returns.
 
     ``reply`` may return None (hang up without an answer) or bytes; ``drip_s`` sends them one by
-    one with that pause; ``silent`` never answers.
+    one with that pause; ``silent`` never answers. Python's collector does not run meanwhile: over
+    all that the tests hold it takes longer on a busy machine than the hooks wait for an answer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,6 +57,7 @@ class HookDaemon:
         self._held: list[socket.socket] = []
 
     def __enter__(self) -> Self:
+        gc.disable()
         self.path.unlink(missing_ok=True)
         self._listener.bind(str(self.path))
         self.path.chmod(0o666)
@@ -63,6 +66,7 @@ class HookDaemon:
         return self
 
     def __exit__(self, *_: object) -> None:
+        gc.enable()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._held:

@@ -57,12 +57,12 @@ class HookDaemon:
         self._held: list[socket.socket] = []
 
     def __enter__(self) -> Self:
-        gc.disable()
         self.path.unlink(missing_ok=True)
         self._listener.bind(str(self.path))
         self.path.chmod(0o666)
         self._listener.listen(64)
         threading.Thread(target=self._serve, daemon=True).start()
+        gc.disable()
         return self
 
     def __exit__(self, *_: object) -> None:

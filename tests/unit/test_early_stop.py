@@ -7,8 +7,10 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,7 +25,7 @@ from advisor.core.observation import Observation
 from advisor.models.ended_runs import half_width, refuted, response_of, without_refuted
 from advisor.models.fit import fit_options
 from advisor.models.response import Z95
-from advisor.phases.complete import BEGIN, EARLIER, END, CompleteRun, load_complete
+from advisor.phases.complete import BASE, BEGIN, EARLIER, END, CompleteRun, load_complete
 from advisor.phases.metered import Metered
 from advisor.phases.pairing import Baseline, Pairing, RunEvents
 from advisor.schedulers.base import PlannedRun, Role, RunResult, SweepJob, WatchPlan
@@ -37,6 +39,7 @@ from advisor.schedulers.early import (
     why_whole,
 )
 from advisor.schedulers.local.scheduler import Local
+from advisor.training import beside as beside_module
 from advisor.training.beside import Beside
 
 Run = Callable[..., Any]
@@ -145,6 +148,34 @@ def test_what_the_meter_shows_first_after_a_standstill_is_left_out(
     assert [t for t, _ in beside.ended().readings] == [*times, 3.15]
     clock[0] = 9.0  # ... and the last one, after the run's end, is taken a moment later
     assert beside.ended().readings[-1][0] == 9.0
+
+
+def test_the_meter_is_read_while_the_job_of_a_run_is_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap in the readings would hide what the first iterations took."""
+    readings, came = threading.Semaphore(0), []
+
+    class Counted(Counter):
+        def so_far_j(self) -> float:
+            readings.release()
+            return super().so_far_j()
+
+    def look_up() -> None:
+        came.append(all(readings.acquire(timeout=30) for _ in range(5)))
+        os.kill(os.getpid(), signal.SIGTERM)  # as a scheduler does when the run has ended
+
+    monkeypatch.setattr(beside_module, "_job_here", look_up)
+    monkeypatch.setattr(beside_module, "_counter", lambda name, root: Counted())
+    times = [0.0, *(1.0 + i / 10 for i in range(80)), 9.0]
+    CompleteRun(times, [BEGIN, *["a"] * 80, END]).save(tmp_path / BASE)
+    argv = ("paired", "--rings", tmp_path, "--folder", tmp_path, "--name", "1", "--metered")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert beside_module.main([str(a) for a in argv]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [True]
 
 
 def test_without_room_for_the_complete_run_all_go_to_their_end(job: SweepJob) -> None:

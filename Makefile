@@ -47,8 +47,10 @@ test: setup-dev slurm-packages package-tools
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 # Compiled once, here: hundreds of programs are started, some by users who may not write to this tree.
+# So are the tests: each of the four processes would take twenty seconds for that.
 pytest: setup-dev
-	@$(BIN)/python -m compileall -q advisor tui hooks db
+	@$(BIN)/python -m compileall -q advisor tui hooks db tests
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq > /dev/null || :
 	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.

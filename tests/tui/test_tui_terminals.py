@@ -74,7 +74,8 @@ def test_every_theme_can_be_read(session: Session, play: Play) -> None:
 def test_the_real_program_writes_ascii_where_the_locale_knows_no_more(
     at_home: dict[str, str],
 ) -> None:
-    places = {**at_home, "LC_ALL": "", "LANG": "C", "TERM": "linux", "COLORTERM": ""}
+    locale = {"LC_ALL": "", "LC_CTYPE": "", "LANG": "C"}
+    places = {**at_home, **locale, "TERM": "linux", "COLORTERM": ""}
     screen = terminal.Pty([sys.executable, "-m", "advisor", "tui"], places, 80, 24)
     try:
         assert terminal.until(screen, lambda t: "12 workloads" in t and "% less" in t).isascii()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from advisor_tui import app, applications
 from advisor_tui.dialogue import Push
+from advisor_tui.policy import PolicyPage
 from advisor_tui.session import Session
 from advisor_tui.tradeoff import TradeOffPage
 
@@ -80,6 +82,31 @@ def test_pages_are_painted_before_somebody_opens_them(
         lines.clear()
         await at.press("c")
         assert "Save (s)" in at.text and not lines
+
+    play(session, story)
+
+
+def test_what_is_made_ahead_takes_no_page_from_whoever_is_on_it(
+    session: Session, play: Play, made: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine somebody is on the policy page before its last part is made ahead."""
+    mounted, making, chosen = PolicyPage._mounted, list[str](), asyncio.Event()
+
+    async def late(self: PolicyPage, part: str) -> None:
+        await mounted(self, part)
+        making.append(part)
+        if part == "past":
+            await chosen.wait()
+
+    monkeypatch.setattr(PolicyPage, "_mounted", late)
+
+    async def story(at: Any) -> None:
+        await at.until(lambda: making[-1:] == ["past"])
+        await at.press("4", "w")
+        assert "no rule matches" in at.text
+        chosen.set()
+        await at.until(lambda: made(at))
+        assert "(•) which rule" in at.text and "no rule matches" in at.text
 
     play(session, story)
 

@@ -145,6 +145,8 @@ take, with money and CO2 where the site states them.
         """Make the parts that are not shown first."""
         for part in ("rule", "whatif", "past"):
             await self._mounted(part)
+        if not self.is_new:  # somebody went there meanwhile: what is shown is their choice
+            return
         parts = self.query_one("#parts", OneOf)
         for part in self._parts:
             parts.current = part

@@ -133,6 +133,26 @@ def test_a_script_without_srun_is_put_into_one_step(slurm: Slurm, tmp_path: Path
     assert [printed(job, r)[0]["threads_per_node"] for r in results] == ["28", "12"]
 
 
+def test_a_script_without_srun_runs_once_however_many_tasks_the_job_has(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """As in a batch job: who asks for four tasks for a program's four threads starts one."""
+    job = make_job(
+        tmp_path,
+        'echo "ran $SLURM_NTASKS $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE"\nsleep 1',
+        configuration(8, ranks=4), configuration(4, ranks=4),
+        launcher="", method="request", options={"ntasks": "4", "cpus-per-task": "2"},
+    )  # fmt: skip
+    results = finish(slurm, job, slurm.submit_sweep(job))
+    assert [r.ok for r in results] == [True, True]
+    assert {r.energy_quality for r in results} == {"measured"}
+    texts = [(job.folder / "output" / f"run-{r.seq}-1.log").read_text() for r in results]
+    ran = [[line for line in text.splitlines() if line.startswith("ran")] for text in texts]
+    assert ran == [["ran 4 2 8"], ["ran 4 1 4"]]
+    record = slurm.job(results[0].job_id)
+    assert record is not None and [s.cpus for s in record.steps if s.numbered] == [8, 4]
+
+
 def test_another_launcher_is_timed_whole_and_its_energy_estimated(
     slurm: Slurm, tmp_path: Path
 ) -> None:

@@ -33,6 +33,21 @@ log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
 pause() { read -rt 2 <> <(:); }  # 2 s; a child would be ended by the signal, and the pause with it
 
 @CONFIGURE@
+
+# A script without srun: one step of all the CPUs that the job has there meters and caps it, and the
+# script runs once in it, as in a batch job. Steps that something in it starts all the same (an
+# mpirun) would wait for that one's end, were it not to overlap.
+in_one_step() {
+  local given name
+  for name in SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE \
+    SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE; do
+    if [ -n "${!name+set}" ]; then given+=("$name=${!name}")
+    else given=(-u "$name" "${given[@]}"); fi
+  done
+  job=("$folder/bin/srun" $overlap --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_ON_NODE"
+    env "${given[@]}" "${job[@]}")
+}
+
 one() {  # steps, step name, then as configure: the user's script, once
   configure "${@:3}"
   export ADV_SWEEP_STEPS=$1 ADV_SWEEP_NAME=$2
@@ -104,19 +119,6 @@ configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to
   if [ "$2" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$2"; fi
   if [ "$3" -gt 0 ]; then export @CAP@=$3; fi
 }
-
-# A script without srun: one step of the whole node meters and caps it. Steps that something in it
-# starts all the same (an mpirun) would wait for that one's end, were it not to overlap.
-in_one_step() {
-  local given name
-  for name in SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE \
-    SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE; do
-    if [ -n "${!name+set}" ]; then given+=("$name=${!name}")
-    else given=(-u "$name" "${given[@]}"); fi
-  done
-  job=("$folder/bin/srun" $overlap --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_ON_NODE"
-    env "${given[@]}" "${job[@]}")
-}
 """,
     "request": r"""
 configure() {  # nodes, ranks per node, threads per rank, cap (0: as the job's), the cap to tell
@@ -133,8 +135,6 @@ configure() {  # nodes, ranks per node, threads per rank, cap (0: as the job's),
   export ADV_SWEEP_OPTIONS="--nodes=$nodes --ntasks=$((nodes * ranks))"
   ADV_SWEEP_OPTIONS+=" --cpus-per-task=$threads $exact"
 }
-
-in_one_step() { job=("$folder/bin/srun" $overlap "${job[@]}"); }
 """,
 }
 

@@ -342,6 +342,12 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "threads_from": list(subject.threads_from),
             "program": dict(subject.program),
             "job_name": subject.request.job_name,
+            "exclusive": subject.request.exclusive,
+            "options": dict(subject.options),
+            "understood_options": {n: list(a) for n, a in subject.understood_options.items()},
+            "threads_kept": subject.threads_kept,
+            "freq_kept": subject.freq_kept,
+            "left_alone": subject.left_alone,
             **({"rate": subject.rate.to_dict()} if subject.rate else {}),
         },
         "space": {
@@ -406,11 +412,12 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
 
 
 def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> TrainingJob:
-    """Read the script's copy again; what depends on this process is taken from the state."""
+    """Read the script's copy again; what site and process said then is taken from the state."""
     node_type = NodeType.from_dict(data["node_type"])
+    understood = {n: tuple(a) for n, a in data.get("understood_options", {}).items()}
     again = understand(
         scheduler=settings.scheduler,
-        site=TrainingSite(Inventory.of([node_type])),
+        site=TrainingSite(Inventory.of([node_type]), understood_options=understood),
         script=folder / "script" if data["script"] else None,
         arguments=data["arguments"],
         command=data["command"],
@@ -418,13 +425,22 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         workload=data["workload"],
         node_type=node_type.name,
         extra_options=settings.extra_options,
+        options=data.get("options"),
     )
     if settings.after:
         again = of_experiment(again)
-    job_name = data.get("job_name", again.request.job_name)  # the copy has another name
+    request = again.request
+    request = replace(
+        request,
+        job_name=data.get("job_name", request.job_name),  # the copy has another name
+        exclusive=data.get("exclusive", request.exclusive),  # its partition may say so
+    )
     return replace(
         again,
-        request=replace(again.request, job_name=job_name),
+        request=request,
+        threads_kept=data.get("threads_kept", again.threads_kept),
+        freq_kept=data.get("freq_kept", again.freq_kept),
+        left_alone=data.get("left_alone", again.left_alone),
         baseline=Configuration.from_dict(data["baseline"]),
         partition=data["partition"],
         method=data.get("method", "request"),  # a sweep of an earlier version

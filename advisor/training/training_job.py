@@ -96,6 +96,8 @@ class TrainingJob:
     program: Mapping[str, object] = field(default_factory=dict)
     rate: RateRule | None = None
     """How the program's own rate is read from its output."""
+    understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the site says of options that the advisor does not know."""
 
 
 def current_user() -> str:
@@ -133,6 +135,7 @@ def understand(
     node_type: str = "",
     this_machine: NodeType | None = None,
     extra_options: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
     fallback: str = "",
     gives_whole_nodes: Callable[[str], bool] = lambda _: False,
 ) -> TrainingJob:
@@ -142,16 +145,18 @@ def understand(
     names the application when nothing is. The baseline
     is what the job itself asks for, at the frequency it gets without asking. ``this_machine`` is
     the node type of the local scheduler; ``gives_whole_nodes`` tells of a partition whether its
-    jobs have their nodes for themselves. Raises InputError or UsageError.
+    jobs have their nodes for themselves; ``options`` are all that the job has, where they were read
+    before. Raises InputError or UsageError.
     """
     arguments, command = tuple(arguments), tuple(command)
     text = script_text(script) if script is not None else None
     language = translator(scheduler)
-    options = {
-        **(language.read_directives(text) if text else {}),
-        **(_from_environment(language) if scheduler != "local" else {}),
-        **language.read_arguments(extra_options),
-    }
+    if options is None:
+        options = {
+            **(language.read_directives(text) if text else {}),
+            **(_from_environment(language) if scheduler != "local" else {}),
+            **language.read_arguments(extra_options),
+        }
     request = _request(scheduler, options, text, script, arguments, command)
     if request.het:
         raise InputError(
@@ -213,6 +218,7 @@ def understand(
         how="; ".join(r.text for r in recognition.how),
         program=_program(recognition.command, text, options),
         rate=recognition.rule.rate if recognition.rule else None,
+        understood_options=site.understood_options,
     )
 
 

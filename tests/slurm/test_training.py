@@ -127,6 +127,28 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         assert (model.node_type, model.scope) == ("broadwell", "all")
 
 
+def test_a_sweep_in_the_background_knows_that_the_partition_gives_whole_nodes(
+    command: Command,
+) -> None:
+    """Its process reads the job again, from the sweep's folder."""
+    command.script.write_text(
+        "#!/bin/bash\n#SBATCH -N1 -n1 -c 20 -p broadwell -A proj -t 3\n"
+        "srun simapp --kernel stencil\n"
+    )
+    update = ["scontrol", "update", "PartitionName=broadwell"]
+    command.testbed.run([*update, "OverSubscribe=EXCLUSIVE"])
+    try:
+        begun = command.run(
+            command.script, "--yes", "--detach", "--threads", "20", "--freqs", "1.5GHz,2.2GHz",
+            "--repeat-baseline", "1", "--estimate", "3s",
+        )  # fmt: skip
+        log = Path(begun["folder"]) / "log"
+        wait_for(lambda: "all options:" in log.read_text())
+    finally:
+        command.testbed.run([*update, "OverSubscribe=NO"])
+    assert "confirmed: a run there took" in log.read_text(), log.read_text()
+
+
 def test_killed_while_it_waits_and_resumed(command: Command) -> None:
     command.script.write_text(
         "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
+from advisor.training import state as states
 from advisor.training.plan import axes, cost, payback_runs, planned, thread_counts
+from advisor.training.state import SweepSettings
 from advisor.training.table import tabulate
 from advisor.training.training_job import TrainingJob, TrainingSite, understand
 
@@ -145,6 +147,35 @@ def test_thread_counts(cores: int, ranks: int) -> None:
     assert list(counts) == sorted(set(counts))
     assert all(c % ranks == 0 and 0 < c <= max(cores, ranks) for c in counts)
     assert counts[-1] == max(cores, ranks) // ranks * ranks
+
+
+@pytest.mark.parametrize(
+    ("text", "wishes"),
+    [
+        ("#SBATCH -n 4 -c 7\nsrun ./cfd", {"gives_whole_nodes": lambda _: True}),
+        ("#SBATCH -n 4 -c 7\nsrun ./cfd", {}),
+        ("#SBATCH --exclusive --project-code=7\nsrun ./cfd", {}),
+        ("#SBATCH --exclusive\n./run ./cfd", {}),
+        ("#SBATCH --exclusive\nsrun ./cfd", {"extra_options": ("--mem=4G", "-p", "big")}),
+    ],
+)
+def test_a_sweep_s_job_is_the_same_when_it_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wishes: dict[str, Any]
+) -> None:
+    """Whatever site, partition and environment said when it began: they are not asked again."""
+    monkeypatch.setenv("SBATCH_ACCOUNT", "proj")
+    rules = (ApplicationRule(name="cfd", executable=("cfd",)),)
+    site = replace(SITE, rules=rules, understood_options={"project-code": ("frequency",)})
+    job = understand(scheduler="slurm", site=site, script=script(tmp_path, text), **wishes)
+    space, settings = axes(job).space, SweepSettings("slurm", "ann")
+    state = states.new(tmp_path / "sweeps", job, space, settings, ())
+    states.begin(state)
+    monkeypatch.delenv("SBATCH_ACCOUNT")
+    again = states.load(state.folder).subject
+    request, once = asdict(again.request), asdict(state.subject.request)
+    assert request["options"].pop("job-name") == "script" and once["options"].pop("job-name")
+    assert {n for n in once if once[n] != request[n]} == {"script_path", "command"}
+    assert replace(again, how=job.how, request=state.subject.request) == state.subject
 
 
 def test_thread_counts_of_real_nodes() -> None:

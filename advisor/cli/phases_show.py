@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.lab.watching import WatchedRun
     from advisor.phases.caps import CapsByPhase
     from advisor.phases.inside import InsideSignal
-    from advisor.phases.routines import FoldedRoutines
+    from advisor.phases.routines import FoldedRoutines, RunningCode
     from advisor.training.state import SweepState
 
 _SUBSET = 0.15
@@ -99,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         "notes": [
             *seen.notes, *([waiting] if waiting else []),
             *([f"not counted: {seen.why_not}"] if seen.why_not else []),
+            *([_too_few(seen.running)] if phases and seen.running and not routines else []),
         ],
     }  # fmt: skip
     caps = _caps(args)
@@ -164,6 +165,15 @@ def _clusters(seen: WatchedRun) -> list[dict[str, Any]] | None:
     from advisor.phases.bursts import cluster
 
     return clusters_json(seen.bursts, cluster(seen.bursts, subset=_SUBSET))
+
+
+def _too_few(code: RunningCode) -> str:
+    """Say why no routines are shown though they were sampled."""
+    return (
+        f"routines are not shown: {format_count(len(code.times), 'sample')} (one every "
+        f"{1e3 * code.every_s:.1f} ms of processor time) are too few for these iterations; measure "
+        "a longer run"
+    )
 
 
 def _routines_json(routines: FoldedRoutines | None) -> dict[str, Any]:

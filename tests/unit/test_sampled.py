@@ -43,9 +43,9 @@ int main(void) {
     signal(SIGPROF, own); /* whoever watches must leave it alone */
     for (int step = 0; step < 40; step++) {
         #pragma omp parallel num_threads(1)
-        sum += solve(3000000);
+        sum += solve(9000000);
         #pragma omp parallel num_threads(1)
-        sum += assemble(1000000);
+        sum += assemble(3000000);
     }
     printf("%.0f %d\n", sum, mine);
     return 0;

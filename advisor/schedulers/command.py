@@ -9,6 +9,16 @@ from pathlib import Path
 
 from advisor.errors import SchedulerError
 
+_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+"""Variables of Intel's OpenMP that threadpoolctl and joblib set in this process."""
+
+
+def session_environment() -> dict[str, str]:
+    """Return the environment that this process was given, for the programs of a user's job."""
+    given = Path("/proc/self/environ").read_text(errors="replace").split("\0")
+    ours = set(_BY_LIBRARIES).difference(variable.partition("=")[0] for variable in given)
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
 
 def run_command(
     argv: Sequence[str], *, timeout_s: float = 60.0, variables: Mapping[str, str] | None = None

@@ -129,6 +129,17 @@ def test_a_sweep_from_script_to_model(advisor: Run, script: Path, store_path: Pa
     assert again.code == 3 and "is finished" in again.err
 
 
+def test_a_run_has_the_environment_of_the_session(
+    advisor: Run, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What threadpoolctl sets in our process, when it is imported, would change the program."""
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "True")
+    dump = ["sh", "-c", "env | grep ^KMP_ >> ran; sleep 0.2"]
+    options = ("--scheduler", "local", "--threads", "1", "--samples", "1", "--meter", "none")
+    done = advisor("train", "mine", *options, "--repeat-baseline", "0", "--yes", "--", *dump)
+    assert done.code == 0 and ran(script) == []
+
+
 def test_a_command_is_trained_by_name(advisor: Run, script: Path, store_path: Path) -> None:
     done = advisor(
         "train", "mine", "--workload", "two", "--scheduler", "local", "--yes", "--json",

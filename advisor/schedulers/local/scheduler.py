@@ -26,7 +26,7 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepStatus,
 )
-from advisor.schedulers.command import interpreter
+from advisor.schedulers.command import interpreter, session_environment
 from advisor.schedulers.cpufreq import Cpufreq
 from advisor.schedulers.early import ended_early, keep_complete, was_ended
 from advisor.schedulers.local.watched import WatchedHere
@@ -123,7 +123,7 @@ class Local(Scheduler):
         c = configuration
         threads = str(c.threads_per_rank)
         return {
-            **os.environ,
+            **session_environment(),
             "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "ADVISOR": "off",
             **dict.fromkeys(threads_from, threads),

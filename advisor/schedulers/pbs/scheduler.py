@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.command import session_environment
 from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
@@ -377,4 +377,5 @@ def _why(record: JobRecord | None) -> str:
 
 def _environment() -> dict[str, str]:
     """Return qsub's environment: this session's, without what only belongs to a job."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("PBS_O_") and k != "PBS_JOBID"}
+    session = session_environment()
+    return {k: v for k, v in session.items() if not k.startswith("PBS_O_") and k != "PBS_JOBID"}

@@ -20,7 +20,7 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepStatus,
 )
-from advisor.schedulers.command import run_command
+from advisor.schedulers.command import run_command, session_environment
 from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.results import append_result, good_run, rated, read_results
 from advisor.schedulers.slurm import accounting as sacct
@@ -347,7 +347,7 @@ def _environment() -> Mapping[str, str]:
     dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
     passed_on = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in session_environment().items()
         if name not in dropped and (not name.startswith("SLURM_") or name == "SLURM_CONF")
     }
     return {**passed_on, "ADVISOR": "off"}

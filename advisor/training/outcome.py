@@ -70,7 +70,7 @@ class Confirmation:
         """What became of the option, in words."""
         if self.chosen:
             return "is confirmed"
-        return "is confirmed, but not within the policy" if self.holds else "is not confirmed"
+        return "ran as predicted, but not within the policy" if self.holds else "is not confirmed"
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""

@@ -161,7 +161,8 @@ class Sweep(Measuring):
                 break
             if not attempt.holds and self._check(c):
                 fit = self._fit()
-            self.show(Event("note", name, f"{describe(c)} {attempt.verdict}: {attempt.reason}"))
+            why = "" if attempt.holds else f": {attempt.reason}"
+            self.show(Event("note", name, f"{describe(c)} {attempt.verdict}{why}"))
         return fit, attempts
 
     def _check(self, near: Configuration) -> bool:

@@ -9,6 +9,7 @@ fits into the first-level cache, or that hardly leave the line they are in, are 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ SAME_ZONE = 0.8
 """Zones that overlap by more than this share of the smaller one are the same."""
 RARE = 0.05
 """Sites with a smaller share of the busiest site's accesses, and of its moves, are dropped."""
+LEFT_OUT = 0.1
+"""Parts of a zone that are left out count from this share on, and from four standard errors of the
+sample of its lines."""
 STAYS = 0.01
 """Sites with a smaller share of the busiest site's moves to another line stay where they are."""
 
@@ -135,9 +139,10 @@ class _Instruction:
         if self.stride == 0:
             return 1.0
         zones = self.zones.values()
-        touched = sum(z.footprint for z in zones) / sum(z.size for z in zones)
-        expected = min(1.0, LINE / self.stride)
-        return 1.0 if touched > 0.75 * expected else touched / expected
+        share = sum(z.footprint for z in zones) / sum(z.size for z in zones)
+        share /= min(1.0, LINE / self.stride)
+        error = max(LEFT_OUT, 4 / math.sqrt(max(1, sum(len(z.lines) for z in zones))))
+        return 1.0 if share > 1 - error else share
 
     def joins(self, other: _Instruction) -> bool:
         """Whether two sites are one stream."""

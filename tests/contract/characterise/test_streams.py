@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.lab.characterise_files import AccessSite, BarrierInterval, TracedProcess, TracedRegion
+from advisor.lab.characterise_streams import find_phase
 from advisor.lab.twin import compile_twice
 from tests.contract.characterise.programs import (
     NEEDS_CC,
@@ -137,6 +139,28 @@ def test_rows_handed_out_one_by_one_are_private_parts(advisor: Run, tmp_path: Pa
     assert (stream["stride_b"], stream["access"]) == (8, "P")
     assert stream["size_kb"] == pytest.approx(1200 * 1200 * 8 / 1024 / 2, rel=0.15)
     assert phase["iterations"] == 3 * 1200 * 1200 / 2
+
+
+@pytest.mark.parametrize("alone", [0, 200, 600, 800, 820, 1000, 1200])
+def test_a_thread_that_begins_late_makes_no_part_larger(alone: int) -> None:
+    """Of 1200 rows one thread takes the first ``alone``, then both take turns."""
+    rows = (range(alone), *(range(n, 1200, 2) for n in (alone, alone + 1)))
+    sites = []
+    for thread, mine in enumerate(([*rows[0], *rows[1]], [*rows[2]])):
+        lines = frozenset(8 * row + line for row in mine for line in range(8))
+        if lines:
+            lo, hi = 64 * min(lines), 64 * (max(lines) + 1)
+            zone = BarrierInterval(0, lo, hi, len(lines), 2**64, lines)
+            words = 8 * len(lines)
+            sites.append(
+                AccessSite(
+                    1, 0, thread, 8, 8, False, words, words // 8, {8: words - 1}, hi - lo, zone
+                )
+            )
+    regions = (TracedRegion(0, 1, 0),)
+    process = TracedProcess(1, Path("p"), True, 0, False, regions, (), tuple(sites))
+    (stream,) = find_phase(process, 0, l1_bytes=1).streams
+    assert stream.size_kb == pytest.approx(1200 * 512 / 1024 / len(sites), rel=0.1)
 
 
 LOOPS = """

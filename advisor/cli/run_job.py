@@ -46,8 +46,10 @@ def run_job(args: argparse.Namespace) -> int:
     configuration = _configuration(decision, node_type)
     choice = best_meter(node_type, name=args.meter)
     began = datetime.now(UTC).isoformat(timespec="seconds")
+    options = decision.request.options if decision.request else {}
+    working = Path.cwd() / options.get("chdir", "")
     with RateTap(rule, quiet=args.json) if rule else nullcontext() as tap:
-        measured = _measure(script, configuration, choice.meter, args.json, tap)
+        measured = _measure(script.absolute(), working, configuration, choice.meter, args.json, tap)
     rate, missing = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
@@ -131,8 +133,9 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 
 def _measure(
-    script: Path, configuration: Configuration, meter: Any, quiet: bool, tap: RateTap | None
-) -> MeasuredProcess:
+    script: Path, working: Path, configuration: Configuration, meter: Any, quiet: bool,
+    tap: RateTap | None,
+) -> MeasuredProcess:  # fmt: skip
     from advisor.core.script_use import THREAD_VARIABLES
     from advisor.meters.process import measure
     from advisor.schedulers.choose import create
@@ -150,6 +153,7 @@ def _measure(
             meter=meter,
             freq_khz=configuration.freq_khz,
             environment=here.environment_here(configuration, folder, THREAD_VARIABLES),
+            folder=working,
             stdout_to_stderr=quiet,
             streams=tap.streams if tap else None,
         )

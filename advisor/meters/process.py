@@ -113,7 +113,9 @@ def measure(
             if meter is not None:
                 with contextlib.suppress(MeterError):
                     meter.stop()
-            raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
+            at = folder is not None and str(error.filename) == str(folder)
+            what = f"enter {folder}" if at else f"run {argv[0]}"
+            raise SchedulerError(f"cannot {what}: {error.strerror}") from error
         finally:
             os.sched_setaffinity(0, allowed)
         own_group = output is not None

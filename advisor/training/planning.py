@@ -166,7 +166,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         design=wish.design,
         most_runs=min(samples, len(grid.space)) if grows else 0,
         confirm=policy.training.confirm if wish.size is None or wish.size.last else 0,
-        working_folder=str(Path.cwd()),
+        working_folder=str(Path.cwd() / job.options.get("chdir", "")),
         extra_options=wish.options,
         size=wish.size,
         **_of_experiment(wish.experiment, job, scheduler, warnings),

@@ -140,6 +140,24 @@ def test_a_run_has_the_environment_of_the_session(
     assert done.code == 0 and ran(script) == []
 
 
+def test_a_script_runs_in_the_folder_that_it_names(advisor: Run, script: Path) -> None:
+    folder = script.parent / "data"
+    folder.mkdir()
+    (script.parent / "kernel").rename(folder / "kernel")
+    directives = script.read_text().replace("#SBATCH", "#SBATCH -D data")
+    script.write_text(directives)
+    options = ("--scheduler", "local", "--threads", "1", "--samples", "1", "--meter", "none")
+    done = advisor("train", script, *options, "--repeat-baseline", "0", "--yes")
+    assert done.code == 0, done.err
+    trained = (folder / "ran").read_text().split()
+    assert len(trained) >= 2 and ran(script) == []
+    assert advisor("run", script, "--meter", "none").code == 0
+    assert len((folder / "ran").read_text().split()) == len(trained) + 1
+    script.write_text(directives.replace("data", "nowhere"))
+    failed = advisor("train", script, *options, "--yes")
+    assert failed.code == 1 and f"cannot enter {script.parent}/nowhere: No such file" in failed.err
+
+
 def test_a_command_is_trained_by_name(advisor: Run, script: Path, store_path: Path) -> None:
     done = advisor(
         "train", "mine", "--workload", "two", "--scheduler", "local", "--yes", "--json",

@@ -139,16 +139,20 @@ def test_a_script_without_srun_runs_once_however_many_tasks_the_job_has(
     """As in a batch job: who asks for four tasks for a program's four threads starts one."""
     job = make_job(
         tmp_path,
-        'echo "ran $SLURM_NTASKS $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE"\nsleep 1',
+        'read -r line\necho "ran $SLURM_NTASKS $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE'
+        ' omp=$OMP_NUM_THREADS $line"\nsleep 1',
         configuration(8, ranks=4), configuration(4, ranks=4),
-        launcher="", method="request", options={"ntasks": "4", "cpus-per-task": "2"},
+        launcher="", method="request",
+        options={"ntasks": "4", "cpus-per-task": "2", "input": "in put"},
     )  # fmt: skip
+    (tmp_path / "in put").write_text("a line\n")
     results = finish(slurm, job, slurm.submit_sweep(job))
     assert [r.ok for r in results] == [True, True]
     assert {r.energy_quality for r in results} == {"measured"}
     texts = [(job.folder / "output" / f"run-{r.seq}-1.log").read_text() for r in results]
     ran = [[line for line in text.splitlines() if line.startswith("ran")] for text in texts]
-    assert ran == [["ran 4 2 8"], ["ran 4 1 4"]]
+    # the job as written sets no variables of threads; each run reads its standard input
+    assert ran == [["ran 4 2 8 omp= a line"], ["ran 4 1 4 omp=1 a line"]]
     record = slurm.job(results[0].job_id)
     assert record is not None and [s.cpus for s in record.steps if s.numbered] == [8, 4]
 

@@ -71,7 +71,7 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late o
   log begin "$seq" "$try" "$begin"
   (
     watched "${roles[seq]:-}" "$stage-$seq-$try" one "$steps" "$name-$seq-$try" "${@:3}"
-  ) > "$folder/output/run-$seq-$try.log" 2>&1 < /dev/null
+  ) > "$folder/output/run-$seq-$try.log" 2>&1 < "$input"
   code=$?
   now; timed_inside
   if [ "$mode" != whole ]; then
@@ -121,15 +121,15 @@ configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to
 }
 """,
     "request": r"""
-configure() {  # nodes, ranks per node, threads per rank, cap (0: as the job's), the cap to tell
-  local nodes=$1 ranks=$2 threads=$3 cap=$4 each= name
+configure() {  # nodes, ranks per node, threads per rank, cap, the cap to tell, threads in variables
+  local nodes=$1 ranks=$2 threads=$3 cap=$4 each= name  # the last three: 0 as the job has them
   [ "$nodes" -gt 1 ] && each="(x$nodes)"
   export SLURM_NNODES=$nodes SLURM_JOB_NUM_NODES=$nodes
   export SLURM_NTASKS=$((nodes * ranks)) SLURM_NPROCS=$((nodes * ranks))
   export SLURM_NTASKS_PER_NODE=$ranks SLURM_TASKS_PER_NODE="$ranks$each"
   export SLURM_CPUS_PER_TASK=$threads SRUN_CPUS_PER_TASK=$threads
   export SLURM_CPUS_ON_NODE=$((ranks * threads)) SLURM_JOB_CPUS_PER_NODE="$((ranks * threads))$each"
-  for name in $threads_from; do export "$name=$threads"; done
+  if [ "$6" -gt 0 ]; then for name in $threads_from; do export "$name=$6"; done; fi
   if [ "$cap" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$cap"; fi
   if [ "$5" -gt 0 ]; then export @CAP@=$5; fi
   export ADV_SWEEP_OPTIONS="--nodes=$nodes --ntasks=$((nodes * ranks))"
@@ -262,6 +262,7 @@ def driver_text(
         "# Runs the configurations of one sweep one after the other. Made by advisor train.",
         f"folder={shlex.quote(str(job.folder))}",
         f"working={shlex.quote(str(job.working_folder))}",
+        f"input={shlex.quote(job.options.get('input') or '/dev/null')}",
         f"job=({shlex.join(argv)})",
         f"name={shlex.quote(job_name(job))}",
         f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",
@@ -289,7 +290,9 @@ def _numbers(job: SweepJob, run: PlannedRun) -> str:
     if job.method == "request":
         c = run.configuration
         place = f"{c.nodes:d} {c.ranks_per_node:d} {c.threads_per_rank:d}"
-        return f"{place} {job.cap_to_set(run):d} {c.freq_khz:d}"
+        # without a step, nothing but variables keeps a run to the CPUs that the job would have
+        threads = c.threads_per_rank if mode_of(job) == "whole" else job.threads_to_set(run)
+        return f"{place} {job.cap_to_set(run):d} {c.freq_khz:d} {threads:d}"
     return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d} {run.configuration.freq_khz:d}"
 
 

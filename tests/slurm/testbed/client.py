@@ -175,20 +175,23 @@ class Client:
         return next((state for state in states if state != "COMPLETED"), "COMPLETED")
 
     def rest(self, timeout: float = 120.0) -> None:
-        """Wait until nothing runs, and the accounting is complete but for jobs that never started.
+        """Wait until nothing runs, and the accounting is complete but for jobs that wait.
 
         The accounting hears of a brief job seconds after its end; the end may be there before the
-        start, and with that the partition; its environment comes last. What has none a minute
-        after its end never had one.
+        start, and with that the partition, which takes 4 s for a job that never started; its
+        environment comes last. What has none a minute after its end never had one.
         """
         fields = "JobIDRaw,End,Partition"
         every = ["sacct", "-a", "-D", "-X", "-n", "-P", "-S", "2020-01-01", "-o", fields]
 
-        def complete(job_id: str, end: str, partition: str) -> bool:
-            if end == "Unknown" or not partition:
+        def complete(job_id: str, end: str, partition: str, started: bool) -> bool:
+            if end == "Unknown":
                 return False
             old = time.time() - datetime.fromisoformat(end).timestamp() > 60
-            return old or "SLURM_" in self.run(["sacct", "-j", job_id, "--env-vars"]).stdout
+            if not started:
+                return bool(partition) or old
+            asked = ["sacct", "-j", job_id, "--env-vars"]
+            return bool(partition) and (old or "SLURM_" in self.run(asked).stdout)
 
         def at_rest() -> bool:
             lines = self.run(["squeue", "-h", "-t", "all", "-o", "%A %T %N"]).stdout.splitlines()
@@ -196,10 +199,12 @@ class Client:
             started = {job_id: state for job_id, state, *nodes in jobs if nodes}
             if not RUNNING.isdisjoint(started.values()):
                 return False
-            other = {job[0] for job in jobs} - started.keys()
+            unstarted = {job_id: state for job_id, state, *_ in jobs if job_id not in started}
+            waiting = {job_id for job_id, state in unstarted.items() if state == "PENDING"}
             rows = [line.split("|") for line in self.run(every).stdout.splitlines()]
             return started.keys() <= {row[0] for row in rows} and all(
-                row[0] in other or complete(*row) for row in rows
+                row[0] in waiting or complete(row[0], row[1], row[2], row[0] not in unstarted)
+                for row in rows
             )
 
         wait_until(at_rest, timeout, "the end of all jobs")

@@ -15,7 +15,10 @@ _BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 def session_environment() -> dict[str, str]:
     """Return the environment that this process was given, for the programs of a user's job."""
-    given = Path("/proc/self/environ").read_text(errors="replace").split("\0")
+    try:
+        given = Path("/proc/self/environ").read_text(errors="replace").split("\0")
+    except OSError:  # no /proc here: take all
+        return dict(os.environ)
     ours = set(_BY_LIBRARIES).difference(variable.partition("=")[0] for variable in given)
     return {name: value for name, value in os.environ.items() if name not in ours}
 

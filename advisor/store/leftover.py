@@ -10,6 +10,9 @@ cases apart, but time and content do:
 - A checkpoint copies pages out of the log in the order of their numbers. So if a checkpoint was
   the last to change the database, the lowest page of all that is logged up to some commit stands
   in the database as the log has it.
+- The kernel notes the time of a write before it copies anything, and a process that is killed in
+  between leaves its database newer and the same. SQLite's index of the log, ``-shm``, then says
+  that a checkpoint has begun and copied nothing; it begins right after a commit.
 
 A database that changed later than its log, and not by a checkpoint, was put there by somebody.
 One that changed later than now says that the clock was set back, and nothing else: times prove
@@ -33,6 +36,12 @@ _HEADER = struct.Struct(">8I")
 
 _FRAME = struct.Struct(">4I8x")
 """Page number, database size after a commit (else 0), two salts, two checksums."""
+
+_INDEX = struct.Struct("=32x8s56xI28xI")
+"""Salts; how many frames a checkpoint has copied, and began to copy (SQLite's wal-index)."""
+
+_BEGUN_NS = 2 * 10**9
+"""So long after the last commit one that was killed may have begun: the log is synced first."""
 
 _LOOKS, _PAUSE_S = 5, 0.05
 """A checkpoint that is under way may look like a change by somebody for a moment."""
@@ -76,10 +85,12 @@ def belongs(path: Path, database: int) -> bool:
     except OSError:
         return True  # none; one that cannot be read cannot be replayed either
     try:
-        changed = os.fstat(database).st_ctime_ns
-        if changed <= os.fstat(log).st_ctime_ns or changed > time.time_ns():
+        changed, logged = os.fstat(database).st_ctime_ns, os.fstat(log).st_ctime_ns
+        if changed <= logged or changed > time.time_ns():
             return True
-        return _checkpointed(log, database)
+        return _checkpointed(log, database) or (
+            changed - logged < _BEGUN_NS and _begun(path, os.pread(log, _HEADER.size, 0))
+        )
     finally:
         os.close(log)  # SQLite holds no locks on it
 
@@ -98,6 +109,23 @@ def _checkpointed(log: int, database: int) -> bool:
         if os.pread(database, size, (page - 1) * size) == os.pread(log, size, at):
             return True
     return nothing
+
+
+_indexes: dict[tuple[int, int], int] = {}
+"""Descriptors of logs' indexes by device and inode, never closed: SQLite would lose its locks."""
+
+
+def _begun(path: Path, header: bytes) -> bool:
+    """Tell whether a checkpoint of the log with this header has begun, and copied nothing."""
+    try:
+        status = Path(f"{path}-shm").stat()
+        key = status.st_dev, status.st_ino
+        if key not in _indexes:
+            _indexes[key] = os.open(f"{path}-shm", os.O_RDONLY | os.O_CLOEXEC)
+        salts, copied, begun = _INDEX.unpack(os.pread(_indexes[key], _INDEX.size, 0))
+    except (OSError, struct.error):
+        return False
+    return bool(salts == header[16:24] and copied == 0 < begun)
 
 
 def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int]]:

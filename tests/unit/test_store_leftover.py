@@ -203,6 +203,27 @@ def test_a_store_under_load_is_never_refused(store_path: Path) -> None:
         assert verdict == "ok"
 
 
+def test_a_checkpoint_that_was_killed_before_it_copied_anything(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel has noted the time of its first write; the database is as it was."""
+    filled(store_path)
+    crashed(store_path, 3)
+    with Path(f"{store_path}-shm").open("r+b") as index:
+        index.seek(96)
+        assert index.read(4) == bytes(4)  # nBackfill
+        index.seek(128)
+        index.write((5).to_bytes(4, sys.byteorder))  # nBackfillAttempted
+    store_path.touch()
+    before = state(store_path)
+    with monkeypatch.context() as patch:  # it begins right after a commit: what is later is not it
+        patch.setattr(leftover, "_BEGUN_NS", 0)
+        with pytest.raises(StoreError, match="the log of an earlier file"):
+            Reader(store_path)
+    assert state(store_path) == before
+    assert runs(store_path) == {"first": 200, "later": 3}
+
+
 def test_a_clock_that_was_set_back_refuses_no_store(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,10 @@ cases apart, but time and content do:
   unchanged since the last commit is the one the log was written for.
 - A checkpoint copies pages out of the log in the order of their numbers. So if a checkpoint was
   the last to change the database, the lowest page of all that is logged up to some commit stands
-  in the database as the log has it.
+  in the database as the log has it; or, where a reader held it back, of those not logged later.
 - The kernel notes the time of a write before it copies anything, and a process that is killed in
   between leaves its database newer and the same. SQLite's index of the log, ``-shm``, then says
-  that a checkpoint has begun and copied nothing; it begins right after a commit.
+  that a checkpoint has begun and not ended; it begins right after a commit.
 
 A database that changed later than its log, and not by a checkpoint, was put there by somebody.
 One that changed later than now says that the clock was set back, and nothing else: times prove
@@ -40,7 +40,7 @@ _FRAME = struct.Struct(">4I8x")
 _INDEX = struct.Struct("=32x8s56xI28xI")
 """Salts; how many frames a checkpoint has copied, and began to copy (SQLite's wal-index)."""
 
-_BEGUN_NS = 2 * 10**9
+_BEGUN_NS = 10 * 10**9
 """So long after the last commit one that was killed may have begun: the log is synced first."""
 
 _LOOKS, _PAUSE_S = 5, 0.05
@@ -116,7 +116,7 @@ _indexes: dict[tuple[int, int], int] = {}
 
 
 def _begun(path: Path, header: bytes) -> bool:
-    """Tell whether a checkpoint of the log with this header has begun, and copied nothing."""
+    """Tell whether a checkpoint of the log with this header has begun and was not ended."""
     try:
         status = Path(f"{path}-shm").stat()
         key = status.st_dev, status.st_ino
@@ -125,22 +125,35 @@ def _begun(path: Path, header: bytes) -> bool:
         salts, copied, begun = _INDEX.unpack(os.pread(_indexes[key], _INDEX.size, 0))
     except (OSError, struct.error):
         return False
-    return bool(salts == header[16:24] and copied == 0 < begun)
+    return bool(salts == header[16:24] and copied < begun)
 
 
 def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Yield for each commit the lowest page logged so far and where its last copy lies."""
-    place, lowest, at, seen = _HEADER.size, 0, 0, (0, 0)
-    while True:
-        frame = os.pread(log, _FRAME.size, place)
-        if len(frame) < _FRAME.size:
-            return
+    """Yield for each commit the lowest page logged so far and where its last copy lies.
+
+    Then the same of the pages that are not logged again later: where a reader holds a checkpoint
+    back, it copies only those.
+    """
+    frames = list(_frames(log, size, salts))
+    while frames and not frames[-1][2]:
+        frames.pop()  # of no commit
+    last = {page: place for page, place, _ in frames}
+    for held in (False, True):
+        lowest, at, seen = 0, 0, (0, 0)
+        for page, place, commit in frames:
+            if (not lowest or page <= lowest) and (not held or last[page] == place):
+                lowest, at = page, place
+            if commit and (lowest, at) != seen:
+                seen = lowest, at
+                yield seen
+
+
+def _frames(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """Yield of each frame its page, where the page's copy lies, and whether it ends a commit."""
+    place = _HEADER.size
+    while len(frame := os.pread(log, _FRAME.size, place)) == _FRAME.size:
         page, commit, *frame_salts = _FRAME.unpack(frame)
         if tuple(frame_salts) != salts:
             return
-        if not lowest or page <= lowest:
-            lowest, at = page, place + _FRAME.size
-        if commit and (lowest, at) != seen:
-            seen = lowest, at
-            yield seen
+        yield page, place + _FRAME.size, commit
         place += _FRAME.size + size

@@ -203,6 +203,29 @@ def test_a_store_under_load_is_never_refused(store_path: Path) -> None:
         assert verdict == "ok"
 
 
+def test_a_checkpoint_that_copied_no_page_that_is_logged_again(store_path: Path) -> None:
+    """A reader holds it back, and the lowest pages of what it needs are in a later commit."""
+    writer, reader = (sqlite3.connect(store_path, isolation_level=None) for _ in range(2))
+    for statement in (
+        "PRAGMA journal_mode=WAL", "PRAGMA wal_autocheckpoint=0", "CREATE TABLE low (x)",
+        "CREATE TABLE high (x)", "INSERT INTO low VALUES (0)", "INSERT INTO high VALUES (0)",
+        "PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE low SET x = 1", "UPDATE high SET x = 1",
+    ):  # fmt: skip
+        writer.execute(statement).fetchall()
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM high").fetchall()
+    writer.execute("UPDATE low SET x = 2")
+    time.sleep(0.05)  # the clock of files is coarse
+    _, logged, copied = writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert 0 < copied < logged
+    database = os.open(store_path, os.O_RDONLY)  # not closed before SQLite's
+    assert os.fstat(database).st_ctime_ns > Path(f"{store_path}-wal").stat().st_ctime_ns
+    assert leftover.belongs(store_path, database)
+    reader.close()
+    writer.close()
+    os.close(database)
+
+
 def test_a_checkpoint_that_was_killed_before_it_copied_anything(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from advisor.errors import StoreError
@@ -134,18 +134,23 @@ def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[t
     Then the same of the pages that are not logged again later: where a reader holds a checkpoint
     back, it copies only those.
     """
+    yield from _lowest(_frames(log, size, salts))
     frames = list(_frames(log, size, salts))
     while frames and not frames[-1][2]:
         frames.pop()  # of no commit
     last = {page: place for page, place, _ in frames}
-    for held in (False, True):
-        lowest, at, seen = 0, 0, (0, 0)
-        for page, place, commit in frames:
-            if (not lowest or page <= lowest) and (not held or last[page] == place):
-                lowest, at = page, place
-            if commit and (lowest, at) != seen:
-                seen = lowest, at
-                yield seen
+    yield from _lowest((page * (last[page] == place), place, end) for page, place, end in frames)
+
+
+def _lowest(frames: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield for each commit the lowest page so far, 0 being none, and where its copy lies."""
+    lowest, at, seen = 0, 0, (0, 0)
+    for page, place, commit in frames:
+        if page and (not lowest or page <= lowest):
+            lowest, at = page, place
+        if commit and (lowest, at) != seen:
+            seen = lowest, at
+            yield seen
 
 
 def _frames(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

@@ -255,6 +255,8 @@ def driver_text(
     argv: Sequence[str] = job.command
     if job.script is not None:
         argv = [*interpreter(job.script), str(job.script), *job.arguments]
+    given = job.options.get("input", "")
+    source = given if given and "%" not in given else "/dev/null"  # patterns name the job's id
     steps = job.node_type.freq_khz
     limit = "" if job.run_limit_s is None else str(max(1, round(job.run_limit_s)))
     head = [
@@ -262,7 +264,7 @@ def driver_text(
         "# Runs the configurations of one sweep one after the other. Made by advisor train.",
         f"folder={shlex.quote(str(job.folder))}",
         f"working={shlex.quote(str(job.working_folder))}",
-        f"input={shlex.quote(job.options.get('input') or '/dev/null')}",
+        f"input={shlex.quote(source)}",
         f"job=({shlex.join(argv)})",
         f"name={shlex.quote(job_name(job))}",
         f"mode={mode_of(job)} attempts={job.attempts:d} limit={limit}",

@@ -78,7 +78,7 @@ class Constraints:
             self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit,
             request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
-            request.environment.get("OMP_NUM_THREADS"),
+            request.environment.get("OMP_NUM_THREADS"), request.freq_low_khz,
         )  # fmt: skip
 
 
@@ -215,8 +215,10 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
         return "" if freq == top else f"no-frequency-steps:{node_type.name}"
     if freq not in node_type.freq_khz:
         return f"not-in-inventory:{format_freq(freq)} on {node_type.name}"
-    lower = freq < reference
-    return axis_kept("frequency", x.policy.axes.frequency, x.request, lower=lower)
+    lower, rule = freq < reference, x.policy.axes.frequency
+    if rule != "override" and freq < (x.request.freq_low_khz or 0):
+        return "user-set:frequency"  # only a policy that overrides it goes below the user's bound
+    return axis_kept("frequency", rule, x.request, lower=lower)
 
 
 def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) -> str:

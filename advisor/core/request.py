@@ -53,6 +53,8 @@ class JobRequest:
     constraint: str = ""
     node_list: str = ""
     freq_khz: int | None = None
+    freq_low_khz: int | None = None
+    """The least frequency that the user asked for, kHz: a cap below it would take that away."""
     time_limit_s: int | None = None
     memory_per_node_mb: float | None = None
     memory_per_cpu_mb: float | None = None
@@ -158,7 +160,7 @@ _KEPT = (
     "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
 )  # fmt: skip
 _KEPT_IF_SET = (
-    "node_list", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
+    "node_list", "freq_low_khz", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
 )  # fmt: skip
 _KEPT_OTHERWISE = ("tasks_together", "environment_exported", "binds", "environment", "options")
 _LONGEST, _MOST = 80, 20

@@ -169,6 +169,7 @@ def parse_request(
         except ValueError:
             raise ValueError(f"--{name}={value} is not a number") from None
 
+    freq_low_khz, freq_khz = parse_cpu_freq(get("cpu-freq"))
     # srun on its own takes --exclusive for its step, too: exactly what its tasks ask for
     one_each = (
         program == "srun" and "exclusive" in options and not options.keys().isdisjoint(_TASKS)
@@ -200,7 +201,8 @@ def parse_request(
         cpus_per_task=number("cpus-per-task") or (1 if one_each else None),
         constraint=get("constraint"),
         node_list=get("nodelist"),
-        freq_khz=parse_cpu_freq(get("cpu-freq")),
+        freq_khz=freq_khz,
+        freq_low_khz=freq_low_khz,
         time_limit_s=_time(get("time")),
         memory_per_node_mb=_memory("mem", get("mem")),
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
@@ -209,7 +211,7 @@ def parse_request(
         het=bool(payload.get("het")) or (isinstance(script, str) and _is_het(script)),
         array="array" in options,
         held=judged.held,
-        binds=judged.binds,
+        binds={**judged.binds, **_bound_by_name(get("cpu-freq"))},
         not_understood=judged.not_understood,
     )
 
@@ -218,13 +220,27 @@ def _is_het(script: str) -> bool:
     return ("hetjob" in script or "packjob" in script) and _HET.search(script) is not None
 
 
-def parse_cpu_freq(text: str) -> int | None:
-    """Return the cap in kHz of ``--cpu-freq`` (``min-max[:governor]``, a number, low, high...).
+def parse_cpu_freq(text: str) -> tuple[int | None, int | None]:
+    """Return the least and the highest frequency, kHz, of ``--cpu-freq``.
 
-    Names such as ``high`` mean no numeric cap: None.
+    Forms as in sbatch(1): ``min-max[:governor]``, or one number, at which the cores stay. A name
+    such as ``high`` is no number: None.
     """
-    last = text.split(":")[0].split("-")[-1].strip()
-    return int(last) if last.isdecimal() else None
+    bounds = text.partition(":")[0].split("-")
+    numbers = [int(b) if b.strip().isdecimal() else None for b in bounds]
+    return numbers[0], numbers[-1]
+
+
+def _bound_by_name(cpu_freq: str) -> dict[str, str]:
+    """Return what a frequency given by its name binds.
+
+    ``high`` alone keeps the cores at their highest frequency. What ``low``, ``medium`` and
+    ``highm1`` are is only known on the node, so there is no baseline to compare with.
+    """
+    bounds = [b for b in cpu_freq.partition(":")[0].split("-") if not b.strip().isdecimal()]
+    if any(b.strip().lower() in ("low", "medium", "highm1") for b in bounds):
+        return {"all": "--cpu-freq"}
+    return {"frequency": "--cpu-freq"} if cpu_freq.lower().startswith("high") else {}
 
 
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
@@ -262,7 +278,8 @@ def render(
         and node_type.freq_khz
         and chosen.freq_khz != (request.freq_khz or default_freq(node_type))
     ):
-        rewrite["cpu-freq"] = f"{node_type.freq_khz[0]}-{chosen.freq_khz}"
+        least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
+        rewrite["cpu-freq"] = f"{min(least, chosen.freq_khz)}-{chosen.freq_khz}"
     return rewrite, environment
 
 

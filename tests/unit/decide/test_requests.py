@@ -62,6 +62,41 @@ def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: 
 
 
 @pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("1200000-2400000", "1200000-1700000"),
+        ("1400000-2400000", "1400000-1700000"),
+        ("1500000-2400000", "1500000-1700000"),
+        ("1400000-high", "1400000-1700000"),
+        ("1900000-2400000", ""),  # nothing at or above it saves enough
+        ("2400000", ""),  # one number: the cores stay there
+        ("high", ""),
+        ("1200000-high:userspace", ""),
+    ],
+)
+def test_the_user_s_least_frequency_stays(store: Writer, asked: str, written: str) -> None:
+    policy(store, max_slowdown=0.06, axes={"threads": "keep"}, min_saving=0.12)
+    decision = ask(store, f"-N1 --exclusive --cpu-freq={asked}")
+    assert decision.rewrite.get("cpu-freq", "") == written, decision.reasons
+
+
+def test_a_policy_that_overrides_goes_below_the_user_s_least_frequency(store: Writer) -> None:
+    policy(
+        store, max_slowdown=1.0, min_saving=0.2, axes={"threads": "keep", "frequency": "override"}
+    )
+    decision = ask(store, "-N1 --exclusive --cpu-freq=1900000-2400000")
+    assert decision.rewrite == {"cpu-freq": "1200000-1200000"}
+
+
+@pytest.mark.parametrize("name", ["low", "medium", "highm1", "1200000-medium", "low-2400000"])
+def test_a_frequency_that_only_the_node_knows_leaves_the_job_alone(
+    store: Writer, name: str
+) -> None:
+    decision = ask(store, f"-N1 --exclusive --cpu-freq={name}")
+    assert not decision.rewrite and not decision.environment
+
+
+@pytest.mark.parametrize(
     "script", ["echo $SLURM_CPU_FREQ_REQ\n", "env | grep -E '^(OMP|SLURM_CPU_FREQ)'\n"]
 )
 def test_a_script_that_reads_its_cap_keeps_it(store: Writer, script: str) -> None:

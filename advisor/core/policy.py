@@ -171,7 +171,7 @@ class Policy:
     node_type_change: NodeTypeChange = "no-later"
     unknown_workload: Literal["default", "skip"] = "default"
     estimated_energy: Literal["apply", "advise"] = "advise"
-    estimated_node_types: Estimates = "accept"
+    estimated_node_types: Estimates = "refuse"
     extrapolated: ExtrapolationMode = "advise"
     max_extrapolation: float = 4.0
     user_limits: UserLimits = UserLimits()

@@ -23,6 +23,7 @@ from advisor.store.reader import Reader
 POLICY = """\
 version: 1
 mode: apply
+estimated_node_types: accept
 goal: min_energy
 max_slowdown: 10%
 min_saving: 3%

@@ -95,7 +95,7 @@ def store(store_path: Path) -> Iterator[Writer]:
 
 def policy(writer: Writer, **settings: Any) -> None:
     base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "node_type_change": "allow",
-            **settings}  # fmt: skip
+            "estimated_node_types": "accept", **settings}  # fmt: skip
     writer.apply_config(
         "policy", path="p.yaml", text=repr(settings), compiled={"base": base, "rules": []},
         by="test",
@@ -265,6 +265,15 @@ def test_a_job_goes_where_it_never_ran(estimated: Writer, tmp_path: Path) -> Non
 def test_what_the_job_fixed_holds(estimated: Writer, arguments: str, said: str) -> None:
     decision = ask(estimated, arguments)
     assert decision.rewrite == {} and said in codes(decision)
+
+
+def test_a_policy_that_says_nothing_of_them_refuses(estimated: Writer) -> None:
+    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "node_type_change": "allow"}
+    estimated.apply_config(
+        "policy", path="p.yaml", text="", compiled={"base": base, "rules": []}, by="test"
+    )
+    refused = ask(estimated)
+    assert refused.rewrite == {} and "estimates-refused" in codes(refused)
 
 
 def test_the_policy_and_the_user_may_refuse(estimated: Writer) -> None:

@@ -2,7 +2,8 @@
 
 A scaling model is evaluated when it is fitted, at knots: values of each parameter (and of nodes),
 evenly spread in logarithms, for every configuration. Between knots the table is read by linear
-interpolation of logarithms in logarithms, which is exact for powers. Two errors are kept apart: the
+interpolation of logarithms in logarithms, which is exact for powers; an error is the larger of both
+knots'. Two errors are kept apart: the
 *shared* one, of how long a size runs, cancels where configurations of one job are compared; each
 configuration's *own* does not.
 """
@@ -29,6 +30,10 @@ FEWEST_SIZES = 3
 PER_KNOT, PER_CELL = 4, 4
 """Of a knot: shared errors and noise of time and energy. Of a configuration there: log time, its
 own error, log energy, its own error. Errors are standard deviations of logarithms."""
+_ERRORS = (
+    slice(0, PER_KNOT), slice(PER_KNOT + 1, None, PER_CELL), slice(PER_KNOT + 3, None, PER_CELL)
+)  # fmt: skip
+"""Where a knot's errors stand, shared and own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,10 @@ class SizeTable:
             if not share:
                 return below
             above = between(depth + 1, start + (i + 1) * strides[depth])
-            return [x + share * (y - x) for x, y in zip(below, above, strict=True)]
+            mixed = [x + share * (y - x) for x, y in zip(below, above, strict=True)]
+            # The larger error of both: at a size that ran it is small, and soon large beside it.
+            for errors in _ERRORS:
+                mixed[errors] = map(max, below[errors], above[errors])
+            return mixed
 
         return between(0, 0)

@@ -1,8 +1,9 @@
 """A family's forecast as a table that the daemon reads: every configuration at knots of sizes.
 
-Knots are what was measured and, beyond that on both sides, steps of the square root of two: there
-a law's logarithm is nearly straight. Fewer configurations are kept where the table would grow too
-large for many axes.
+Knots are what was measured, the middle between two of them (a forecast is least sure there, which
+a line from one measured size to the next would hide) and, beyond that on both sides, steps of the
+square root of two: there a law's logarithm is nearly straight. Fewer configurations are kept where
+the table would grow too large for many axes.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ OK, UNFIT, FEW = "ok", "family-unfit", "few-sizes"
 _STEP = math.sqrt(2.0)
 _MOST_VALUES, _MOST_OPTIONS = 10_000, 32
 """Configurations at knots, and configurations, that a table has at most."""
-_MOST_MEASURED = 8
-"""Knots within what was measured."""
+_MOST_MEASURED = {1: 48, 2: 6}
+_MOST_MEASURED_OF_MANY = 4
+"""Measured values of each axis that become knots, by the number of axes."""
 _FEWEST_JOBS = 3
 """Jobs of a size that show whether it runs as predicted."""
 
@@ -126,13 +128,19 @@ def _about(
 def _knots(family: SizedFamily) -> dict[str, tuple[float, ...]]:
     """Return each axis' knots, ascending."""
     knots = {}
-    for axis in _axes(family):
+    axes = _axes(family)
+    most = _MOST_MEASURED.get(len(axes), _MOST_MEASURED_OF_MANY)
+    for axis in axes:
         values = family.values(axis)
-        if len(values) > _MOST_MEASURED:
-            rows = np.linspace(0, len(values) - 1, _MOST_MEASURED).round().astype(int)
+        if len(values) > most:
+            rows = np.linspace(0, len(values) - 1, most).round().astype(int)
             values = [values[i] for i in dict.fromkeys(rows.tolist())]
         if len(values) >= FEWEST_SIZES:
-            step = _STEP if len(_axes(family)) == 1 else 2.0
+            between = [math.sqrt(a * b) for a, b in itertools.pairwise(values)]
+            if axis == NODES:
+                between = [float(round(v)) for v in between]
+            values = sorted({*values, *between})
+            step = _STEP if len(axes) == 1 else 2.0
             count = round(math.log(FARTHEST) / math.log(step))
             up = [values[-1] * step**i for i in range(1, count + 1)]
             down = [values[0] / step**i for i in range(count, 0, -1)]

@@ -60,6 +60,26 @@ def test_the_daemon_shows_families_to_those_who_cannot_read_the_store(
             ]
 
 
+@pytest.mark.parametrize("n", ["1.4M", "2.5M", "3.9M", "4.3M", "6M", "8M"])
+def test_options_and_predict_say_the_same_of_a_size(
+    family: Path, advisor: Callable[..., Any], n: str
+) -> None:
+    """The same time, no smaller error, and both whether the size is within what was measured."""
+    shown = advisor("options", "stencil", "--at", f"n={n}", "--db", family, "--json").json()
+    live = advisor("predict", "stencil", "--at", f"n={n}", "--db", family, "--json").json()
+    assert bool(shown["beyond"]) == bool(live["beyond"]) == (n in ("4.3M", "6M", "8M"))
+    assert shown["shared_error_pct"] > 0.9 * live["shared_error_pct"]
+
+    def point(o: dict[str, Any]) -> tuple[int, int]:
+        return o["threads_per_node"], o["freq_khz"]
+
+    forecast = {point(o): o for o in live["options"]}
+    for o in shown["options"]:
+        assert o["time_s"] == pytest.approx(forecast[point(o)]["time_s"], rel=0.02)
+    text = advisor("options", "stencil", "--at", f"n={n}", "--db", family).out
+    assert ("predicted within n" in text) == (not shown["beyond"])
+
+
 def test_options_of_a_size_that_was_not_swept(family: Path, advisor: Callable[..., Any]) -> None:
     data = advisor("options", "stencil", "--at", "n=8M", "--db", family, "--json").json()
     assert data["at"] == {"n": 8e6} and data["beyond"] == {"n": 2.0}

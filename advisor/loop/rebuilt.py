@@ -13,7 +13,7 @@ from advisor.errors import StoreError
 from advisor.loop.execution import Execution
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import visible
-from advisor.loop.verdict import tolerance
+from advisor.loop.verdict import PromiseInterval, tolerance
 from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
@@ -72,7 +72,8 @@ def _as_predicted(decision: Decision, model: StoredModel, seen: Execution) -> bo
     slack = tolerance(seen)
 
     def within(value: float, low: float, high: float) -> bool:
-        return low * (1 - slack) <= value <= high * (1 + slack)
+        interval = PromiseInterval(value, low, high)
+        return not (interval.is_below(value, slack) or interval.is_above(value, slack))
 
     if not within(seen.time_s, option.time_lo_s, option.time_hi_s):
         return False

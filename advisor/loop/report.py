@@ -262,8 +262,8 @@ class _Tally:
         for key, measured, interval in (("time_s", job.time_s, time),
                                         ("energy_j", job.energy_j, energy)):  # fmt: skip
             if interval and measured:
-                low, high = interval.lo * (1 - slack), interval.hi * (1 + slack)
-                self._inside[key][0] += low <= measured <= high
+                off = interval.is_below(measured, slack) or interval.is_above(measured, slack)
+                self._inside[key][0] += not off
                 self._inside[key][1] += 1
 
     def close(self, result: Report) -> None:

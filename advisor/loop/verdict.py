@@ -34,6 +34,18 @@ class PromiseInterval:
     lo: float
     hi: float
 
+    def is_below(self, measured: float, slack: float) -> bool:
+        """Tell whether a measured value is less than promised, though it may be off by ``slack``.
+
+        The slack is a share of what was measured: of a run of one second a clock of whole seconds
+        leaves nothing open that is fifty times as much.
+        """
+        return measured * (1 + slack) < self.lo
+
+    def is_above(self, measured: float, slack: float) -> bool:
+        """Tell whether a measured value is more than promised, though it may be off by ``slack``."""
+        return measured > self.hi * (1 + slack)
+
     def to_list(self) -> list[float]:
         """Return value, lower and upper end, for JSON."""
         return [self.value, self.lo, self.hi]
@@ -107,8 +119,8 @@ def judge(
     for measured, interval in ((seen.time_s, time), (used, energy)):
         if measured is None or interval is None:
             continue
-        worse |= measured > interval.hi * (1 + slack)
-        better |= measured < interval.lo * (1 - slack)
+        worse |= interval.is_above(measured, slack)
+        better |= interval.is_below(measured, slack)
     far = seen.time_s > time.hi * (1 + slack) * (1 + max_slowdown)
     if used is None or energy is None:
         notes.append(
@@ -132,6 +144,6 @@ def in_words(quantity: Quantity, measured: float, interval: PromiseInterval, sla
     what = f"{amount} {_COMPARED[quantity][ratio < 0]} than promised"
     if interval.lo <= measured <= interval.hi:
         return f"{what}, within its interval"
-    if interval.lo * (1 - slack) <= measured <= interval.hi * (1 + slack):
-        return f"{what}, within its interval and measurement error"
-    return f"{what}, outside its interval"
+    if interval.is_below(measured, slack) or interval.is_above(measured, slack):
+        return f"{what}, outside its interval"
+    return f"{what}, within its interval and measurement error"

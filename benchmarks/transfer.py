@@ -19,7 +19,8 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.option import Z90, Option
-from advisor.core.transfer import METHOD_ERROR, transfer
+from advisor.core.node_type_estimate import METHOD_ERROR
+from advisor.core.transfer import transfer
 
 SHARPNESS = 4.0
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25)

@@ -17,7 +17,7 @@ from advisor.core.units import format_count, format_duration
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.ranking.rank import RankedPhase, Ranking
+    from advisor.ranking.rank import RankedPhase, Ranking, TimeEstimate
     from advisor.ranking.similarity import Profile, ProfileMatch, Thresholds
     from advisor.ranking.streams import Characterisation
     from advisor.store.rankings import StoredCharacterisation
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         ranking = rank(app, profiles, base, limits, args.method, files)
         stored, queued = None, ""
         known = {} if store is None else measured_times(store, app.application, app.workload)
-        picture = ranking_picture(app.application, ranking.estimates, known)
+        picture = ranking_picture(app.application, ranking, known)
         if store is not None and source is not None and ranking.estimates and not args.no_store:
             by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
             stored = _keep_ranking(store, source, ranking, limits, by_hand=by_hand)
@@ -219,7 +219,8 @@ def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
                 "node_type": e.node_type,
                 "phases_s": e.phases_s,
                 "time_s": e.time_s,
-                "error_pct": e.error_pct,
+                "error_pct": 100 * ranking.error(e),
+                "time_interval": list(ranking.interval(e)),
             }
             for e in ranking.estimates
         ],
@@ -259,10 +260,10 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         print()
     if ranking.estimates:
         print_table(
-            ["node type", "phases", "whole run", "error", ""],
+            ["node type", "phases", "whole run", "90 % interval", ""],
             [
                 [e.node_type, format_duration(e.phases_s), format_duration(e.time_s),
-                 f"{e.error_pct:.0f} %", "it ran here" if e.node_type == ranking.base else ""]
+                 _interval(ranking, e), "it ran here" if e.node_type == ranking.base else ""]
                 for e in ranking.estimates
             ],
         )  # fmt: skip
@@ -283,6 +284,11 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
             print(f"  {text}")
     for node_type in ranking.missing:
         print(f"{node_type} has no profile of a chosen microbenchmark")
+
+
+def _interval(ranking: Ranking, estimate: TimeEstimate) -> str:
+    low, high = ranking.interval(estimate)
+    return f"{format_duration(low)} to {format_duration(high)}"
 
 
 def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:

@@ -8,7 +8,7 @@ nominal frequency stands for the same shares of the other one:
 
 and what is not known becomes standard errors of the logarithms, joined with the option's own:
 
-- the ratio's own error, and :data:`METHOD_ERROR`, by which the method is off besides;
+- the ratio's own error and the method's, joined by :func:`log_error`;
 - away from the full node at nominal frequency, where node types saturate and draw power
   differently, :data:`TIME_ERROR` and :data:`ENERGY_ERROR` times ``|ln s|`` and ``|ln f|``;
 - where the shares cannot be met (whole cores, frequency steps, ranks that must stay), time is
@@ -28,12 +28,10 @@ from dataclasses import dataclass
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
-from advisor.core.node_type_estimate import NodeTypeEstimate
+from advisor.core.node_type_estimate import NodeTypeEstimate, log_error
 from advisor.core.option import Z90, Option
 from advisor.core.power import stated_power_w
 
-METHOD_ERROR = 0.135
-"""Root mean square of ln(estimate / measured) of the 21 estimates of Corredor 2011, chapter 4."""
 STATED_POWER_ERROR = 0.15
 """Standard error of a ratio of two node types' stated power: it knows nothing of the application.
 An assumption: full-node power of different codes on one node type differs by about so much."""
@@ -170,15 +168,15 @@ def _carry(
     old, new = option.configuration, target_place.configuration
     scaling, kept_sigma = _several_nodes(option, ranked.time_ratio, alone)
     ratio = ranked.time_ratio * scaling * math.exp(target_place.shift)
-    own = ranked.error_pct / 100.0
-    off = (target_place.sigma, kept_sigma, METHOD_ERROR)
+    own = log_error(ranked.error_pct)
+    off = (target_place.sigma, kept_sigma)
     away = target_place.share, target_place.frequency
     time_sigma = math.hypot(option.time_sigma, own, TIME_ERROR.at(*away), *off)
     there = stated_power_w(target, new.threads_per_node, new.freq_khz)
     here = stated_power_w(base, old.threads_per_node, old.freq_khz)
     if ranked.energy_source == "profiles" and ranked.energy_ratio is not None:
         energy = ranked.energy_ratio * scaling
-        own = (ranked.energy_error_pct or 0.0) / 100.0
+        own = log_error(ranked.energy_error_pct or 0.0)
     else:
         assert there is not None and here is not None
         energy = ratio * there / here

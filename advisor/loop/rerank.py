@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
-from advisor.core.node_type_estimate import NodeTypeEstimate
+from advisor.core.node_type_estimate import NodeTypeEstimate, log_error
 from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.ranking.fields import FieldError
@@ -206,7 +206,8 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     best = min(order.estimates, key=lambda e: e.time_ratio)
     line = f"ranked {name}{whose}: {format_count(len(order.estimates), 'node type')}, fastest "
     if best.time_ratio < 1:
-        line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{best.error_pct:.0f} %)"
+        error = 100 * log_error(best.error_pct)
+        line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{error:.0f} %)"
     else:
         line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
     if order.waiting:

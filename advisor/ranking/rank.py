@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.core.inventory import Inventory
-from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate
+from advisor.core.node_type_estimate import EnergySource, NodeTypeEstimate, log_error
+from advisor.core.option import Z90
 from advisor.core.power import stated_power_w
 from advisor.core.transfer import STATED_POWER_ERROR
 from advisor.errors import InputError
@@ -67,7 +68,9 @@ class RankedPhase:
 
 @dataclass(frozen=True, slots=True)
 class TimeEstimate:
-    """The time on one node type, s: of the phases, of the whole run; ``error_pct`` about it.
+    """The time on one node type, s: of the phases, of the whole run.
+
+    ``error_pct`` is its standard error as the profiles show it; see :meth:`Ranking.interval`.
 
     ``energy_ratio`` is its energy over the base node's, None where no meter measured it.
     """
@@ -96,6 +99,19 @@ class Ranking:
     unsure: tuple[str, ...] = ()
     io_s: float = 0.0
     io_notes: tuple[str, ...] = ()
+
+    def error(self, estimate: TimeEstimate) -> float:
+        """Return the standard error of the logarithm of an estimate's time.
+
+        On the base node the method has no error of its own: the phases ran there.
+        """
+        own = estimate.node_type == self.base
+        return estimate.error_pct / 100.0 if own else log_error(estimate.error_pct)
+
+    def interval(self, estimate: TimeEstimate) -> tuple[float, float]:
+        """Return the 90 % interval of an estimate's time, s."""
+        half = math.exp(Z90 * self.error(estimate))
+        return estimate.time_s / half, estimate.time_s * half
 
 
 def rank(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from advisor.core.node_type_estimate import NodeTypeEstimate, similarity_text
+from advisor.core.node_type_estimate import NodeTypeEstimate, log_error, similarity_text
 from advisor.core.option import Z90
 from advisor.core.units import format_count
 from advisor.core.words import describe
@@ -84,7 +84,7 @@ def _of_options(name: str, view: View) -> RankedRow:
 
 
 def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
-    estimate, energy_j = ranking.estimate, None
+    estimate, energy_j, base_sigma = ranking.estimate, None, 0.0
     time_s = estimate.time_s
     if estimate.node_type == ranking.base:
         how = "it ran there while it was characterised; advisor train measures its options"
@@ -92,21 +92,21 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
         return RankedRow(name, "measured", time_s, None, "", brief, how, time_s, time_s)
     if base is not None:
         fastest = min(base.options, key=lambda o: o.time_s)
-        time_s = fastest.time_s * estimate.time_ratio
+        time_s, base_sigma = fastest.time_s * estimate.time_ratio, fastest.time_sigma
         if estimate.energy_ratio is not None and not math.isnan(fastest.energy_j):
             energy_j = fastest.energy_j * estimate.energy_ratio
     how = (
         _sentence(estimate, ranking.base, ranking.method)
         + "; it has no options, so no job is sent there"
     )
-    off = (1 + estimate.error_pct / 100) ** Z90
+    off = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
     name, brief = estimate.node_type, _brief(estimate)
     low, high = time_s / off, time_s * off
     return RankedRow(name, "estimated", time_s, energy_j, "", brief, how, low, high)
 
 
 def _brief(estimate: NodeTypeEstimate) -> str:
-    return f"estimate, ±{estimate.error_pct:.0f} %"
+    return f"estimate, ±{100 * log_error(estimate.error_pct):.0f} %"
 
 
 def _sentence(estimate: NodeTypeEstimate, base: str, method: str) -> str:
@@ -114,7 +114,7 @@ def _sentence(estimate: NodeTypeEstimate, base: str, method: str) -> str:
     text = f"estimated from microbenchmarks ({method}): {estimate.time_ratio:.2f} times the time"
     if estimate.energy_ratio is not None:
         text += f" and {estimate.energy_ratio:.2f} times the energy"
-    text += f" of {base}, ±{estimate.error_pct:.0f} %"
+    text += f" of {base}, ±{100 * log_error(estimate.error_pct):.0f} %"
     if estimate.similarity is not None:
         text += f", {similarity_text(asdict(estimate))}"
     if estimate.energy_source == "node power":

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from advisor.core.option import Z90
 from advisor.models.response import ASSUMED, Z95, response
 from advisor.plotting.panels import Panels
 from advisor.plotting.statistics import IntervalPanel
-from advisor.ranking.rank import TimeEstimate
+from advisor.ranking.rank import Ranking
 from advisor.store.reader import Reader
 
 TimeInterval = tuple[float, float, float]
@@ -41,21 +40,18 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
 
 
 def ranking_picture(
-    application: str, estimates: Sequence[TimeEstimate], measured: dict[str, TimeInterval]
+    application: str, ranking: Ranking, measured: dict[str, TimeInterval]
 ) -> Panels:
     """Return a line for each node type: the estimate's 90 % interval, and the measured time's.
 
     Node types that were measured but not estimated follow at the end.
     """
-    known = {e.node_type: e for e in estimates}
+    known = {e.node_type: e for e in ranking.estimates}
     names = [*known, *sorted(set(measured) - set(known))]
     estimated: list[TimeInterval | None] = []
     for name in names:
         e = known.get(name)
-        half = 0.0 if e is None else Z90 * math.log1p(e.error_pct / 100)
-        estimated.append(
-            None if e is None else (e.time_s, e.time_s * math.exp(-half), e.time_s * math.exp(half))
-        )
+        estimated.append(None if e is None else (e.time_s, *ranking.interval(e)))
     kinds: dict[str, Sequence[TimeInterval | None]] = {"estimated": estimated}
     if measured:
         kinds["measured"] = [measured.get(name) for name in names]

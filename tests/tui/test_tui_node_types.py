@@ -74,7 +74,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         page = at.app.screen
         assert "[broadwell] milan  all " in at.lines[1]
         await at.press("r")
-        assert re.search(r"▸ 1  milan +~4\S+ s +~\S+ k?J  △ estimate, ±11 %", at.text)
+        assert re.search(r"▸ 1  milan +~4\S+ s +~\S+ k?J  △ estimate, ±17 %", at.text)
         assert re.search(r"2  broadwell +65.8 s +12.6 kJ  ● 12 runs there", at.text)
         how, hint = str(at.one("#how", Static).render()), str(at.one(".hint", Static).render())
         assert "(thesis): 0.62 times the time and 0.71 times the energy of broadwell" in how

@@ -149,7 +149,7 @@ def test_energy_from_stated_power() -> None:
 
 def test_similarity_in_words() -> None:
     assert similarity_text({"similarity": 110.0, "similarity_max": 125.0}) == "similarity 110/125"
-    assert similarity_text({"error_pct": 8.2}) == "error 8 %"
+    assert similarity_text({"error_pct": 8.2}) == "error 16 %"
 
 
 CORES = st.integers(1, 130)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.node_type_estimate import NodeTypeEstimate
+from advisor.core.node_type_estimate import METHOD_ERROR, NodeTypeEstimate
 from advisor.core.option import Z90, Option
-from advisor.core.node_type_estimate import METHOD_ERROR
 from advisor.core.transfer import transfer
 
 SHARPNESS = 4.0

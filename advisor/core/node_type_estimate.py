@@ -29,8 +29,9 @@ class NodeTypeEstimate:
     """A node type against the base node type: ratios of a whole run on one node.
 
     ``time_s`` is the estimated time there; ``error_pct`` and ``energy_error_pct`` are one
-    standard error in percent as the profiles show it, without the method's own (:func:`log_error`); ``energy_ratio`` is None where nothing tells. ``similarity`` of at
-    most ``similarity_max`` says how close the microbenchmarks are, weighted over the phases; None
+    standard error in percent as the profiles show it, without the method's own
+    (:func:`log_error`); ``energy_ratio`` is None where nothing tells. ``similarity`` of at most
+    ``similarity_max`` says how close the microbenchmarks are, weighted over the phases; None
     where a method has no such index.
     """
 

@@ -206,8 +206,8 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     best = min(order.estimates, key=lambda e: e.time_ratio)
     line = f"ranked {name}{whose}: {format_count(len(order.estimates), 'node type')}, fastest "
     if best.time_ratio < 1:
-        error = 100 * log_error(best.error_pct)
-        line += f"{best.node_type} ({best.time_ratio:.2f} times the time, ±{error:.0f} %)"
+        off = f"±{100 * log_error(best.error_pct):.0f} %"
+        line += f"{best.node_type} ({best.time_ratio:.2f} times the time, {off})"
     else:
         line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
     if order.waiting:

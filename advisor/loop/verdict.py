@@ -43,7 +43,7 @@ class PromiseInterval:
         return measured * (1 + slack) < self.lo
 
     def is_above(self, measured: float, slack: float) -> bool:
-        """Tell whether a measured value is more than promised, though it may be off by ``slack``."""
+        """Tell whether a measured value is more than promised, beyond ``slack``."""
         return measured > self.hi * (1 + slack)
 
     def to_list(self) -> list[float]:

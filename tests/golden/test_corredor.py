@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from advisor.core.option import Z90
 from advisor.core.node_type_estimate import METHOD_ERROR
+from advisor.core.option import Z90
 from advisor.paths import share
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import Ranking, rank

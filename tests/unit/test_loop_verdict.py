@@ -128,7 +128,9 @@ def test_words() -> None:
     assert say(140.0) == "40.0 % slower than promised, outside its interval"
     # a run of two seconds by a clock of whole seconds: half of it is open, fifty times as much not
     assert in_words("time", 2.0, TIME, 0.52) == "98.0 % faster than promised, outside its interval"
-    assert in_words("time", 200.0, TIME, 0.52).endswith("slower than promised, outside its interval")
+    assert in_words("time", 200.0, TIME, 0.52).endswith(
+        "slower than promised, outside its interval"
+    )
 
 
 # -- what ran ------------------------------------------------------------------------------------

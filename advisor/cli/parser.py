@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 from advisor.core.nearest import nearest
@@ -13,6 +14,23 @@ from advisor.errors import UsageError
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of printing its usage, and suggests options and values."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what is known; the value of an ``OPTIONS`` option may begin with a dash.
+
+        Such a value is other programs' options (``--options '-N 1 -t 5'``), which argparse would
+        read as options of its own.
+        """
+        words = iter(sys.argv[1:] if args is None else args)
+        joined: list[str] = []
+        for word in words:
+            action = self._option_string_actions.get(word)
+            if action is not None and action.metavar == "OPTIONS":
+                word = "=".join((word, *islice(words, 1)))
+            joined.append(word)
+        return super().parse_known_args(joined, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; the hint says where help is."""

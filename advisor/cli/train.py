@@ -94,6 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", nargs="?", const="", metavar="ID", help="continue a sweep (default: the latest)"
     )
     add("--detach", action="store_true", help="run in the background, even after you log out")
+    # The daemon's own sweeps: its site and policy count, and the results are for it, whatever store
+    # the user has.
+    add("--for-daemon", action="store_true", help=argparse.SUPPRESS)
     add("--stop", metavar="ID", help="stop a sweep; its finished runs are kept")
     parser.set_defaults(takes_tail=True)
 
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
     if args.stop:
         return _stop(args, root)
-    seen = store_seen(args.db)
+    seen = store_seen(args.db, of_daemon=args.for_daemon)
     known = load_known(seen)
     if args.resume is not None:
         return _finish(args, _resume(args, root), known, root)
@@ -315,7 +318,7 @@ def _results(
     usual = (paths.state_dir() / "sweeps").absolute()  # a sweep in the background names it, too
     folder = args.work_dir.absolute() if args.work_dir else usual
     folder = None if folder == usual else folder
-    return results_here(args.db, user=user, trust=trust, folder=folder)
+    return results_here(args.db, user=user, trust=trust, folder=folder, of_daemon=args.for_daemon)
 
 
 def _execute(

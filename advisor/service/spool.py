@@ -205,13 +205,13 @@ class Spool:
             "LOGNAME": entry.pw_name,
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "ADVISOR_SOCKET": str(self._socket),
-            "ADVISOR_DB": str(self._store),
         }
         settings = translator(job["scheduler"]).SETTINGS
         environment |= {name: os.environ[name] for name in settings if name in os.environ}
         command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
         command += ["--complete"]  # nobody has agreed to files that end early
-        command += ["--scheduler", job["scheduler"], "--options", job["options"]]
+        command += ["--scheduler", job["scheduler"], f"--options={job['options']}"]
+        command += ["--for-daemon"]  # the store is closed to its user, who may have another
         command += ["--", *job["arguments"]]
         as_user: dict[str, Any] = {}
         if os.geteuid() == 0:

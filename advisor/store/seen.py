@@ -75,8 +75,11 @@ def store_seen(
     socket: str | None = None,
     application: str | None = None,
     job: str | None = None,
+    of_daemon: bool = False,
 ) -> Path:
     """Return a store to read: the caller's or the site's, else a copy of what the daemon shows.
+
+    ``of_daemon``: the copy, even where the caller has a store.
 
     The copy holds the site and what the ``operations`` add, for one ``application`` or ``job``, and
     goes when this process ends. Where there is neither, the path that is missing.
@@ -86,7 +89,8 @@ def store_seen(
     store = paths.store_path(db, socket=socket)
     daemon = paths.socket_path(socket)
     named = db or os.environ.get("ADVISOR_DB")
-    if named or os.access(store, os.R_OK) or not os.path.exists(daemon):  # noqa: PTH110
+    here = named or os.access(store, os.R_OK) or not os.path.exists(daemon)  # noqa: PTH110
+    if here and not of_daemon:
         return store
     import atexit
     import shutil
@@ -98,6 +102,8 @@ def store_seen(
         wanted = ("applications", *operations)
         copy(folder / "advisor.db", _asker(daemon), wanted, application=application, job=job)
     except AdvisorError:
+        if of_daemon:
+            raise
         return store
     return folder / "advisor.db"
 

@@ -305,12 +305,15 @@ def observation_json(observation: Observation) -> dict[str, object]:
 
 
 def results_here(
-    db: str | None, *, user: str, trust: Trust, folder: Path | None = None
+    db: str | None, *, user: str, trust: Trust, folder: Path | None = None, of_daemon: bool = False
 ) -> LocalResults | DaemonResults | LeftResults:
     """Return where results can go from here; ``db`` is the store named on the command line.
 
-    ``folder`` is one of the user's that other hosts see, None for the usual.
+    ``folder`` is one of the user's that other hosts see, None for the usual. ``of_daemon``: to the
+    daemon, even where the user has a store.
     """
+    if of_daemon:
+        return DaemonResults(paths.socket_path())
     return open_results(
         paths.store_path(db),
         paths.socket_path(),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from advisor.cli import build_parser
 from advisor.paths import share
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -351,3 +352,10 @@ def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path)
     )
     plan = advisor(*argv[:-1], "--dry-run", "--json").json()
     assert plan["space"]["threads_per_node"] == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["--options", "--sbatch", "--qsub"])
+@pytest.mark.parametrize("value", ["-N 1 -t 5", "--time=5", "-t5", "--exclusive", "-A climate"])
+def test_the_jobs_own_options_may_begin_with_a_dash(name: str, value: str) -> None:
+    parsed = build_parser("train").parse_args(["train", "job.sh", name, value, "--yes"])
+    assert (parsed.options, parsed.subject, parsed.yes) == (value, "job.sh", True)

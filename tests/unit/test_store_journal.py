@@ -84,10 +84,11 @@ def test_a_locked_store_makes_decisions_wait(
     journal.start()
     for number in range(50):
         journal.put(record(number))
+        journal.link(f"d{number}", str(1000 + number))
     wait_for(lambda: bool(journal.trouble))
     assert f"process {holder.pid} holds the store" in journal.trouble
     journal.put(record(50))
-    wait_for(lambda: journal.waiting == 51)
+    wait_for(lambda: journal.waiting == 101)
     with Reader(store_path) as reader:
         assert reader.decisions() == []
     release(holder)
@@ -95,6 +96,9 @@ def test_a_locked_store_makes_decisions_wait(
     assert journal.trouble == ""
     assert journal.close() == 0
     assert stored(store_path) == [f"d{n}" for n in range(51)]
+    with Reader(store_path) as reader:  # a link finds its decision: what waited kept its order
+        linked = [reader.decision(f"d{n}") for n in range(50)]
+    assert [d.job_id for d in linked if d is not None] == [str(1000 + n) for n in range(50)]
     assert journal.dropped == 0
     troubles = [m for r in caplog.records if "event=decisions-not-" in (m := r.getMessage())]
     assert len(troubles) == 1 and "waiting=" in troubles[0]  # said once, however often it was tried

@@ -8,6 +8,7 @@ import pytest
 
 from advisor.core.availability import Availability
 from advisor.core.decision import Decision
+from advisor.core.inventory import NodeType
 from advisor.schedulers.slurm.translator import parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
@@ -126,3 +127,44 @@ def test_where_the_policy_keeps_node_types_a_mixed_partition_is_left_alone(store
     assert "mixed-partition" in codes(decision)
     assert ask(store, "-N1 --exclusive -p mixed -C broadwell").rewrite
     assert ask(store, "-N1 --exclusive -p batch").rewrite
+
+
+def skylake(store: Writer, freq: int, quality: str = "measured") -> None:
+    """Stencil on skylake, with less energy than on broadwell, at one frequency that it has."""
+    kind = NodeType(
+        "skl", feature="skylake", partitions=("mixed",), sockets=2, cores=40, memory_mb=96_000,
+        nodes=("skl1", "skl2"), freq_khz=(1_500_000, 1_800_000, 2_000_000),
+        default_freq_khz=2_000_000,
+    )  # fmt: skip
+    store.save_node_types([kind], source="test")
+    options = [response("skl", 1, 1, t, freq) for t in range(4, 41, 4)]
+    model(store, "skl", options, energy_quality=quality)
+
+
+@pytest.mark.parametrize(
+    ("asked", "freq", "goes"),
+    [
+        ("", 2_000_000, True),
+        ("--cpu-freq=1500000-1800000", 1_800_000, True),
+        ("--cpu-freq=1500000-1800000", 2_000_000, False),  # more than the user's cap
+    ],
+)
+def test_the_users_cap_holds_on_another_node_type(
+    store: Writer, asked: str, freq: int, goes: bool
+) -> None:
+    policy(store, node_type_change="allow")
+    skylake(store, freq)
+    decision = ask(store, f"-N1 --exclusive -p mixed --mem=2G {asked}")
+    assert (decision.rewrite.get("constraint") == "skylake") is goes, decision.reasons
+    if goes:
+        assert "cpu-freq" not in decision.rewrite  # no cap, or the user's own
+
+
+@pytest.mark.parametrize(("quality", "goes"), [("measured", True), ("estimated", False)])
+def test_estimated_energy_is_not_held_against_measured(
+    store: Writer, quality: str, goes: bool
+) -> None:
+    policy(store, node_type_change="allow", estimated_energy="apply")
+    skylake(store, 2_000_000, quality)
+    decision = ask(store, "-N1 --exclusive -p mixed --mem=2G")
+    assert (decision.rewrite.get("constraint") == "skylake") is goes

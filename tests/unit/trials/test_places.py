@@ -33,6 +33,16 @@ def test_a_submission_that_never_became_a_job_frees_its_place(site: Site) -> Non
     assert site.states == ["confirmed", "pending"]
 
 
+def test_submissions_that_never_became_jobs_use_up_no_trial(site: Site) -> None:
+    """The policy's two trials are those that took place."""
+    for _ in range(3):
+        assert TRIAL in site.submit().codes
+        two_hours = datetime.now(UTC) - timedelta(hours=2)
+        site.store.change("UPDATE trials SET created_at = ?", (two_hours.isoformat(),))
+        assert site.collect().trials["freed"] == 1
+    assert site.states == ["freed"] * 3
+
+
 def test_one_place_for_all_daemons(site: Site) -> None:
     site.daemons.append(site._daemon())
     assert TRIAL in site.submit(daemon=0).codes

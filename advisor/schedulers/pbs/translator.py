@@ -27,12 +27,14 @@ from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import (
     CHUNK_RESOURCES,
+    PART_OF_CORES,
     Asked,
     asked,
     edited,
     parse_size_mb,
     resource_names,
     shape_of,
+    uses_part_of_cores,
 )
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
@@ -148,6 +150,8 @@ def parse_request(
     job = asked(options, hosts or ())
     bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**bound_by.axes, **_binds(job)}
+    if "all" in bound_by.axes:
+        binds["all"] = bound_by.axes["all"]
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 
@@ -159,8 +163,8 @@ def _binds(job: Asked) -> dict[str, str]:
     elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
         # PBS gives each rank as many threads as the chunk has cores: what it means is not known
         binds["threads"] = "mpiprocs without ompthreads"
-    if job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus:
-        binds["all"] = "the placement of chunks that do not use all of their cores"
+    if uses_part_of_cores(job):
+        binds["all"] = PART_OF_CORES
     if job.form != "select":
         binds["node_type"] = "a request without select"
     if job.place.group:
@@ -277,9 +281,11 @@ def render(
     other words stay letter for letter, and the cap. PBS makes OMP_NUM_THREADS of ompthreads
     itself; other variables of threads are set. A job that shares its nodes gets a smaller ``ncpus``
     instead. A job without select gets ompthreads as a resource of its own, and PBS makes its chunk
-    as ever. Raises ValueError for what cannot be written so.
+    as ever. What the server fills in counts as asked for. Raises ValueError for what cannot be
+    written so.
     """
-    job = asked(request.options, request.host_resources)
+    own = asked(request.options, request.host_resources)
+    job = asked(request.completed or request.options, request.host_resources)
     if (baseline.nodes, baseline.ranks_per_node) != (chosen.nodes, chosen.ranks_per_node):
         raise ValueError("its nodes and ranks are not the advisor's to change")
     chunk: dict[str, str] = {}
@@ -309,7 +315,7 @@ def render(
         if not whole:
             raise ValueError("its nodes may be shared, so no cap is written")
         rewrite[FREQ] = str(chosen.freq_khz // 1000)
-    if chunk and job.form == "select":
+    if chunk and own.form == "select":
         rewrite["select"] = edited(request.options["select"], chunk)
     else:  # threads alone: the rest is bound
         rewrite.update(chunk)

@@ -98,6 +98,8 @@ class JobRecord:
 
     finished: bool = True
     """Whether the job has ended, well or not."""
+    altered: str = ""
+    """What of its request was changed after the decision was written into it, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

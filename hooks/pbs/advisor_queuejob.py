@@ -423,18 +423,20 @@ def refuse_impossible(kinds, count, chunk, place, queue):
 
 
 def refuse_frequency(cap, kinds, steps):
-    """Raise Unchanged for a cap that is no frequency step of a kind of hosts, in MHz.
+    """Raise Unchanged for a cap that is no frequency step of any of these kinds of hosts, in MHz.
 
     ``steps`` are those of the node types by their features, "" of one without; none where the
     installation knew no node types.
     """
     if cap > MAX_MHZ:
         raise Unchanged(f"{cap} MHz is no processor's frequency")
-    for kind in kinds if steps else ():
+    known = [] if steps else [[cap]]
+    for kind in kinds:
         has = {f"{n}={part}" for n, v in kind["resources"].items() for part in str(v).split(",")}
         own = [numbers for feature, numbers in steps.items() if feature in has]
-        if not any(cap in numbers for numbers in own or [steps.get("", ())]):
-            raise Unchanged(f"{cap} MHz is no frequency step of its nodes")
+        known += own or [steps.get("", ())]
+    if not any(cap in numbers for numbers in known):
+        raise Unchanged(f"{cap} MHz is no frequency step of its nodes")
 
 
 def chunks(asked, default, of_host):

@@ -145,6 +145,14 @@ class JobRequest:
         return cls(scheduler, hook, user, -1, account=account, explicit=axes, **values)
 
 
+class CannotWriteError(ValueError):
+    """One axis of a choice cannot be written in the scheduler's options; ``binding`` keeps it."""
+
+    def __init__(self, axis: str, text: str, binding: str) -> None:
+        super().__init__(text)
+        self.axis, self.binding = axis, binding
+
+
 def thread_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that say how many threads there are and where."""
     prefixes = tuple(p for p in PREFIXES if not p.startswith("ADVISOR_"))
@@ -171,7 +179,13 @@ _KEPT = (
 _KEPT_IF_SET = (
     "node_list", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
 )  # fmt: skip
-_KEPT_OTHERWISE = ("tasks_together", "environment_exported", "binds", "environment", "options",
-                   "completed")
+_KEPT_OTHERWISE = (
+    "tasks_together",
+    "environment_exported",
+    "binds",
+    "environment",
+    "options",
+    "completed",
+)
 _LONGEST, _MOST = 80, 20
 """Characters of a text that is kept, and how many are."""

@@ -51,8 +51,9 @@ def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, s
     kinds: defaultdict[tuple[str, str], set[NodeKind]] = defaultdict(set)
     for node in nodes:
         kind = type_of.get(node.name)
-        for partition in node.partitions if node.kind is not None else ():
-            kinds[kind.name if kind else "", partition].add(node.kind)
+        if node.kind is not None:
+            for partition in node.partitions:
+                kinds[kind.name if kind else "", partition].add(node.kind)
         if kind is None:
             continue
         selected = not kind.feature or kind.feature in node.features
@@ -63,9 +64,7 @@ def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, s
             if selected and node.usable and node.idle:
                 idle[key][node.until] += 1
     return {
-        key: Room(
-            counts[key], usable[key], tuple(sorted(idle[key].items())), frozenset(kinds[key])
-        )
+        key: Room(counts[key], usable[key], tuple(sorted(idle[key].items())), frozenset(kinds[key]))
         for key in dict.fromkeys((*counts, *kinds))
     }
 

@@ -290,7 +290,7 @@ def has_alone(job, settings, parted):
 
 
 def alone(asked, sharing, parted):
-    """The same of one vnode, as PBS's scheduler decides it; ``asked`` is the job's word, or []."""
+    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
     if sharing == "ignore_excl":
         return False
     if sharing == "force_exclhost" or asked == ["exclhost"]:

@@ -482,7 +482,7 @@ def has_alone(place, kind):
 
 
 def alone(asked, sharing, parted):
-    """The same of one vnode, as PBS's scheduler decides it; ``asked`` is the job's word, or []."""
+    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
     if sharing == "ignore_excl":
         return False
     if sharing == "force_exclhost" or asked == ["exclhost"]:
@@ -623,7 +623,9 @@ def restored(now, before, left):
         dict(word.partition("=")[::2] for word in text.split("+")[0].split(":"))
         for text in (before, left)
     )
-    ours = {f"{n}={v}": f"{n}={was[n]}" if n in was else "" for n, v in own.items() if was.get(n) != v}
+    ours = {
+        f"{n}={v}": f"{n}={was[n]}" if n in was else "" for n, v in own.items() if was.get(n) != v
+    }
     parts = []
     for part in now.split("+"):
         words = (ours.get(word, word) for word in part.split(":"))

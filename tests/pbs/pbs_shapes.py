@@ -161,8 +161,10 @@ FIXED: list[Shape] = [
     *(
         Shape(("-q", "q", *words.split()), site)
         for site in SHARING
-        for words in (f"{_S}1:ncpus=14:mem=4gb -l place=free:shared", f"{_S}1:ncpus=14 -l place=free",
-                      f"{_S}1:ncpus=14:mem=4gb -l place=exclhost", "-l nodes=1:ppn=14")
+        for words in (
+            f"{_S}1:ncpus=14:mem=4gb -l place=free:shared", f"{_S}1:ncpus=14 -l place=free",
+            f"{_S}1:ncpus=14:mem=4gb -l place=exclhost", "-l nodes=1:ppn=14",
+        )
     ),
     # a default queue that routes, a busy site
     Shape(WHOLE, "route"),

@@ -50,9 +50,9 @@ NODES: dict[str, dict[str, Any]] = {
     "m1": {**_BDW, "queue": "mixed"}, "k2": {**_SKL, "queue": "mixed"},
 }  # fmt: skip
 RESOURCES = {
-    "node_type": ("string", "h"), "model": ("string", "h"), "bigmem": ("boolean", "h"), "scratch": ("size", "nh"),
-    "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"), "cpu_freq_mhz": ("long", "m"),
-    "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
+    "node_type": ("string", "h"), "model": ("string", "h"), "bigmem": ("boolean", "h"),
+    "scratch": ("size", "nh"), "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"),
+    "cpu_freq_mhz": ("long", "m"), "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
 }  # fmt: skip
 SCHEDULED = frozenset("ncpus mem arch host vnode node_type model bigmem scratch".split())  # noqa: SIM905
 EXPECTED = re.compile("job rewritten|the daemon says")

@@ -97,12 +97,11 @@ def check_hooks(
             if old:
                 checks.append(Check("hook", "warn", old, _INSTALL))
         if last := state.altered(settings):
-            changed = ", ".join(map(str, last["changed"])) if last["changed"] else "?"
             checks.append(
                 Check(
                     "hook", "warn",
                     f"a hook behind the advisor's changed {last['count']} jobs that it had "
-                    f"rewritten, {last['job']} last ({changed}): they ran without its changes",
+                    f"rewritten, {last['job']} last ({last['changed']}): they ran without its changes",
                     "give hook advisor a higher order than that hook has, then "
                     f"rm {settings.get('altered') or state.ALTERED}",
                 )

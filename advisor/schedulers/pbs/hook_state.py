@@ -24,7 +24,6 @@ from advisor.schedulers.pbs.hooks import (
 )
 from advisor.schedulers.pbs.inventory import HookInventory, read_hook_inventory
 
-
 ALTERED = "/run/advisor-pbs-altered"
 """Where the queuejob hook notes jobs that a later hook has changed."""
 
@@ -115,8 +114,8 @@ def check_hosts(config: Mapping[str, object]) -> str:
 def altered(settings: Mapping[str, object]) -> Mapping[str, object]:
     """Return the last job that a hook behind the advisor's changed, and how many there were.
 
-    ``job``, ``changed`` (names of resources), ``count``; {} where there is none. As the hook left
-    it on the server's host.
+    ``job``, ``changed`` (names of resources, as a text), ``count``; {} where there is none. As the
+    hook left it on the server's host.
     """
     path = str(settings.get("altered") or ALTERED)
     try:
@@ -125,7 +124,10 @@ def altered(settings: Mapping[str, object]) -> Mapping[str, object]:
         found = json.loads(Path(path).read_text(errors="replace"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and {"job", "changed", "count"} <= set(found) else {}
+    if not (isinstance(found, dict) and isinstance(found.get("changed"), list)):
+        return {}
+    changed = ", ".join(str(name) for name in found["changed"])
+    return {"job": found.get("job"), "changed": changed, "count": found.get("count")}
 
 
 def check_table(settings: Mapping[str, object]) -> str:

@@ -114,7 +114,8 @@ def read_hook(name: str) -> Installed:
         config = {}
     return Installed(
         name, state, bool(enabled and pbs_control.truthy(enabled[1])),
-        config if isinstance(config, dict) else {}, code, tuple(events[1].split(",")) if events else (),
+        config if isinstance(config, dict) else {}, code,
+        tuple(events[1].split(",")) if events else (),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs.accounting_file import read_log
+from advisor.schedulers.pbs.chunks import Place, has_host_alone
 from advisor.schedulers.pbs.driver import (
     Noted,
     Submitted,
@@ -40,7 +41,6 @@ from advisor.schedulers.pbs.driver import (
     read_submitted,
     write_script,
 )
-from advisor.schedulers.pbs.chunks import Place, has_host_alone
 from advisor.schedulers.pbs.inventory import hosts_of, read_cluster, read_hosts
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ

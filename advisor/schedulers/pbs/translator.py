@@ -20,7 +20,7 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
-from advisor.core.request import JobRequest
+from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
@@ -282,7 +282,7 @@ def render(
     itself; other variables of threads are set. A job that shares its nodes gets a smaller ``ncpus``
     instead. A job without select gets ompthreads as a resource of its own, and PBS makes its chunk
     as ever. What the server fills in counts as asked for. Raises ValueError for what cannot be
-    written so.
+    written so, CannotWriteError where that is one axis.
     """
     own = asked(request.options, request.host_resources)
     job = asked(request.completed or request.options, request.host_resources)
@@ -298,7 +298,8 @@ def render(
                 raise ValueError("a job that shares its nodes is not made larger")
             chunk["ncpus"] = str(chosen.threads_per_node)
         elif chosen.threads_per_rank * job.mpiprocs > job.ncpus:
-            raise ValueError(f"its chunks have {job.ncpus} cores each")
+            text = f"its chunks have {job.ncpus} cores each"
+            raise CannotWriteError("threads", text, f"ncpus={job.ncpus}")
         threads = str(chosen.threads_per_rank)
         if (whole and _OMP in variables) or (not whole and "ompthreads" in job.resources):
             chunk["ompthreads"] = threads
@@ -307,13 +308,15 @@ def render(
         _may(request, "node_type")
         name, _, value = node_type.feature.partition("=")
         if name in job.resources:
-            raise ValueError(f"{name}={job.resources[name]} is yours")
+            theirs = f"{name}={job.resources[name]}"
+            raise CannotWriteError("node_type", f"{theirs} is yours", theirs)
         chunk[name] = value or "True"
     rewrite: dict[str, str] = {}
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
         _may(request, "frequency")
         if not whole:
-            raise ValueError("its nodes may be shared, so no cap is written")
+            text = "its nodes may be shared, so no cap is written"
+            raise CannotWriteError("frequency", text, "sharing of its nodes")
         rewrite[FREQ] = str(chosen.freq_khz // 1000)
     if chunk and own.form == "select":
         rewrite["select"] = edited(request.options["select"], chunk)
@@ -323,10 +326,10 @@ def render(
 
 
 def _may(request: JobRequest, axis: str) -> None:
-    """Raise ValueError where something binds an axis."""
+    """Raise CannotWriteError where something binds an axis."""
     binding = request.binds.get(axis) or request.binds.get("all")
     if binding:
-        raise ValueError(f"{axis} is kept: {binding} binds it")
+        raise CannotWriteError(axis, f"{axis} is kept: {binding} binds it", binding)
 
 
 def _freq_khz(text: str) -> int | None:

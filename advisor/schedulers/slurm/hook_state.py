@@ -23,7 +23,8 @@ _TRY = """\
 local home = ...
 slurm = {}
 local function use(name) return assert(loadfile(home .. "/start.lua"))(home, name) end
-for name in ("filter submit limits log inventory rewrite steps understood"):gmatch("%S+") do use(name) end
+local names = "filter submit limits log inventory rewrite steps understood"
+for name in names:gmatch("%S+") do use(name) end
 local native = package.loadlib(home .. "/native.so", "luaopen_advisor")
 local ok, problem = pcall(function() return use("portable").hung(1) end)
 if not ok and not native then error(problem, 0) end

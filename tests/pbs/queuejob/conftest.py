@@ -17,7 +17,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(path: Path, tmp_path: Path) -> dict[str, object]:
-    steps = {f"node_type={kind}": (1_200_000, 1_900_000, 2_000_000, 2_200_000) for kind in ("bdw", "skl")}
+    steps = {
+        f"node_type={kind}": (1_200_000, 1_900_000, 2_000_000, 2_200_000) for kind in ("bdw", "skl")
+    }
     known = PbsHookSettings(path, deadline_s=0.25, frequency_steps=steps)
     files = {"breaker": str(tmp_path / "breaker"), "altered": str(tmp_path / "altered")}
     return {**queuejob_config(known, inventory()), **files}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hooked import DECISION, HOOKS, STAMP, answering, daemon, job, plan, run_hook
-from queuejob.whole import HOOK, REWRITE, WHOLE, inventory, stamped, untouched
+from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from tests.schemas import check_request
 

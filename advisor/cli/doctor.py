@@ -111,7 +111,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     if scheduler is not None and settings and (checker := scheduler.health()):
         if inventory.node_types:
             yield from health_site.check_cluster(inventory, scheduler)
-        hooked, hooks = checker.check_hooks(settings)
+        hooked, hooks = checker.check_hooks(settings, inventory.frequency_steps())
         yield from hooks
     yield _meters(bool(settings))
     yield from unit_health.check_units(units.LOOKED_INTO, units.program())

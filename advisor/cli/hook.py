@@ -101,16 +101,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _request(args: argparse.Namespace) -> HookRequest:
     from advisor.schedulers.base import HookRequest
-    from advisor.store.reader import understood_options
+    from advisor.store.reader import frequency_steps, understood_options
 
     request = HookRequest(
         args.action, args.dir, args.login, vars(args).get("socket"), config_dir(args.config_dir)
     )
     if args.action != "install":
         return request
-    understood = understood_options(store_path(args.db))
+    store = store_path(args.db)
     return replace(
-        request, deadline_s=_seconds(args.deadline), retry_s=args.retry, understood=understood
+        request,
+        deadline_s=_seconds(args.deadline),
+        retry_s=args.retry,
+        understood=understood_options(store),
+        frequency_steps=frequency_steps(store),
     )
 
 

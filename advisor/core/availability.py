@@ -47,17 +47,32 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeKind:
+    """What of a PBS host a request is matched with; equal hosts are one kind.
+
+    ``resources``: all that select it, as ``model=bro``. ``sharings``: the ``sharing`` attributes
+    of its vnodes. ``parted``: a vnode is not the whole host.
+    """
+
+    resources: frozenset[str] = frozenset()
+    cores: int = 0
+    sharings: tuple[str, ...] = ()
+    parted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """The nodes of one node type in one partition.
 
     ``usable`` are those a job may get at some time: not down, drained, or reserved for years.
     ``idle`` counts those that a job may have now, by the time (seconds since 1970) until which:
-    a reservation begins then; infinity where none is planned.
+    a reservation begins then; infinity where none is planned. ``kinds`` are there for PBS alone.
     """
 
     nodes: int = 0
     usable: int = 0
     idle: tuple[tuple[float, int], ...] = ()
+    kinds: frozenset[NodeKind] = frozenset()
 
     def idle_until(self, end: float) -> int:
         """Return how many nodes are idle now and nobody else's until ``end``."""

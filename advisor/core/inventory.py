@@ -114,6 +114,13 @@ class Inventory:
             ]
         return candidates[0] if len(candidates) == 1 else None
 
+    def frequency_steps(self) -> dict[str, tuple[int, ...]]:
+        """Return the caps that can be set, kHz, by feature; of equal features all of them."""
+        steps: dict[str, tuple[int, ...]] = {}
+        for t in self.node_types.values():
+            steps[t.feature] = tuple(sorted({*steps.get(t.feature, ()), *t.freq_khz}))
+        return steps
+
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:
         """Return the node types a constraint selects: by feature, else by the type's own name.
 

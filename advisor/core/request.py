@@ -41,6 +41,11 @@ class JobRequest:
     """The scheduler's own options, where writing a choice back needs them."""
     host_resources: tuple[str, ...] = ()
     """PBS: names of the site's own resources that belong to a host."""
+    completed: Mapping[str, str] = field(default_factory=dict)
+    """PBS: the options with what the server fills in, where that is known and differs."""
+    node_types: tuple[str, ...] | None = None
+    """PBS: names of the node types with a node that has all that ``constraint`` asks for; None
+    where nothing is known of the nodes."""
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, object] = field(default_factory=dict)
     explicit: frozenset[str] = frozenset()
@@ -113,6 +118,10 @@ class JobRequest:
             summary["options"] = {name: self.options[name] for name in self.written_from}
             if self.host_resources:
                 summary["host_resources"] = list(self.host_resources)
+        if self.completed:
+            summary["completed"] = dict(self.completed)
+        if self.node_types is not None:
+            summary["node_types"] = list(self.node_types)
         return {**summary, "explicit": sorted(self.explicit)}
 
     @classmethod
@@ -131,9 +140,19 @@ class JobRequest:
         for name in ("not_understood", "host_resources"):
             values[name] = tuple(map(str, data.get(name) or ()))
         values["written_from"] = tuple(values.get("options", ()))
+        if isinstance(data.get("node_types"), list):
+            values["node_types"] = tuple(map(str, data["node_types"]))
         explicit = data.get("explicit")
         axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
         return cls(scheduler, hook, user, -1, account=account, explicit=axes, **values)
+
+
+class CannotWriteError(ValueError):
+    """One axis of a choice cannot be written in the scheduler's options; ``binding`` keeps it."""
+
+    def __init__(self, axis: str, text: str, binding: str) -> None:
+        super().__init__(text)
+        self.axis, self.binding = axis, binding
 
 
 def thread_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -162,6 +181,13 @@ _KEPT = (
 _KEPT_IF_SET = (
     "node_list", "freq_low_khz", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
 )  # fmt: skip
-_KEPT_OTHERWISE = ("tasks_together", "environment_exported", "binds", "environment", "options")
+_KEPT_OTHERWISE = (
+    "tasks_together",
+    "environment_exported",
+    "binds",
+    "environment",
+    "options",
+    "completed",
+)
 _LONGEST, _MOST = 80, 20
 """Characters of a text that is kept, and how many are."""

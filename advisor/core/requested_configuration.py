@@ -71,7 +71,9 @@ def possible_node_types(
         possible += [t for t in there if t not in possible]
     if not partitions and len(inventory.node_types) == 1:
         possible = list(inventory.node_types.values())
-    if request.constraint:
+    if request.node_types is not None:
+        possible = [t for t in possible if t.name in request.node_types]
+    elif request.constraint:
         selected = {t.name for t in inventory.by_feature(request.constraint)}
         possible = [t for t in possible if t.name in selected]
     if request.node_list:

@@ -29,6 +29,8 @@ def incomparable(job: JobRecord, decision: Decision, seen: Execution, inventory:
     late = submitted is not None and made is not None and submitted > made + _LATE
     if job.restarts or late:
         return "it was started more than once (requeued)"
+    if job.altered:
+        return f"what it asks for was changed after the decision ({job.altered})"
     wanted = decision.configuration
     return differs(wanted, seen, inventory) if wanted else ""
 

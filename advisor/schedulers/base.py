@@ -98,6 +98,8 @@ class JobRecord:
 
     finished: bool = True
     """Whether the job has ended, well or not."""
+    altered: str = ""
+    """What of its request was changed after the decision was written into it, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +275,13 @@ class Health(Protocol):
         ``understood``: options that are in no table but that the site knows.
         """
 
-    def check_hooks(self, settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
-        """Return the socket that installed hooks ask (None: none is at work), and the checks."""
+    def check_hooks(
+        self, settings: Mapping[str, Any], frequency_steps: Mapping[str, tuple[int, ...]]
+    ) -> tuple[str | None, list[Check]]:
+        """Return the socket that installed hooks ask (None: none is at work), and the checks.
+
+        ``frequency_steps`` as in :class:`HookRequest`, by what the store says now.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +299,8 @@ class HookRequest:
     retry_s: int = 30
     understood: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The site's own options and what they bind."""
+    frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Caps that the site's node types can have, kHz, by their feature."""
 
 
 class Hooks(Protocol):

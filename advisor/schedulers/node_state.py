@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from advisor.core.availability import PartitionState, Queue, Room
+from advisor.core.availability import NodeKind, PartitionState, Queue, Room
 from advisor.core.inventory import Inventory
 
 TIMEOUT_S = 10.0
@@ -26,6 +26,7 @@ class NodeState:
     idle: bool = False
     usable: bool = False
     until: float = math.inf
+    kind: NodeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,19 @@ class NodeReading:
 def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, str], Room]:
     """Return the room per node type and partition.
 
-    A node that lost its node type's feature counts as one that cannot be had.
+    A node that lost its node type's feature counts as one that cannot be had. Nodes of no known
+    node type have rooms named "", which say only what kinds there are.
     """
     type_of = {name: t for t in inventory.node_types.values() for name in t.nodes}
     counts: Counter[tuple[str, str]] = Counter()
     usable: Counter[tuple[str, str]] = Counter()
     idle: defaultdict[tuple[str, str], Counter[float]] = defaultdict(Counter)
+    kinds: defaultdict[tuple[str, str], set[NodeKind]] = defaultdict(set)
     for node in nodes:
         kind = type_of.get(node.name)
+        if node.kind is not None:
+            for partition in node.partitions:
+                kinds[kind.name if kind else "", partition].add(node.kind)
         if kind is None:
             continue
         selected = not kind.feature or kind.feature in node.features
@@ -58,8 +64,8 @@ def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, s
             if selected and node.usable and node.idle:
                 idle[key][node.until] += 1
     return {
-        key: Room(count, usable[key], tuple(sorted(idle[key].items())))
-        for key, count in counts.items()
+        key: Room(counts[key], usable[key], tuple(sorted(idle[key].items())), frozenset(kinds[key]))
+        for key in dict.fromkeys((*counts, *kinds))
     }
 
 

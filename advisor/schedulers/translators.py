@@ -103,7 +103,9 @@ class Translator(Protocol):
         whole: bool = True,
         variables: tuple[str, ...] = THREAD_VARIABLES,
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return (options to write, variables to set). Raises ValueError where it cannot.
+        """Return (options to write, variables to set).
+
+        Raises ValueError where it cannot, CannotWriteError where all but one axis can be written.
 
         ``baseline`` is the job as written, on the chosen node type; ``pin_node_type`` binds it to
         that. ``whole``: the job has its nodes for itself, and ``variables`` set its program's

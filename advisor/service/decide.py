@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -16,7 +17,7 @@ from advisor.core.policy import JobFacts, Policy
 from advisor.core.reading import JobReading
 from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.recognise import Recognised
-from advisor.core.request import JobRequest
+from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import (
     UnclearError,
     bound,
@@ -127,7 +128,7 @@ def _decide(case: _Case, chance: Callable[[], float]) -> Decision:
     try:
         _understand(case)
         _locate_baseline(case)
-        _choose(case, chance)
+        _choose_what_can_be_written(case, chance)
     except _StopError:
         pass
     return _finish(case)
@@ -284,6 +285,21 @@ def _to_train(case: _Case, stop: _StopError) -> _StopError:
     return stop
 
 
+def _choose_what_can_be_written(case: _Case, chance: Callable[[], float]) -> None:
+    """Choose; where one axis of the choice cannot be written, once more with that axis kept."""
+    before, once = list(case.reasons), cache(chance)
+    while True:
+        try:
+            _choose(case, once)
+            return
+        except CannotWriteError as error:
+            if error.axis in case.request.binds:
+                raise _stop(case, "cannot-write", error) from None
+            case.reasons = list(before)
+            binds = {**case.request.binds, error.axis: error.binding}
+            case.request = replace(case.request, binds=binds)
+
+
 def _choose(case: _Case, chance: Callable[[], float]) -> None:
     assert case.baseline is not None and case.reference is not None
     assert case.model is not None and case.recognised is not None
@@ -390,6 +406,8 @@ def _render(case: _Case, chosen: Configuration, constraints: Constraints) -> Non
             whole=case.whole,
             variables=case.recognised.threads_from,
         )
+    except CannotWriteError:
+        raise
     except ValueError as error:
         raise _stop(case, "cannot-write", error) from None
     case.binds_node_type = pinned

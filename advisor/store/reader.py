@@ -327,3 +327,12 @@ def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
             return understood_of(reader.site())
     except AdvisorError:
         return {}
+
+
+def frequency_steps(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the caps that a store's node types can have, by feature; nothing without a store."""
+    try:
+        with Reader(path) as reader:
+            return reader.inventory().frequency_steps()
+    except AdvisorError:
+        return {}

@@ -6,7 +6,9 @@ disk first. At epilogue resources_used gets the node's energy (`energy_j`, and o
 `energy_nodes`) and the cap that really held (`cpu_freq_mhz`); PBS adds them up over the nodes.
 At end, or when the job is
 found to be gone (after a crash of pbs_mom), what stood there comes back; a reboot does that by
-itself. Whatever happens, the job goes on.
+itself. While a job is suspended its cap is lifted and its meter stands still; where PBS does not
+tell of that, a job that had another on its nodes meanwhile is accounted for as neither capped nor
+metered. Whatever happens, the job goes on.
 
 Python 3.6 to 3.12, the standard library only, also under -OO. Settings come from the hook's
 configuration file (JSON, written by `advisor hook install`).
@@ -26,6 +28,7 @@ DEFAULTS = {
     "boot_id": "/proc/sys/kernel/random/boot_id",
     "max_power_w": 500.0,
     "parted": [],
+    "sharings": {},
 }
 FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
@@ -45,6 +48,10 @@ def main(event):
         start(event.job, settings, again=kind in events("EXECJOB_PROLOGUE"))
     elif kind in events("EXECJOB_EPILOGUE"):
         account(event.job, settings)
+    elif kind in events("EXECJOB_POSTSUSPEND"):
+        suspend(event.job, settings)
+    elif kind in events("EXECJOB_PRERESUME"):
+        resume(event.job, settings)
     elif kind in events("EXECJOB_END", "EXECJOB_ABORT"):
         finish(event.job.id, settings)
     elif kind in events("EXECHOST_PERIODIC"):
@@ -93,9 +100,7 @@ def start(job, settings, again):
     if state is not None:  # of a run of this job that was not ended here
         finish_state(path, settings)
     cpus, whole, why = job_cpus(job, settings)
-    if whole:  # nobody else can be here: whatever is left is of jobs that are gone
-        for other in states(settings):
-            finish_state(other, settings)
+    set_others_aside(path, whole, settings)
     cap_khz = wanted_khz(job)
     state = {
         "job": job.id,
@@ -104,18 +109,86 @@ def start(job, settings, again):
         "applied_khz": 0,
         "before": {},
         "energy": begin_energy(settings) if whole else None,
+        "whole": whole,
         "why": "" if whole else why,
     }
-    if cap_khz and cpus is None:
-        say(job.id, "runs without its cap: " + why)
-    elif cap_khz:
-        folders, problem = policies(cpus, settings)
-        if problem:
-            say(job.id, "runs without its cap: " + problem)
-        else:
-            state["before"] = {f: read(os.path.join(f, "scaling_max_freq")) for f in folders}
-            save(path, state)
-            state["applied_khz"] = cap(job.id, state["before"], cap_khz)
+    cap_cpus(path, state, cpus, why, settings)
+    save(path, state)
+
+
+def cap_cpus(path, state, cpus, why, settings):
+    """Cap CPUs as a job asked for, once what stood there is on disk."""
+    job, cap_khz = state["job"], state["asked_khz"]
+    state["applied_khz"] = 0
+    if not cap_khz:
+        return
+    folders, problem = policies(cpus, settings) if cpus is not None else ([], why)
+    if problem:
+        say(job, "runs without its cap: " + problem)
+        return
+    state["before"] = {f: read(os.path.join(f, "scaling_max_freq")) for f in folders}
+    save(path, state)
+    state["applied_khz"] = cap(job, state["before"], cap_khz)
+
+
+def set_others_aside(path, whole, settings):
+    """Lift the caps of jobs that cannot run beside this one: they are gone, or suspended."""
+    for other in states(settings):
+        state = load(other) if other != path else None
+        if state is not None and state["boot"] != boot_id(settings):
+            finish_state(other, settings)
+        elif state is not None and (whole or state.get("whole")):
+            set_aside(other, state)
+
+
+def set_aside(path, state):
+    """Lift a job's cap; where nothing told of its suspension, remember that it did not hold."""
+    failed = restore(state["before"])
+    if failed:
+        say(state["job"], "its cap could not be lifted, and will be tried again: " + failed)
+    else:
+        state["before"] = {}
+    if not state.get("suspended"):
+        state["applied_khz"] = 0
+        state["why"] = "another job ran on its node while it was suspended"
+        state["energy"] = None
+    save(path, state)
+
+
+def suspend(job, settings):
+    """Lift the cap of a job that is suspended, and stop to count."""
+    path = state_path(job.id, settings)
+    state = load(path)
+    if state is None or state["boot"] != boot_id(settings) or state.get("suspended"):
+        return
+    if state["energy"] is not None:
+        count(state["energy"], settings)
+    failed = restore(state["before"])
+    if failed:
+        say(state["job"], "its cap could not be lifted: " + failed)
+    else:
+        state["before"] = {}
+    state["suspended"] = True
+    save(path, state)
+
+
+def resume(job, settings):
+    """Cap and count again as before a job was suspended."""
+    path = state_path(job.id, settings)
+    state = load(path)
+    if state is None or not state.get("suspended"):
+        return
+    cpus, whole, why = job_cpus(job, settings)
+    set_others_aside(path, whole, settings)
+    if restore(state["before"]):
+        why, cpus = "its former cap could not be lifted", None
+    held_khz = state["applied_khz"]
+    cap_cpus(path, state, cpus, why, settings)
+    if held_khz < state["asked_khz"] and held_khz < state["applied_khz"]:
+        state["applied_khz"] = held_khz  # it was not capped before
+    if state["energy"] is not None:
+        go_on(state["energy"], settings)
+    state["suspended"] = False
     save(path, state)
 
 
@@ -132,8 +205,9 @@ def account(job, settings):
     if energy is None:
         say(job.id, "its energy is not reported: " + state["why"])
         return
-    count(energy, settings)
-    save(path, state)
+    if not state.get("suspended"):  # else it is ended before it went on
+        count(energy, settings)
+        save(path, state)
     if energy["problem"]:
         say(job.id, "its energy is not known: " + energy["problem"])
     else:
@@ -166,7 +240,7 @@ def look_after(running, settings):
         state = load(path)
         if state is None or state["job"] not in running or state["boot"] != boot_id(settings):
             finish_state(path, settings)
-        elif state["energy"] is not None:
+        elif state["energy"] is not None and not state.get("suspended"):
             count(state["energy"], settings)
             save(path, state)
 
@@ -194,10 +268,8 @@ def job_cpus(job, settings):
         int(re.search(r"(\d+)$", path).group(1))
         for path in glob.glob(os.path.join(cpu_root(settings), "cpu[0-9]*"))
     )
-    place = str(job.Resource_List["place"] or "").split(":")
     given, several = given_here(job, settings)
-    alone = "exclhost" in place or ("excl" in place and not several)
-    if alone or given >= cores(everyone, settings):
+    if has_alone(job, settings, several) or given >= cores(everyone, settings):
         return everyone, True, ""
     for pattern in CPUSETS:
         pattern = os.path.join(settings["sys_root"], pattern.format(glob.escape(job.id)))
@@ -206,6 +278,27 @@ def job_cpus(job, settings):
             if cpus:
                 return cpus, False, "other jobs may share this node"
     return None, False, "other jobs may share this node, and it has no cpuset of its own"
+
+
+def has_alone(job, settings, parted):
+    """Tell whether a job has this host for itself: its place with the sharing of its vnodes."""
+    words = str(job.Resource_List["place"] or "").split(":")
+    asked = [word for word in words if word in ("excl", "exclhost", "shared")][-1:]
+    host = pbs.get_local_nodename().split(".")[0]
+    sharings = settings["sharings"].get(host) or ["default_shared"]
+    return all(alone(asked, sharing, parted) for sharing in sharings)
+
+
+def alone(asked, sharing, parted):
+    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
+    if sharing == "ignore_excl":
+        return False
+    if sharing == "force_exclhost" or asked == ["exclhost"]:
+        return True
+    if sharing == "default_exclhost" and not asked:
+        return True
+    excl = asked == ["excl"] or sharing == "force_excl" or (not asked and sharing == "default_excl")
+    return excl and not parted
 
 
 def given_here(job, settings):
@@ -369,6 +462,19 @@ def count(energy, settings):
                 raise ValueError("its counters began again")
             energy["total_j"] += moved if moved >= 0 else moved + limit
         energy["last"], energy["at"] = values, now_s()
+    except (OSError, ValueError) as error:
+        energy["problem"] = str(error)
+
+
+def go_on(energy, settings):
+    """Begin to count again, on top of what was counted."""
+    if energy["problem"]:
+        return
+    try:
+        values, ranges = counters(settings)
+        if set(values) != set(energy["last"]):
+            raise ValueError("its counters began again")
+        energy["last"], energy["ranges"], energy["at"] = values, ranges, now_s()
     except (OSError, ValueError) as error:
         energy["problem"] = str(error)
 

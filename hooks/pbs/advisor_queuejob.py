@@ -1,5 +1,8 @@
 """queuejob hook of PBS: asks the advisor's daemon about one job and turns its answer into the job.
 
+The same script runs at postqueuejob, once all hooks are through: where one behind this has changed
+a job that was rewritten, what was written is taken back, and that is put into the job's record.
+
 Runs as root inside pbs_server, which does nothing else meanwhile; an exception or the hook's
 alarm would reject the job. So whatever happens here, the job is accepted; one deadline covers
 all waiting for the daemon; after a daemon that hung nobody asks for a while; and nothing
@@ -16,8 +19,10 @@ DEFAULTS = {
     "deadline_s": 0.25,
     "retry_s": 30,
     "breaker": "/run/advisor-pbs-breaker",
+    "altered": "/run/advisor-pbs-altered",
     "host_resources": [],
     "inventory": "",
+    "steps_mhz": {},
     "variables": ["ADVISOR", "ADVISOR_MODE", "ADVISOR_APPLICATION", "ADVISOR_WORKLOAD"],
     "counts": [],
     "resources": [],
@@ -29,7 +34,12 @@ DEFAULTS = {
 CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
 PIECE_S = 0.01  # of waiting for the daemon
-MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_ATTRIBUTE = 65536, 65536, 2000, 200
+WROTE, ALTERED = "+wrote:", "+altered"  # behind the stamp: what was written, that it was changed
+LOOKED_AT = ("select", "place", "nodes", "ncpus", "mpiprocs", THREADS, FREQ)
+NO_LIMIT = ("host", "vnode", "mpiprocs", THREADS)  # of a chunk, but no class of hosts has them
+OF_HOST = ("ncpus", "mem", "vmem", "hbmem", "arch", *NO_LIMIT)
+MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_ATTRIBUTE, MAX_WROTE = 65536, 65536, 2000, 200, 4000
+MAX_MHZ = 20000  # no processor's
 FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
@@ -60,6 +70,9 @@ def load(_):
 
 def main(event):
     """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
+    if event.type == getattr(pbs, "POSTQUEUEJOB", None):
+        look_again(event.job)
+        return
     job = event.job
     variables = {} if job.Variable_List is None else job.Variable_List
     settings = read_settings()
@@ -273,7 +286,7 @@ def check(plan, job, variables, settings):
     """
     resources = job.Resource_List
     asked = given(resources)
-    changes = [(resources, STAMP, plan["stamp"])]
+    changes = []
     if plan["rewrite"] or plan["env"]:
         refuse_strange(job, asked, settings)
     for name in (*plan["rewrite"], STAMP):
@@ -281,8 +294,7 @@ def check(plan, job, variables, settings):
             raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
     for name, value in sorted(plan["rewrite"].items()):
         if name == "select":
-            added = difference(str(asked.get(name, "")), value, settings)
-            refuse_impossible(added, value, job, settings)
+            difference(str(asked.get(name, "")), value, settings)
             changes.append((resources, name, pbs.select(value)))
         elif name == FREQ or (name == THREADS and not {"select", "nodes", THREADS} & set(asked)):
             changes.append((resources, name, int(value)))
@@ -295,7 +307,22 @@ def check(plan, job, variables, settings):
     if plan["env"]:
         words = (f"{name}={value}" for name, value in sorted(plan["env"].items()))
         changes.append((variables, SET, " ".join(words)))
-    return [*changes, (variables, DECISION, plan["decision"])]
+    stamp = plan["stamp"]
+    if changes:
+        refuse_beyond(plan, asked, queue_of(job), settings)
+        stamp += wrote(plan["rewrite"], asked)
+    return [(resources, STAMP, stamp), *changes, (variables, DECISION, plan["decision"])]
+
+
+def wrote(rewrite, asked):
+    """Return what is put behind the stamp: how the job was left, and what stood there before."""
+    left = {n: str(rewrite.get(n, asked.get(n, ""))) for n in LOOKED_AT}
+    before = {n: str(asked.get(n, "")) for n in rewrite}
+    words = {"left": {n: v for n, v in left.items() if v}, "before": before}
+    text = WROTE + json.dumps(words, separators=(",", ":"), sort_keys=True)
+    if len(text) > MAX_WROTE:
+        raise Unchanged("what it asks for is too long to be kept")
+    return text
 
 
 def is_count(name, settings):
@@ -317,12 +344,11 @@ def refuse_strange(job, asked, settings):
 
 
 def difference(old, new, settings):
-    """Return what a select adds to each chunk of the job's own: a kind of node at most.
+    """Raise Unchanged where a select is more than the job's own with a kind of node added.
 
-    All other words must be the same, letter for letter, but for ompthreads and, of a single
-    chunk, fewer ncpus. Raises Unchanged.
+    All words must be the same, letter for letter, but for ompthreads and, of a single chunk,
+    fewer ncpus.
     """
-    added = {}
     olds, news = old.split("+"), new.split("+")
     if not old or len(olds) != len(news):
         raise Unchanged("the advisor does not make chunks")
@@ -338,45 +364,149 @@ def difference(old, new, settings):
             if was == now or (number and name == THREADS and was.split("=")[0] in ("", name)):
                 continue
             if not was and name in settings["host_resources"]:
-                added[name] = value
-            elif not (fewer and 0 < number <= amount(was.split("=")[1])):
+                continue
+            if not (fewer and 0 < number <= amount(was.split("=")[1])):
                 raise Unchanged(f"the advisor does not write {now} for {was or 'nothing'}")
-    return added
 
 
-def refuse_impossible(added, select, job, settings):
-    """Raise Unchanged unless the queue has nodes of the kind for all chunks of a select."""
-    if not added:
-        return
+def refuse_beyond(plan, asked, queue, settings):
+    """Raise Unchanged for nodes the queue has not, or for more than the job has of its nodes.
+
+    More threads than a rank has cores, fewer cores of whole nodes, a cap where others may run or
+    that is no step of the nodes. The server completes the job after the hook: each way must do.
+    """
     if not settings["inventory"]:
         raise Unchanged("there is no inventory (run: advisor hook install)")
     inventory = json.loads(settings["inventory"])
-    queue = (queue_of(job) or inventory["default"]).split("@")[0]
-    classes = inventory["queues"].get(queue)
-    if classes is None:
+    queue = (queue or inventory["default"]).split("@")[0]
+    classes, ways = inventory["queues"].get(queue), inventory["defaults"].get(queue)
+    if not classes or not ways:
         raise Unchanged(f"queue {queue} is not in the inventory")
-    spread = "scatter" in str(getattr(job.Resource_List, "place", None) or "")
-    for part in select.split("+"):
-        words = part.split(":")
-        count = int(words.pop(0)) if words[0].isdigit() else 1
-        chunk = {"ncpus": "1", **dict(word.split("=", 1) for word in words), **added}
-        fit = 0
-        for kind in classes:
-            if within(chunk, kind["resources"]):
-                each = kind["resources"]["ncpus"] // max(1, amount(chunk["ncpus"]))
-                fit += kind["nodes"] * (1 if spread else max(1, int(each)))
-        if fit < count:
-            raise Unchanged(f"queue {queue} has no nodes for select={select}")
+    threads = [int(value) for value in plan["env"].values()]
+    cap = int(plan["rewrite"].get(FREQ, 0))
+    of_host = (*OF_HOST, *settings["host_resources"])
+    known = {n for kind in classes for n in kind["resources"]} | set(settings["host_resources"])
+    for default in ways:
+        place, before = chunks(asked, default, of_host)
+        after = chunks({**asked, **plan["rewrite"]}, default, of_host)[1]
+        packed = "pack" in place or sum(count for count, _ in after) == 1
+        together = sum(count * count_of(chunk, "ncpus") for count, chunk in after)
+        for (_, was), (count, now) in zip(before, after):
+            most = count_of(was, THREADS, count_of(was, "ncpus") // count_of(was, "mpiprocs"))
+            own = [count_of(now, THREADS)] if now.get(THREADS) != was.get(THREADS) else []
+            if max(threads + own, default=0) > max(1, most):
+                raise Unchanged(f"{max(threads + own)} threads are more than a rank has: {most}")
+            looked_at = {name: value for name, value in now.items() if name in known}
+            kinds = [kind for kind in classes if within(looked_at, kind["resources"])]
+            refuse_impossible(kinds, count, now, place, queue)
+            alone = [has_alone(place, kind) for kind in kinds]
+            if count_of(now, "ncpus") < count_of(was, "ncpus") and any(alone):
+                raise Unchanged("its nodes are whole, so no cores are taken")
+            cores = together if packed else count_of(now, "ncpus")
+            if cap and not all(
+                has or cores >= kind["resources"]["ncpus"] for has, kind in zip(alone, kinds)
+            ):
+                raise Unchanged("its nodes may be shared, so no cap is written")
+            if cap:
+                refuse_frequency(cap, kinds, settings["steps_mhz"])
+
+
+def refuse_impossible(kinds, count, chunk, place, queue):
+    """Raise Unchanged unless hosts of these kinds have room for so many equal chunks."""
+    fit = 0
+    for kind in kinds:
+        each = kind["resources"]["ncpus"] // count_of(chunk, "ncpus")
+        fit += kind["nodes"] * (1 if "scatter" in place else max(1, int(each)))
+    if fit < count:
+        shown = ":".join(f"{name}={value}" for name, value in chunk.items())
+        raise Unchanged(f"queue {queue} has no nodes for {count} of {shown}")
+
+
+def refuse_frequency(cap, kinds, steps):
+    """Raise Unchanged for a cap that is no frequency step of any of these kinds of hosts, in MHz.
+
+    ``steps`` are those of the node types by their features, "" of one without; none where the
+    installation knew no node types.
+    """
+    if cap > MAX_MHZ:
+        raise Unchanged(f"{cap} MHz is no processor's frequency")
+    known = [] if steps else [[cap]]
+    for kind in kinds:
+        has = {f"{n}={part}" for n, v in kind["resources"].items() for part in str(v).split(",")}
+        own = [numbers for feature, numbers in steps.items() if feature in has]
+        known += own or [steps.get("", ())]
+    if not any(cap in numbers for numbers in known):
+        raise Unchanged(f"{cap} MHz is no frequency step of its nodes")
+
+
+def chunks(asked, default, of_host):
+    """Return a job's placement and its chunks, each with its count, as the server completes it.
+
+    ``of_host``: the resources that go into the chunk which the server makes without a select.
+    """
+    asked = {name: str(value) for name, value in asked.items()}
+    own = asked.get("select") or ("" if "nodes" in asked else default["job"].get("select", ""))
+    place = str(asked.get("place") or default["place"] or "free")
+    if own:
+        found = []
+        for part in own.split("+"):
+            words = part.split(":")
+            count = int(words.pop(0)) if words[0].isdigit() else 1
+            found.append((count, {**default["chunk"], **dict(w.split("=", 1) for w in words)}))
+        return place, found
+    if "nodes" in asked:
+        body, _, sharing = asked["nodes"].partition("#")
+        found = []
+        for part in body.split("+"):
+            words = part.split(":")
+            numbers = {n: int(v) for n, v in (w.split("=") for w in words if "=" in w)}
+            ranks = numbers.get("ppn", 1)
+            chunk = {"ncpus": str(ranks * numbers.get("cpp", 1)), "mpiprocs": str(ranks)}
+            count = int(words[0]) if words[0].isdigit() else 1
+            found.append((count, {**default["chunk"], **chunk}))
+        return "scatter:" + sharing, found
+    job = {**default["chunk"], **default["job"], **asked}
+    return "pack", [(1, {name: value for name, value in job.items() if name in of_host})]
+
+
+def count_of(chunk, name, none=1):
+    """Return a number of a chunk, ``none`` where it has it not; at least 1."""
+    return max(1, int(chunk.get(name) or none))
+
+
+def has_alone(place, kind):
+    """Tell whether a job has a host of a kind for itself: its place with the vnodes' sharing."""
+    words = place.split(":")
+    asked = [word for word in words if word in ("excl", "exclhost", "shared")]
+    return all(alone(asked[-1:], sharing, kind["parted"]) for sharing in kind["sharings"])
+
+
+def alone(asked, sharing, parted):
+    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
+    if sharing == "ignore_excl":
+        return False
+    if sharing == "force_exclhost" or asked == ["exclhost"]:
+        return True
+    if sharing == "default_exclhost" and not asked:
+        return True
+    excl = asked == ["excl"] or sharing == "force_excl" or (not asked and sharing == "default_excl")
+    return excl and not parted
 
 
 def within(chunk, limits):
     """Tell whether each resource of a chunk is had: at most so much, or the very same."""
     for name, value in chunk.items():
         limit = limits.get(name)
-        if name in ("mpiprocs", "ompthreads"):
+        if name in NO_LIMIT:
             continue
         if isinstance(limit, (int, float)):
             if amount(value) > limit:
+                return False
+        elif value.lower() in ("false", "f", "no", "n"):
+            if limit not in (None, "False"):
+                return False
+        elif limit == "True":
+            if value.lower() not in ("true", "t", "yes", "y"):
                 return False
         elif limit is None or value not in limit.split(","):
             return False
@@ -425,8 +555,113 @@ def write(where, name, value):
         delattr(where, name)
 
 
+# -- once all hooks are through ----------------------------------------------------------------
+
+
+def look_again(job):
+    """Take back what was written into a job that a later hook has changed, and record that.
+
+    The server calls for each queue that a job comes into. Nothing can be unset here.
+    """
+    resources, variables = job.Resource_List, job.Variable_List
+    stamp, found, text = str(getattr(resources, STAMP, None) or "").partition(WROTE)
+    if not found or text.endswith(ALTERED):
+        return
+    words, asked, settings = json.loads(text), given(resources), read_settings()
+    left, before = words["left"], words["before"]
+    changed = sorted(changed_since(left, asked, settings))
+    if not changed:
+        return
+    changes = [(resources, STAMP, stamp + found + text + ALTERED)]
+    if "select" in before and asked.get("select") is not None:
+        text = restored(str(asked["select"]), before["select"], left["select"])
+        changes.append((resources, "select", pbs.select(text)))
+    if FREQ in before and str(asked.get(FREQ)) == left[FREQ]:
+        changes.append((resources, FREQ, int(before[FREQ] or 0)))
+    if THREADS in before and str(asked.get(THREADS)) == left[THREADS]:
+        # PBS's own, where nobody says it
+        changes.append((resources, THREADS, int(before[THREADS] or asked.get("ncpus") or 1)))
+    for word in str(variables.get(SET) or "").split():
+        name, _, value = word.partition("=")
+        if variables.get(name) == value:
+            changes.append((variables, name, None))
+    assign(changes)
+    note_altered(settings["altered"], str(job.id), changed)
+    pbs.logmsg(
+        pbs.EVENT_ADMIN,
+        f"advisor: {job.id}: another hook changed its {', '.join(changed)}: what the advisor "
+        "wrote is taken back",
+    )
+
+
+def changed_since(left, asked, settings):
+    """Return the names of what is not as the job was left; what the server fills in counts not."""
+    inventory = json.loads(settings["inventory"] or '{"defaults": {}}')
+    ways = [way for each in inventory["defaults"].values() for way in each]
+    changed = {name for name, value in left.items() if str(asked.get(name, "")) != value}
+    if "nodes" in left or changed:
+        return changed
+    own = {"free", "pack"} | {way["place"] for way in ways if "select" in left}
+    if "place" not in left and str(asked.get("place") or "free") not in own:
+        changed.add("place")
+    if "select" not in left and not any("select" in way["job"] for way in ways):
+        made = str(asked.get("select") or "1")  # by the server, of the job's resources
+        words = dict(word.partition("=")[::2] for word in made.split(":")[1:])
+        for name in ("ncpus", "mpiprocs", THREADS):
+            allowed = {"", *(way["job"].get(name, "") for way in ways)}
+            allowed = {left[name]} if name in left else allowed
+            if words.get(name, "") not in allowed | ({"1"} if allowed == {""} else set()):
+                changed.add("select")
+        if made.split(":")[0] != "1":
+            changed.add("select")
+    return changed
+
+
+def restored(now, before, left):
+    """Return a select without the words that were written into it, where they still stand."""
+    was, own = (
+        dict(word.partition("=")[::2] for word in text.split("+")[0].split(":"))
+        for text in (before, left)
+    )
+    ours = {
+        f"{n}={v}": f"{n}={was[n]}" if n in was else "" for n, v in own.items() if was.get(n) != v
+    }
+    parts = []
+    for part in now.split("+"):
+        words = (ours.get(word, word) for word in part.split(":"))
+        parts.append(":".join(word for word in words if word))
+    return "+".join(parts)
+
+
+def note_altered(path, job, changed):
+    """Leave for `advisor doctor` which job was changed last, by what, and how many there were."""
+    count = 0
+    try:
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            with open(path) as file:
+                count = int(json.load(file)["count"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    partial = path + ".new"
+    try:
+        if os.path.lexists(partial):
+            os.unlink(partial)
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        with os.fdopen(handle, "w") as file:
+            json.dump({"count": count + 1, "job": job, "changed": changed}, file)
+        os.rename(partial, path)
+    except OSError as error:
+        pbs.logmsg(pbs.EVENT_ADMIN, f"advisor: {path}: {error.strerror}")
+
+
+# -- what goes with a job from inside another --------------------------------------------------
+
+
 def inherited(event):
     """Take out what the advisor set in the job from which this one is submitted (``qsub -V``)."""
+    if event.type != pbs.QUEUEJOB:
+        return
     variables = event.job.Variable_List or {}
     for word in str(variables.pop(SET, "")).split():
         name, _, value = word.partition("=")
@@ -436,6 +671,8 @@ def inherited(event):
 
 def private(event):
     """Take out what the client sent for the daemon alone: everybody sees a job's variables."""
+    if event.type != pbs.QUEUEJOB:
+        return
     (event.job.Variable_List or {}).pop(CLIENT, None)
 
 

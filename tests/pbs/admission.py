@@ -228,11 +228,7 @@ def _fit(
     words = job["Resource_List"]["place"].split(":")
     bound = {n for n, has in state["nodes"].items() if has.get("queue") == job["queue"]}
     names = [n for n, has in state["nodes"].items() if n in bound or not (bound or "queue" in has)]
-    alone = "excl" in words or "exclhost" in words
-    names = [
-        n for n in names
-        if not used.get(n, {}).get("excl") and not (alone and used.get(n, {}).get("jobs"))
-    ]  # fmt: skip
+    names = [n for n in names if not _taken(state, n, words, used)]
     if "pack" in words:
         tries = [
             [n for n in names if host_of(state, n) == h] for h in {host_of(state, n) for n in names}
@@ -245,6 +241,40 @@ def _fit(
         if found is not None:
             return found
     return None
+
+
+def is_excl(words: list[str], sharing: str) -> bool:
+    """Tell whether a job has a vnode for itself, as the scheduler's is_excl()."""
+    if sharing in ("force_excl", "force_exclhost"):
+        return True
+    if sharing == "ignore_excl":
+        return False
+    if "excl" in words or "exclhost" in words:
+        return True
+    return "shared" not in words and sharing in ("default_excl", "default_exclhost")
+
+
+def is_exclhost(words: list[str], sharing: str) -> bool:
+    """Tell whether a job has a vnode's host for itself, as the scheduler's is_exclhost()."""
+    if sharing in ("force_exclhost", "ignore_excl"):
+        return sharing == "force_exclhost"
+    unsaid = not {"excl", "exclhost", "shared"} & set(words)
+    return "exclhost" in words or (unsaid and sharing == "default_exclhost")
+
+
+def _taken(
+    state: Mapping[str, Any], name: str, words: list[str], used: Mapping[str, dict[str, Any]]
+) -> bool:
+    """Tell whether a vnode is another job's, or must be empty for this one and is not."""
+    sharing = state["nodes"][name].get("sharing", "default_shared")
+    others = [n for n in used if host_of(state, n) == host_of(state, name)]
+    whole_host = is_exclhost(words, sharing)
+    return any(
+        used[n]["exclhost"]
+        or (n == name and (used[n]["excl"] or is_excl(words, sharing)))
+        or whole_host
+        for n in others
+    )
 
 
 def _greedy(
@@ -298,9 +328,11 @@ def _used(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             continue
         for part in re.findall(r"\(([^)]*)\)", job["exec_vnode"]):
             name, *words = part.split(":")
-            node = found.setdefault(name, {"jobs": 0, "excl": False, "sums": {}})
-            node["jobs"] += 1
-            node["excl"] = node["excl"] or "excl" in job["Resource_List"]["place"]
+            node = found.setdefault(name, {"excl": False, "exclhost": False, "sums": {}})
+            asked = job["Resource_List"]["place"].split(":")
+            sharing = state["nodes"][name].get("sharing", "default_shared")
+            node["excl"] = node["excl"] or is_excl(asked, sharing)
+            node["exclhost"] = node["exclhost"] or is_exclhost(asked, sharing)
             for word in words:
                 resource, _, value = word.partition("=")
                 node["sums"][resource] = node["sums"].get(resource, 0.0) + amount(value)

@@ -32,7 +32,9 @@ def mom(pbs: Complex, argv: list[str]) -> int:
         "exec_vnode": job["exec_vnode"],
         "exec_host": job["exec_host"],
         "Resource_List": {
-            k: v for k, v in wants.items() if k in ("ncpus", "place", "cpu_freq_mhz")
+            k: v
+            for k, v in wants.items()
+            if k in ("ncpus", "place", "select", "cpu_freq_mhz", "advisor_stamp")
         },
     }
     for kind in EVENTS[:2]:

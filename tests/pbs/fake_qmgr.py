@@ -5,11 +5,20 @@ from __future__ import annotations
 import base64
 import getopt
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from fake_server import Complex, Refusal
+
+EVENTS = [
+    "queuejob", "postqueuejob", "modifyjob", "resvsub", "movejob", "runjob", "periodic",
+    "execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end", "execjob_preterm",
+    "execjob_launch", "exechost_periodic", "exechost_startup", "execjob_attach", "execjob_resize",
+    "execjob_abort", "execjob_postsuspend", "execjob_preresume",
+]  # fmt: skip
+"""What release 23.06 knows; an older one's are in the state as "hook_events"."""
 
 
 def qmgr(pbs: Complex, argv: list[str]) -> int:
@@ -54,7 +63,7 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
                 if attribute in hooks[key]:
                     value = hooks[key][attribute]
                     shown = ",".join(value) if isinstance(value, list) else value
-                    print(f"    {attribute} = {shown}")
+                    print(wrapped(f"    {attribute} = {shown}"))
             print()
     elif verb == "create" and kind == "resource":
         if name in resources:
@@ -71,7 +80,7 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
             raise hook_failed(name, f"hook name '{name}' already registered, try another name")
         hooks[name] = {"name": name, "enabled": "true", "event": []}
         if tail:
-            set_hook(hooks[name], tail)
+            set_hook(state, hooks[name], tail)
     elif verb == "delete" and kind == "hook":
         if name not in hooks:
             raise hook_failed(name, f"{name} does not exist!")
@@ -79,7 +88,7 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
         for kept in pbs.hooks.glob(f"{name}.*"):
             kept.unlink()
     elif verb == "set" and kind == "hook":
-        set_hook(hooks[name], tail)
+        set_hook(state, hooks[name], tail)
     elif verb == "import" and kind == "hook":
         form, encoding, path = tail.split()
         data = Path(path).read_bytes()
@@ -125,9 +134,28 @@ def manage_attributes(state: dict[str, Any], verb: str, kind: str, words: str) -
             owner[key] = value
 
 
-def set_hook(hook: dict[str, Any], text: str) -> None:
+def set_hook(state: dict[str, Any], hook: dict[str, Any], text: str) -> None:
     key, _, value = (part.strip() for part in text.partition("="))
-    hook[key] = value.strip('"').split(",") if key == "event" else value
+    if key.rstrip("+ ") != "event":
+        hook[key] = value
+        return
+    events = value.strip('"').split(",")
+    for event in events:
+        if event not in state.get("hook_events", EVENTS):
+            raise hook_failed(
+                hook["name"], f"invalid argument to event. Should be one or more of: {EVENTS[0]}, "
+            )  # fmt: skip
+    hook["event"] = [*hook["event"], *events] if key.endswith("+") else events
+
+
+def wrapped(line: str) -> str:
+    """Return a line as qmgr lists it: broken behind commas before the 80th column."""
+    lines = [""]
+    for piece in re.split(r"(?<=,)", line):
+        if len(lines[-1]) + len(piece) > 78:
+            lines.append("\t")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def failed(name: str, why: str, number: int) -> Refusal:

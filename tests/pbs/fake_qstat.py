@@ -87,9 +87,9 @@ def nodes_of(state: dict[str, Any]) -> dict[str, Any]:
             **({"queue": has["queue"]} if "queue" in has else {}),
             "resources_available": {
                 "arch": "linux", "host": name, "vnode": name,
-                **{k: v for k, v in has.items() if k != "queue"},
+                **{k: v for k, v in has.items() if k not in ("queue", "sharing")},
             },
-            "resources_assigned": {}, "sharing": "default_shared",
+            "resources_assigned": {}, "sharing": has.get("sharing", "default_shared"),
         }
         for name, has in state["nodes"].items()
     }  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import getopt
+import json
 import os
 import pwd
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,10 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
     resources, user = job["Resource_List"], pwd.getpwuid(os.getuid()).pw_name
     with pbs.locked() as state:
         say_no("qsub", lambda: admission.check_given(state, resources, user=True))
-        hooks = [h for h in state["hooks"].values() if h["event"] == ["queuejob"] and on(h)]
+        hooks = in_order(h for h in state["hooks"].values() if "queuejob" in h["event"])
+        later = in_order(h for h in state["hooks"].values() if "postqueuejob" in h["event"])
         known = types(state)
-    for hook in hooks:
+    for hook in filter(on, hooks):
         event = {"event": "QUEUEJOB", "resources": known, "job": {"id": "", **job}}
         outcome = run_hook(pbs, hook, event)
         if outcome["answer"] != ["accept", ""]:
@@ -112,6 +114,8 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
         if job["Account_Name"]:
             attributes_["Account_Name"] = job["Account_Name"]
         state["jobs"][job_id] = attributes_
+    for hook in filter(on, later):
+        postqueuejob(pbs, hook, job_id, known)
     script = pbs.root / "spool" / f"{job_id}.SC"
     script.write_text(text)
     with (pbs.root / "spool" / f"{job_id}.OU").open("w") as output:
@@ -123,6 +127,38 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
     if "z" not in options:
         print(job_id)
     return 0
+
+
+def in_order(hooks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return hooks as they run: those of a lower order first."""
+    return sorted(hooks, key=lambda hook: int(hook.get("order", 1)))
+
+
+def postqueuejob(pbs: Complex, hook: dict[str, Any], job_id: str, known: dict[str, str]) -> None:
+    """Run a hook on a job that is in its queue; nothing of it can be refused any more.
+
+    Of its resources only values are taken, none is unset. A select the server made is made again.
+    Nothing is taken for an array: PBS does not find its job there.
+    """
+    with pbs.locked() as state:
+        job = json.loads(json.dumps(state["jobs"][job_id]))
+    seen = {"id": job_id, **{k: job.get(k) for k in ("Job_Name", "queue", "project")}}
+    seen["Resource_List"] = {k: str(v) for k, v in job["Resource_List"].items()}
+    seen["Variable_List"] = job["Variable_List"]
+    event = {"event": "POSTQUEUEJOB", "resources": known, "job": seen}
+    outcome = run_hook(pbs, hook, event)
+    if outcome["answer"] != ["accept", ""] or "[]" in job_id:
+        return
+    written = {n: outcome["resources"][n] for n in outcome["written"]}
+    with pbs.locked() as state:
+        job = state["jobs"][job_id]
+        wants = {k: str(v) for k, v in job["Resource_List"].items()} | written
+        if "select" not in state["given"][job_id]:
+            del wants["select"]
+        queue = state["queues"][job["queue"]]
+        wants, job["schedselect"] = admission.complete(state, queue, wants)
+        job["Resource_List"] = shown(wants)
+        job["Variable_List"] = outcome["variables"]
 
 
 def take(given: list[tuple[str, str]], options: dict[str, str], resources: dict[str, str]) -> None:

@@ -73,7 +73,16 @@ SITES: dict[str, list[str]] = {
         *queue("small", acl_user_enable="true", acl_users="bob"), *route("q", "small"),
     ],
     "acl": queue("q", acl_user_enable="true", acl_users="bob"),
+    "default-cores": queue("q", default_chunk__ncpus="28"),
+    "default-cores-excl": queue(
+        "q", default_chunk__ncpus="28", resources_default__place="scatter:excl"
+    ),
+    **{f"sharing-{word}": queue("q") for word in (
+        "default_excl", "default_exclhost", "ignore_excl", "force_excl", "force_exclhost",
+    )},
 }  # fmt: skip
+SHARING = {site: site.removeprefix("sharing-") for site in SITES if site.startswith("sharing-")}
+"""What the vnodes' ``sharing`` is, by site, where it is set."""
 
 WHOLE = ("-l", "select=1:ncpus=28", "-l", "place=excl")
 _S = "-l select="
@@ -133,6 +142,29 @@ FIXED: list[Shape] = [
         for site in SITES if site != "plain"
         for words in (f"{_S}1:ncpus=28:mem=10gb -l place=excl", f"{_S}1:ncpus=14:mem=4gb",
                       f"{_S}2:ncpus=28", "-l ncpus=28")
+    ),
+    # chunks without cores, other words for the same nodes
+    *(
+        Shape(("-q", "q", *words.split()), site)
+        for site in ("default-cores", "default-cores-excl")
+        for words in (f"{_S}1", f"{_S}1 -l place=excl", f"{_S}1:mem=4gb -l place=excl",
+                      f"{_S}1:node_type=bdw -l place=excl", f"{_S}2:mpiprocs=14:ompthreads=2")
+    ),
+    *(
+        Shape(tuple(words.split()))
+        for words in (
+            f"{_S}1:ncpus=28:model=bro -l place=excl", f"{_S}1:ncpus=28:model=bro",
+            f"-q mixed {_S}1:ncpus=28:model=bro -l place=excl",
+            f"-q mixed {_S}1:ncpus=28:model=sky -l place=excl", f"{_S}1:ncpus=28:model=rome",
+        )
+    ),
+    *(
+        Shape(("-q", "q", *words.split()), site)
+        for site in SHARING
+        for words in (
+            f"{_S}1:ncpus=14:mem=4gb -l place=free:shared", f"{_S}1:ncpus=14 -l place=free",
+            f"{_S}1:ncpus=14:mem=4gb -l place=exclhost", "-l nodes=1:ppn=14",
+        )
     ),
     # a default queue that routes, a busy site
     Shape(WHOLE, "route"),
@@ -209,6 +241,8 @@ def _chunk(luck: random.Random) -> str:
         if luck.random() < 0.6:
             parts.append(f"ompthreads={max(1, ncpus // ranks)}")
     if luck.random() < 0.25:
-        parts.append(luck.choice(("node_type=bdw", "node_type=skl", "bigmem=False", "arch=linux")))
+        parts.append(luck.choice(("node_type=bdw", "node_type=skl", "bigmem=False", "model=bro")))
+    if luck.random() < 0.1:
+        parts.remove(f"ncpus={ncpus}")
     luck.shuffle(parts)
     return ":".join([*words, *parts])

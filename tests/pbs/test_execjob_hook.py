@@ -141,9 +141,81 @@ def test_a_job_alone_on_its_node_ends_what_was_left_there(
     mom(event("EXECJOB_BEGIN", "6.pbs1", mhz=1200))
     mom(event("EXECJOB_BEGIN", "7.pbs1"))
     assert node.caps() == [1_900_000] * 4
+    mom(periodic("7.pbs1"))  # the other was not suspended, it is gone
     assert [p.name for p in state.iterdir()] == ["7.pbs1.json"]
+    assert node.caps() == [1_900_000] * 4
     mom(event("EXECJOB_END", "7.pbs1"))
     assert node.caps() == [HIGH] * 4
+
+
+# -- suspended and resumed -----------------------------------------------------------------------
+
+
+def test_a_resumed_job_is_capped_and_metered_again(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
+    node.rapl({"intel-rapl:0": 1_100_000_000})
+    mom(event("EXECJOB_POSTSUSPEND"))
+    assert node.caps() == [HIGH] * 4
+    node.rapl({"intel-rapl:0": 1_500_000_000})  # nobody's, or another job's
+    mom(periodic("7.pbs1"), event("EXECJOB_BEGIN", "8.pbs1", mhz=1500))
+    assert node.caps() == [1_500_000] * 4
+    node.rapl({"intel-rapl:0": 1_700_000_000})
+    other = mom(event("EXECJOB_EPILOGUE", "8.pbs1", mhz=1500), event("EXECJOB_END", "8.pbs1"))
+    assert other[0]["used"] == {"cpu_freq_mhz": "1500", "energy_j": "200", "energy_nodes": "1"}
+    assert node.caps() == [HIGH] * 4
+    mom(event("EXECJOB_PRERESUME"))
+    assert node.caps() == [1_900_000] * 4
+    node.rapl({"intel-rapl:0": 1_950_000_000})
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"] == {"cpu_freq_mhz": "1900", "energy_j": "350", "energy_nodes": "1"}
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("second", [{}, {"place": "free", "ncpus": 2}])
+def test_where_nothing_tells_of_a_suspension_the_record_does(
+    node: PosedSys, mom: Mom, second: dict[str, Any]
+) -> None:
+    """No job can begin on whole nodes of another: that is suspended, and will be resumed."""
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
+    mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=None, **second))
+    assert node.caps() == [HIGH] * 4  # nobody else is slowed
+    node.rapl({"intel-rapl:0": 1_500_000_000})
+    mom(periodic("7.pbs1", "8.pbs1"), event("EXECJOB_END", "8.pbs1"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"] == {"cpu_freq_mhz": "0"}  # neither capped nor metered: no verdict
+    assert "another job ran on its node while it was suspended" in done["log"][0]
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_what_cannot_be_capped_again_is_said(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"), event("EXECJOB_POSTSUSPEND"))
+    node.share_policy([0, 1, 2, 3])
+    (node.cpufreq(0) / "affected_cpus").write_text("0 1 2 3 4\n")
+    mom(event("EXECJOB_PRERESUME"), event("EXECJOB_PRERESUME"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == "0"
+
+
+def test_a_suspended_job_that_ends_leaves_nothing(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
+    node.rapl({"intel-rapl:0": 1_100_000_000})
+    mom(event("EXECJOB_POSTSUSPEND"))
+    node.rapl({"intel-rapl:0": 1_900_000_000})
+    [done, _] = mom(event("EXECJOB_EPILOGUE"), event("EXECJOB_END"))
+    assert done["used"]["energy_j"] == "100"
+    assert list(state.iterdir()) == []
+
+
+def test_a_meter_that_began_again_meanwhile_is_not_believed(node: PosedSys, mom: Mom) -> None:
+    node.pm_counters(5000)
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"))
+    node.pm_counters(100, "2")
+    mom(event("EXECJOB_PRERESUME"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_j" not in done["used"] and "began again" in done["log"][0]
 
 
 @pytest.mark.parametrize("first", ["EXECHOST_STARTUP", "EXECHOST_PERIODIC", "EXECJOB_END"])
@@ -265,6 +337,35 @@ def test_all_cores_of_a_node_are_the_whole_node(tmp_path: Path, state: Path) -> 
     assert node.caps() == [1_900_000] * 8
 
 
+SHARINGS = {
+    "default_shared": "-x-x", "default_excl": "xx-x", "default_exclhost": "hx-x",
+    "ignore_excl": "----", "force_excl": "xxxx", "force_exclhost": "hhhh",
+}  # fmt: skip
+"""x: the vnode alone (of exclhost its host), h: the host, for each of PLACES; -: neither."""
+PLACES = ("free", "excl", "free:shared", "exclhost")
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_a_node_is_the_job_s_by_place_and_sharing(
+    tmp_path: Path, node: PosedSys, state: Path, sharing: str
+) -> None:
+    """On others no stranger is slowed, and nobody is billed for the whole node."""
+    mom = Mom(tmp_path, node.settings(state, sharings={"node1": [sharing]}))
+    for place, word in zip(PLACES, SHARINGS[sharing], strict=True):
+        begun = event("EXECJOB_BEGIN", place=place, ncpus=2)
+        [_, done, _] = mom(
+            begun, {**begun, "event": "EXECJOB_EPILOGUE"}, {**begun, "event": "EXECJOB_END"}
+        )
+        alone = word != "-"
+        assert done["used"]["cpu_freq_mhz"] == ("1900" if alone else "0"), place
+        assert ("energy_nodes" in done["used"]) == alone, place
+        part = event("EXECJOB_BEGIN", place=place, ncpus=2, vnode="socket0", host="node1")
+        mom(part)
+        whole_host = word == "h" or (word == "x" and place == "exclhost")
+        assert node.caps() == [1_900_000 if whole_host else HIGH] * 4, place
+        mom({**part, "event": "EXECJOB_END"})
+
+
 # -- meters --------------------------------------------------------------------------------------
 
 
@@ -349,7 +450,7 @@ def test_a_full_disk_is_a_line_in_the_log(tmp_path: Path, node: PosedSys) -> Non
 
 def test_a_job_s_name_is_no_path(node: PosedSys, state: Path, mom: Mom) -> None:
     mom(event("EXECJOB_BEGIN", "9[3].pbs1"), event("EXECJOB_BEGIN", "../../x"))
-    assert sorted(p.name for p in state.iterdir()) == [".._.._x.json"]
+    assert sorted(p.name for p in state.iterdir()) == [".._.._x.json", "9[3].pbs1.json"]
     assert json.loads((state / ".._.._x.json").read_text())["job"] == "../../x"
 
 

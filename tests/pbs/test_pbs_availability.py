@@ -11,7 +11,7 @@ from typing import Any
 import fake_pbs
 import pytest
 
-from advisor.core.availability import Queue, Room
+from advisor.core.availability import NodeKind, Queue, Room
 from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import rooms
@@ -74,8 +74,12 @@ def test_a_host_is_as_free_as_its_busiest_vnode() -> None:
     }  # fmt: skip
     kind = NodeType("bdw", "kind=bdw", ("workq",), nodes=("a", "b", "c", "d"))
     found = pbs.reading_of("pbs1", {}, {"nodes": nodes}, {"workq": {}})
+    shared = ("default_shared",)
+    kinds = frozenset(
+        NodeKind(frozenset({"kind=bdw"}), cores, shared, parted=cores > 28) for cores in (28, 56)
+    )
     assert rooms(Inventory.of([kind]), found.nodes) == {
-        ("bdw", "workq"): Room(3, 3, ((math.inf, 2),))
+        ("bdw", "workq"): Room(3, 3, ((math.inf, 2),), kinds)
     }
 
 

@@ -25,7 +25,7 @@ import fake_qsub
 import fake_server
 import pytest
 from hooked import HOOKS, daemon, run_hook
-from pbs_shapes import FIXED, SITES, Shape, drawn
+from pbs_shapes import FIXED, SHARING, SITES, Shape, drawn
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -43,18 +43,18 @@ from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.writer import Writer
 from tests.again import same_again
 
-_BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "arch": "linux"}
-_SKL = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "arch": "linux"}
+_BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "model": "bro", "arch": "linux"}
+_SKL = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "model": "sky", "arch": "linux"}
 NODES: dict[str, dict[str, Any]] = {
     "n1": _BDW, "n2": _BDW, "k1": {**_SKL, "queue": "fat"},
     "m1": {**_BDW, "queue": "mixed"}, "k2": {**_SKL, "queue": "mixed"},
 }  # fmt: skip
 RESOURCES = {
-    "node_type": ("string", "h"), "bigmem": ("boolean", "h"), "scratch": ("size", "nh"),
-    "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"), "cpu_freq_mhz": ("long", "m"),
-    "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
+    "node_type": ("string", "h"), "model": ("string", "h"), "bigmem": ("boolean", "h"),
+    "scratch": ("size", "nh"), "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"),
+    "cpu_freq_mhz": ("long", "m"), "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
 }  # fmt: skip
-SCHEDULED = frozenset("ncpus mem arch host vnode node_type bigmem scratch".split())  # noqa: SIM905
+SCHEDULED = frozenset("ncpus mem arch host vnode node_type model bigmem scratch".split())  # noqa: SIM905
 EXPECTED = re.compile("job rewritten|the daemon says")
 ON = ("enabled", "started")
 STEPS = (1_200_000, 1_900_000, 2_200_000)
@@ -188,6 +188,8 @@ def state_of(site: str) -> dict[str, Any]:
     made += [f"set queue {q} {a} = true" for q in ("workq", "fat", "mixed") for a in ON]
     for line in [*made, *SITES[site]]:
         fake_qmgr.manage(nobody, state, line, log=False)
+    for has in state["nodes"].values() if site in SHARING else ():
+        has["sharing"] = SHARING[site]
     return state
 
 
@@ -274,7 +276,12 @@ def differences(
             submitted.append((shape, job))
         inventory = hook_inventory(state["server"], fake_qstat.nodes_of(state), state["queues"])
         settings = queuejob_config(
-            PbsHookSettings(folder / f"s{number}", deadline_s=5.0), inventory
+            PbsHookSettings(
+                folder / f"s{number}",
+                deadline_s=5.0,
+                frequency_steps={kind.feature: STEPS for kind in (BDW, SKL)},
+            ),
+            inventory,
         )
         settings["breaker"] = str(folder / "breaker")
         known = replace(snapshot, availability=availability(state, snapshot))
@@ -290,6 +297,9 @@ def differences(
             off = put(json.loads(before), job["Resource_List"], job["queue"])
             on = put(json.loads(before), outcome["resources"], job["queue"])
             wrong = off.compared(on)
+            capped = "cpu_freq_mhz" in set(outcome["written"])
+            if capped and not alone(state, off):
+                wrong.append(f"a cap where others may run: {off.place}")
             wrong += [line for line in outcome["log"] if not EXPECTED.search(line)]
             if wrong:
                 found[f"{shape} [{outcome['resources']}]"] = wrong
@@ -299,6 +309,19 @@ def differences(
             told[decision.reasons[-1].code] += 1
             same_again(decision, known, lambda: 1.0)
     return found, told
+
+
+def alone(state: dict[str, Any], job: Outcome) -> bool:
+    """Tell whether nobody else can get CPUs of a job's hosts, by the scheduler's own rules."""
+    words = str((job.wants or {}).get("place", "")).split(":")
+    taken: Counter[str] = Counter()
+    for vnode, chunk in job.place if isinstance(job.place, list) else ():
+        taken[vnode] += int(chunk["ncpus"])
+    return all(
+        admission.is_excl(words, state["nodes"][n].get("sharing", "default_shared"))
+        or cores >= int(state["nodes"][n]["ncpus"])
+        for n, cores in taken.items()
+    )
 
 
 def knows(state: dict[str, Any], job: dict[str, Any]) -> bool:

@@ -65,6 +65,60 @@ def test_a_job_of_whole_nodes() -> None:
     assert other.whole_nodes is None
 
 
+@pytest.mark.parametrize(
+    ("sharing", "place", "energy_nodes", "whole"),
+    [
+        ("default_shared", "excl", None, True),
+        ("default_shared", "free", None, None),
+        ("ignore_excl", "excl", None, None),  # its cores tell
+        ("ignore_excl", "excl", 1, True),  # it filled them, as the hook there saw
+        ("force_exclhost", "free:shared", None, True),
+        ("default_excl", "free", None, True),
+    ],
+)
+def test_whole_nodes_are_what_place_and_sharing_say(
+    sharing: str, place: str, energy_nodes: int | None, whole: bool | None
+) -> None:
+    job = copy.deepcopy(JOBS["7.pbs1"])
+    job["Resource_List"]["place"] = place
+    if energy_nodes:
+        job["resources_used"]["energy_nodes"] = energy_nodes
+    nodes = load("nodes")
+    nodes["nodes"]["pbs1"]["sharing"] = sharing
+    record = record_of("7.pbs1", job, {host.name: host for host in read_hosts(nodes)})
+    assert record is not None and record.whole_nodes is whole
+
+
+LEFT = {"select": "1:ncpus=28:ompthreads=20", "place": "excl", "cpu_freq_mhz": "1900"}
+
+
+@pytest.mark.parametrize(
+    ("asks", "left", "marked", "altered"),
+    [
+        ({}, LEFT, "", ""),
+        ({"select": "1:ncpus=28:ompthreads=20:mpiprocs=28"}, LEFT, "", "select"),
+        ({"select": "1:ncpus=28", "cpu_freq_mhz": 0}, LEFT, "+altered", "cpu_freq_mhz, select"),
+        ({}, LEFT, "+altered", "request"),
+        # the select is the server's
+        ({"select": "1:ncpus=28:ompthreads=20", "place": "pack", "ncpus": 28, "ompthreads": 20},
+         {"ncpus": "28", "ompthreads": "20"}, "", ""),
+        ({"select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "ncpus": 28, "ompthreads": 20},
+         {"ncpus": "28", "ompthreads": "20"}, "", "select"),
+        ({"select": "1:ncpus=28"}, None, "", ""),
+    ],
+)  # fmt: skip
+def test_a_request_that_was_changed_behind_the_decision_is_told(
+    asks: dict[str, Any], left: dict[str, str] | None, marked: str, altered: str
+) -> None:
+    """With or without a hook at postqueuejob; such a job gets no verdict."""
+    job = copy.deepcopy(JOBS["7.pbs1"])
+    wrote = json.dumps({"left": left, "before": {}})
+    stamp = 'advisor:{"v":1}' + (f"+wrote:{wrote}{marked}" if left else "")
+    job["Resource_List"] = {"nodect": 1, **(left or {}), **asks, "advisor_stamp": stamp}
+    record = record_of("7.pbs1", job)
+    assert record is not None and record.altered == altered
+
+
 def test_threads_by_another_variable_are_seen() -> None:
     whole = next(j for j, a in JOBS.items() if record_of(j, a) and record_of(j, a).steps)  # type: ignore[union-attr]
     attributes = copy.deepcopy(JOBS[whole])
@@ -287,16 +341,36 @@ def test_queues_have_their_own_hosts() -> None:
 
 def test_what_the_hook_checks_against() -> None:
     found = nodes(node("n1", node_type="bdw"), node("n2", node_type="bdw"), node("k1", ngpus=2))
+    found["nodes"]["k1"]["sharing"] = "ignore_excl"
     hook = hook_inventory(SERVER, found, QUEUES)
     assert hook.host_resources == ("ngpus", "node_type")
     assert json.loads(hook.text()) == {
         "default": "workq",
         "queues": {
             "workq": [
-                {"nodes": 1, "resources": {
+                {"nodes": 1, "parted": False, "sharings": ["ignore_excl"], "resources": {
                     "arch": "linux", "mem": 65536000 << 10, "ncpus": 28, "ngpus": 2}},
-                {"nodes": 2, "resources": {
+                {"nodes": 2, "parted": False, "sharings": ["default_shared"], "resources": {
                     "arch": "linux", "mem": 65536000 << 10, "ncpus": 28, "node_type": "bdw"}},
             ]
         },
+        "defaults": {"workq": [{"place": "", "chunk": {}, "job": {}}]},
     }  # fmt: skip
+    assert hook.sharings == {"k1": ("ignore_excl",)}
+
+
+def test_what_the_hook_knows_of_defaults() -> None:
+    """Of each queue that a route may end in; the queue's go before the server's."""
+    server = {
+        **SERVER, "resources_default": {"ncpus": 1, "place": "excl", "walltime": 60},
+        "default_chunk": {"ncpus": 1},
+    }  # fmt: skip
+    queues = {
+        "a": {"queue_type": "Execution", "resources_default": {"ncpus": 4, "place": "scatter"}},
+        "b": {"queue_type": "Execution", "default_chunk": {"ncpus": 16}},
+        "r": {"queue_type": "Route", "route_destinations": "a,b,a,r"},
+    }
+    plain = {"place": "scatter", "chunk": {"ncpus": "1"}, "job": {"ncpus": "4"}}
+    whole = {"place": "excl", "chunk": {"ncpus": "16"}, "job": {"ncpus": "1"}}
+    hook = hook_inventory(server, nodes(node("n1")), queues)
+    assert hook.defaults == {"a": [plain], "b": [whole], "r": [plain, whole]}

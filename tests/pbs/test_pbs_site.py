@@ -17,11 +17,12 @@ import fake_pbs
 import fake_qmgr
 import fake_server
 import pytest
-from hooked import ROOT
+from hooked import ROOT, answering, daemon, plan
 from posed_sys import PosedSys
 
 from advisor.core.protocol import call
 from advisor.schedulers.pbs import scheduler as backend
+from advisor.schedulers.pbs.accounting import record_of
 from advisor.store.reader import Reader
 from tests.verdicts import verdict_of
 from tests.waiting import wait_for
@@ -103,10 +104,11 @@ def test_install_says_what_it_does_and_does_it(site: Site, advisor: Run, tmp_pat
     state = site.state()
     assert state["resources"]["cpu_freq_mhz"] == {"type": "long", "flag": "m"}
     hooks = state["hooks"]
-    assert hooks["advisor"]["event"] == ["queuejob"]
+    assert hooks["advisor"]["event"] == ["queuejob", "postqueuejob"]
     assert hooks["advisor"]["enabled"] == "true"
     assert int(hooks["advisor"]["alarm"]) > 1
     assert "execjob_epilogue" in hooks["advisor_exec"]["event"]
+    assert "execjob_preresume" in hooks["advisor_exec"]["event"]
     assert hooks["advisor_exec"]["freq"] == "60"
     config = json.loads(hooks["advisor"]["config"])
     assert (config["socket"], config["deadline_s"]) == ("/run/x", 1.0)
@@ -174,6 +176,107 @@ def test_notes_say_what_pbs_lacks(site: Site, advisor: Run) -> None:
     notes = advisor("hook", "install", "--scheduler", "pbs", "--dry-run", "--json").json()["notes"]
     assert "sched_config's line `resources:` lacks node_type" in notes[0]
     assert "job_history_enable=True" in notes[1]
+
+
+def test_a_release_of_pbs_without_the_later_events(site: Site, advisor: Run) -> None:
+    """It has the others, and doctor says what goes without each."""
+    state = site.state()
+    known = [e for e in fake_qmgr.EVENTS if e not in ("postqueuejob", "execjob_preresume")]
+    state["hook_events"] = known
+    (site.root / "server.json").write_text(json.dumps(state))
+    done = advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x")
+    assert done.code == 0, done.err
+    hooks = site.state()["hooks"]
+    assert hooks["advisor"]["event"] == ["queuejob"]
+    execution = hooks["advisor_exec"]["event"]
+    assert {"execjob_begin", "execjob_abort", "execjob_postsuspend"} < set(execution)
+    assert "execjob_preresume" not in execution
+    told = [c for c in advisor("doctor", "--json").json()["checks"] if c["name"] == "hook"]
+    assert {c["state"] for c in told} == {"ok"}
+    texts = "; ".join(c["text"] for c in told)
+    assert "advisor has no postqueuejob: what a hook behind it changes" in texts
+    assert "advisor_exec has no execjob_preresume: a job that was suspended" in texts
+    state = site.state()
+    state["hooks"]["advisor_exec"]["event"].remove("execjob_epilogue")
+    (site.root / "server.json").write_text(json.dumps(state))
+    told = [c for c in advisor("doctor", "--json").json()["checks"] if c["state"] == "warn"]
+    assert "hook advisor_exec lacks execjob_epilogue" in [c["text"] for c in told]
+
+
+LATER = """\
+import pbs
+job = pbs.event().job
+job.Resource_List["select"] = pbs.select(str(job.Resource_List["select"]) + ":mpiprocs=28")
+pbs.event().accept()
+"""
+
+
+def test_a_later_hook_that_adds_ranks_is_noticed_undone_and_told(
+    site: Site, advisor: Run, tmp_path: Path
+) -> None:
+    """28 ranks of 20 threads would be 560 on 28 cores."""
+    config, work, socket = tmp_path / "config", tmp_path / "work", tmp_path / "s"
+    for folder in (config, work):
+        folder.mkdir()
+    (config / "site.yaml").write_text(SITE)
+    for words in (("discover", "--scheduler", "pbs"), ("apply",)):
+        assert advisor("site", *words).code == 0
+    (work / "job.sh").write_text("#!/bin/sh\necho threads $OMP_NUM_THREADS\n")
+    (work / "later.py").write_text(LATER)
+    done = advisor("hook", "install", "--scheduler", "pbs", "--socket", socket)
+    assert done.code == 0, done.err
+    state = site.state()
+    files = {"breaker": str(tmp_path / "breaker"), "altered": str(tmp_path / "altered")}
+    text = json.dumps({**json.loads(state["hooks"]["advisor"]["config"]), **files})
+    state["hooks"]["advisor"]["config"] = text
+    (site.root / "home/server_priv/hooks/advisor.CF").write_text(text)
+    (site.root / "server.json").write_text(json.dumps(state))
+    asked = "1:ncpus=28:node_type=bdw"
+    rewrite = {"select": f"{asked}:ompthreads=20", "cpu_freq_mhz": "1800"}
+    qsub = ("-l", f"select={asked}", "-l", "place=excl", "job.sh")
+    with daemon(socket, answering(plan(rewrite))):
+        left = ended_job(submit(work, *qsub))
+        for line in (
+            "create hook later", "set hook later event = queuejob", "set hook later order = 900",
+            f"import hook later application/x-python default {work}/later.py",
+        ):  # fmt: skip
+            subprocess.run(["qmgr", "-c", line], check=True, timeout=60)
+        job_id = submit(work, *qsub)
+        changed = ended_job(job_id)
+    assert left["Resource_List"]["select"] == rewrite["select"]
+    assert "+altered" not in left["Resource_List"]["advisor_stamp"]
+    assert changed["Resource_List"]["select"] == changed["schedselect"] == f"{asked}:mpiprocs=28"
+    assert changed["Resource_List"]["cpu_freq_mhz"] == 0
+    assert (site.root / "spool" / f"{job_id}.out").read_text() == "threads 28\n"  # as written
+    record = record_of(job_id, changed)
+    assert record is not None and record.altered == "cpu_freq_mhz, select"
+    told = [c for c in advisor("doctor", "--json").json()["checks"] if c["name"] == "hook"]
+    (warned,) = (c for c in told if "behind the advisor's" in c["text"])
+    assert (warned["state"], f"{job_id} last (select)" in warned["text"]) == ("warn", True)
+    assert f"rm {tmp_path / 'altered'}" in warned["todo"]
+
+
+def test_doctor_knows_old_steps_and_sharing(site: Site, advisor: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "site.yaml").write_text(SITE)
+    assert advisor("site", "discover", "--scheduler", "pbs").code == 0
+    assert advisor("site", "apply").code == 0
+    done = advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x")
+    assert done.code == 0 and "held to their steps" not in done.out
+    installed = json.loads(site.state()["hooks"]["advisor"]["config"])
+    assert installed["steps_mhz"]["node_type=bdw"] == [1200, 1800, 2200]
+    (config / "site.yaml").write_text(SITE.replace("1.8 GHz", "1.9 GHz"))
+    assert advisor("site", "apply").code == 0
+    state = site.state()
+    state["nodes"]["n1"]["sharing"] = "ignore_excl"
+    (site.root / "server.json").write_text(json.dumps(state))
+    told = {c["text"] for c in advisor("doctor", "--json").json()["checks"] if c["state"] == "warn"}
+    assert any("other frequency steps than the store" in text for text in told)
+    assert any("other hosts or sharing" in text for text in told)
+    assert advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/x").code == 0
+    execution = json.loads(site.state()["hooks"]["advisor_exec"]["config"])
+    assert execution["sharings"] == {"n1": ["ignore_excl"]}
 
 
 def test_status_and_doctor(site: Site, advisor: Run) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from advisor.core.availability import Availability, Queue
+from advisor.core.availability import Availability, NodeKind, Queue, Room
 from advisor.core.request import JobRequest
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.translator import parse_request
@@ -137,3 +138,93 @@ def test_what_the_job_binds_itself_keeps_its_name() -> None:
     folded = fold(job, site(Queue("workq", default_chunk={"node_type": "skl"})))
     assert folded.binds["node_type"] == "node_type=bdw"
     assert folded.constraint == "node_type=bdw"
+
+
+def nodes(*kinds: NodeKind, **types: NodeKind) -> Availability:
+    """Return a site of one queue whose hosts are of these kinds, by the name of a node type."""
+    named = {f"t{at}": kind for at, kind in enumerate(kinds)} | types
+    queues = site(Queue("workq", default={"place": "free"})).queues
+    rooms = {(name, "workq"): Room(1, 1, kinds=frozenset({k})) for name, k in named.items()}
+    return Availability(queues=queues, rooms=rooms)
+
+
+def host(sharing: str, *, parted: bool = False, words: str = "") -> NodeKind:
+    return NodeKind(frozenset(words.split()), 28, (sharing,), parted)
+
+
+SHARING = {  # by the vnode's sharing: with no word of the job's, excl, shared, exclhost
+    "default_shared": "-x-x",
+    "default_excl": "xx-x",
+    "default_exclhost": "hx-x",
+    "ignore_excl": "----",
+    "force_excl": "xxxx",
+    "force_exclhost": "hhhh",
+}
+"""As PBS's scheduler has it: x: the vnode for itself (of exclhost the host), h: the host."""
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize(("at", "place"), [*enumerate(["free", "excl", "free:shared", "exclhost"])])
+def test_whole_hosts_are_what_place_and_sharing_say_together(
+    sharing: str, at: int, place: str
+) -> None:
+    word = SHARING[sharing][at]
+    job = request({"select": "1:ncpus=4:mem=4gb", "place": place})
+    assert fold(job, nodes(host(sharing))).exclusive == (word != "-")
+    parts = nodes(host(sharing, parted=True))
+    whole_host = word == "h" or (word == "x" and place == "exclhost")
+    assert fold(job, parts).exclusive == whole_host
+
+
+def test_a_job_is_alone_where_it_is_so_on_every_host_it_may_land_on() -> None:
+    job = request({"select": "1:ncpus=4:mem=4gb", "place": "excl"})
+    mixed = nodes(host("default_shared", words="model=bro"), host("ignore_excl", words="model=sky"))
+    assert not fold(job, mixed).exclusive
+    for model, alone in (("bro", True), ("sky", False)):
+        own = request({"select": f"1:ncpus=4:model={model}", "place": "excl"})
+        assert fold(own, mixed).exclusive == alone
+    small = NodeKind(frozenset(), 2, ("ignore_excl",))  # no chunk fits there
+    assert fold(job, nodes(host("default_shared"), small)).exclusive
+    # a shared request does not become smaller where it may get a whole host
+    free = request({"select": "1:ncpus=4:mem=4gb"})
+    some = fold(free, nodes(host("default_shared"), host("force_exclhost")))
+    assert (some.exclusive, some.binds) == (False, {"cores": "sharing of the nodes"})
+
+
+@pytest.mark.parametrize(
+    ("select", "types"),
+    [
+        ("1:ncpus=28:model=bro", ("bdw",)),
+        ("1:ncpus=28:system=polaris", ("bdw", "skl")),
+        ("1:ncpus=28:model=bro:system=polaris:bigmem=False", ("bdw",)),
+        ("1:ncpus=28:bigmem=true", ("skl",)),
+        ("1:ncpus=28:model=rome", ()),
+    ],
+)
+def test_constraints_are_matched_with_all_that_nodes_have(
+    select: str, types: tuple[str, ...]
+) -> None:
+    """Whichever of a node's resources names its node type."""
+    known = nodes(
+        bdw=host("default_shared", words="node_type=bdw model=bro system=polaris"),
+        skl=host("default_shared", words="node_type=skl model=sky system=polaris bigmem=True"),
+    )
+    kinds = ["node_type", "model", "system", "bigmem"]
+    job = fold(request({"select": select, "place": "excl"}, host_resources=kinds), known)
+    assert job.node_types == types
+    again = JobRequest.from_summary(json.loads(json.dumps(job.summary())), "pbs", "", "alice", "")
+    assert (again.node_types, again.completed) == (types, {})
+    assert fold(request(ONE), known).node_types is None
+
+
+def test_a_chunk_s_default_cores_are_as_good_as_its_own() -> None:
+    queue = Queue("workq", default_chunk={"ncpus": "28"})
+    job = fold(request({"select": "1:mem=4gb", "place": "excl"}), site(queue))
+    assert job.completed == {"select": "1:mem=4gb:ncpus=28", "place": "excl"}
+    assert set(job.binds) == {"cores"}
+    summary = json.loads(json.dumps(job.summary()))
+    assert JobRequest.from_summary(summary, "pbs", "", "alice", "").completed == job.completed
+    # chunks of which nobody knew how many cores they use
+    several = {"select": "2:mpiprocs=14:ompthreads=2"}
+    assert "all" in request(several).binds
+    assert "all" not in fold(request(several), site(queue)).binds

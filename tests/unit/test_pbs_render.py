@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.availability import Availability, Queue
 from advisor.core.configuration import Configuration
 from advisor.core.requested_configuration import configuration_of, fills_nodes
 from advisor.core.script_use import NO_USE
-from advisor.schedulers.pbs.translator import render
+from advisor.schedulers.pbs.translator import fold, render
 from tests.unit.pbs_request import BDW, request
 
 
@@ -160,3 +161,18 @@ def test_what_is_written_asks_for_what_was_chosen(
         f"ompthreads={new_threads}", f"ompthreads={threads}"
     )
     assert kept == options["select"]
+
+
+def test_a_chunk_without_cores_has_the_server_s() -> None:
+    """Its own words stay letter for letter."""
+    site = Availability(
+        queues={
+            "": Queue("", default_chunk={"ncpus": "1"}, destinations=("workq",)),
+            "workq": Queue("workq", default_chunk={"ncpus": "28"}),
+        }
+    )
+    job = fold(request({"select": "1:mem=4gb", "place": "excl"}), site)
+    base, new = configuration_of(job, BDW), Configuration("bdw", 1, 1, 20, 1_900_000)
+    assert base.threads_per_node == 28
+    rewrite, _ = render(base, new, BDW, job, pin_node_type=False)
+    assert rewrite == {"select": "1:mem=4gb:ompthreads=20", "cpu_freq_mhz": "1900"}

@@ -7,8 +7,9 @@ cap that held come from the advisor's execution hook: ``energy_j`` of every node
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,8 @@ from advisor.core.delivery import VARIABLE, marked_place
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.pbs import control as pbs_control
-from advisor.schedulers.pbs.chunks import asked
+from advisor.schedulers.pbs.chunks import Place, asked, has_host_alone
+from advisor.schedulers.pbs.inventory import Host, read_hosts
 
 _ID = re.compile(r"(\d+(?:\[\d*\])?)(?:\.[\w.-]+)?")
 _STATES = {
@@ -25,6 +27,8 @@ _STATES = {
     "R": "RUNNING", "B": "RUNNING", "E": "COMPLETING", "S": "SUSPENDED", "U": "SUSPENDED",
 }  # fmt: skip
 FINISHED = ("F", "X")
+_WROTE, _ALTERED = "+wrote:", "+altered"
+"""Behind the stamp, as the queuejob hook writes them."""
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
@@ -53,8 +57,10 @@ def finished_jobs(since: str) -> list[JobRecord]:
     if moment.tzinfo is not None:
         moment = moment.astimezone().replace(tzinfo=None)
     records = []
-    for job_id, attributes in read_jobs("-x", "-t").items():
-        record = record_of(job_id, attributes)
+    jobs = read_jobs("-x", "-t")
+    known = hosts_by_name() if jobs else None
+    for job_id, attributes in jobs.items():
+        record = record_of(job_id, attributes, known)
         if record is None or record.job_id.endswith("[]") or not record.finished:
             continue
         if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment:
@@ -77,8 +83,17 @@ def job(job_id: str) -> JobRecord | None:
             return None
         raise
     for name, attributes in jobs.items():
-        return record_of(name, attributes)
+        return record_of(name, attributes, hosts_by_name())
     return None
+
+
+def hosts_by_name() -> dict[str, Host] | None:
+    """Return what PBS says of hosts, None where it does not."""
+    try:
+        hosts = read_hosts(pbs_control.ask_json("pbsnodes", "-a", "-v", timeout_s=TIMEOUT_S))
+    except SchedulerError:
+        return None
+    return {host.name.partition(".")[0]: host for host in hosts}
 
 
 def read_jobs(*arguments: str) -> dict[str, dict[str, Any]]:
@@ -116,8 +131,13 @@ def parse_text(text: str) -> dict[str, dict[str, Any]]:
     return jobs
 
 
-def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
-    """Return a job's record, None for attributes that make no sense."""
+def record_of(
+    job_id: str, a: Mapping[str, Any], inventory: Mapping[str, Host] | None = None
+) -> JobRecord | None:
+    """Return a job's record, None for attributes that make no sense.
+
+    ``inventory``: what is known of hosts, by name; None where nothing is.
+    """
     match = _ID.fullmatch(job_id)
     if not match:
         return None
@@ -143,16 +163,61 @@ def record_of(job_id: str, a: Mapping[str, Any]) -> JobRecord | None:
         admin_comment=wants.get("advisor_stamp", ""),
         results=marked_place(f"{VARIABLE}={variables(a).get(VARIABLE, '')}"),
         submit_line=f"qsub {a['Submit_arguments']}" if a.get("Submit_arguments") else "",
-        whole_nodes="excl" in wants.get("place", "") or None,
+        whole_nodes=_whole_nodes(wants, used, hosts, inventory),
         freq_requested_khz=_number(wants.get("cpu_freq_mhz")) * 1000 or None,
         time_limit_s=_seconds(wants.get("walltime", "")),
         restarts=max(0, _number(a.get("run_count")) - 1),
         cpu_s=_seconds(used.get("cput", "")) or None,
         memory_mb=_kb(used.get("mem", "")) / 1e3 or None,
+        altered=_altered(wants),
     )
     if not (record.finished and hosts and seconds is not None):
         return record
     return _with_step(record, wants, used, variables(a).get("ADVISOR_SET", ""))
+
+
+def _whole_nodes(
+    wants: Mapping[str, str], used: Mapping[str, str], hosts: Sequence[str],
+    inventory: Mapping[str, Host] | None,
+) -> bool | None:  # fmt: skip
+    """Tell whether a job had its hosts for itself, None where its cores tell.
+
+    The execution hook, which was there, goes before what place and sharing say now.
+    """
+    try:
+        place = Place.parse(wants.get("place", ""))
+    except ValueError:
+        return None
+    if hosts and _number(used.get("energy_nodes")) == len(hosts):
+        return True
+    known = [(inventory or {}).get(name.partition(".")[0]) for name in hosts]
+    alone = [
+        has_host_alone(
+            place, host.sharings if host else (), parted=host.parted if host else False
+        )
+        for host in known
+    ]  # fmt: skip
+    return (bool(alone) and all(alone)) or None
+
+
+def _altered(wants: Mapping[str, str]) -> str:
+    """Return what of a job is not as the queuejob hook left it, "" where that wrote nothing.
+
+    Where PBS has no postqueuejob event, the job's own request tells of a later hook.
+    """
+    _, found, text = wants.get("advisor_stamp", "").partition(_WROTE)
+    try:
+        left = json.loads(text.removesuffix(_ALTERED))["left"] if found else {}
+        changed = [n for n in sorted(left) if wants.get(n, left[n]) != left[n]]
+        if not changed and found and "select" not in left and "nodes" not in left:
+            made = asked({"select": wants.get("select", "")})  # by the server
+            ranks = int(left.get("mpiprocs") or made.mpiprocs if "mpiprocs" in wants else 1)
+            changed = ["select"] if made.several or made.mpiprocs != ranks else []
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "request"
+    if not changed and text.endswith(_ALTERED):
+        return "request"
+    return ", ".join(changed)
 
 
 def _with_step(

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.core.availability import JobLimits, PartitionState, Queue
+from advisor.core.availability import JobLimits, NodeKind, PartitionState, Queue
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.pbs import control as pbs_control
-from advisor.schedulers.pbs.inventory import features, hosts_of, read_hosts
+from advisor.schedulers.pbs.inventory import Host, features, hosts_of, read_hosts, selecting
 
 _LOST = frozenset(
     {"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "Stale"}
@@ -45,6 +45,7 @@ def read() -> NodeReading:
         attributes if isinstance(attributes, dict) else {},
         nodes,
         queues if isinstance(queues, dict) else {},
+        pbs_control.scheduled_resources(),
     )
 
 
@@ -58,8 +59,12 @@ def reading_of(
     server: Mapping[str, Any],
     nodes: Mapping[str, Any],
     queues: Mapping[str, Any],
+    scheduled: frozenset[str] | None = None,
 ) -> NodeReading:
-    """Make the reading of what server, pbsnodes and ``qstat -Q`` say (JSON)."""
+    """Make the reading of what server, pbsnodes and ``qstat -Q`` say (JSON).
+
+    ``scheduled``: the resources that PBS's scheduler looks at, None where that is not known.
+    """
     hosts = read_hosts(nodes)
     places = {name: hosts_of(name, queues, hosts) for name in queues}
     vnodes: dict[str, list[Mapping[str, Any]]] = {host.name: [] for host in hosts}
@@ -75,6 +80,7 @@ def reading_of(
             features(host, set(), None),
             idle=all(_idle(v) for v in vnodes[host.name]),
             usable=not any(_LOST & set(_words(v.get("state"))) for v in vnodes[host.name]),
+            kind=kind_of(host, scheduled),
         )
         for host in hosts
     )
@@ -91,6 +97,11 @@ def reading_of(
         if name
     }
     return NodeReading(states, partitions, queue_states)
+
+
+def kind_of(host: Host, scheduled: frozenset[str] | None) -> NodeKind:
+    """Return what of a host a request is matched with."""
+    return NodeKind(selecting(host, scheduled), host.ncpus, host.sharings, host.parted)
 
 
 def _words(state: object) -> list[str]:

@@ -23,6 +23,8 @@ _FACTOR = {"": 2**-20, "k": 2**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y"}), frozenset({"false", "f", "no", "n"})
 ARRANGEMENTS = ("free", "pack", "scatter", "vscatter")
 SHARINGS = ("excl", "shared", "exclhost")
+DEFAULT_SHARING = "default_shared"
+"""A vnode's ``sharing`` where nobody set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,28 @@ class Place:
 
     def __str__(self) -> str:
         return ":".join(filter(None, (self.arrangement, self.sharing, self.group)))
+
+
+def has_host_alone(place: Place, sharings: Collection[str], *, parted: bool) -> bool:
+    """Tell whether a job with a placement has a host for itself, as PBS's scheduler decides it.
+
+    ``sharings`` are the ``sharing`` attributes of the host's vnodes, ``parted`` says that a vnode
+    is not the whole host. The vnodes' word goes before the job's: ``ignore_excl`` lets others in
+    whatever the job asks for, ``force_exclhost`` keeps them out.
+    """
+    return all(_alone(place.sharing, s, parted) for s in sharings or (DEFAULT_SHARING,))
+
+
+def _alone(asked_for: str, sharing: str, parted: bool) -> bool:
+    if sharing == "ignore_excl":
+        return False
+    if "exclhost" in (asked_for, sharing.removeprefix("force_")):
+        return True
+    if sharing == "default_exclhost" and not asked_for:
+        return True
+    excl = asked_for == "excl" or sharing == "force_excl"
+    excl = excl or (not asked_for and sharing == "default_excl")
+    return excl and not parted
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +268,14 @@ def parse_size_mb(text: str) -> float:
     if not match:
         raise ValueError(f"not an amount of memory: {text!r}")
     return float(match[1]) * _FACTOR[match[2]] * (8 if match[3] == "w" else 1)
+
+
+PART_OF_CORES = "the placement of chunks that do not use all of their cores"
+
+
+def uses_part_of_cores(job: Asked) -> bool:
+    """Tell whether nobody knows how many cores a node's ranks use: PBS places the chunks."""
+    return job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus
 
 
 def shape_of(options: Mapping[str, str], hosts: Collection[str]) -> dict[str, Any]:

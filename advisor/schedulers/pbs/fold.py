@@ -3,17 +3,27 @@
 PBS applies ``resources_default``, ``default_chunk`` and a default ``place`` only once the hook is
 through, checks ``resources_min`` and ``resources_max`` then, and tries a routing queue's
 destinations with what the hook left. So what a job leaves open is not free: here it is folded in
-before anything is written. Standard library only: the daemon uses it.
+before anything is written. Whether it has its hosts for itself is said by its place together with
+the ``sharing`` of the vnodes where it may land. Standard library only: the daemon uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from advisor.core.availability import Availability, Queue
+from advisor.core.availability import Availability, NodeKind, Queue
 from advisor.core.request import JobRequest
-from advisor.schedulers.pbs.chunks import asked, edited, shape_of
+from advisor.schedulers.pbs.chunks import (
+    PART_OF_CORES,
+    Asked,
+    asked,
+    edited,
+    has_host_alone,
+    resource_names,
+    shape_of,
+    uses_part_of_cores,
+)
 from advisor.schedulers.pbs.table import FREE, FREQ, NODES, RESOURCES, SIZE
 
 _DEEPEST = 8
@@ -42,24 +52,79 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     try:
         completed = [_completed(request, queue, server) for queue in ends]
         shapes = [shape_of(options, request.host_resources) for options in completed]
+        chunks = [asked(options, request.host_resources) for options in completed]
     except ValueError as error:
         return _with(request, {"all": f"a default of the queue ({error})"})
-    if any(shape != shapes[0] for shape in shapes[1:]):
+    same = [(shape, chunk.ncpus) for shape, chunk in zip(shapes, chunks, strict=True)]
+    if any(one != same[0] for one in same[1:]):
         return _with(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
     binds = _limits(request, [*reached, server])
     if len(ends) > 1:
         binds.setdefault("node_type", f"the route of queue {name}")
     if len(reached) > 1 and any("ncpus" in {**q.least, **q.most} for q in reached):
         binds.setdefault("cores", f"the route of queue {name}")
-    threads = asked(completed[0], request.host_resources)
-    own = asked(request.options, request.host_resources)
-    if "ompthreads" in threads.resources and "ompthreads" not in own.resources:
+    own, job = asked(request.options, request.host_resources), chunks[0]
+    if job.form != own.form:
+        binds["threads"] = "the queue's default of select"
+    elif "ompthreads" in job.resources and "ompthreads" not in own.resources:
         binds["threads"] = "the queue's default of ompthreads"
-    elif threads.mpiprocs > 1 and "ompthreads" not in threads.resources:
+    elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
         binds.setdefault("threads", "mpiprocs without ompthreads")
-    if threads.count > 1 or threads.mpiprocs > 1 or threads.place.sharing:
+    if job.count > 1 or job.mpiprocs > 1 or job.place.sharing or "ncpus" not in own.resources:
         binds.setdefault("cores", "the queue's defaults")
-    return _with(replace(request, **shapes[0]), binds)
+    request = replace(request, **shapes[0], completed=_difference(request, completed[0]))
+    if request.binds.get("all") == PART_OF_CORES and not uses_part_of_cores(job):
+        request = replace(request, binds={a: w for a, w in request.binds.items() if a != "all"})
+    kinds = _kinds(availability, {queue.name for queue in ends})
+    if kinds:
+        request, bound = _landing(request, job, kinds)
+        binds = bound | binds
+    return _with(request, binds)
+
+
+def _difference(request: JobRequest, completed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a request's nodes are asked for by, where the server fills in any of it."""
+    names = resource_names(completed, request.host_resources)
+    asks = {name: completed[name] for name in names}
+    return {} if asks.items() <= request.options.items() else asks
+
+
+def _kinds(
+    availability: Availability | None, queues: Collection[str]
+) -> Mapping[NodeKind, frozenset[str]]:
+    """Return the kinds of hosts of queues, with the names of their node types."""
+    found: dict[NodeKind, frozenset[str]] = {}
+    for (node_type, queue), room in availability.rooms.items() if availability else ():
+        for kind in room.kinds if queue in queues else ():
+            found[kind] = found.get(kind, frozenset()) | {node_type}
+    return found
+
+
+def _landing(
+    request: JobRequest, job: Asked, kinds: Mapping[NodeKind, frozenset[str]]
+) -> tuple[JobRequest, dict[str, str]]:
+    """Return the request with the node types it may land on and whether it is alone there.
+
+    A job is exclusive where it is so on every host that has what a chunk asks for. The second is
+    what that binds.
+    """
+    selectors = job.selectors()
+    fit = [kind for kind in kinds if kind.cores >= job.ncpus and _has(kind, selectors)]
+    alone = [has_host_alone(job.place, kind.sharings, parted=kind.parted) for kind in fit]
+    types = sorted({name for kind in fit for name in kinds[kind] if name})
+    request = replace(request, exclusive=bool(fit) and all(alone))
+    if selectors:
+        request = replace(request, node_types=tuple(types))
+    return request, {"cores": "sharing of the nodes"} if any(alone) else {}
+
+
+def _has(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
+    """Tell whether a host has all that a chunk selects by; what is not there is False."""
+    return all(
+        f"{name}=True" not in kind.resources if value == "False"
+        else f"{name}={value}" in kind.resources
+        for name, value in selectors.items()
+    )  # fmt: skip
 
 
 def _with(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:

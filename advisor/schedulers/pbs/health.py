@@ -11,7 +11,7 @@ from advisor.core.request import plain_name
 from advisor.errors import SchedulerError
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import hook_state as state
-from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed
+from advisor.schedulers.pbs.hooks import EXECJOB, LATER_EVENTS, QUEUEJOB, RESOURCES, Installed
 
 _INSTALL = "advisor hook install --scheduler pbs"
 _DOES = {QUEUEJOB: "jobs run as written", EXECJOB: "no job is capped or metered"}
@@ -72,13 +72,15 @@ def _resources(understood: Collection[str]) -> Iterator[Check]:
         )  # fmt: skip
 
 
-def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
+def check_hooks(
+    settings: Mapping[str, Any], frequency_steps: Mapping[str, tuple[int, ...]]
+) -> tuple[str | None, list[Check]]:
     """Return the socket that the queuejob hook asks (None: it is not at work), and the checks."""
     try:
         hook_state = state.look()
     except SchedulerError as error:
         return None, [Check("hook", "warn", error.message, error.hint or "run this as root")]
-    checks = [_hook(hook) for hook in hook_state.hooks]
+    checks = [check for hook in hook_state.hooks for check in (_hook(hook), *_events(hook))]
     settings = hook_state.settings
     if settings:
         known = state.check_inventory(settings)
@@ -86,9 +88,24 @@ def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
             checks.append(
                 Check("hook", "warn", f"the hook's list of nodes and resources: {known}", _INSTALL)
             )
-        old = state.check_table(settings)
-        if old:
-            checks.append(Check("hook", "warn", old, _INSTALL))
+        exec_config = hook_state.hooks[1].config or {}
+        for old in (
+            state.check_table(settings),
+            state.check_steps(settings, frequency_steps),
+            state.check_hosts(exec_config) if hook_state.hooks[1].state == "advisor" else "",
+        ):
+            if old:
+                checks.append(Check("hook", "warn", old, _INSTALL))
+        if last := state.altered(settings):
+            checks.append(
+                Check(
+                    "hook", "warn",
+                    f"a hook behind the advisor's changed {last['count']} jobs that it had "
+                    f"rewritten, {last['job']} last ({last['changed']}): they ran without its changes",
+                    "give hook advisor a higher order than that hook has, then "
+                    f"rm {settings.get('altered') or state.ALTERED}",
+                )
+            )  # fmt: skip
         breaker = state.breaker(settings)
         if breaker != "closed":
             checks.append(
@@ -96,6 +113,18 @@ def check_hooks(settings: Mapping[str, Any]) -> tuple[str | None, list[Check]]:
             )
     at_work = hook_state.hooks[0].enabled and settings.get("socket")
     return str(settings["socket"]) if at_work else None, checks
+
+
+def _events(hook: Installed) -> Iterator[Check]:
+    """Say what goes without the events that a hook is not called for."""
+    if hook.state != "advisor" or not hook.code.strip():
+        return
+    needed = [event for event in hook.lacks if event not in LATER_EVENTS]
+    if needed:
+        yield Check("hook", "warn", f"hook {hook.name} lacks {', '.join(needed)}", _INSTALL)
+    for event in hook.lacks:
+        if event in LATER_EVENTS:
+            yield Check("hook", "ok", f"{hook.name} has no {event}: {LATER_EVENTS[event]}")
 
 
 def _hook(hook: Installed) -> Check:

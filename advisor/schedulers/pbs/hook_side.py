@@ -30,7 +30,11 @@ class PbsHooks:
             return hooks.plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()
         settings = hooks.PbsHookSettings(
-            socket, request.deadline_s, request.retry_s, understood=request.understood
+            socket,
+            request.deadline_s,
+            request.retry_s,
+            understood=request.understood,
+            frequency_steps=request.frequency_steps,
         )
         return hooks.plan_install(self.folder, settings, state.inventory_now())
 

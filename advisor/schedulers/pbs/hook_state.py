@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import table as pbs_table
-from advisor.schedulers.pbs.hooks import EXECJOB, QUEUEJOB, RESOURCES, Installed, read_hook
+from advisor.schedulers.pbs.hooks import (
+    EXECJOB,
+    QUEUEJOB,
+    RESOURCES,
+    Installed,
+    execjob_config,
+    read_hook,
+    steps_mhz,
+)
 from advisor.schedulers.pbs.inventory import HookInventory, read_hook_inventory
+
+ALTERED = "/run/advisor-pbs-altered"
+"""Where the queuejob hook notes jobs that a later hook has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +86,48 @@ def check_inventory(settings: Mapping[str, object]) -> str:
         return "none"
     known, now = str(settings.get("inventory") or ""), inventory_now()
     if not known:
-        return "empty, so no job is sent to other nodes (run: advisor hook install)"
+        return "empty, so no job is changed (run: advisor hook install)"
     if now is None:
         return "not compared: PBS does not answer"
     same = known == now.text() and settings.get("away") == list(now.away)
     return "current" if same else "old (run: advisor hook install)"
+
+
+def check_steps(
+    settings: Mapping[str, object], frequency_steps: Mapping[str, tuple[int, ...]]
+) -> str:
+    """Compare the caps that the hook lets through with the store's, "" when they are the same."""
+    if not frequency_steps or settings.get("steps_mhz") == steps_mhz(frequency_steps):
+        return ""
+    return "the hook knows other frequency steps than the store (run: advisor hook install)"
+
+
+def check_hosts(config: Mapping[str, object]) -> str:
+    """Compare what the execution hook knows of hosts with PBS, "" when it is the same."""
+    now = inventory_now()
+    known = {name: config.get(name) for name in ("parted", "sharings")}
+    if now is None or known.items() <= execjob_config(now).items():
+        return ""
+    return "the execution hook knows other hosts or sharing of them (run: advisor hook install)"
+
+
+def altered(settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the last job that a hook behind the advisor's changed, and how many there were.
+
+    ``job``, ``changed`` (names of resources, as a text), ``count``; {} where there is none. As the
+    hook left it on the server's host.
+    """
+    path = str(settings.get("altered") or ALTERED)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return {}
+        found = json.loads(Path(path).read_text(errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    if not (isinstance(found, dict) and isinstance(found.get("changed"), list)):
+        return {}
+    changed = ", ".join(str(name) for name in found["changed"])
+    return {"job": found.get("job"), "changed": changed, "count": found.get("count")}
 
 
 def check_table(settings: Mapping[str, object]) -> str:

@@ -8,11 +8,12 @@ PATH.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
@@ -33,10 +34,19 @@ RESOURCES = {
 }
 """The resources the hooks need: type and flags. r: users cannot set it, m: the nodes get it."""
 _EVENTS = {
-    QUEUEJOB: "queuejob",
-    EXECJOB: "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_abort,"
-    "exechost_periodic,exechost_startup",
+    QUEUEJOB: ("queuejob", "postqueuejob"),
+    EXECJOB: (
+        "execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end", "execjob_abort",
+        "execjob_postsuspend", "execjob_preresume", "exechost_periodic", "exechost_startup",
+    ),
+}  # fmt: skip
+LATER_EVENTS: Mapping[str, str] = {
+    "postqueuejob": "what a hook behind it changes is only found once the job has ended",
+    "execjob_postsuspend": "a cap stays while its job is suspended",
+    "execjob_preresume": "a job that was suspended gets no verdict",
+    "execjob_abort": "a job that cannot start leaves its cap for a minute",
 }
+"""Events that not every release of PBS has, and what goes without each."""
 _SOURCES = {QUEUEJOB: "advisor_queuejob.py", EXECJOB: "advisor_execjob.py"}
 _KEPT_AS = {"application/x-python": ".PY", "application/x-config": ".CF"}
 _MARK = "written by `advisor hook install`"
@@ -54,6 +64,8 @@ class PbsHookSettings:
     retry_s: int = 30
     understood: Collection[str] = ()
     """Resources and attributes that are in no table, but that the site knows."""
+    frequency_steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Caps that node types can have, kHz, by their feature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +77,17 @@ class Installed:
     enabled: bool = False
     config: Mapping[str, object] | None = None
     code: str = ""
+    events: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
         """The release that wrote its configuration, "" when it has none."""
         return str((self.config or {}).get("version") or "")
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The events that an installation sets and that it is not called for."""
+        return tuple(event for event in _EVENTS[self.name] if event not in self.events)
 
     @property
     def of_this_release(self) -> bool:
@@ -89,6 +107,7 @@ def read_hook(name: str) -> Installed:
     # one without code was made by an installation that was cut short
     state = "advisor" if _MARK in code or not code.strip() else "foreign"
     enabled = re.search(r"enabled = (\w+)", text)
+    events = re.search(r"event = \"?([\w,]+)", re.sub(r",\s*\n\s+", ",", text))
     try:
         config = json.loads(_export(name, "application/x-config") or "{}")
     except ValueError:
@@ -96,6 +115,7 @@ def read_hook(name: str) -> Installed:
     return Installed(
         name, state, bool(enabled and pbs_control.truthy(enabled[1])),
         config if isinstance(config, dict) else {}, code,
+        tuple(events[1].split(",")) if events else (),
     )  # fmt: skip
 
 
@@ -158,7 +178,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
             commands.append(f"create hook {name}")
         commands += [
             f"set hook {name} enabled = false",
-            f'set hook {name} event = "{_EVENTS[name]}"',
+            f'set hook {name} event = "{",".join(_EVENTS[name])}"',
             f"set hook {name} alarm = {alarm[name]}",
             f"set hook {name} order = 500",
             *([f"set hook {name} freq = {PERIOD_S}"] if name == EXECJOB else []),
@@ -178,6 +198,11 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
     for command in commands:
         plan.add(f"qmgr: {command}", _manage(command))
     plan.notes += _notes(inventory)
+    if not settings.frequency_steps:
+        plan.notes.append(
+            "the store knows no node types, so caps are not held to their steps: run this again "
+            "after advisor site apply"
+        )
     return plan
 
 
@@ -186,7 +211,7 @@ def queuejob_config(
 ) -> dict[str, object]:
     """Return the queuejob hook's configuration: what it asks, sends, and knows of PBS.
 
-    Without an inventory no job is sent to another kind of nodes.
+    Without an inventory no job is changed.
     """
     site = [name.replace("-", "_") for name in settings.understood]
     return {
@@ -196,6 +221,7 @@ def queuejob_config(
         "retry_s": settings.retry_s,
         "host_resources": list(inventory.host_resources) if inventory else [],
         "inventory": inventory.text() if inventory else "",
+        "steps_mhz": steps_mhz(settings.frequency_steps),
         "variables": [*protocol.SETTINGS, *protocol.THREADS],
         "counts": list(protocol.COUNTS),
         "resources": sorted({*pbs_table.RESOURCES, *site}),
@@ -206,9 +232,17 @@ def queuejob_config(
     }
 
 
+def steps_mhz(frequency_steps: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """Return caps by feature as jobs ask for them."""
+    return {name: [khz // 1000 for khz in steps] for name, steps in sorted(frequency_steps.items())}
+
+
 def execjob_config(inventory: HookInventory | None) -> dict[str, object]:
-    """Return the execution hook's configuration."""
-    return {"version": __version__, "parted": list(inventory.parted) if inventory else []}
+    """Return the execution hook's configuration: what exclusivity means on which host."""
+    if inventory is None:
+        return {"version": __version__, "parted": [], "sharings": {}}
+    sharings = {host: list(found) for host, found in sorted(inventory.sharings.items())}
+    return {"version": __version__, "parted": list(inventory.parted), "sharings": sharings}
 
 
 def plan_remove(folder: Path) -> Plan:
@@ -233,11 +267,15 @@ def plan_remove(folder: Path) -> Plan:
 
 def _manage(command: str) -> Callable[[], None]:
     def step() -> None:
+        shorter = command
         try:
             pbs_control.qmgr(command)
         except SchedulerError as error:
-            if ",execjob_abort" in command:  # a release that has no such event
-                pbs_control.qmgr(command.replace(",execjob_abort", ""))
+            for event in LATER_EVENTS:
+                shorter = shorter.replace(f",{event}", "")
+            if shorter != command:  # a release that lacks one of them: each by itself
+                pbs_control.qmgr(shorter)
+                _add_events(shorter, [e for e in LATER_EVENTS if f",{e}" in command])
                 return
             raise AdvisorError(
                 f"{command}: {error.message}",
@@ -245,6 +283,14 @@ def _manage(command: str) -> Callable[[], None]:
             ) from None
 
     return step
+
+
+def _add_events(command: str, events: Sequence[str]) -> None:
+    """Add those events to a hook that this release of PBS has; ``command`` set the others."""
+    hook = command.partition(" event")[0]
+    for event in events:
+        with contextlib.suppress(SchedulerError):
+            pbs_control.qmgr(f"{hook} event += {event}")
 
 
 def _drop_resource(name: str, plan: Plan) -> Callable[[], None]:
@@ -291,8 +337,7 @@ def _notes(inventory: HookInventory | None) -> list[str]:
     notes = []
     if inventory is None:
         notes.append(
-            "PBS does not list its nodes, so no job is sent to another kind of them: "
-            "run this again once it does"
+            "PBS does not list its nodes, so no job is changed: run this again once it does"
         )
     elif inventory.unscheduled:
         names = ", ".join(inventory.unscheduled)

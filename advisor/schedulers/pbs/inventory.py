@@ -10,14 +10,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.pbs import control as pbs_control
-from advisor.schedulers.pbs.chunks import is_amount, parse_size_mb, truth
+from advisor.schedulers.pbs.chunks import (
+    CHUNK_RESOURCES,
+    DEFAULT_SHARING,
+    is_amount,
+    parse_size_mb,
+    truth,
+)
 
 _OWN = frozenset({"arch", "host", "vnode", "aoe", "eoe", "current_aoe", "current_eoe", "qlist"})
 _STANDARD = frozenset({"ncpus", "mem", "vmem", "hbmem", "naccelerators", "accelerator_memory"})
@@ -32,16 +39,30 @@ class Host:
     memory_mb: float = 0.0
     resources: dict[str, str] = field(default_factory=dict)
     queue: str = ""
+    vnodes: dict[str, str] = field(default_factory=dict)
+    """``sharing`` of its vnodes that have cores, by name."""
+
+    @property
+    def parted(self) -> bool:
+        """Tell whether a vnode is not the whole host, or of another name."""
+        return [_short(name) for name in self.vnodes] != [_short(self.name)]
+
+    @property
+    def sharings(self) -> tuple[str, ...]:
+        """The different ``sharing`` attributes of its vnodes."""
+        return tuple(sorted(set(self.vnodes.values())))
 
 
 @dataclass(frozen=True, slots=True)
 class HookInventory:
-    """What the queuejob hook checks a select against.
+    """What the hooks check a rewrite against.
 
-    ``queues`` maps each queue to classes of equal hosts: how many, and what each has (amounts as
-    numbers, sizes in bytes). ``unscheduled`` are text resources of hosts that the scheduler does
-    not look at. ``away``: queues whose routes lead to another server. ``parted``: hosts made of
-    several vnodes, or of one of another name.
+    ``queues`` maps each queue to classes of equal hosts: how many, what each has (amounts as
+    numbers, sizes in bytes), and the ``sharing`` of its vnodes. ``defaults`` maps it to what its
+    jobs may be completed with, for each queue that a route may end in: ``place``, of a ``chunk``,
+    and of a ``job`` without select. ``unscheduled`` are text resources of hosts that the scheduler
+    does not look at. ``away``: queues whose routes lead to another server. ``parted``: hosts made
+    of several vnodes, or of one of another name. ``sharings``: of the hosts where it is set.
     """
 
     default: str
@@ -50,10 +71,13 @@ class HookInventory:
     unscheduled: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     parted: tuple[str, ...] = ()
+    sharings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    defaults: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return it as the hook reads it."""
-        return json.dumps({"default": self.default, "queues": self.queues}, sort_keys=True)
+        """Return it as the queuejob hook reads it."""
+        known = {"default": self.default, "queues": self.queues, "defaults": self.defaults}
+        return json.dumps(known, sort_keys=True)
 
 
 def read_hook_inventory() -> HookInventory:
@@ -84,16 +108,54 @@ def hook_inventory(
     for queue in _usable(queues):
         inside = hosts_of(queue, queues, hosts)
         classes = Counter(
-            json.dumps(_limits(h, ignored), sort_keys=True) for h in hosts if h.name in inside
+            json.dumps(_class(h, ignored), sort_keys=True) for h in hosts if h.name in inside
         )
         hosts_by_queue[queue] = [
-            {"nodes": count, "resources": json.loads(kind)}
-            for kind, count in sorted(classes.items())
+            {"nodes": count, **json.loads(kind)} for kind, count in sorted(classes.items())
         ]
     return HookInventory(
-        str(server.get("default_queue") or ""), hosts_by_queue, tuple(own), ignored,
-        _leading_away(queues, str(server.get("name") or "")), _parted(nodes),
-    )  # fmt: skip
+        str(server.get("default_queue") or ""),
+        hosts_by_queue,
+        tuple(own),
+        ignored,
+        _leading_away(queues, str(server.get("name") or "")),
+        tuple(sorted(_short(h.name) for h in hosts if h.parted)),
+        {_short(h.name): h.sharings for h in hosts if h.sharings != (DEFAULT_SHARING,)},
+        {name: _defaults(name, queues, server) for name in hosts_by_queue},
+    )
+
+
+def _class(host: Host, ignored: Sequence[str]) -> dict[str, Any]:
+    """Return what equal hosts have in common, as the hook reads it."""
+    return {
+        "resources": _limits(host, ignored), "sharings": host.sharings, "parted": host.parted,
+    }  # fmt: skip
+
+
+def _defaults(
+    name: str, queues: Mapping[str, Any], server: Mapping[str, Any], depth: int = 4
+) -> list[dict[str, Any]]:
+    """Return what a server may complete a queue's job with: a route has several such."""
+    queue = queues.get(name)
+    if not isinstance(queue, dict):
+        return []
+    destinations = str(queue.get("route_destinations") or "").split(",")
+    found: list[dict[str, Any]] = []
+    for destination in filter(None, (d.partition("@")[0].strip() for d in destinations)):
+        found += _defaults(destination, queues, server, depth - 1) if depth else []
+    if not str(queue.get("queue_type", "")).lower().startswith("r"):
+        of_job, of_chunk = (
+            {**_texts(server.get(kind)), **_texts(queue.get(kind))}
+            for kind in ("resources_default", "default_chunk")
+        )
+        most = {**_texts(server.get("resources_max")), **_texts(queue.get("resources_max"))}
+        asks = {n: v for n, v in {**most, **of_job}.items() if n in (*CHUNK_RESOURCES, "select")}
+        found.append({"place": of_job.get("place", ""), "chunk": of_chunk, "job": asks})
+    return [one for at, one in enumerate(found) if one not in found[:at]]
+
+
+def _texts(data: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
 
 
 def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
@@ -108,16 +170,8 @@ def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
     return tuple(sorted(away))
 
 
-def _parted(nodes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the hosts of which a vnode is not the whole, by what PBS calls it."""
-    vnodes: dict[str, list[str]] = {}
-    listed = nodes.get("nodes")
-    for vnode, attributes in (listed if isinstance(listed, dict) else {}).items():
-        has = attributes.get("resources_available") if isinstance(attributes, dict) else None
-        if isinstance(has, dict) and str(has.get("ncpus") or 0) != "0":
-            host = str(has.get("host") or vnode).partition("[")[0].partition(".")[0]
-            vnodes.setdefault(host, []).append(vnode.partition(".")[0])
-    return tuple(sorted(host for host, names in vnodes.items() if names != [host]))
+def _short(host: str) -> str:
+    return host.partition(".")[0]
 
 
 def _limits(host: Host, ignored: Sequence[str]) -> dict[str, int | str]:
@@ -188,7 +242,10 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
             continue
         name = str(has.get("host") or vnode).partition("[")[0]
         host = hosts.setdefault(name, Host(name))
-        host.ncpus += int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
+        cores = int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
+        host.ncpus += cores
+        if cores:
+            host.vnodes[vnode] = str(attributes.get("sharing") or DEFAULT_SHARING)
         with contextlib.suppress(ValueError):
             host.memory_mb += parse_size_mb(str(has.get("mem") or "0"))
         host.queue = host.queue or str(attributes.get("queue") or "")
@@ -197,17 +254,24 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
 
 
 def features(host: Host, grouping: set[str], scheduled: frozenset[str] | None) -> tuple[str, ...]:
-    """Return a host's resources that select it."""
-    names = []
+    """Return a host's resources that select it as a node of a type."""
+    return tuple(_words(host, _OWN | grouping, scheduled))
+
+
+def selecting(host: Host, scheduled: frozenset[str] | None) -> frozenset[str]:
+    """Return all of a host's resources by which a request may select it, as ``model=bro``."""
+    return frozenset(_words(host, {"host", "vnode"}, scheduled))
+
+
+def _words(host: Host, but: AbstractSet[str], scheduled: frozenset[str] | None) -> Iterator[str]:
     for name, value in host.resources.items():
-        if name.lower() in _OWN or name in grouping or is_amount(value):
+        if name in but or name.lower() in but or is_amount(value):
             continue
         value = truth(value)
         boolean = value in ("True", "False")
         if scheduled is not None and not boolean and name not in scheduled:
             continue
-        names += [f"{name}={part}" for part in value.split(",") if part and part != "False"]
-    return tuple(names)
+        yield from (f"{name}={part}" for part in value.split(",") if part and part != "False")
 
 
 def _usable(queues: Mapping[str, Any]) -> list[str]:

@@ -32,6 +32,7 @@ from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs.accounting_file import read_log
+from advisor.schedulers.pbs.chunks import Place, has_host_alone
 from advisor.schedulers.pbs.driver import (
     Noted,
     Submitted,
@@ -40,7 +41,7 @@ from advisor.schedulers.pbs.driver import (
     read_submitted,
     write_script,
 )
-from advisor.schedulers.pbs.inventory import read_cluster
+from advisor.schedulers.pbs.inventory import hosts_of, read_cluster, read_hosts
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
 from advisor.schedulers.results import append_result, good_run, rated, read_results
@@ -130,18 +131,24 @@ class Pbs(Scheduler):
         return "" if FREQ in known else f"PBS has no resource {FREQ} (advisor hook install)"
 
     def gives_whole_nodes(self, partition: str) -> bool:
-        """Tell whether a queue's jobs, or else all jobs, get whole nodes where they do not say."""
+        """Tell whether a queue's jobs have their hosts alone where they do not say.
+
+        By the default place of the queue, or else of the server, and the sharing of its hosts.
+        """
         try:
             server = pbs_control.server()
             queues = pbs_control.ask_json("qstat", "-Q", "-f").get("Queue", {})
-        except SchedulerError:
+            hosts = read_hosts(pbs_control.ask_json("pbsnodes", "-a", "-v"))
+            name = partition or str(server.get("default_queue", ""))
+            inside = hosts_of(name, queues, hosts)
+            defaults = (a.get("resources_default", {}) for a in (queues.get(name, {}), server))
+            place = Place.parse(next((str(d["place"]) for d in defaults if d.get("place")), ""))
+        except (SchedulerError, ValueError):
             return False
-        queue = queues.get(partition or server.get("default_queue", ""), {})
-        for attributes in (queue, server):
-            place = attributes.get("resources_default", {}).get("place", "")
-            if place:
-                return "excl" in str(place)
-        return False
+        return bool(inside) and all(
+            has_host_alone(place, host.sharings, parted=host.parted)
+            for host in hosts if host.name in inside
+        )  # fmt: skip
 
     def energy_source(self, job: SweepJob) -> str:
         """Say where the energies come from."""

@@ -20,19 +20,21 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
-from advisor.core.request import JobRequest
+from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import (
     CHUNK_RESOURCES,
+    PART_OF_CORES,
     Asked,
     asked,
     edited,
     parse_size_mb,
     resource_names,
     shape_of,
+    uses_part_of_cores,
 )
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
@@ -148,6 +150,8 @@ def parse_request(
     job = asked(options, hosts or ())
     bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**bound_by.axes, **_binds(job)}
+    if "all" in bound_by.axes:
+        binds["all"] = bound_by.axes["all"]
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 
@@ -159,8 +163,8 @@ def _binds(job: Asked) -> dict[str, str]:
     elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
         # PBS gives each rank as many threads as the chunk has cores: what it means is not known
         binds["threads"] = "mpiprocs without ompthreads"
-    if job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus:
-        binds["all"] = "the placement of chunks that do not use all of their cores"
+    if uses_part_of_cores(job):
+        binds["all"] = PART_OF_CORES
     if job.form != "select":
         binds["node_type"] = "a request without select"
     if job.place.group:
@@ -277,9 +281,11 @@ def render(
     other words stay letter for letter, and the cap. PBS makes OMP_NUM_THREADS of ompthreads
     itself; other variables of threads are set. A job that shares its nodes gets a smaller ``ncpus``
     instead. A job without select gets ompthreads as a resource of its own, and PBS makes its chunk
-    as ever. Raises ValueError for what cannot be written so.
+    as ever. What the server fills in counts as asked for. Raises ValueError for what cannot be
+    written so, CannotWriteError where that is one axis.
     """
-    job = asked(request.options, request.host_resources)
+    own = asked(request.options, request.host_resources)
+    job = asked(request.completed or request.options, request.host_resources)
     if (baseline.nodes, baseline.ranks_per_node) != (chosen.nodes, chosen.ranks_per_node):
         raise ValueError("its nodes and ranks are not the advisor's to change")
     chunk: dict[str, str] = {}
@@ -292,7 +298,8 @@ def render(
                 raise ValueError("a job that shares its nodes is not made larger")
             chunk["ncpus"] = str(chosen.threads_per_node)
         elif chosen.threads_per_rank * job.mpiprocs > job.ncpus:
-            raise ValueError(f"its chunks have {job.ncpus} cores each")
+            text = f"its chunks have {job.ncpus} cores each"
+            raise CannotWriteError("threads", text, f"ncpus={job.ncpus}")
         threads = str(chosen.threads_per_rank)
         if (whole and _OMP in variables) or (not whole and "ompthreads" in job.resources):
             chunk["ompthreads"] = threads
@@ -301,15 +308,17 @@ def render(
         _may(request, "node_type")
         name, _, value = node_type.feature.partition("=")
         if name in job.resources:
-            raise ValueError(f"{name}={job.resources[name]} is yours")
+            theirs = f"{name}={job.resources[name]}"
+            raise CannotWriteError("node_type", f"{theirs} is yours", theirs)
         chunk[name] = value or "True"
     rewrite: dict[str, str] = {}
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
         _may(request, "frequency")
         if not whole:
-            raise ValueError("its nodes may be shared, so no cap is written")
+            text = "its nodes may be shared, so no cap is written"
+            raise CannotWriteError("frequency", text, "sharing of its nodes")
         rewrite[FREQ] = str(chosen.freq_khz // 1000)
-    if chunk and job.form == "select":
+    if chunk and own.form == "select":
         rewrite["select"] = edited(request.options["select"], chunk)
     else:  # threads alone: the rest is bound
         rewrite.update(chunk)
@@ -317,10 +326,10 @@ def render(
 
 
 def _may(request: JobRequest, axis: str) -> None:
-    """Raise ValueError where something binds an axis."""
+    """Raise CannotWriteError where something binds an axis."""
     binding = request.binds.get(axis) or request.binds.get("all")
     if binding:
-        raise ValueError(f"{axis} is kept: {binding} binds it")
+        raise CannotWriteError(axis, f"{axis} is kept: {binding} binds it", binding)
 
 
 def _freq_khz(text: str) -> int | None:

@@ -151,7 +151,9 @@ def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
     yield Check("frequency", "ok", f"caps can be set (governors allowed: {governors or 'default'})")
 
 
-def check_hooks(settings: Mapping[str, str]) -> tuple[str | None, list[Check]]:
+def check_hooks(
+    settings: Mapping[str, str], frequency_steps: Mapping[str, tuple[int, ...]]
+) -> tuple[str | None, list[Check]]:
     """Return the socket that installed hooks ask (None: none is at work), and the checks."""
     folder = Path(settings.get("SLURM_CONF") or "/etc/slurm/slurm.conf").parent
     try:
@@ -175,6 +177,8 @@ def check_hooks(settings: Mapping[str, str]) -> tuple[str | None, list[Check]]:
         checks.append(
             Check("hook", "warn", f"what the hooks know of the cluster: {known}", install)
         )
+    if old := state.check_steps(modules, frequency_steps):
+        checks.append(Check("hook", "warn", old, install))
     at_work = any(h.state == "advisor" and _runs(h, settings) for h in hooks)
     socket = state.read_settings(modules).get("socket")
     return str(socket) if at_work and socket else None, checks

@@ -28,7 +28,7 @@ STUB_MARK = "(advisor stub)"
 BUNDLES = {
     "filter": ("config", "system", "filter"),
     "answer": ("answer", "rewrite"),
-    "change": ("inventory", "json", "limits", "program", "table", "understood"),
+    "change": ("inventory", "json", "limits", "program", "steps", "table", "understood"),
 }
 """cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
 sources: what every job needs; what every answer needs; what an answer that changes the job needs
@@ -81,6 +81,8 @@ class SlurmHookSettings:
     syslog: Path = Path("/dev/log")
     understood: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What the site says of options that are in no table: name -> axes, none of a harmless one."""
+    frequency_steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Caps that node types can have, kHz, by their feature."""
 
 
 def module_files(
@@ -99,6 +101,7 @@ def module_files(
     files["config.lua"] = _config(settings).encode()
     files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
+    files["steps.lua"] = steps_text(settings.frequency_steps).encode()
     files.update(sites)
     sources_of = dict(BUNDLES)
     if native is None:
@@ -257,6 +260,14 @@ def inventory_text(cluster: Cluster | None) -> str:
             )
         lines.append("  } },")
     return "\n".join([*lines, "} }", ""])
+
+
+def steps_text(frequency_steps: Mapping[str, Sequence[int]]) -> str:
+    """Write the caps in kHz that the node types of a feature can have: " 1200000 1900000 "."""
+    head = "-- Written by `advisor hook install` from the store."
+    caps = {name: f" {' '.join(map(str, khz))} " for name, khz in sorted(frequency_steps.items())}
+    lines = [f"  [{_lua_text(name)}] = {_lua_text(text)}," for name, text in caps.items()]
+    return "\n".join([head, "return {", *lines, "}", ""])
 
 
 def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:

@@ -33,7 +33,11 @@ class SlurmHooks:
             return plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()
         settings = SlurmHookSettings(
-            socket, request.deadline_s, request.retry_s, understood=request.understood
+            socket,
+            request.deadline_s,
+            request.retry_s,
+            understood=request.understood,
+            frequency_steps=request.frequency_steps,
         )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))
 

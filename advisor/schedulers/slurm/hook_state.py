@@ -7,7 +7,7 @@ import re
 import stat
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor import __version__
@@ -15,7 +15,7 @@ from advisor.errors import SchedulerError
 from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm.conf import read_conf
-from advisor.schedulers.slurm.hook_files import inventory_text, lua_programs
+from advisor.schedulers.slurm.hook_files import inventory_text, lua_programs, steps_text
 from advisor.schedulers.slurm.hooks import HookFile
 from advisor.schedulers.slurm.inventory import read_cluster
 
@@ -23,7 +23,8 @@ _TRY = """\
 local home = ...
 slurm = {}
 local function use(name) return assert(loadfile(home .. "/start.lua"))(home, name) end
-for name in ("filter submit limits log inventory rewrite understood"):gmatch("%S+") do use(name) end
+local names = "filter submit limits log inventory rewrite steps understood"
+for name in names:gmatch("%S+") do use(name) end
 local native = package.loadlib(home .. "/native.so", "luaopen_advisor")
 local ok, problem = pcall(function() return use("portable").hung(1) end)
 if not ok and not native then error(problem, 0) end
@@ -102,6 +103,17 @@ def check_inventory(modules: Path, cluster: Cluster | None) -> str:
     if cluster is None:
         return "not compared: Slurm does not answer"
     return "current" if known == inventory_text(cluster) else "old (run: advisor hook install)"
+
+
+def check_steps(modules: Path, frequency_steps: Mapping[str, Sequence[int]]) -> str:
+    """Compare the caps that the hooks let through with the store's, "" when they are the same."""
+    try:
+        known = (modules / "steps.lua").read_text()
+    except OSError:
+        known = ""
+    if not frequency_steps or known == steps_text(frequency_steps):
+        return ""
+    return "the hooks know other frequency steps than the store (run: advisor hook install)"
 
 
 def cluster_of(folder: Path) -> Cluster | None:

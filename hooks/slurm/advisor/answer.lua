@@ -12,6 +12,7 @@ local use = ...
 local config = use("config")
 
 local MAX_STAMP, MAX_MESSAGE = 2000, 500
+local MAX_KHZ = 20000000 -- no processor's
 local COUNT = "^[1-9]%d?%d?%d?%d?%d?$"
 local OPTIONS = {
   ["constraint"] = "^%w[%w_.%-]*$",
@@ -90,7 +91,9 @@ local function read(data)
   end
   plan.changes = next(plan.options) ~= nil or next(plan.env) ~= nil
   local low, high = (plan.options["cpu-freq"] or "0-0"):match("(%d+)%-(%d+)")
-  if #high > 9 or tonumber(low) > tonumber(high) then return nil, "cpu-freq is not valid" end
+  if #high > 9 or tonumber(low) > tonumber(high) or tonumber(high) > MAX_KHZ then
+    return nil, "cpu-freq is not valid"
+  end
   if data.stamp ~= nil then
     if not M.is_stamp(data.stamp) then return nil, "the stamp is malformed" end
     plan.stamp = data.stamp

@@ -53,7 +53,7 @@ local function ask(options, explicit, het, found)
     text, variables = request(options, explicit, het, found)
     return text
   end
-  local needed = { "answer", "rewrite", "json", "understood", "limits", "inventory" }
+  local needed = { "answer", "rewrite", "json", "understood", "limits", "inventory", "steps" }
   local function meanwhile() -- loads what the answer needs, while the daemon thinks
     use(table.remove(needed, 1))
     return needed[1] ~= nil
@@ -84,6 +84,7 @@ local function ask(options, explicit, het, found)
   if not asked or not set then return nil, "what Slurm says the user asked for cannot be read" end
   problem = use("understood").refused(plan, asked, set, options.type)
     or use("limits").refused(plan, plan.wanted, use("inventory"))
+    or use("limits").beyond(plan, plan.wanted, set, use("inventory"), use("steps"))
   if problem then return nil, problem end
   return plan
 end

@@ -1,4 +1,5 @@
--- Whether the cluster could ever run what the plan makes of a job.
+-- Whether the cluster could ever run what the plan makes of a job, and whether that is no more than
+-- the job has.
 --
 -- Slurm refuses a job outright for a feature, node count or size it does not have. What it has
 -- is in inventory.lua, written by `advisor hook install` from Slurm itself: a daemon that has
@@ -57,6 +58,70 @@ function M.refused(plan, wanted, inventory)
         name, places, (per_node or places == 1) and "nodes" or "places", cpus, memory,
         feature and " and feature " .. feature or "")
     end
+  end
+end
+
+-- The classes of nodes that a job may get, of all of its partitions.
+local function landing(feature, wanted, inventory)
+  local found, names = {}, wanted.partition or inventory.default or ""
+  for name in names:gmatch("[^,]+") do
+    for _, class in ipairs((inventory.partitions[name] or { classes = {} }).classes) do
+      if not feature or class.features[feature] then found[#found + 1] = class end
+    end
+  end
+  return found
+end
+
+-- How many threads a task may have: what it asks for, else its share of the largest node.
+local function most_threads(wanted, classes)
+  local cpus = count(wanted["cpus-per-task"])
+  if cpus then return cpus end
+  local tasks, nodes, most = count(wanted.ntasks) or 1, count(wanted.nodes), 1
+  local per_node = count(wanted["ntasks-per-node"]) or nodes and math.ceil(tasks / nodes)
+  for _, class in ipairs(classes) do
+    local share = math.floor(class.cpus / (per_node or math.min(tasks, class.cpus)))
+    most = math.max(most, share)
+  end
+  return most
+end
+
+-- Whether a cap is a frequency step of the node type of one of these classes; true where none is
+-- known of any node type.
+local function is_step(cap, classes, steps)
+  if next(steps) == nil then return true end
+  for _, class in ipairs(classes) do
+    local known = false
+    for name in pairs(class.features) do
+      known = known or steps[name] ~= nil
+      if (steps[name] or ""):find(" " .. cap .. " ", 1, true) then return true end
+    end
+    if not known and (steps[""] or ""):find(" " .. cap .. " ", 1, true) then return true end
+  end
+  return false
+end
+
+-- beyond(plan, wanted, variables, inventory, steps) says what of a plan is more than the job may
+-- have, or nil: a larger request, more threads than a task has CPUs or its user said, a cap that
+-- is no step of its nodes. `variables` are those the user set, `steps` the caps of node types in
+-- kHz, by feature.
+function M.beyond(plan, wanted, variables, inventory, steps)
+  local cores, asked = count(plan.options["cpus-per-task"]), count(wanted["cpus-per-task"])
+  if cores and cores > (asked or 0) then
+    return ("%d cores a task are more than the job asks for"):format(cores)
+  end
+  local feature = plan.options.constraint or wanted.constraint
+  if feature and not feature:find("^[%w_.%-]+$") then feature = nil end -- an expression of the user's
+  local classes = landing(feature, wanted, inventory)
+  local most = most_threads(wanted, classes)
+  for name, value in pairs(plan.env) do
+    local own = count(variables[name])
+    if tonumber(value) > math.min(most, own or most) then
+      return ("%s=%s are more threads than the job has: %d"):format(name, value, math.min(most, own or most))
+    end
+  end
+  local cap = (plan.options["cpu-freq"] or ""):match("%-(%d+)$")
+  if cap and not is_step(cap, classes, steps) then
+    return cap .. " kHz is no frequency step of its nodes"
   end
 end
 

@@ -128,6 +128,7 @@ local function refused(job, plan, wanted, variables)
   end
   return use("understood").refused(plan, wanted, variables, "sbatch")
     or use("limits").refused(plan, wanted, use("inventory"))
+    or use("limits").beyond(plan, wanted, variables, use("inventory"), use("steps"))
 end
 
 -- The plan for a job that may have passed by the filter, or nil and why.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from queuejob.whole import inventory
 
 from advisor.schedulers.pbs.hooks import PbsHookSettings, queuejob_config
 
@@ -16,5 +17,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(path: Path, tmp_path: Path) -> dict[str, object]:
-    installed = queuejob_config(PbsHookSettings(path, deadline_s=0.25), None)
-    return {**installed, "breaker": str(tmp_path / "breaker"), "host_resources": ["node_type"]}
+    steps = {
+        f"node_type={kind}": (1_200_000, 1_900_000, 2_000_000, 2_200_000) for kind in ("bdw", "skl")
+    }
+    known = PbsHookSettings(path, deadline_s=0.25, frequency_steps=steps)
+    files = {"breaker": str(tmp_path / "breaker"), "altered": str(tmp_path / "altered")}
+    return {**queuejob_config(known, inventory()), **files}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hooked import HOOKS, STAMP, answering, daemon, dripping, hanging, job, plan, run_hook
-from queuejob.whole import HOOK, REWRITE, WHOLE, untouched
+from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from tests.stopped import stop_peer
 
@@ -129,7 +129,7 @@ def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(
 
     with daemon(path, stop):
         [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 1.0}, folder=tmp_path)
-    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}, done["log"]
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
     assert not (tmp_path / "breaker").exists()
 
 
@@ -154,7 +154,7 @@ def test_a_write_that_fails_takes_the_others_back(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
     """The resource vanishes between the check and the write, as when an admin deletes it."""
-    event = job({"ncpus": 4, "mem": "1gb"})
+    event = job({"ncpus": 28, "mem": "1gb"}, queue="bdw")
     hook = tmp_path / "broken.py"
     text = (HOOKS / HOOK).read_text()
     assert text.count('"ADVISOR_DECISION"') == 1

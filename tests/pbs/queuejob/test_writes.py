@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hooked import DECISION, HOOKS, STAMP, answering, daemon, job, plan, run_hook
-from queuejob.whole import HOOK, REWRITE, WHOLE, untouched
+from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from tests.schemas import check_request
 
@@ -21,7 +21,7 @@ def test_a_plan_is_written_whole(tmp_path: Path, path: Path, settings: dict[str,
     with daemon(path, answering(plan(REWRITE))):
         [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
     assert done["answer"] == ["accept", ""]
-    assert done["resources"] == {**WHOLE, **REWRITE, "advisor_stamp": STAMP}, done["log"]
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
     assert done["variables"]["ADVISOR_DECISION"] == DECISION
     assert done["log"] == [f"advisor: job.sh: job rewritten, decision {DECISION}"]
 
@@ -38,7 +38,7 @@ def test_an_answer_of_the_version_before_is_written_whole(
         [done] = run_hook(HOOK, [job(asked)], {**settings, "deadline_s": 30}, folder=tmp_path)
     said = json.loads(answer)
     assert said["rewrite"] and done["answer"] == ["accept", ""]
-    written = {**asked, **said["rewrite"], "advisor_stamp": said["stamp"]}
+    written = stamped(asked, said["rewrite"], said["stamp"])
     assert done["resources"] == written, done["log"]
 
 
@@ -57,8 +57,9 @@ def test_a_decision_to_change_nothing_is_stamped_too(
     [
         ({"ncpus": 28, "mem": "8gb"}, {"ompthreads": "20", "cpu_freq_mhz": "1200"}),
         ({}, {"ompthreads": "1"}),
-        ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1200"}),
-        ({}, {"cpu_freq_mhz": "1200"}),
+        ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"}),
+        ({"nodes": "1:ppn=14:cpp=2"}, {"cpu_freq_mhz": "1200"}),
+        ({"nodes": "1:ppn=4#excl"}, {"cpu_freq_mhz": "1200"}),
     ],
 )
 def test_older_forms_stay_as_they_are(
@@ -70,9 +71,8 @@ def test_older_forms_stay_as_they_are(
 ) -> None:
     """A site need not have every resource of a host: reading one it has not raises."""
     with daemon(path, answering(plan(rewrite))):
-        [done] = run_hook(HOOK, [job(resources)], settings, folder=tmp_path)
-    given = {k: str(v) for k, v in resources.items()}
-    assert done["resources"] == {**given, **rewrite, "advisor_stamp": STAMP}, done["log"]
+        [done] = run_hook(HOOK, [job(resources, queue="bdw")], settings, folder=tmp_path)
+    assert done["resources"] == stamped(resources, rewrite), done["log"]
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,6 @@ def test_interactive_jobs_and_those_who_opted_out_are_not_asked_about(
     assert done["log"] == []
 
 
-INVENTORY = {
-    "default": "workq",
-    "queues": {
-        "workq": [
-            {"nodes": 2, "resources": {"ncpus": 28, "mem": 64 << 30, "node_type": "bdw"}},
-            {"nodes": 1, "resources": {"ncpus": 64, "mem": 256 << 30, "node_type": "skl"}},
-        ],
-    },
-}
-
-
 @pytest.mark.parametrize(
     ("select", "place", "kind", "possible"),
     [
@@ -198,7 +187,6 @@ def test_the_inventory_says_what_can_run(
     possible: bool,
 ) -> None:  # fmt: skip
     event = job({"select": select, "place": place})
-    settings["inventory"] = json.dumps(INVENTORY)
     with daemon(path, answering(plan({"select": f"{select}:node_type={kind}"}))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     if possible:
@@ -243,7 +231,6 @@ def test_an_unknown_queue_is_left_alone(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
     event = job({"select": "1:ncpus=1"}, queue="gpuq")
-    settings["inventory"] = json.dumps(INVENTORY)
     with daemon(path, answering(plan({"select": "1:ncpus=1:node_type=bdw"}))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from hooked import Outcome
+import fake_qstat
+from hooked import STAMP, Outcome
+
+from advisor.schedulers.pbs.inventory import HookInventory, hook_inventory
 
 HOOK = "advisor_queuejob.py"
 WHOLE = {"select": "1:ncpus=28:mpiprocs=1:node_type=bdw", "place": "excl", "walltime": "1:00:00"}
@@ -22,3 +26,36 @@ def untouched(outcome: Outcome, event: Mapping[str, Any]) -> bool:
         and outcome["resources"] == {k: str(v) for k, v in given["Resource_List"].items()}
         and outcome["variables"] == given["Variable_List"]
     )
+
+
+def inventory(sharing: str = "default_shared", **queue: object) -> HookInventory:
+    """Return what is installed of a complex with two kinds of hosts.
+
+    Queue workq has both, queue bdw the smaller ones, which its default says.
+    """
+    bdw = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "sharing": sharing}
+    skl = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "sharing": sharing}
+    nodes = {"n1": bdw, "n2": bdw, "k1": skl}
+    server = {
+        "name": "pbs1", "default_queue": "workq", "resources_default": {"ncpus": 1},
+        "default_chunk": {"ncpus": 1},
+    }  # fmt: skip
+    listed = fake_qstat.nodes_of({"nodes": nodes, "jobs": {}})
+    execution = {"queue_type": "Execution"}
+    queues = {
+        "workq": {**execution, **queue},
+        "bdw": {**execution, "default_chunk": {"node_type": "bdw"}},
+    }
+    return hook_inventory(server, listed, queues)
+
+
+def stamped(
+    given: Mapping[str, object], rewrite: Mapping[str, str], stamp: str = STAMP
+) -> dict[str, str]:
+    """Return what a rewritten job asks for: with the stamp, and what it says was written."""
+    asks = {**{name: str(value) for name, value in given.items()}, **rewrite}
+    looked_at = ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "cpu_freq_mhz")
+    left = {name: asks[name] for name in looked_at if name in asks}
+    before = {name: str(given.get(name, "")) for name in rewrite}
+    words = json.dumps({"left": left, "before": before}, separators=(",", ":"), sort_keys=True)
+    return {**asks, "advisor_stamp": f"{stamp}+wrote:{words}"}

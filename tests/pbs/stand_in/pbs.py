@@ -9,9 +9,10 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 EVENT_ERROR, EVENT_ADMIN, EVENT_JOB, EVENT_DEBUG = 1, 4, 8, 0x100
-QUEUEJOB = 1
+QUEUEJOB, POSTQUEUEJOB = 1, 0x8000000
 EXECJOB_BEGIN, EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END = 64, 128, 256, 512
 EXECJOB_LAUNCH, EXECHOST_PERIODIC, EXECHOST_STARTUP, EXECJOB_ABORT = 2048, 4096, 8192, 0x40000
+EXECJOB_POSTSUSPEND, EXECJOB_PRERESUME = 0x80000, 0x100000
 
 hook_config_filename: Optional[str] = None
 LOG: List[Tuple[int, str]] = []
@@ -148,6 +149,8 @@ class Resources:
 
     def __delattr__(self, name: str) -> None:
         _writable()
+        if _event is not None and _event.type == POSTQUEUEJOB:
+            raise BadAttributeValueError("a resource is not unset any more")  # it would stay
         if name not in RESOURCES:
             raise UnsetResourceNameError(f"resource attribute '{name}' not found")
         self._values[name] = None

@@ -128,6 +128,7 @@ GARBAGE = {
     "a stamp of no form": answer(stamp="hello"),
     "a stamp with a newline": answer(stamp='advisor:{"v":1}\n{}'),
     "a stamp without end": answer(stamp="advisor:{" + "x" * 4000 + "}"),
+    "a frequency of no processor": answer({"cpu-freq": "1200000-999999999"}),
     "two lines to say": answer(message="one\ntwo"),
     "a terminal's escape": answer(message="\x1b[2J"),
     "a message without end": answer(message="x" * 5000),
@@ -181,9 +182,11 @@ def test_what_the_users_own_partition_does_not_have(cluster: Cluster, daemon: Ho
     daemon.reply = lambda _: answer({"constraint": "milan"})
     cluster.unchanged("--partition=debug")
     cluster.unchanged("--partition=batch,debug")
-    daemon.reply = lambda _: answer({"cpus-per-task": "28"})
-    job = cluster.job("--partition=debug", "--mem=2800")
-    assert job["CPUs/Task"] == "28"
+    daemon.reply = lambda _: answer({"cpus-per-task": "20"})
+    job = cluster.job("--partition=debug", "--mem=2800", "-c28")
+    assert job["CPUs/Task"] == "20"
+    daemon.reply = lambda _: answer({"cpus-per-task": "28"})  # never a larger request
+    cluster.unchanged("--partition=debug", "--mem=2800")
     cluster.unchanged("--partition=debug", "--mem-per-cpu=100")
 
 

@@ -45,7 +45,7 @@ def test_slurmctld_asks_nobody_unless_told_to(
 
 
 ENFORCED = answer(
-    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "10"},
+    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "1"},
     "advisor: 100 % better", to="always",
 )  # fmt: skip
 
@@ -64,11 +64,11 @@ def test_enforce_writes_place_threads_and_cap_and_nothing_else(
     assert (job["NumCPUs"], job["CPUs/Task"], job["MinCPUsNode"]) == ("4", "2", "2")
     assert job["AdminComment"] == STAMP
     shown = hooked.testbed.output(int(job["JobId"])).splitlines()
-    assert [line for line in shown if "=" not in line] == ["step 2 10 1500000-2000000"] * 2
+    assert [line for line in shown if "=" not in line] == ["step 2 1 1500000-2000000"] * 2
     assert dict(line.split("=", 1) for line in shown if "=" in line) == {
-        "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "10",
+        "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "1",
         "ADVISOR_ESTIMATED_NODE_TYPES": "refuse",
-        "ADVISOR_SET": "OMP_NUM_THREADS=10<2 SLURM_CPU_FREQ_REQ=1500000-2000000",
+        "ADVISOR_SET": "OMP_NUM_THREADS=1<2 SLURM_CPU_FREQ_REQ=1500000-2000000",
         "SLURM_CPUS_PER_TASK": "2", "SLURM_CPU_FREQ_REQ": "1500000-2000000",
         "SLURM_NPROCS": "2", "SLURM_NTASKS": "2",
     }  # fmt: skip
@@ -105,7 +105,7 @@ BINDING = {
     "--open-mode=append": None, "--no-kill": None, "SLURM_NTASKS_HET_GROUP_1=3": None,
 }  # fmt: skip
 EVERYTHING = answer(
-    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "10"}
+    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "2"}
 )
 
 
@@ -145,6 +145,37 @@ def test_what_binds_is_left_alone_by_both_hooks(
         if (job["Features"] == plain) != bool(kept):
             wrong.append((what, job["Features"]))
     assert not wrong
+
+
+BEYOND = {
+    "fewer cores": (answer({"cpus-per-task": "10"}, {"OMP_NUM_THREADS": "10"}), ("-c14",)),
+    "more cores": (answer({"cpus-per-task": "20"}), ("-c14",)),
+    "more threads": (answer({"constraint": "milan"}, {"OMP_NUM_THREADS": "15"}), ("-c14",)),
+    "more threads than a node has": (answer({}, {"OMP_NUM_THREADS": "99999"}), ()),
+    "more threads than its user said": (answer({}, {"MKL_NUM_THREADS": "8"}), ()),
+}
+
+
+@pytest.mark.parametrize("what", BEYOND)
+@pytest.mark.parametrize("hook", ["filter", "enforce"])
+def test_neither_hook_gives_a_job_more_than_it_has_nor_does_the_controller_shrink_it(
+    hooked: Hooked, daemon: HookDaemon, past_the_filter: Callable[..., dict[str, str]], hook: str,
+    what: str,
+) -> None:  # fmt: skip
+    """Whatever the daemon says; only the filter may make a request smaller."""
+    reply, args = BEYOND[what]
+    daemon.reply = lambda _: reply
+    env = {"MKL_NUM_THREADS": "7"}
+    if hook == "enforce":
+        marker(hooked).touch()
+        job = past_the_filter(*args, env=env)
+    else:
+        job = hooked.job(hooked.sbatch(*args, env=env))
+    assert len(daemon.requests) == 1
+    shrunk = what == "fewer cores" and hook == "filter"
+    assert job["Features"] == "(null)"
+    assert job["NumCPUs"] == ("10" if shrunk else "14" if args else "1")
+    assert ("AdminComment" in job) == shrunk  # of a plan that is refused nothing is written
 
 
 def test_enforce_takes_a_script_from_standard_input(

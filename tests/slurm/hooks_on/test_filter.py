@@ -58,7 +58,7 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
         "advisor: stencil runs on skylake: energy \u221220 % expected; refuse with ADVISOR=off",
         to="always",
     )  # fmt: skip
-    done = hooked.testbed.sbatch("-n1", script=SHOW, user=user, env=hooked.env(user))
+    done = hooked.testbed.sbatch("-n1", "-c14", script=SHOW, user=user, env=hooked.env(user))
     assert done.stderr.splitlines() == [
         "advisor: stencil runs on skylake: energy \u221220 % expected; refuse with ADVISOR=off"
     ]
@@ -69,7 +69,7 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
     assert job["AdminComment"].split() == [STAMP]
     assert dict(line.split("=", 1) for line in hooked.testbed.output(done.job_id).splitlines()) == {
         "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "10",
-        "ADVISOR_SET": "MKL_NUM_THREADS=5 OMP_NUM_THREADS=10 SLURM_CPUS_PER_TASK=10 "
+        "ADVISOR_SET": "MKL_NUM_THREADS=5 OMP_NUM_THREADS=10 SLURM_CPUS_PER_TASK=10<14 "
         f"SLURM_CPU_FREQ_REQ={CAP}",
         "MKL_NUM_THREADS": "5", "SLURM_CPUS_PER_TASK": "10", "SLURM_CPU_FREQ_REQ": CAP,
         "SLURM_NPROCS": "1", "SLURM_NTASKS": "1",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from advisor.core.configuration import Configuration
+from advisor.core.request import CannotWriteError
+from advisor.schedulers.slurm import translator as slurm
 from advisor.store.writer import Writer
 from tests.unit.decide.site import FREQS, SCRIPT, ask, codes, model, policy, response
 
@@ -171,3 +175,40 @@ def test_a_model_of_smaller_requests_is_not_used_inside_of_an_allocation(store: 
     decision = ask(store)
     assert not decision.rewrite and not decision.environment
     assert "measured-otherwise" in codes(decision)
+
+
+def test_the_controller_makes_no_request_smaller(store: Writer) -> None:
+    policy(store, axes={"threads": "cap"})
+    assert ask(store, SHARED).rewrite
+    decision = ask(store, SHARED, hook="job_submit")
+    assert not decision.rewrite and not decision.environment
+    assert any("never made smaller" in r.text for r in decision.reasons)
+
+
+def test_an_axis_that_cannot_be_written_is_kept_and_the_others_change(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = slurm.render
+    draws: list[float] = []
+
+    def render(baseline: Configuration, chosen: Configuration, *args: Any, **other: Any) -> Any:
+        if chosen.threads_per_node != baseline.threads_per_node:
+            raise CannotWriteError("threads", "not so many", "the chunk's cores")
+        return written(baseline, chosen, *args, **other)
+
+    def chance() -> float:
+        draws.append(1.0)
+        return 1.0
+
+    monkeypatch.setattr(slurm, "render", render)
+    decision = ask(store, chance=chance)
+    assert decision.environment == {} and set(decision.rewrite) == {"cpu-freq"}
+    assert decision.chosen is not None and decision.chosen.configuration.threads_per_node == 28
+    assert any("the chunk's cores binds it" in r.text for r in decision.reasons)
+    assert len(draws) == 2  # the decision, and the same again
+
+    def nothing(*_: Any, **__: Any) -> Any:
+        raise CannotWriteError("frequency", "no cap", "the site")
+
+    monkeypatch.setattr(slurm, "render", nothing)
+    assert codes(ask(store)) & {"cannot-write", "no-candidates", "saving-too-small"}

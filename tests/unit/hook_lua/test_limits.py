@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.schedulers.slurm import table as slurm_table
-from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
+from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files, steps_text
 from tests.unit.hook_lua.modules import LUAS, run
 
 pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
@@ -72,6 +72,82 @@ def test_what_the_cluster_does_not_have(
     home: Path, plan: dict[str, str], wanted: dict[str, str], why: str
 ) -> None:
     assert why in refused(home, plan, **wanted)
+
+
+BEYOND = """\
+local json = use("json")
+local case = json.decode(io.read("*a"))
+local plan = { options = case.options, env = case.env }
+print(use("limits").beyond(plan, case.wanted, case.variables, use("inventory"), case.steps))
+"""
+STEPS = {"old": " 1200000 1900000 ", "new": " 1500000 2000000 "}
+
+
+def beyond(home: Path, plan: dict[str, str], env: dict[str, str], **other: Any) -> str:
+    case = {"options": plan, "env": env, "wanted": {}, "variables": {}, "steps": STEPS, **other}
+    return run(home, BEYOND, json.dumps(case).encode()).decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("plan", "env", "wanted", "variables"),
+    [
+        ({}, {"OMP_NUM_THREADS": "7"}, {"cpus-per-task": "7"}, {}),
+        ({}, {"OMP_NUM_THREADS": "7"}, {"cpus-per-task": "28"}, {"OMP_NUM_THREADS": "7"}),
+        ({}, {"OMP_NUM_THREADS": "80"}, {}, {}),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "28"}, {}, {}),
+        ({}, {"OMP_NUM_THREADS": "28"}, {"partition": "debug"}, {}),
+        ({}, {"OMP_NUM_THREADS": "40"}, {"ntasks-per-node": "2"}, {}),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "7"}, {"ntasks": "4"}, {}),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "14"}, {"ntasks": "4", "nodes": "2"}, {}),
+        ({}, {"OMP_NUM_THREADS": "7"}, {"constraint": "old&big"}, {}),
+        ({"cpus-per-task": "10"}, {"OMP_NUM_THREADS": "10"}, {"cpus-per-task": "14"}, {}),
+        ({"cpu-freq": "1200000-1900000"}, {}, {"constraint": "old"}, {}),
+        ({"cpu-freq": "1200000-1900000"}, {}, {}, {}),  # it may get one of either
+        ({"cpu-freq": "1200000-2000000", "constraint": "new"}, {}, {}, {}),
+    ],
+)
+def test_what_is_no_more_than_the_job_has(
+    home: Path, plan: dict[str, str], env: dict[str, str], wanted: dict[str, str],
+    variables: dict[str, str],
+) -> None:  # fmt: skip
+    assert beyond(home, plan, env, wanted=wanted, variables=variables) == ""
+
+
+@pytest.mark.parametrize(
+    ("plan", "env", "wanted", "variables", "why"),
+    [
+        ({}, {"OMP_NUM_THREADS": "8"}, {"cpus-per-task": "7"}, {}, "than the job has: 7"),
+        ({}, {"OMP_NUM_THREADS": "99999"}, {}, {}, "OMP_NUM_THREADS=99999 are more threads"),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "29"}, {}, {}, "than the job has: 28"),
+        ({}, {"OMP_NUM_THREADS": "29"}, {"constraint": "old"}, {}, "than the job has: 28"),
+        ({}, {"OMP_NUM_THREADS": "29"}, {"partition": "debug"}, {}, "than the job has: 28"),
+        ({}, {"OMP_NUM_THREADS": "41"}, {"ntasks-per-node": "2"}, {}, "than the job has: 40"),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "8"}, {"ntasks": "4"}, {}, "has: 7"),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "15"}, {"ntasks": "4", "nodes": "2"}, {},
+         "has: 14"),
+        ({}, {"MKL_NUM_THREADS": "8"}, {}, {"MKL_NUM_THREADS": "7"}, "than the job has: 7"),
+        ({"cpus-per-task": "15"}, {}, {"cpus-per-task": "14"}, {}, "15 cores a task are more"),
+        ({"cpus-per-task": "1"}, {}, {}, {}, "1 cores a task are more"),
+        ({"cpu-freq": "1200000-1900001"}, {}, {}, {}, "1900001 kHz is no frequency step"),
+        ({"cpu-freq": "1200000-2000000"}, {}, {"constraint": "old"}, {}, "2000000 kHz is no"),
+        ({"cpu-freq": "1500000-2000000", "constraint": "old"}, {}, {}, {}, "2000000 kHz is no"),
+    ],
+)  # fmt: skip
+def test_what_is_more_than_the_job_has(
+    home: Path, plan: dict[str, str], env: dict[str, str], wanted: dict[str, str],
+    variables: dict[str, str], why: str,
+) -> None:  # fmt: skip
+    assert why in beyond(home, plan, env, wanted=wanted, variables=variables)
+
+
+def test_frequency_steps_by_what_the_store_knew_at_install(home: Path) -> None:
+    plan = {"cpu-freq": "1200000-1900001"}
+    assert beyond(home, plan, {}, steps={}) == ""
+    assert beyond(home, plan, {}, steps={"": " 1900001 "}) == ""
+    assert "no frequency step" in beyond(home, plan, {}, steps={"": " 1900000 "})
+    assert "no frequency step" in beyond(home, plan, {}, steps={**STEPS, "": " 1900001 "})
+    text = steps_text({"new": (1_500_000, 2_000_000), "": ()})
+    assert '["new"] = " 1500000 2000000 "' in text and '[""] = "  "' in text
 
 
 def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:

@@ -392,7 +392,8 @@ class TradeOffPage(Page):
         """Choose the option under the cursor, a goal, or to be left alone."""
         from advisor_tui.choose import show_choose
 
-        show_choose(self.advisor, self.application, self.workload, self._configuration())
+        names = self.application, self.workload
+        show_choose(self.advisor, *names, self._configuration(), self._asked)
 
     def action_apply(self) -> None:
         """Have applied to one's own jobs what the policy only advises."""

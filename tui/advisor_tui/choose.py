@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import GOALS
+from advisor.core.units import format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError
 from advisor.views import choosing
@@ -323,8 +324,8 @@ undo   (u) takes the last change back
             return
         words = wish.words(application, workload)
         self.advisor.changed(words, edit)
+        self.dismiss()  # the page below says it, for this one is gone
         self.advisor.tell(f"Saved: {words}. It holds from the next submission on; press u to undo.")
-        self.dismiss()
 
     def action_copy(self) -> None:
         """Put the lines on the clipboard."""
@@ -335,8 +336,8 @@ undo   (u) takes the last change back
         if outlook is None or not outlook.lines:
             self.advisor.tell("There are no lines to copy: nothing would be changed.", "warning")
             return
-        self.app.copy_to_clipboard("\n".join(outlook.lines) + "\n")
-        self.advisor.tell(f"Copied {len(outlook.lines)} lines, if your terminal allows it.")
+        count = format_count(len(outlook.lines), "line")
+        self.advisor.copy_to_clipboard("\n".join(outlook.lines) + "\n", count)
 
     def action_write(self) -> None:
         """Ask, then write the lines into the script."""

@@ -426,8 +426,8 @@ class TradeOffPage(Page):
             return
         from advisor_tui.takeaway import copied
 
-        self.app.copy_to_clipboard(text := copied(board, number, row=row))
-        self.advisor.tell(f"Copied, if your terminal allows it: {text}")
+        what = "the row" if row else "the command that chooses it"
+        self.advisor.copy_to_clipboard(copied(board, number, row=row), what)
 
     def action_back(self) -> None:
         """Go back to the list; out of the conditions first, and without them."""

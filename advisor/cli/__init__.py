@@ -117,7 +117,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]
     prepare()
-    return guarded(lambda: run_verb(arguments, tail))
+    return guarded(lambda: run_verb(verb_first(arguments), tail))
+
+
+_COMMON = ("--db", "--config-dir", "--json")
+"""What every verb takes; the first two with a value."""
+
+
+def verb_first(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with what every verb takes behind the verb: ``--json report``."""
+    before: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in _COMMON:
+        before.append(rest.pop(0))
+        if before[-1] in _COMMON[:2] and rest:
+            before.append(rest.pop(0))
+    return [*rest[:1], *before, *rest[1:]] if rest else before
 
 
 def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int:

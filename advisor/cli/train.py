@@ -249,7 +249,9 @@ def _begin(
     if not args.yes:
         _ask(out)
     for plan in plans:
-        _results(args, plan.state, plan.policy).close()  # fails now, not after the sweep
+        results = _results(args, plan.state, plan.policy)  # fails now, not after the sweep
+        plan.state.store = results.store
+        results.close()
     for plan in plans:
         states.begin(plan.state)
     return [*gone_on, *(plan.state for plan in plans)]
@@ -340,6 +342,7 @@ def _execute(
     policy = replace(policy, training=replace(policy.training, budget_node_hours=left))
     scheduler = create(state.settings.scheduler)
     results = _results(args, state, policy)
+    state.store = results.store or state.store
     out = _stream(args)
     try:
         with states.locked(state), output.ProgressLines(out) as progress:

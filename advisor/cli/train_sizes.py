@@ -18,7 +18,7 @@ from advisor.training.experiment import is_experiment
 from advisor.training.site_context import SiteContext
 from advisor.training.sizes import AskedSizes, SizedText, sized_texts
 from advisor.training.state import SeriesSize
-from advisor.training.training_job import named, recognised_by_site, script_text
+from advisor.training.training_job import named, recognised_by_site, script_named, script_text
 
 _SCRIPTS = "sizes"
 """Where the job scripts made of one script are, under the folder of sweeps."""
@@ -37,7 +37,7 @@ def sized_sweeps(args: argparse.Namespace, root: Path, known: SiteContext) -> li
         raise UsageError("--sizes: --workload names one input, and each size is one of its own")
     if args.design != "uniform":
         raise UsageError(f"--design {args.design}: --sizes has a design of its own")
-    script = path if path.is_file() else None
+    script = script_named(args.subject or "", args.tail)
     job = SizedText(script_text(script) if script else None, tuple(args.tail))
     scheduler = args.scheduler or default().NAME
 

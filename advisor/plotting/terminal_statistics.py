@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from advisor.core.columns import columns_of, padded
 from advisor.plotting import PlotPoint
 from advisor.plotting.chart import ASCII, Marks, chart, short
 from advisor.plotting.statistics import (
@@ -82,16 +83,18 @@ def _pairs(edges: Sequence[float]) -> list[tuple[float, float]]:
 
 def _matrix(panel: MatrixPanel, width: int) -> str:
     """Return a table, as many columns as there is room for at a time."""
-    gutter = max(map(len, panel.rows))
-    wide = max(6, *(len(c) for c in panel.columns)) + 2
+    gutter = max(map(columns_of, panel.rows))
+    wide = max(6, *(columns_of(c) for c in panel.columns)) + 2
     at_once = max(1, (width - gutter) // wide)
     lines = [panel.label]
     for start in range(0, len(panel.columns), at_once):
         shown = range(start, min(start + at_once, len(panel.columns)))
-        lines.append(" " * gutter + "".join(f"{panel.columns[j]:>{wide}}" for j in shown))
+        lines.append(
+            " " * gutter + "".join(padded(panel.columns[j], wide, right=True) for j in shown)
+        )
         for name, row in zip(panel.rows, panel.values, strict=True):
             cells = ("-" if row[j] != row[j] else f"{row[j]:+.2f}" for j in shown)
-            lines.append(f"{name:<{gutter}}" + "".join(f"{cell:>{wide}}" for cell in cells))
+            lines.append(padded(name, gutter) + "".join(f"{cell:>{wide}}" for cell in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -99,7 +102,7 @@ def _tree(panel: TreePanel, width: int, marks: Marks) -> str:
     """Return the dendrogram on its side: a leaf a line, branches to the right."""
     upper_end, lower_end, between = "+++" if marks is ASCII else "┬┘├"
     names = [f"{panel.leaves[i]}, {panel.groups[i]}" for i in panel.order]
-    gutter = min(max(map(len, names)), max(10, width - _TREE_COLUMNS - 2))
+    gutter = min(max(map(columns_of, names)), max(10, width - _TREE_COLUMNS - 2))
     columns = width - gutter - 2
     most = max(height for _, _, height in panel.merges) or 1.0
     rows = [[" "] * columns for _ in names]
@@ -120,7 +123,7 @@ def _tree(panel: TreePanel, width: int, marks: Marks) -> str:
         at[len(panel.leaves) + i] = (middle, column)
     lines = [panel.label, " " * (gutter + 2) + f"0{short(most):>{columns - 2}}"]
     for name, cells in zip(names, rows, strict=True):
-        lines.append(f"{name[:gutter]:<{gutter}} {''.join(cells)}".rstrip())
+        lines.append(f"{padded(name[:gutter], gutter)} {''.join(cells)}".rstrip())
     return "\n".join(line[:width] for line in lines)
 
 
@@ -129,7 +132,7 @@ def _intervals(panel: IntervalPanel, width: int, marks: Marks) -> str:
     known = [v for values in panel.kinds.values() for v in values if v is not None]
     low, high = min(v[1] for v in known), max(v[2] for v in known)
     signs = dict(zip(panel.kinds, (marks.front, marks.zone, marks.baseline), strict=False))
-    gutter = min(max(map(len, panel.rows)), max(10, width - _TREE_COLUMNS - 2))
+    gutter = min(max(map(columns_of, panel.rows)), max(10, width - _TREE_COLUMNS - 2))
     columns = width - gutter - 2
     span = high - low or 1.0
 
@@ -151,7 +154,7 @@ def _intervals(panel: IntervalPanel, width: int, marks: Marks) -> str:
             cells[start : end + 1] = marks.line * (end + 1 - start)
             cells[start] = cells[end] = marks.side
             cells[column(value[0])] = signs[kind]
-            lines.append(f"{label:<{gutter}} {''.join(cells)}".rstrip())
+            lines.append(f"{padded(label, gutter)} {''.join(cells)}".rstrip())
             label = ""
     lines.append("   ".join(f"{sign} {kind}" for kind, sign in signs.items()))
     return "\n".join(line[:width] for line in lines)

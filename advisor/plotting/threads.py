@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.core.columns import columns_of, padded
 from advisor.plotting import PlotPoint
 
 
@@ -34,18 +35,18 @@ ThreadPanel = RadarPanel | GraphPanel
 def text_of(panel: ThreadPanel, width: int) -> str:
     """Return a panel as characters: the means as bars, or the classes of processes in rows."""
     if isinstance(panel, RadarPanel):
-        wide = max(map(len, panel.axes), default=0)
+        wide = max(map(columns_of, panel.axes), default=0)
         room = max(10, width - wide - 8)
         rows = zip(panel.axes, panel.mean, strict=True)
-        bars = [f"{a:<{wide}} {v:5.2f} {'#' * round(v * room)}" for a, v in rows]
+        bars = [f"{padded(a, wide)} {v:5.2f} {'#' * round(v * room)}" for a, v in rows]
         return "\n".join([panel.label, *bars])
     lines: dict[float, Mapping[float, str]] = {}
     for (x, y), name in zip(panel.places, panel.classes, strict=True):
         lines[y] = {**lines.get(y, {}), x: name}
-    cell = max(map(len, panel.classes), default=1) + 1
+    cell = max(map(columns_of, panel.classes), default=1) + 1
     most = max(1, width // cell)
     drawn = [
-        "".join(f"{name:<{cell}}" for _, name in sorted(row.items())[:most]).rstrip()
+        "".join(padded(name, cell) for _, name in sorted(row.items())[:most]).rstrip()
         for _, row in sorted(lines.items(), reverse=True)
     ]
     return "\n".join([f"{panel.label}: the class of each process", *drawn])

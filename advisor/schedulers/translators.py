@@ -7,7 +7,7 @@ adds one, beside its backend, by an entry point ``advisor.translators``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Protocol, cast
 
@@ -75,6 +75,12 @@ class Translator(Protocol):
     def read_directives(self, script: str) -> dict[str, str]:
         """Return the options of a script's own lines."""
 
+    def without(self, line: str, names: Collection[str]) -> str:
+        """Return a script's own line of options as it is beside lines below it that set ``names``.
+
+        "" where it holds nothing else. What else it holds stays as it is written.
+        """
+
     def read_arguments(self, words: Iterable[str]) -> dict[str, str]:
         """Return the options of a command line, up to the first word that is none."""
 
@@ -112,8 +118,21 @@ class Translator(Protocol):
         threads; otherwise the request becomes smaller.
         """
 
-    def asking_for(self, configuration: Configuration, node_type: NodeType) -> dict[str, str]:
-        """Return the options of a job that asks for a configuration on whole nodes of a type."""
+    def asking_for(
+        self,
+        configuration: Configuration,
+        node_type: NodeType,
+        *,
+        threads: bool = True,
+        constraint: bool = True,
+        memory_mb: float = 0.0,
+        freq_khz: int = 0,
+    ) -> dict[str, str]:
+        """Return the options of a job that asks for a configuration on whole nodes of a type.
+
+        ``threads`` and ``constraint`` say whether it states its threads and names the node type;
+        ``memory_mb`` of each node and the cap ``freq_khz`` are stated where they are not 0.
+        """
 
     def written(self, options: Mapping[str, str]) -> list[tuple[str, ...]]:
         """Return options as they are typed: the words of each."""

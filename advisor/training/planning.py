@@ -35,6 +35,7 @@ from advisor.training.training_job import (
     current_user,
     named,
     of_experiment,
+    script_named,
     understand,
 )
 
@@ -260,7 +261,7 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
     if not wish.subject:
         raise UsageError("nothing to train", hint="advisor train SCRIPT")
     path = Path(wish.subject)
-    script = path if path.is_file() else None
+    script = script_named(wish.subject, wish.command)
     application = named(wish.application) if wish.application else ""
     if script is None:
         if "/" in wish.subject or path.suffix in SCRIPT_ENDINGS:

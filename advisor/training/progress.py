@@ -63,6 +63,8 @@ class Progress:
     spent: Spent = field(default_factory=Spent)
     note: str = ""
     made: tuple[Made, ...] = ()
+    store: str = ""
+    """The store that its results are for, "" where that is not known."""
 
     @property
     def under_way(self) -> bool:
@@ -156,6 +158,7 @@ def read(folder: Path) -> Progress:
             spent=Spent(*now["spent"]) if "spent" in now else Spent(),
             note=str(now.get("note", "")),
             made=made,
+            store=str(data.get("store", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / 'sweep.json'} is damaged: {error!r}") from None
@@ -165,13 +168,25 @@ def _made(data: Mapping[str, Any]) -> Made:
     return Made(**{k: v for k, v in data.items() if k in Made.__slots__})
 
 
-def every(root: Path) -> list[Progress]:
-    """Return the sweeps below a folder, newest first; damaged ones are left out."""
+def every(root: Path, store: Path | None = None) -> list[Progress]:
+    """Return the sweeps below a folder, newest first; damaged ones are left out.
+
+    With ``store`` only those whose results are for it, and those of which that is not known.
+    """
     sweeps = []
     for path in root.glob("*/sweep.json"):
         with contextlib.suppress(InputError):
             sweeps.append(read(path.parent))
+    if store is not None:
+        sweeps = [p for p in sweeps if not p.store or _same_file(Path(p.store), store)]
     return sorted(sweeps, key=lambda p: (p.created_at, p.id), reverse=True)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other.absolute()
 
 
 def _read_json(path: Path) -> dict[str, Any]:

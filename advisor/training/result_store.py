@@ -51,6 +51,8 @@ class ResultStore:
     """
 
     description = ""
+    store = ""
+    """The file of the store that they are for, "" where it is not known."""
     place: Path | None = None
     """Where they are left for the store's host; a sweep's job says so."""
     by_hand = ""
@@ -104,6 +106,7 @@ class LocalResults(ResultStore):
         self._user = user
         self._trust = trust
         self.description = f"store {writer.path}"
+        self.store = str(Path(writer.path).absolute())
 
     def know(self, node_type: NodeType) -> None:
         """Add a node type the inventory does not have; never change one it has."""
@@ -195,6 +198,7 @@ class DaemonResults(ResultStore):
     def __init__(self, path: Path) -> None:
         self._path = path
         self.description = f"daemon at {path}"
+        self.store = str((_status_of(path) or {}).get("store") or "")
 
     def observe(
         self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True

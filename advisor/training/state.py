@@ -124,6 +124,8 @@ class SweepState:
     detail: str = ""
     stored: dict[int, int] = field(default_factory=dict)
     """Observation ids by seq (0 where the store does not tell)."""
+    store: str = ""
+    """The store that the results are for; "" where it is not known."""
 
     def save(self) -> None:
         """Write the state; a crash leaves the last one."""
@@ -328,6 +330,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
         "created_at": state.created_at,
         "state": state.state,
         "detail": state.detail,
+        "store": state.store,
         "settings": asdict(state.settings),
         "subject": {
             "application": subject.application,
@@ -408,6 +411,7 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
         data["state"],
         data["detail"],
         {int(k): v for k, v in data["stored"].items()},
+        str(data.get("store", "")),
     )
 
 

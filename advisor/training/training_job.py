@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import pwd
@@ -35,7 +36,7 @@ from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.core.units import format_count
 from advisor.errors import InputError, UsageError
-from advisor.schedulers.submission import read_script
+from advisor.schedulers.submission import SCRIPT_ENDINGS, read_script
 from advisor.schedulers.translators import Translator, translator
 
 _FROM_ENVIRONMENT = frozenset({"account", "constraint", "partition", "qos", "time"})
@@ -98,6 +99,25 @@ class TrainingJob:
     """How the program's own rate is read from its output."""
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What the site says of options that the advisor does not know."""
+
+
+def script_named(subject: str, command: Sequence[str]) -> Path | None:
+    """Return the job script that is named, None where the name is an application's.
+
+    A name may be that of a file in this folder and yet be an application's: where the ``command``
+    runs that very file, or the file is a compiled program.
+    """
+    path = Path(subject)
+    if not subject or not path.is_file():
+        return None
+    plain = "/" not in subject and path.suffix not in SCRIPT_ENDINGS
+    if plain and command:
+        if any(Path(word).is_file() and path.samefile(word) for word in command):
+            return None
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if file.read(4) == b"\x7fELF":
+                return None
+    return path
 
 
 def current_user() -> str:

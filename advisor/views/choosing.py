@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor import plugins
 from advisor.choices import entry_of, read, text_of, write
@@ -22,8 +22,11 @@ from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.decision import why_not
 from advisor.views.explain import from_daemon, from_store
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import Person, preview, reachable, sample_options
 from advisor.views.script import diff, lines_of, rewritten
+
+if TYPE_CHECKING:
+    from advisor.views.tradeoff import SeenModels
 
 ChoiceKind = Literal["pin", "goal", "apply", "off", "none"]
 ChoiceScope = Literal["workload", "application", "all"]
@@ -134,7 +137,8 @@ class Outlook:
     ``sentence`` says it; ``lines`` are the options as a script would hold them, ``variables`` what
     is set in the job; ``old`` and ``new`` are the script's lines as they are and would be, empty
     without a script; ``why`` are the reasons, ``of`` names what the script runs; ``unseen`` says
-    what the daemon will look at and this did not.
+    what the daemon will look at and this did not; ``job`` is how the job is submitted that it
+    was decided for, where no script was named.
     """
 
     sentence: str
@@ -145,6 +149,7 @@ class Outlook:
     why: tuple[str, ...] = ()
     of: str = ""
     unseen: str = ""
+    job: str = ""
 
     def diff(self, name: str) -> list[str]:
         """Return the difference of the script as it is and as it would be written."""
@@ -186,36 +191,75 @@ def for_script(
 
 
 def for_sample(
-    reader: Reader, application: str, workload: str, person: Person, node_type: str = ""
+    reader: Reader,
+    application: str,
+    workload: str,
+    person: Person,
+    point: Configuration | None = None,
+    asked: Configuration | None = None,
 ) -> Outlook:
     """Return what a job as it was measured would get with the person's choices.
 
-    On ``node_type``, if there is a model for it. Raises AdvisorError.
+    That is a job on the node type where such jobs land, or as ``asked``. Where it cannot go to
+    the ``point`` that is pinned, it is one that asks for the point's node type, if that helps; the
+    lines then ask for it as well. Raises AdvisorError.
     """
-    from advisor.views.options import view_of
+    from advisor.views.tradeoff import seen_models
 
-    models = reader.find_models(application, workload)
-    seen = [m for m in models if m.scope != "own" or m.owner == person.name]
-    if not seen:
+    seen = seen_models(reader, application, workload, person)
+    if not seen.shown:
         return Outlook(f"nothing is measured of {application} / {workload}: jobs run as written")
-    snapshot = site_for_preview(reader)
-    snapshot.take(seen)
-    held = list(snapshot.models.values())
-    there = [m for m in held if m.node_type == node_type and not m.transferred]
-    model = home(there or held, person, snapshot.inventory)
-    swept = reader.swept_baseline(application, workload, model.node_type)
-    base = view_of(model, swept).baseline.configuration
-    decision = preview(snapshot, application, workload, base, person)
-    if decision is None:
-        return Outlook(f"node type {base.node_type} is not in the inventory: jobs run as written")
+    inventory = seen.snapshot.inventory
+    names = {m.node_type for m in seen.shown}
+    first = home(seen.shown, person, inventory).node_type
+    if asked is not None and asked.node_type in names:
+        first = asked.node_type
+    there = point.node_type if point is not None else first
+    fitted = any(m.node_type == there and not m.transferred for m in seen.shown)
+    outlook, reached = _sample(seen, reader, first, person, point, asked)
+    if point is not None and not reached and there != first and fitted:
+        other, reached = _sample(seen, reader, there, person, point, None, whole=True)
+        outlook = other if reached else outlook
+    return outlook
+
+
+def _sample(
+    seen: SeenModels,
+    reader: Reader,
+    node_type: str,
+    person: Person,
+    point: Configuration | None,
+    asked: Configuration | None,
+    *,
+    whole: bool = False,
+) -> tuple[Outlook, bool]:
+    """Return the outlook of a job on a node type, and whether it is then at the point.
+
+    ``whole``: the lines hold all that the job asks for, not only what is rewritten.
+    """
+    view, whose = seen.view_on(reader, node_type, person, asked)
+    base = view.baseline.configuration
+    snapshot = reachable(seen.snapshot, base.node_type)
+    job = None if snapshot is None else sample_options(snapshot, base)
+    decision = preview(seen.snapshot, view.model.application, view.model.workload, base, whose)
+    if snapshot is None or job is None or decision is None:
+        missing = Outlook(
+            f"node type {base.node_type} is not in the inventory: jobs run as written"
+        )
+        return missing, False
     scheduler = decision.scheduler
-    return Outlook(
+    language = translator(scheduler)
+    reached = "pinned" in decision.codes
+    written = {**job, **decision.rewrite} if whole else decision.rewrite
+    outlook = Outlook(
         promise(decision),
-        lines_of(decision.rewrite, decision.environment, scheduler),
+        lines_of(written, decision.environment, scheduler),
         dict(decision.environment),
         why=tuple(_reasons(decision.reasons)),
         unseen=_SAMPLE,
+        job=" ".join((language.SUBMIT, *(w for words in language.written(job) for w in words))),
     )
+    return outlook, reached
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from advisor.core.script import threads_of
 from advisor.schedulers.translators import translator
 
 
@@ -17,49 +16,45 @@ def rewritten(
 ) -> list[str]:
     """Return a script's lines with the rewritten options as ``#SBATCH`` or ``#PBS`` lines.
 
-    Lines that hold nothing else are replaced; one that also holds other options is overruled by
-    the line behind it. What follows the first command is no directive and stays as it is.
-    ``environment`` holds variables the job needs with these options; the script sets them itself
-    then, from the scheduler where it can.
+    Lines that hold nothing else are replaced; one that also holds other options keeps those. What
+    follows the first command is no directive and stays as it is. ``environment`` holds variables
+    the job needs with these options; the script sets them itself then, from the scheduler where it
+    can. What is added are the lines of :func:`lines_of`.
     """
     language = translator(scheduler)
-    remaining = []
+    remaining: list[str] = []
     last = 0
     heading = True
     for line in lines:
         if line.strip() and not line.startswith("#"):
             heading = False
         directive = heading and line.startswith(language.DIRECTIVE)
-        names = language.read_directives(line) if directive else {}
-        if names and set(names) <= set(rewrite):
+        if directive and language.read_directives(line).keys() & rewrite.keys():
+            kept = language.without(line, rewrite.keys())
+            remaining += [kept] if kept else []
+            last = len(remaining) if kept else last
             continue
         remaining.append(line)
         if directive or (heading and line.startswith("#!")):
             last = len(remaining)
-    added = directives(rewrite, scheduler)
-    exports = _exports(remaining, rewrite, scheduler, environment or {})
-    if exports and not (last < len(remaining) and not remaining[last].strip()):
-        exports.append("")
-    return [*remaining[:last], *added, *(["", *exports] if exports else []), *remaining[last:]]
+    exports = _exports(rewrite, scheduler, environment or {})
+    if exports:
+        exports.insert(0, "")
+        if not (last < len(remaining) and not remaining[last].strip()):
+            exports.append("")
+    return [*remaining[:last], *directives(rewrite, scheduler), *exports, *remaining[last:]]
 
 
 def _exports(
-    lines: Sequence[str],
-    rewrite: Mapping[str, str],
-    scheduler: str,
-    environment: Mapping[str, str],
+    rewrite: Mapping[str, str], scheduler: str, environment: Mapping[str, str]
 ) -> list[str]:
-    """Return the lines that set what the script does not yet take from the scheduler."""
-    follows = "cpus-per-task" in rewrite and threads_of("\n".join(lines)).from_scheduler
-    wanted = []
-    for name, value in environment.items():
-        if any(name in line for line in lines) or (follows and name == "OMP_NUM_THREADS"):
-            continue
-        for option, variable in translator(scheduler).FOLLOWS.items():
-            if rewrite.get(option) == value:
-                value = f"${variable}"
-        wanted.append(f"export {name}={value}")
-    return wanted
+    """Return the lines that set variables, from the scheduler's own where those are the same.
+
+    A script that sets or reads one of them keeps its threads, so it never has two such lines.
+    """
+    follows = translator(scheduler).FOLLOWS
+    own = {rewrite[option]: f"${name}" for option, name in follows.items() if option in rewrite}
+    return [f"export {name}={own.get(value, value)}" for name, value in environment.items()]
 
 
 def directives(rewrite: Mapping[str, str], scheduler: str) -> list[str]:
@@ -71,9 +66,8 @@ def directives(rewrite: Mapping[str, str], scheduler: str) -> list[str]:
 def lines_of(
     rewrite: Mapping[str, str], environment: Mapping[str, str], scheduler: str
 ) -> tuple[str, ...]:
-    """Return options and variables as the lines they would be in a script."""
-    exports = [f"export {name}={value}" for name, value in environment.items()]
-    return (*directives(rewrite, scheduler), *exports)
+    """Return options and variables as the lines that :func:`rewritten` adds to a script."""
+    return (*directives(rewrite, scheduler), *_exports(rewrite, scheduler, environment))
 
 
 def diff(old: Sequence[str], new: Sequence[str], name: str, new_name: str) -> list[str]:

@@ -47,11 +47,11 @@ class SweepRow:
 
 
 def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
-    """Return the sweeps in a folder and, of others, those the store knows; newest first.
+    """Return a folder's sweeps for a store and, of others, those the store knows; newest first.
 
     Raises StoreError when the store cannot be read; without one only the folder is looked at.
     """
-    own = progress.every(root)
+    own = progress.every(root, store)
     sweeps = {p.id: _own(p, user) for p in own}
     if store is not None and store.exists():
         with Reader(store) as reader:

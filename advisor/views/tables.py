@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
+from advisor.core.columns import columns_of, padded
+
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "\u2212": "$-$", **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -15,14 +17,14 @@ _LATEX = {
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return an aligned table; columns whose cells all look like numbers are right-aligned."""
     cells = [[str(c) for c in row] for row in rows]
-    widths = [max(len(h), *(len(r[i]) for r in cells)) if cells else len(h)
-              for i, h in enumerate(headers)]  # fmt: skip
+    widths = [
+        max(columns_of(h), *(columns_of(r[i]) for r in cells)) if cells else columns_of(h)
+        for i, h in enumerate(headers)
+    ]
     right = _right(rows, len(headers))
     lines = []
     for row in [list(headers), *cells]:
-        line = "  ".join(
-            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
-        )
+        line = "  ".join(padded(c, w, right=r) for c, w, r in zip(row, widths, right, strict=True))
         lines.append(line.rstrip())
     return lines
 

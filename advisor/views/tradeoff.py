@@ -19,6 +19,7 @@ from advisor.plotting import PlotPoint
 from advisor.service.snapshot import Snapshot
 from advisor.store.rankings import rankings
 from advisor.store.reader import Reader
+from advisor.store.records import StoredModel
 from advisor.views.applications import home
 from advisor.views.options import View, view_of
 from advisor.views.preview import Person, preview, site_for_preview
@@ -230,6 +231,53 @@ class Boards:
         return EVERY if elsewhere else name
 
 
+@dataclass(frozen=True, slots=True)
+class SeenModels:
+    """The models of a workload that a person's jobs may be advised by.
+
+    ``snapshot`` is that of a look ahead and holds them; ``sized`` are the views of those of a size
+    that was not swept, by model.
+    """
+
+    snapshot: Snapshot
+    shown: Sequence[StoredModel]
+    sized: Mapping[int, View]
+
+    def view_on(
+        self, reader: Reader, node_type: str, person: Person, asked: Configuration | None = None
+    ) -> tuple[View, Person]:
+        """Return the view of the model on a node type, and the person as whose jobs it advises.
+
+        The baseline is what was ``asked`` for, if it is one of its options, else the job as a
+        sweep measured it, else the largest option.
+        """
+        here = [m for m in self.shown if m.node_type == node_type]
+        model = home(here, person, self.snapshot.inventory)
+        whose = replace(person, account=model.owner) if model.scope == "account" else person
+        base = asked if asked and asked.node_type == node_type else None
+        if model.id in self.sized:
+            return self.sized[model.id].beside(base), whose
+        swept = reader.swept_baseline(model.application, model.workload, node_type)
+        return view_of(model, base or swept), whose
+
+
+def seen_models(reader: Reader, application: str, workload: str, person: Person) -> SeenModels:
+    """Return the models of a workload that a person's jobs may be advised by, maybe none."""
+    models = [
+        m
+        for m in reader.find_models(application, workload)
+        if m.scope != "own" or m.owner == person.name
+    ]
+    sized = {} if models else sized_views_of(reader, application, workload, person.name)
+    models += [v.model for v in sized.values()]
+    snapshot = site_for_preview(reader)
+    if models:
+        snapshot.take(reader.size_models(application) if sized else models)
+    numbers = {m.id for m in models}
+    shown = tuple(m for m in snapshot.models.values() if m.id in numbers)
+    return SeenModels(snapshot, shown, sized)
+
+
 def load(
     reader: Reader,
     application: str,
@@ -239,38 +287,21 @@ def load(
 ) -> Boards:
     """Return a workload's trade-offs for a person, and the ranking of its node types.
 
-    The baseline of a node type is what was ``asked`` for, if it is one of its options, else the
-    job as a sweep measured it, else the largest option. With a ranking but no
-    model there are no trade-offs. Raises RefusedError when there is neither.
+    ``asked`` is the baseline of its node type, see :meth:`SeenModels.view_on`. With a ranking but
+    no model there are no trade-offs. Raises RefusedError when there is neither.
     """
-    models = [
-        m
-        for m in reader.find_models(application, workload)
-        if m.scope != "own" or m.owner == person.name
-    ]
     stored = rankings(reader, application, workload, user=person.name)
-    sized = {} if models else sized_views_of(reader, application, workload, person.name)
-    models += [v.model for v in sized.values()]
-    if not models and stored:
+    seen = seen_models(reader, application, workload, person)
+    if not seen.shown and stored:
         return Boards(application, workload, 0, {}, ranked({}, stored))
-    if not models:
+    if not seen.shown:
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
-    snapshot = site_for_preview(reader)
-    snapshot.take(reader.size_models(application) if sized else models)
+    snapshot = seen.snapshot
     boards: dict[str, TradeOffView] = {}
-    numbers = {m.id for m in models}
-    shown = [m for m in snapshot.models.values() if m.id in numbers]
-    first_one = home(shown, person, snapshot.inventory).node_type
-    names = sorted({m.node_type for m in shown}, key=lambda n: (n != first_one, n))
+    first_one = home(seen.shown, person, snapshot.inventory).node_type
+    names = sorted({m.node_type for m in seen.shown}, key=lambda n: (n != first_one, n))
     for name in names:
-        here = [m for m in shown if m.node_type == name]
-        model = home(here, person, snapshot.inventory)
-        whose = replace(person, account=model.owner) if model.scope == "account" else person
-        base = asked if asked and asked.node_type == name else None
-        if model.id in sized:
-            view = sized[model.id].beside(base)
-        else:
-            view = view_of(model, base or reader.swept_baseline(application, workload, name))
+        view, whose = seen.view_on(reader, name, person, asked)
         boards[name] = _board(snapshot, view, whose, name, boards.get(first_one))
     if len(names) > 1:
         first = boards[asked.node_type if asked and asked.node_type in boards else names[0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.core.columns import columns_of, padded
 from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.core.words import describe, interval_words
@@ -106,9 +107,9 @@ def _comparison(answer: Answer) -> list[str]:
     if compared:
         rows = [["", "promised", "interval", "measured", ""]]
         rows += [_row(name, c) for name, c in compared.items()]
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        widths = [max(columns_of(row[i]) for row in rows) for i in range(4)]
         for row in rows:
-            cells = [c.ljust(w) for c, w in zip(row, widths, strict=False)]
+            cells = [padded(c, w) for c, w in zip(row, widths, strict=False)]
             lines.append("  ".join([*cells, row[4]]).rstrip())
     else:
         energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)

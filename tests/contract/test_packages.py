@@ -169,6 +169,18 @@ def test_the_libraries_of_a_package_are_enough(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_description_on_pypi_links_to_no_file(built: Path) -> None:
+    """PyPI has only the README: each link to a file beside it was broken there."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "# " in text and "`docs/user.md`: for users" in text
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert [t for t in targets if not t.startswith(("https:", "http:"))] == []
+
+
 def test_the_wheel_has_every_file_that_the_code_opens(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
+from advisor.cli import VERBS
+from advisor.core.columns import columns_of, padded
 from advisor.store.writer import Writer
+from advisor.views.tables import table
 
 Advisor = Callable[..., Any]
 
@@ -96,3 +100,61 @@ def test_a_name_that_the_host_does_not_know(
         f"advisor: {option} no-such: this host knows no such {what} "
         f"(getent {shown} no-such has to show it)\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--json options A",
+        "--db {db} --json options A",
+        "--json --db={db} options A",
+        "--json report",
+    ],
+)
+def test_what_every_verb_takes_may_stand_before_it(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """`advisor --json report` was answered "did you mean --json"."""
+    monkeypatch.setenv("ADVISOR_DB", str(tmp_path / "none.db"))
+    done = advisor(*words.format(db=tmp_path / "none.db").split())
+    assert done.code == 1
+    answer = json.loads(done.out)
+    assert answer["error"] == f"{tmp_path / 'none.db'}: there is no store"
+    assert advisor("--json").code == advisor("--json", "optons").code == 2
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v != "cc"])  # cc's words are the compiler's
+def test_a_call_that_makes_no_sense_has_one_exit_code(advisor: Advisor, verb: str) -> None:
+    for words in ([verb, "--no-such-option"], [verb, *"abcdefgh"], ["--json", verb, "--no-such"]):
+        done = advisor(*words)
+        assert done.code == 2, (words, done.err)
+        assert done.err.count("\n") == 1
+
+
+def test_the_name_of_a_program_in_this_folder_is_an_application_s(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`advisor train matmul -- ./matmul 400` took the program for a job script."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "matmul"
+    for content in (b"#!/bin/sh\nsleep 0.01\n", Path("/bin/true").read_bytes()):
+        program.write_bytes(content)
+        program.chmod(0o755)
+        for command in (["./matmul", "400"], [str(program), "400"], ["env", "./matmul", "400"]):
+            done = advisor(
+                "train", "matmul", "--scheduler", "local", "--dry-run", "--json", "--", *command
+            )
+            assert done.code == 0, done.err
+            assert done.json()["application"] == "matmul"
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --exclusive\nsrun ./matmul $1\n")
+    done = advisor("train", "job.sh", "--scheduler", "local", "--dry-run", "--json", "--", "400")
+    assert done.code == 0 and done.json()["application"] == "matmul", done.err
+
+
+def test_wide_characters_keep_a_table_aligned() -> None:
+    names = ["plain", "熱伝導", "e\u0301te\u0301", "🔥 fire", "\u2764\ufe0f", "한국어", "ｗｉｄｅ"]
+    for name in names:
+        assert columns_of(name) == cell_len(name), name
+    lines = table(["name", "time"], [[name, number] for number, name in enumerate(names, 10)])
+    assert len({cell_len(line) for line in lines}) == 1
+    assert all(cell_len(padded(name, 12)) == 12 for name in names)

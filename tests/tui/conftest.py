@@ -51,6 +51,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PAINTED_S", 0.001)
     monkeypatch.setattr(app, "IDLE_S", 1e6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("TMUX", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -140,5 +140,10 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
     assert drawn is not None and (drawn.x_axis, drawn.y_axis) == ("threads", "time")
     assert [y for _, y in drawn.points] == [m.time_s for m in whole.made if m.ok]
     assert drawn.points[0][0] == whole.made[0].configuration["threads_per_node"]
+    other = local.store.with_name("other.db")  # what is measured for one store is not in another
+    assert [s.id for s in sweeps.listed(local.sweeps, local.store, local.user) if s.own] == [
+        whole.id
+    ]
+    assert not sweeps.listed(local.sweeps, other, local.user)
     with Reader(local.store) as reader:
         assert [m.n_train for m in reader.find_models("kernel", "one")]

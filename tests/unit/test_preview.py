@@ -38,7 +38,10 @@ def store(tmp_path: Path) -> Path:
             )  # fmt: skip
     with Writer(path) as writer:
         writer.save_node_types([NODE], source="test")
-        base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5}
+        base = {
+            "mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5,
+            "axes": {"threads": "cap"},  # a chunk of PBS states its cores: under fill they stay
+        }  # fmt: skip
         writer.apply_config(
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="test"
         )

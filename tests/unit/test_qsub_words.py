@@ -17,6 +17,7 @@ from advisor.schedulers.pbs.qsub import (
     read_arguments,
     read_directives,
     split_words,
+    without,
     written,
 )
 from advisor.schedulers.pbs.translator import read_client
@@ -60,6 +61,37 @@ def test_options_as_they_are_typed() -> None:
     assert rewritten(lines, {"select": "1:ncpus=2", "cpu_freq_mhz": "1900"}, "pbs") == [
         "#!/bin/bash", "#PBS -q w", "#PBS -l select=1:ncpus=2", "#PBS -l cpu_freq_mhz=1900", "./a",
     ]  # fmt: skip
+
+
+def test_of_a_resource_in_two_lines_the_first_counts() -> None:
+    """qsub appends a directive's resource only where none of that name is there yet."""
+    script = "#PBS -l select=1:ncpus=4 -q a\n#PBS -l select=1:ncpus=8 -q b\n"
+    assert read_directives(script) == {"select": "1:ncpus=4", "queue": "b"}
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        ("#PBS -l select=1:ncpus=4,walltime=1:00:00 -N x", "#PBS -l walltime=1:00:00 -N x"),
+        ("#PBS -lwalltime=1:00,select=1:ncpus=4 # a note", "#PBS -lwalltime=1:00 # a note"),
+        ('#PBS -l "select=1:ncpus=4,walltime=1:00"', '#PBS -l "walltime=1:00"'),
+        ('#PBS -l software="a,b",select=1', '#PBS -l software="a,b"'),
+        ("#PBS -N 'a b' -l select=1 -q w", "#PBS -N 'a b' -q w"),
+        ("#PBS -l select=1", ""),
+    ],
+)
+def test_a_line_keeps_what_else_it_holds(line: str, rest: str) -> None:
+    """A line below that asks for the same resource again would not count."""
+    assert without(line, {"select"}) == rest
+    written_again = rewritten([line, "./a"], {"select": "1:ncpus=2"}, "pbs")
+    assert written_again == [*filter(None, [rest]), "#PBS -l select=1:ncpus=2", "./a"]
+    assert read_directives("\n".join(written_again))["select"] == "1:ncpus=2"
+
+
+def test_a_comment_that_names_a_variable_sets_none() -> None:
+    lines = ["#!/bin/sh", "# OMP_NUM_THREADS is left to the site", "./a"]
+    done = rewritten(lines, {}, "slurm", {"OMP_NUM_THREADS": "8"})
+    assert "export OMP_NUM_THREADS=8" in done
 
 
 def test_jsdl() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import os
@@ -9,6 +10,7 @@ import signal
 import termios
 from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
@@ -65,6 +67,7 @@ class AdvisorApp(AppShell):
         Binding("u", "undo", "undo"),
         Binding("question_mark,f1", "help", "help"),
         Binding("q", "quit", "quit", show=False),
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True),
     )
 
     def __init__(self, session: Session, *, utf8: bool = True) -> None:
@@ -85,14 +88,43 @@ class AdvisorApp(AppShell):
 
     def on_mount(self) -> None:
         """Begin to look after the daemon."""
+        if not self.is_headless:
+            self._heed_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._keep_theme())
         if self._first != self.current_mode:
             self.switch_mode(self._first)
         for problem in self._problems:
             self.call_after_refresh(self.tell, problem, "warning")
+        self.app_resume_signal.subscribe(self, lambda _: self._paint_again())
         self.set_timer(IDLE_S, lambda: begin(self, self._prepare, group="look"))
         self.set_interval(EVERY_S, self._look)
         self.set_timer(PAINTED_S, self._look)
+
+    def _heed_signals(self) -> None:
+        """Leave in order on a signal: the terminal would keep its mouse mode and other screen."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        if _hung_up():
+            os._exit(128 + number)  # to leave in order, Textual would wait to paint
+        self.exit(return_code=128 + number)
+
+    def action_suspend_process(self) -> None:
+        """Stop, and give the terminal back to the shell; fg goes on.
+
+        Without a shell that could do so the program would stand still for good.
+        """
+        if _has_shell():
+            super().action_suspend_process()
+        else:
+            self.tell("No shell waits below: Ctrl+Z would stop the program for good.", "warning")
+
+    def _paint_again(self) -> None:
+        """Paint all of the screen: after Ctrl+Z and fg the terminal has nothing of it."""
+        for widget in (self.screen, *self.screen.query("*")):
+            widget.refresh(layout=widget is self.screen)
 
     def on_unmount(self) -> None:
         """Leave Python's collector as it was."""
@@ -156,7 +188,7 @@ class AdvisorApp(AppShell):
 
             sweeps = {
                 (p.application, p.workload): (p.done, p.planned)
-                for p in progress.every(session.sweeps)
+                for p in progress.every(session.sweeps, session.store)
                 if p.under_way
             }
             if session.demo is not None:
@@ -197,6 +229,21 @@ def _hung_up() -> bool:
     except termios.error as error:
         return bool(error.args[0] == errno.EIO)
     return False
+
+
+def _has_shell() -> bool:
+    """Tell whether somebody in this session, outside of our process group, waits for us.
+
+    Else the group is an orphan, which the kernel itself never stops from the terminal.
+    """
+    group, session, pid = os.getpgrp(), os.getsid(0), os.getppid()
+    try:
+        while os.getpgid(pid) == group:
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            pid = int(after_name[1])
+        return os.getsid(pid) == session
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def start(

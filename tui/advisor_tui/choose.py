@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from advisor.core.configuration import Configuration
 from advisor.core.policy import GOALS
+from advisor.core.units import format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError
 from advisor.views import choosing
@@ -46,15 +47,22 @@ def _scopes(application: str) -> list[tuple[str, str]]:
 
 
 def show_choose(
-    advisor: AppShell, application: str, workload: str, point: Configuration | None
+    advisor: AppShell,
+    application: str,
+    workload: str,
+    point: Configuration | None,
+    asked: Configuration | None = None,
 ) -> None:
-    """Go where a user chooses for a workload; ``point`` is what would be pinned."""
+    """Go where a user chooses for a workload.
+
+    ``point`` is what would be pinned, ``asked`` what jobs are compared with, if somebody said.
+    """
     if advisor.session.foreign:
         user = advisor.session.user
         advisor.tell(f"Only {user} can choose for {user}.", "warning")
     else:
         page = advisor.made(ChoosePage)
-        page.look_at(application, workload, point)
+        page.look_at(application, workload, point, asked)
         advisor.push_screen(page)
 
 
@@ -93,6 +101,7 @@ undo   (u) takes the last change back
         super().__init__()
         self.application = self.workload = ""
         self.point: Configuration | None = None
+        self.asked: Configuration | None = None
         self.outlook: Outlook | None = None
         self._outlook_of: tuple[Wish, Path | None] | None = None
         """What the form held when that was read."""
@@ -121,9 +130,16 @@ undo   (u) takes the last change back
             yield Push("Copy lines (y)", id="copy")
             yield Push("Write into script (w)", id="write")
 
-    def look_at(self, application: str, workload: str, point: Configuration | None) -> None:
-        """Have the page choose for a workload; ``point`` is what would be pinned."""
+    def look_at(
+        self,
+        application: str,
+        workload: str,
+        point: Configuration | None,
+        asked: Configuration | None = None,
+    ) -> None:
+        """Have the page choose for a workload; see :func:`show_choose`."""
         self.application, self.workload, self.point = application, workload, point
+        self.asked = asked
 
     def on_mount(self) -> None:
         """Begin with what to choose."""
@@ -230,7 +246,8 @@ undo   (u) takes the last change back
 
     async def _read_outlook(self) -> Outlook | None:
         session, wish, script = self.session, self.wish, self.script
-        application, workload, point = self.application, self.workload, self.point
+        application, workload, asked = self.application, self.workload, self.asked
+        pinned = self.point if wish.kind == "pin" else None
 
         def work() -> Outlook:
             choices = choosing.wished(session.chosen(), wish, application, workload)
@@ -244,9 +261,8 @@ undo   (u) takes the last change back
                 )
             with session.reader() as reader:
                 return choosing.for_sample(
-                    reader, application, workload, session.person(choices),
-                    point.node_type if point is not None else "",
-                )  # fmt: skip
+                    reader, application, workload, session.person(choices), pinned, asked
+                )
 
         outlook = None
         try:
@@ -278,6 +294,8 @@ undo   (u) takes the last change back
             parts += ["\nwhy\n", *(f"  - {text}\n" for text in outlook.why)]
         if outlook.unseen:
             parts += ["\n", outlook.unseen]
+        if outlook.job:
+            parts += ["\nAs written: ", outlook.job]
         if self.advisor.daemon.startswith("no daemon"):
             parts += ["\nNo daemon answers now: until it does, jobs run as written."]
         self.query_one("#outlook", Static).update(Content.assemble(*parts))
@@ -306,8 +324,8 @@ undo   (u) takes the last change back
             return
         words = wish.words(application, workload)
         self.advisor.changed(words, edit)
+        self.dismiss()  # the page below says it, for this one is gone
         self.advisor.tell(f"Saved: {words}. It holds from the next submission on; press u to undo.")
-        self.dismiss()
 
     def action_copy(self) -> None:
         """Put the lines on the clipboard."""
@@ -318,8 +336,8 @@ undo   (u) takes the last change back
         if outlook is None or not outlook.lines:
             self.advisor.tell("There are no lines to copy: nothing would be changed.", "warning")
             return
-        self.app.copy_to_clipboard("\n".join(outlook.lines) + "\n")
-        self.advisor.tell(f"Copied {len(outlook.lines)} lines, if your terminal allows it.")
+        count = format_count(len(outlook.lines), "line")
+        self.advisor.copy_to_clipboard("\n".join(outlook.lines) + "\n", count)
 
     def action_write(self) -> None:
         """Ask, then write the lines into the script."""

@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -211,6 +211,15 @@ def _job(
     )  # fmt: skip
 
 
+def _copied(settings: Path | None, place: Path) -> Path:
+    """Copy a person's settings: the keys are theirs, and the file is not written into."""
+    place.parent.mkdir(parents=True)
+    if settings is not None:
+        with suppress(OSError):
+            place.write_bytes(settings.read_bytes())
+    return place
+
+
 @contextmanager
 def demonstration() -> Iterator[Session]:
     """Yield a session with the example site, in a folder that is removed afterwards."""
@@ -220,6 +229,7 @@ def demonstration() -> Iterator[Session]:
         session.store = folder / "advisor.db"
         session.socket = folder / "no-daemon"
         session.choices = folder / "config" / "advisor" / "choices.json"
+        session.settings = _copied(session.settings, session.choices.with_name("tui.json"))
         session.sweeps = folder / "state" / "advisor" / "sweeps"
         session.folder = folder / "work"
         session.foreign = False

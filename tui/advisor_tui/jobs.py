@@ -286,8 +286,7 @@ measured, and every reason. advisor why JOBID prints the same.
 
     def action_copy(self) -> None:
         """Put the text on the clipboard."""
-        self.app.copy_to_clipboard(self._text)
-        self.advisor.tell("Copied, if your terminal allows it.")
+        self.advisor.copy_to_clipboard(self._text)
 
     def action_options(self) -> None:
         """Show the options of the job's application."""

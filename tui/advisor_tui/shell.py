@@ -135,6 +135,22 @@ class AppShell(App[None]):
                     notice.tell(text, severity)
                     return
 
+    def copy_to_clipboard(self, text: str, what: str = "the text") -> None:
+        """Put a text on the clipboard, keep it where that surely works, and say where it is."""
+        super().copy_to_clipboard(text)
+        begin(self, self._copied, text, what, group="copy")
+
+    async def _copied(self, text: str, what: str) -> None:
+        from advisor_tui import clipboard
+
+        folder = self.session.sweeps.parent
+        try:
+            where = await in_thread(lambda: clipboard.keep(text, folder))
+        except AdvisorError as error:
+            self.report(error)
+        else:
+            self.tell(f"Copied {what}: {where}")
+
     def paint_status(self) -> None:
         """Show on the page how the daemon is doing and whose jobs are looked at."""
         if not isinstance(self.screen, Page):

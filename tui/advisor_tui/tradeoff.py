@@ -392,7 +392,8 @@ class TradeOffPage(Page):
         """Choose the option under the cursor, a goal, or to be left alone."""
         from advisor_tui.choose import show_choose
 
-        show_choose(self.advisor, self.application, self.workload, self._configuration())
+        names = self.application, self.workload
+        show_choose(self.advisor, *names, self._configuration(), self._asked)
 
     def action_apply(self) -> None:
         """Have applied to one's own jobs what the policy only advises."""
@@ -425,8 +426,8 @@ class TradeOffPage(Page):
             return
         from advisor_tui.takeaway import copied
 
-        self.app.copy_to_clipboard(text := copied(board, number, row=row))
-        self.advisor.tell(f"Copied, if your terminal allows it: {text}")
+        what = "the row" if row else "the command that chooses it"
+        self.advisor.copy_to_clipboard(copied(board, number, row=row), what)
 
     def action_back(self) -> None:
         """Go back to the list; out of the conditions first, and without them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _VALUED = {
     "a": "after", "A": "account", "c": "checkpoint", "C": "prefix", "e": "error", "j": "join",
@@ -22,6 +22,8 @@ _FLAGS = {"f": "foreground", "h": "hold", "I": "interactive", "V": "export-all",
 _LETTER = {name: letter for letter, name in {**_VALUED, **_FLAGS}.items()}
 ATTRIBUTES = frozenset(_LETTER)
 """Names of options that are no resources."""
+_RESOURCES = re.compile(r"""(\s-l\s*)((?:"[^"]*"|'[^']*'|[^\s"'])+)""")
+"""An option ``-l`` with its words, as it stands in a line."""
 _ARGUMENT = re.compile(r"<jsdl-hpcpa:Argument>(.*?)</jsdl-hpcpa:Argument>", re.DOTALL)
 
 
@@ -105,11 +107,35 @@ def _words(text: str) -> list[str]:
 
 
 def read_directives(script: str) -> dict[str, str]:
-    """Return the options of a script's ``#PBS`` lines."""
+    """Return the options of a script's ``#PBS`` lines.
+
+    As for qsub, of a resource that several lines ask for the first counts, of all else the last.
+    """
     options: dict[str, str] = {}
     for words in directive_words(script):
-        options.update(split_words(words)[0])
+        given = split_words(words)[0]
+        options.update({n: v for n, v in given.items() if n in ATTRIBUTES or n not in options})
     return options
+
+
+def without(line: str, names: Collection[str]) -> str:
+    """Return a ``#PBS`` line without some of its resources and options; "" for nothing left.
+
+    They have to go: what a line below asks for again does not count.
+    """
+    if not read_directives(line).keys() - set(names):
+        return ""
+
+    def rest(match: re.Match[str]) -> str:
+        words = match[2]
+        quote = words[0] if words[0] in "\"'" and words.find(words[0], 1) == len(words) - 1 else ""
+        parts = split_quoted(words.strip(quote) if quote else words)
+        kept = [p for p in parts if p.strip().partition("=")[0] not in names]
+        if len(kept) == len(parts):
+            return match[0]
+        return f"{match[1]}{quote}{','.join(kept)}{quote}" if kept else ""
+
+    return _RESOURCES.sub(rest, line).rstrip()
 
 
 def read_arguments(words: Iterable[str]) -> dict[str, str]:

@@ -44,6 +44,7 @@ from advisor.schedulers.pbs.qsub import (
     read_directives,
     script_of,
     split_words,
+    without,
     written,
 )
 from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
@@ -51,7 +52,8 @@ from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_o
 __all__ = [
     "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETTINGS", "SUBMIT", "array_task",
     "asking_for", "bound_ranks", "environment_options", "fold", "limited", "parse_request",
-    "read_arguments", "read_directives", "render", "written",
+    "read_arguments", "read_directives", "render", "without",
+    "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
@@ -205,16 +207,32 @@ def _explicit(options: Mapping[str, str], hosts: Sequence[str]) -> frozenset[str
     return frozenset(axes)
 
 
-def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, str]:
-    """Return the options of a job that asks for a configuration on whole nodes of a type."""
-    chunk = {
-        "ncpus": node_type.cores,
-        "mpiprocs": configuration.ranks_per_node,
-        "ompthreads": configuration.threads_per_rank,
-    }
+def asking_for(
+    configuration: Configuration,
+    node_type: NodeType,
+    *,
+    threads: bool = True,
+    constraint: bool = True,
+    memory_mb: float = 0.0,
+    freq_khz: int = 0,
+) -> dict[str, str]:
+    """Return the options of a job that asks for a configuration; see the protocol."""
+    chunk = {"ncpus": str(node_type.cores), "mpiprocs": str(configuration.ranks_per_node)}
+    if threads:
+        chunk["ompthreads"] = str(configuration.threads_per_rank)
+    if memory_mb:
+        chunk["mem"] = f"{int(memory_mb)}mb"
+    if constraint and node_type.feature:
+        name, _, value = node_type.feature.partition("=")
+        chunk[name] = value or "True"
     queue = node_type.default_partition or next(iter(node_type.partitions), "")
     words = ":".join(f"{name}={value}" for name, value in chunk.items())
-    options = {"select": f"{configuration.nodes}:{words}", "place": "scatter:excl", "queue": queue}
+    options = {
+        "select": f"{configuration.nodes}:{words}",
+        "place": "scatter:excl",
+        "queue": queue,
+        FREQ: str(freq_khz // 1000) if freq_khz else "",
+    }
     return {name: value for name, value in options.items() if value}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -84,6 +84,11 @@ def read_directives(script: str) -> dict[str, str]:
         elif stripped and not stripped.startswith("#"):
             break
     return read_arguments(words)
+
+
+def without(line: str, names: Collection[str]) -> str:
+    """Return the line as it is, "" where it holds nothing else: for sbatch the last line counts."""
+    return "" if set(read_directives(line)) <= set(names) else line
 
 
 def read_arguments(words: Iterable[str]) -> dict[str, str]:
@@ -283,14 +288,25 @@ def render(
     return rewrite, environment
 
 
-def asking_for(configuration: Configuration, node_type: NodeType) -> dict[str, str]:
-    """Return the options of a job that asks for a configuration on whole nodes of a type."""
+def asking_for(
+    configuration: Configuration,
+    node_type: NodeType,
+    *,
+    threads: bool = True,
+    constraint: bool = True,
+    memory_mb: float = 0.0,
+    freq_khz: int = 0,
+) -> dict[str, str]:
+    """Return the options of a job that asks for a configuration; see the protocol."""
+    least = node_type.freq_khz[0] if node_type.freq_khz else freq_khz
     options = {
         "nodes": str(configuration.nodes),
         "ntasks-per-node": str(configuration.ranks_per_node),
-        "cpus-per-task": str(configuration.threads_per_rank),
+        "cpus-per-task": str(configuration.threads_per_rank) if threads else "",
         "partition": node_type.default_partition or next(iter(node_type.partitions), ""),
-        "constraint": node_type.feature,
+        "constraint": node_type.feature if constraint else "",
+        "mem": f"{int(memory_mb)}M" if memory_mb else "",
+        "cpu-freq": f"{least}-{freq_khz}" if freq_khz else "",
         "exclusive": "exclusive",
     }
     return {name: value for name, value in options.items() if value}

@@ -448,23 +448,23 @@ def chunks(asked, default, of_host):
     own = asked.get("select") or ("" if "nodes" in asked else default["job"].get("select", ""))
     place = str(asked.get("place") or default["place"] or "free")
     if own:
-        found = []
+        parts = []
         for part in own.split("+"):
             words = part.split(":")
             count = int(words.pop(0)) if words[0].isdigit() else 1
-            found.append((count, {**default["chunk"], **dict(w.split("=", 1) for w in words)}))
-        return place, found
+            parts.append((count, {**default["chunk"], **dict(w.split("=", 1) for w in words)}))
+        return place, parts
     if "nodes" in asked:
         body, _, sharing = asked["nodes"].partition("#")
-        found = []
+        parts = []
         for part in body.split("+"):
             words = part.split(":")
             numbers = {n: int(v) for n, v in (w.split("=") for w in words if "=" in w)}
             ranks = numbers.get("ppn", 1)
             chunk = {"ncpus": str(ranks * numbers.get("cpp", 1)), "mpiprocs": str(ranks)}
             count = int(words[0]) if words[0].isdigit() else 1
-            found.append((count, {**default["chunk"], **chunk}))
-        return "scatter:" + sharing, found
+            parts.append((count, {**default["chunk"], **chunk}))
+        return "scatter:" + sharing, parts
     job = {**default["chunk"], **default["job"], **asked}
     return "pack", [(1, {name: value for name, value in job.items() if name in of_host})]
 
@@ -564,15 +564,15 @@ def look_again(job):
     The server calls for each queue that a job comes into. Nothing can be unset here.
     """
     resources, variables = job.Resource_List, job.Variable_List
-    stamp, found, text = str(getattr(resources, STAMP, None) or "").partition(WROTE)
-    if not found or text.endswith(ALTERED):
+    stamp, mark, text = str(getattr(resources, STAMP, None) or "").partition(WROTE)
+    if not mark or text.endswith(ALTERED):
         return
     words, asked, settings = json.loads(text), given(resources), read_settings()
     left, before = words["left"], words["before"]
     changed = sorted(changed_since(left, asked, settings))
     if not changed:
         return
-    changes = [(resources, STAMP, stamp + found + text + ALTERED)]
+    changes = [(resources, STAMP, stamp + mark + text + ALTERED)]
     if "select" in before and asked.get("select") is not None:
         text = restored(str(asked["select"]), before["select"], left["select"])
         changes.append((resources, "select", pbs.select(text)))

@@ -205,11 +205,11 @@ def _altered(wants: Mapping[str, str]) -> str:
 
     Where PBS has no postqueuejob event, the job's own request tells of a later hook.
     """
-    _, found, text = wants.get("advisor_stamp", "").partition(_WROTE)
+    _, mark, text = wants.get("advisor_stamp", "").partition(_WROTE)
     try:
-        left = json.loads(text.removesuffix(_ALTERED))["left"] if found else {}
+        left = json.loads(text.removesuffix(_ALTERED))["left"] if mark else {}
         changed = [n for n in sorted(left) if wants.get(n, left[n]) != left[n]]
-        if not changed and found and "select" not in left and "nodes" not in left:
+        if not changed and mark and "select" not in left and "nodes" not in left:
             made = asked({"select": wants.get("select", "")})  # by the server
             ranks = int(left.get("mpiprocs") or made.mpiprocs if "mpiprocs" in wants else 1)
             changed = ["select"] if made.several or made.mpiprocs != ranks else []

@@ -93,11 +93,11 @@ def _kinds(
     availability: Availability | None, queues: Collection[str]
 ) -> Mapping[NodeKind, frozenset[str]]:
     """Return the kinds of hosts of queues, with the names of their node types."""
-    found: dict[NodeKind, frozenset[str]] = {}
+    types_by_kind: dict[NodeKind, frozenset[str]] = {}
     for (node_type, queue), room in availability.rooms.items() if availability else ():
         for kind in room.kinds if queue in queues else ():
-            found[kind] = found.get(kind, frozenset()) | {node_type}
-    return found
+            types_by_kind[kind] = types_by_kind.get(kind, frozenset()) | {node_type}
+    return types_by_kind
 
 
 def _landing(

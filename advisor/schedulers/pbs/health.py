@@ -101,7 +101,8 @@ def check_hooks(
                 Check(
                     "hook", "warn",
                     f"a hook behind the advisor's changed {last['count']} jobs that it had "
-                    f"rewritten, {last['job']} last ({last['changed']}): they ran without its changes",
+                    f"rewritten, {last['job']} last ({last['changed']}): "
+                    "they ran without its changes",
                     "give hook advisor a higher order than that hook has, then "
                     f"rm {settings.get('altered') or state.ALTERED}",
                 )

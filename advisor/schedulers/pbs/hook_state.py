@@ -121,13 +121,13 @@ def altered(settings: Mapping[str, object]) -> Mapping[str, object]:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return {}
-        found = json.loads(Path(path).read_text(errors="replace"))
+        noted = json.loads(Path(path).read_text(errors="replace"))
     except (OSError, ValueError):
         return {}
-    if not (isinstance(found, dict) and isinstance(found.get("changed"), list)):
+    if not (isinstance(noted, dict) and isinstance(noted.get("changed"), list)):
         return {}
-    changed = ", ".join(str(name) for name in found["changed"])
-    return {"job": found.get("job"), "changed": changed, "count": found.get("count")}
+    changed = ", ".join(str(name) for name in noted["changed"])
+    return {"job": noted.get("job"), "changed": changed, "count": noted.get("count")}
 
 
 def check_table(settings: Mapping[str, object]) -> str:

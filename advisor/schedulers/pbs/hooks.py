@@ -241,7 +241,7 @@ def execjob_config(inventory: HookInventory | None) -> dict[str, object]:
     """Return the execution hook's configuration: what exclusivity means on which host."""
     if inventory is None:
         return {"version": __version__, "parted": [], "sharings": {}}
-    sharings = {host: list(found) for host, found in sorted(inventory.sharings.items())}
+    sharings = {host: list(words) for host, words in sorted(inventory.sharings.items())}
     return {"version": __version__, "parted": list(inventory.parted), "sharings": sharings}
 
 

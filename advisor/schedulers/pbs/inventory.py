@@ -140,9 +140,9 @@ def _defaults(
     if not isinstance(queue, dict):
         return []
     destinations = str(queue.get("route_destinations") or "").split(",")
-    found: list[dict[str, Any]] = []
+    ways: list[dict[str, Any]] = []
     for destination in filter(None, (d.partition("@")[0].strip() for d in destinations)):
-        found += _defaults(destination, queues, server, depth - 1) if depth else []
+        ways += _defaults(destination, queues, server, depth - 1) if depth else []
     if not str(queue.get("queue_type", "")).lower().startswith("r"):
         of_job, of_chunk = (
             {**_texts(server.get(kind)), **_texts(queue.get(kind))}
@@ -150,8 +150,8 @@ def _defaults(
         )
         most = {**_texts(server.get("resources_max")), **_texts(queue.get("resources_max"))}
         asks = {n: v for n, v in {**most, **of_job}.items() if n in (*CHUNK_RESOURCES, "select")}
-        found.append({"place": of_job.get("place", ""), "chunk": of_chunk, "job": asks})
-    return [one for at, one in enumerate(found) if one not in found[:at]]
+        ways.append({"place": of_job.get("place", ""), "chunk": of_chunk, "job": asks})
+    return [one for at, one in enumerate(ways) if one not in ways[:at]]
 
 
 def _texts(data: object) -> dict[str, str]:

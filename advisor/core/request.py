@@ -54,8 +54,15 @@ class JobRequest:
     node_list: str = ""
     freq_khz: int | None = None
     time_limit_s: int | None = None
+    """The limit that will hold, the job's own or the scheduler's default; 0: none is to hold. None:
+    the job states none, and which will hold is not known (yet)."""
+    signal_before_s: int = 0
+    """So long before its time limit the job may get a signal that it asked for."""
     memory_per_node_mb: float | None = None
     memory_per_cpu_mb: float | None = None
+    default_memory_mb: tuple[float, float] | None = None
+    """What the scheduler gives a job that states no memory, in MiB per node and per CPU, 0 where it
+    does not give it so; both 0: all that a node has. None where it is not known."""
     exclusive: bool = False
     environment_exported: bool = True
     het: bool = False
@@ -97,6 +104,8 @@ class JobRequest:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         summary = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
         summary |= {n: getattr(self, n) for n in _KEPT_IF_SET if getattr(self, n)}
+        if self.default_memory_mb is not None:
+            summary["default_memory_mb"] = list(self.default_memory_mb)
         if self.tasks_together != 1:
             summary["tasks_together"] = self.tasks_together
         if not self.environment_exported:
@@ -128,6 +137,9 @@ class JobRequest:
         values |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
         for name in ("not_understood", "host_resources"):
             values[name] = tuple(map(str, data.get(name) or ()))
+        if memory := data.get("default_memory_mb"):
+            per_node, per_cpu = memory
+            values["default_memory_mb"] = float(per_node), float(per_cpu)
         values["written_from"] = tuple(values.get("options", ()))
         explicit = data.get("explicit")
         axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
@@ -159,6 +171,7 @@ _KEPT = (
 )  # fmt: skip
 _KEPT_IF_SET = (
     "node_list", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
+    "signal_before_s",
 )  # fmt: skip
 _KEPT_OTHERWISE = ("tasks_together", "environment_exported", "binds", "environment", "options")
 _LONGEST, _MOST = 80, 20

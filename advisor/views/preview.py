@@ -37,8 +37,9 @@ def sample_job(
 ) -> JobRequest | None:
     """Return a request that asks for a baseline and leaves every axis to the advisor.
 
-    None on an unknown node type. Whole nodes, in the first partition of the node type; the
-    frequency counts as asked for only where it is not the node type's default.
+    None on an unknown node type. Whole nodes, in the first partition of the node type, with a time
+    limit that is long enough for all; the frequency counts as asked for only where it is not the
+    node type's default.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
@@ -58,7 +59,7 @@ def sample_job(
     )  # fmt: skip
     request = replace(
         request, account=person.account, qos=person.qos, job_name=person.job_name,
-        freq_khz=asked_freq or None, explicit=frozenset(), binds={},
+        freq_khz=asked_freq or None, explicit=frozenset(), binds={}, time_limit_s=0,
     )  # fmt: skip
     plain = replace(request, cpus_per_task=None)  # as people write it where that says the same
     same = configuration_of(plain, node_type).threads_per_node == baseline.threads_per_node

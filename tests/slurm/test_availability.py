@@ -156,12 +156,14 @@ def test_reservations(
 
 def test_partitions(cluster: Testbed, read: Read) -> None:
     state = read()
-    assert not state.gives_whole_nodes("batch") and state.memory_per_cpu("batch")
+    place = state.partitions["batch"]
+    assert not place.whole_nodes and place.default_memory_mb == (0, 100) and place.default
     own = ["PartitionName=own", "Nodes=bdw[1-4],skl[1-2]"]
     limits = ["OverSubscribe=EXCLUSIVE", "DefMemPerNode=900", "MaxCPUsPerNode=30"]
     cluster.run(["scontrol", "create", *own, *limits])
     state = read()
-    assert state.gives_whole_nodes("own") and not state.memory_per_cpu("own")
+    own_place = state.partitions["own"]
+    assert own_place.whole_nodes and own_place.default_memory_mb == (900, 0)
     assert obstacle(state, partition="own")[0] == "node-type-limit"
     cluster.run(["scontrol", "update", "PartitionName=own", "MaxCPUsPerNode=UNLIMITED"])
     assert obstacle(read(), partition="own") == ("", "")

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -202,6 +203,7 @@ def parse_request(
         node_list=get("nodelist"),
         freq_khz=parse_cpu_freq(get("cpu-freq")),
         time_limit_s=_time(get("time")),
+        signal_before_s=_signal_before_s(get("signal")),
         memory_per_node_mb=_memory("mem", get("mem")),
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
@@ -228,7 +230,16 @@ def parse_cpu_freq(text: str) -> int | None:
 
 
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
-    """Return the request as it is: what Slurm adds to it, it adds before the filter."""
+    """Return the request with what Slurm adds after the filter: time limit and memory."""
+    if availability is not None:
+        request = replace(request, default_memory_mb=availability.default_memory_mb(request))
+    if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
+        return replace(request, time_limit_s=None)
+    if request.time_limit_s is None and availability is not None:
+        limit_s = availability.time_limit_s(request)
+        if limit_s:
+            limit_s = 0 if limit_s == math.inf else int(limit_s)
+            request = replace(request, time_limit_s=limit_s)
     return request
 
 
@@ -320,9 +331,21 @@ def _exports_all(value: str) -> bool:
     return not value or value.upper().split(",")[0] == "ALL"
 
 
+def _signal_before_s(text: str) -> int:
+    """Return how long before its limit a job may get its signal: ``[{R|B}:]NUMBER[@SECONDS]``.
+
+    Slurm may send it a minute earlier than asked for. The limit itself is one: 0 for no signal.
+    """
+    if not text:
+        return 0
+    seconds = text.partition("@")[2].strip()
+    return 60 + (int(seconds) if seconds.isdecimal() else 60)
+
+
 def _time(text: str) -> int | None:
+    """Return a time limit in seconds, 0 for no limit, None where none is stated."""
     try:
-        return slurm_table.parse_limit(text) if text else None
+        return (slurm_table.parse_limit(text) or 0) if text else None
     except ValueError:
         raise ValueError(f"--time={text} is not a time limit") from None
 

@@ -47,7 +47,7 @@ def test_a_site_may_say_what_its_own_options_bind(
 ) -> None:
     compiled = {"understood_options": says}
     store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
-    options = {"nodes": "1", "exclusive": "", name: "a17"}
+    options = {"nodes": "1", "exclusive": "", "time": "60", name: "a17"}
     request = parse_request(
         {"type": "sbatch", "options": options, "script": SCRIPT}, user="ada", uid=1, choices={}
     )

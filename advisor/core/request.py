@@ -53,6 +53,9 @@ class JobRequest:
     constraint: str = ""
     node_list: str = ""
     freq_khz: int | None = None
+    freq_variables: Mapping[str, int] = field(default_factory=dict)
+    """Variables that a site may set for everybody and that cap the job's steps, kHz, where the job
+    asks for nothing else; see :meth:`with_understood`."""
     time_limit_s: int | None = None
     """The limit that will hold, the job's own or the scheduler's default; 0: none is to hold. None:
     the job states none, and which will hold is not known (yet)."""
@@ -91,8 +94,21 @@ class JobRequest:
     def with_understood(self, options: Mapping[str, Sequence[str]]) -> JobRequest:
         """Return the request where the site says what options bind that are in no table.
 
-        ``options``: name as in :func:`plain_name` -> axes, none of a harmless one.
+        ``options``: name as in :func:`plain_name` -> axes, none of a harmless one. A harmless
+        frequency variable is the site's own default: the job starts from it, and it keeps nothing.
+        One that is named with its value, ``NAME=KHZ``, is so with this value only; another is its
+        user's.
         """
+        caps = self.freq_variables
+        if caps and all(
+            () in (options.get(plain_name(n)), options.get(plain_name(f"{n}={khz}")))
+            for n, khz in caps.items()
+        ):
+            binds = {a: n for a, n in self.binds.items() if a != "frequency" or n not in caps}
+            explicit = self.explicit - {"frequency"}
+            freq_khz = min(caps.values())
+            site = replace(self, binds=binds, explicit=explicit, freq_khz=freq_khz)
+            return replace(site, freq_variables={}).with_understood(options)
         known = {n: options[plain_name(n)] for n in self.not_understood if plain_name(n) in options}
         if not known:
             return self

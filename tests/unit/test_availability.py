@@ -12,12 +12,12 @@ import pytest
 
 from advisor.core.availability import (
     Availability,
-    account_in,
     Bounds,
     JobLimits,
     PartitionState,
     Queue,
     Room,
+    account_in,
 )
 from advisor.core.inventory import NodeType
 from advisor.core.policy import NodeTypeChange

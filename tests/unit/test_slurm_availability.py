@@ -116,7 +116,7 @@ def test_partitions() -> None:
     assert batch.time_limit_s == math.inf and batch.default and not debug.default
     assert debug.whole_nodes and debug.default_memory_mb == (1000, 0) and debug.most == (30, 5000)
     assert debug.time_limit_s == 1800
-    assert not milan.up and milan.default_memory_mb == (0, 50) and milan.qos == "limited"
+    assert not milan.up and milan.default_memory_mb == (0, 77) and milan.qos == "limited"
 
 
 @pytest.mark.parametrize(

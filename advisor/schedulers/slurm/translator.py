@@ -202,6 +202,7 @@ def parse_request(
         constraint=get("constraint"),
         node_list=get("nodelist"),
         freq_khz=parse_cpu_freq(get("cpu-freq")),
+        freq_variables=_freq_variables(environment, get("cpu-freq"), program),
         time_limit_s=_time(get("time")),
         signal_before_s=_signal_before_s(get("signal")),
         memory_per_node_mb=_memory("mem", get("mem")),
@@ -227,6 +228,15 @@ def parse_cpu_freq(text: str) -> int | None:
     """
     last = text.split(":")[0].split("-")[-1].strip()
     return int(last) if last.isdecimal() else None
+
+
+def _freq_variables(environment: Mapping[str, str], option: str, program: str) -> dict[str, int]:
+    """Return the variables that cap the job's steps, kHz; none where the job itself caps them."""
+    caps = slurm_table.frequency_variables(environment, program)
+    numbers = {name: khz for name, text in caps.items() if (khz := parse_cpu_freq(text))}
+    if len(numbers) < len(caps) or (option and {parse_cpu_freq(option)} != {*numbers.values()}):
+        return {}
+    return numbers
 
 
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:

@@ -88,7 +88,9 @@ def ask(
 ) -> Decision:
     """Decide for a job; one that states no time limit gets ``hours``, or, of 0, states none."""
     limit = {"time": f"{60 * hours}"} if hours else {}
-    options = limit | (read_directives(script) if script else {}) | read_arguments(arguments.split())
+    options = (
+        limit | (read_directives(script) if script else {}) | read_arguments(arguments.split())
+    )
     request = parse_request(
         {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
          "argv": ["/home/job.sh"], **payload},

@@ -147,8 +147,9 @@ def decided(
     site = snapshot(store)
     state = Availability("slurm", partitions={"batch": place, "mixed": place}, limits=limits)
     site.availability = state if known else Availability(problem="it is too old")
+    options = read_arguments(arguments.split())
     request = parse_request(
-        {"type": "sbatch", "options": read_arguments(arguments.split()), "script": SCRIPT, **payload},
+        {"type": "sbatch", "options": options, "script": SCRIPT, **payload},
         user="ada", uid=1000, choices=choices or {},
     )  # fmt: skip
     decision = decide(request, site, chance=lambda: 1.0)
@@ -235,7 +236,7 @@ def test_without_a_limit_what_is_faster_may_still_be_chosen(store: Writer) -> No
 
 def test_a_signal_comes_before_the_limit(store: Writer) -> None:
     free = decided(store, "-N1 --exclusive -t 4")
-    assert free.chosen is not None and 60 < free.chosen.time_s * 1.005
+    assert free.chosen is not None and free.chosen.time_s * 1.005 > 60
     for words in ("--signal=TERM@120", "--signal=B:USR1@120"):
         held = decided(store, f"-N1 --exclusive -t 4 {words}")
         assert held.chosen is None and "time-limit" in codes(held)

@@ -116,10 +116,10 @@ def limits(testbed: Testbed) -> Iterator[Testbed]:
         ["modify", "account", "proj", "set", "MaxWall=00:04:00"],
     ]
     try:
-        for name, more in partitions.items():
-            testbed.run(["scontrol", "create", f"PartitionName={name}", "Nodes=bdw[1-4]", *more])
         for words in accounting:
             testbed.run(["sacctmgr", "-i", *words])
+        for name, more in partitions.items():
+            testbed.run(["scontrol", "create", f"PartitionName={name}", "Nodes=bdw[1-4]", *more])
         yield testbed
     finally:
         for words in (

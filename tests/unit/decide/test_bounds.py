@@ -177,7 +177,7 @@ def test_a_limit_that_the_job_does_not_state_is_respected(
     store: Writer, kind: str, place: PartitionState, limits: JobLimits
 ) -> None:
     words = ["./stencil"] if kind == "srun" else ["/home/job.sh"]
-    more = {"type": kind, "argv": words, "env": {"ADVISOR_APPLICATION": "stencil"}}
+    more: dict[str, Any] = {"type": kind, "argv": words, "env": {"ADVISOR_APPLICATION": "stencil"}}
     if kind != "sbatch":
         more["script"] = None
     free = decided(store, **more)

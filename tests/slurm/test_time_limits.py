@@ -6,7 +6,9 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from advised import POLICY, AdvisedSite, advised_site
@@ -155,7 +157,7 @@ def test_it_is_known_as_slurm_gives_it(
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, limits.env()[name])
 
-    def compare(state: Availability, *options: str, user: str = "nobody", **request: str) -> float:
+    def compare(state: Availability, *options: str, user: str = "nobody", **request: Any) -> float:
         """Return the limit that Slurm gives a job; it must be the one that is known."""
         words = [f"--{name}={value}" for name, value in request.items()]
         job = limits.sbatch(
@@ -164,7 +166,7 @@ def test_it_is_known_as_slurm_gives_it(
         found = limits.scontrol_job(job.job_id)
         limit = parse_limit(found["TimeLimit"])
         given = math.inf if limit is None else float(limit)
-        asked = JobRequest("slurm", "cli_filter", user, 1, **request)
+        asked = replace(JobRequest("slurm", "cli_filter", user, 1), **request)
         assert state.time_limit_s(asked) == given, (request, found)
         return given
 

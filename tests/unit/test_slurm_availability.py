@@ -193,7 +193,7 @@ def test_whose_association_holds_and_how_long_a_job_may_run() -> None:
     assert limit_s(account="other", qos="normal") == math.inf
     for unknown in ({"user": "bob"}, {"qos": "gone"}, {"account": "gone"}, {"partition": "gone"},
                     {"partition": "odd"}, {"scheduler": "pbs"}):  # fmt: skip
-        assert limit_s(**unknown) is None
+        assert limit_s(state, **unknown) is None
     assert limit_s(replace(state, limits=None)) is None
     assert limit_s(replace(state, limits=JobLimits(enforced=False)), partition="short") == 300
     assert limit_s(Availability(problem="too old")) is None

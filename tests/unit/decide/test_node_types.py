@@ -225,7 +225,8 @@ def test_a_cap_that_the_site_sets_for_everybody(
 
 def test_srun_takes_such_a_cap_as_its_own_option(store: Writer) -> None:
     policy(store, axes={"frequency": "fill"})
-    compiled = {"understood_options": {"SLURM_CPU_FREQ_REQ": []}}
+    says: dict[str, list[str]] = {"SLURM_CPU_FREQ_REQ": []}
+    compiled = {"understood_options": says}
     store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
 
     def decided(option: str) -> Decision:

@@ -327,7 +327,7 @@ class SiteFile(Strict):
         default={},
         description="options, input variables or resources that the advisor does not know, such as "
         "those of the site's own SPANK plugins: `harmless`, or `binds:` and what is kept in jobs "
-        "that use it; and `SLURM_CPU_FREQ_REQ=KHZ: harmless`, a cap that the site sets for all",
+        "that use it; and `VARIABLE=KHZ: harmless`, a frequency cap that the site sets for all",
     )
 
 

@@ -117,8 +117,10 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     request = read_job(script, scheduler="local", hook="run")
     alone = replace(snapshot, inventory=Inventory.of([node_type]))
     alone.index()
-    # Whatever the script says of exclusive use, a machine without a scheduler is its user's own.
-    request = replace(request, partition="", constraint="", exclusive=True)
+    # Whatever the script says of exclusive use, a machine without a scheduler is its user's own,
+    # and nothing ends a job that states no limit.
+    limit_s = request.time_limit_s or 0
+    request = replace(request, partition="", constraint="", exclusive=True, time_limit_s=limit_s)
     return decide(request, alone, trials=False)  # no accounting says how a trial came out
 
 

@@ -83,19 +83,22 @@ class Room:
 class PartitionState:
     """A partition, or queue: whether it starts jobs, and what it gives and asks of them.
 
-    ``time_limit_s`` is what a job without a time limit gets. A job may have ``most`` of a
-    node, and one that names no nodes gets any between ``smallest`` and ``largest``: each is CPUs
-    and MB of memory, 0 where nothing is stated. ``qos`` has more limits.
+    ``time_limit_s`` is what a job without a time limit gets, infinity for none, None where that is
+    not understood. A job may have ``most`` of a node, and one that names no nodes gets any between
+    ``smallest`` and ``largest``: each is CPUs and MB of memory, 0 where nothing is stated. ``qos``
+    has more limits. ``default``: a job that names no partition goes here. ``default_memory_mb`` is
+    :attr:`JobRequest.default_memory_mb`.
     """
 
     up: bool = True
     whole_nodes: bool = False
-    memory_per_cpu: bool = True
-    time_limit_s: float = math.inf
+    time_limit_s: float | None = math.inf
     most: tuple[int, int] = (0, 0)
     qos: str = ""
     smallest: tuple[int, int] = (0, 0)
     largest: tuple[int, int] = (0, 0)
+    default: bool = False
+    default_memory_mb: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class Bounds:
     """Limits on cores, memory or what is billed for them, in the scheduler's words.
 
     ``job`` are those of a single job, with the CPUs and MB they allow it, or allow it per node;
-    ``most`` are shared with other jobs or over time; ``least`` is what a job must ask for.
+    ``most`` are shared with other jobs or over time; ``least`` is what a job must ask for;
+    ``wall_s`` is the longest time limit of a job, infinity for none.
     """
 
     job: tuple[tuple[str, float, float, bool], ...] = ()
@@ -111,6 +115,7 @@ class Bounds:
     least: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
     """Of an association: the QOS of a job that names none; several where that is not known."""
+    wall_s: float = math.inf
 
     def hit(self, nodes: int, cpus: int, memory_mb: float) -> str:
         """Return what a job may hit that has so much on each of its nodes, "" if nothing."""
@@ -123,21 +128,33 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What accounting allows. ``users`` has every user's associations, by account."""
+    """What accounting allows.
+
+    ``users`` has every user's associations, by account, and by :func:`account_in` those that hold
+    in one partition only; ``default_accounts`` the account of a job that names none, by user.
+    """
 
     users: Mapping[str, Mapping[str, Bounds]] = field(default_factory=dict)
     qos: Mapping[str, Bounds] = field(default_factory=dict)
     enforced: bool = True
+    default_accounts: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, request: JobRequest, partition_qos: str) -> tuple[Bounds, ...] | None:
-        """Return all that hold for a job, None where its user or QOS is not known.
+    def of(
+        self, request: JobRequest, partition_qos: str, partition: str = ""
+    ) -> tuple[Bounds, ...] | None:
+        """Return all that hold for a job in a partition, None where its user or QOS is not known.
 
-        A job that names no account is held to all accounts of its user.
+        A job that names no account has its user's default; only where that is not known either, it
+        is held to all of its user's accounts.
         """
         if not self.enforced:
             return ()
         accounts = self.users.get(request.user, {})
-        bounds = [b for a, b in accounts.items() if request.account in ("", a)]
+        account = request.account or self.default_accounts.get(request.user, "")
+        bounds = list(accounts.values())
+        if account:
+            own = accounts.get(account_in(account, partition)) or accounts.get(account)
+            bounds = [own] if own is not None else []
         if not bounds:
             return None
         names = {request.qos} if request.qos else {q for b in bounds for q in b.qos}
@@ -146,6 +163,14 @@ class JobLimits:
         if not names <= self.qos.keys():
             return None
         return (*bounds, *(self.qos[name] for name in sorted(names)))
+
+
+def account_in(account: str, partition: str) -> str:
+    """Return the name of an account's associations that hold in one partition only.
+
+    Neither name holds a comma.
+    """
+    return f"{account},{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +236,8 @@ class Availability:
         idle = room.idle_until(-math.inf) - promised
         if idle < nodes:
             return f"{_of(max(0, idle), room.nodes, other)} idle now"
-        limit = request.time_limit_s or place.time_limit_s
-        idle = room.idle_until(time.time() + limit + MARGIN_S) - promised
+        limit = place.time_limit_s if request.time_limit_s is None else request.time_limit_s
+        idle = room.idle_until(time.time() + (limit or math.inf) + MARGIN_S) - promised
         if idle < nodes:
             return f"{_of(max(0, idle), room.nodes, other)} idle until the job ends: a reservation"
         return ""
@@ -231,7 +256,7 @@ class Availability:
             return ""
         if self.limits is None:
             return "the limits of accounts and QOS cannot be read"
-        bounds = self.limits.of(request, place.qos)
+        bounds = self.limits.of(request, place.qos, partition)
         if bounds is None:
             return f"the limits of {request.user} are not known"
         if more:
@@ -263,10 +288,36 @@ class Availability:
         place = self.partitions.get(partition)
         return place is not None and place.whole_nodes
 
-    def memory_per_cpu(self, partition: str) -> bool:
-        """Tell whether a job that states no memory gets it per CPU; True where not known."""
-        place = self.partitions.get(partition)
-        return place is None or place.memory_per_cpu
+    def partitions_of(self, request: JobRequest) -> tuple[str, ...]:
+        """Return the partitions that a job may go to: those it names, else the default."""
+        named = tuple(filter(None, request.partition.split(",")))
+        return named or tuple(name for name, place in self.partitions.items() if place.default)
+
+    def time_limit_s(self, request: JobRequest) -> float | None:
+        """Return the time limit that a job gets which states none, infinity for none.
+
+        It is the shortest of all partitions that the job may go to and of what its account and QOS
+        allow it. None where any of that is not known.
+        """
+        names = self.partitions_of(request)
+        if self.limits is None or not names or request.scheduler != self.scheduler:
+            return None
+        limits = []
+        for name in names:
+            place = self.partitions.get(name)
+            bounds = self.limits.of(request, place.qos, name) if place is not None else None
+            if place is None or place.time_limit_s is None or bounds is None:
+                return None
+            limits += [place.time_limit_s, *(b.wall_s for b in bounds)]
+        return min(limits)
+
+    def default_memory_mb(self, request: JobRequest) -> tuple[float, float] | None:
+        """Return what a job gets that states no memory: :attr:`JobRequest.default_memory_mb`."""
+        places = {
+            place.default_memory_mb if place is not None else None
+            for place in map(self.partitions.get, self.partitions_of(request))
+        }
+        return places.pop() if len(places) == 1 else None
 
     @property
     def timeless(self) -> bool:

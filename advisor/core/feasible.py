@@ -54,6 +54,17 @@ class Constraints:
     need_mb: float = 0.0
     """MiB that all of its processes need by the application's profiles; 0 where not known."""
     use: ScriptUse = NO_USE
+    as_written_s: tuple[float, float] | None = None
+    """Predicted time of the job as written, and its upper end: where it is not known which time
+    limit will hold, nothing may be slower. None where that is not asked."""
+
+    @property
+    def limit_s(self) -> float:
+        """How long the job may take, as far as that is known; infinity where nothing limits it."""
+        request, limit_s = self.request, math.inf
+        if request.time_limit_s:
+            limit_s = request.time_limit_s - request.signal_before_s
+        return min(limit_s, self.use.ends_after_s)
 
     def natural(self, node_type: NodeType) -> Configuration:
         """Return the configuration the job has on a node type if nothing but that changes.
@@ -69,14 +80,16 @@ class Constraints:
 
         ``longest_s``: upper end of the longest predicted time; a longer limit rules nothing out.
         """
-        request, limit = self.request, self.request.time_limit_s
-        if limit is not None and limit >= longest_s:
-            limit = None
+        request, limit = self.request, self.limit_s
+        if limit >= longest_s:
+            limit = math.inf
+        slower = self.as_written_s is None or request.time_limit_s is not None
         return (
             self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
             self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
-            self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit,
-            request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
+            self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit, slower,
+            request.memory_per_node_mb, request.memory_per_cpu_mb, request.default_memory_mb,
+            tuple(t.name for t in self.landing), request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
             request.environment.get("OMP_NUM_THREADS"), request.freq_low_khz,
         )  # fmt: skip
@@ -119,12 +132,26 @@ def feasible_rows(
                 dropped[why] += 1
             else:
                 allowed.append(row)
-    limit = min(x.request.time_limit_s or math.inf, x.use.ends_after_s)
-    if max(map(TIME_HI, allowed), default=0.0) > limit:
-        in_time = [row for row in allowed if row.time_hi_s <= limit]
-        dropped["time-limit"] += len(allowed) - len(in_time)
-        allowed = in_time
-    return allowed, dropped
+    return _in_time(allowed, x, dropped), dropped
+
+
+def _in_time(rows: list[Row], x: Constraints, dropped: Counter[str]) -> list[Row]:
+    """Return the rows that surely end within the time limit that will hold.
+
+    Where that is not known, those that are not slower than the job as it is written.
+    """
+    limit = x.limit_s
+    if max(map(TIME_HI, rows), default=0.0) > limit:
+        in_time = [row for row in rows if row.time_hi_s <= limit]
+        dropped["time-limit"] += len(rows) - len(in_time)
+        rows = in_time
+    if x.request.time_limit_s is None and x.as_written_s is not None:
+        time_s, hi_s = x.as_written_s
+        in_time = [row for row in rows if row.time_s <= time_s and row.time_hi_s <= hi_s]
+        if len(in_time) < len(rows):
+            dropped["time-limit-unknown"] += len(rows) - len(in_time)
+        rows = in_time
+    return rows
 
 
 def _node_type_obstacle(name: str, x: Constraints) -> str:
@@ -134,9 +161,13 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
     if name in x.obstacles:
         code, detail = x.obstacles[name]
         return f"{code}:{detail}"
-    if not all(_as_much_memory(x.request, own, node_type) for own in x.landing):
+    own_type = name == x.baseline.node_type
+    # What it states, or is given by default, it gets on its own node type in any case.
+    if not (own_type and any(x.request.default_memory_mb or ())) and not all(
+        _as_much_memory(x.request, own, node_type) for own in x.landing
+    ):
         return "no-room"
-    if name != x.baseline.node_type:
+    if not own_type:
         rule = x.policy.axes.node_type
         if not x.whole:
             return "shared-nodes:node type"
@@ -152,15 +183,25 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
 
 
 def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool:
-    """Tell whether a job has no less memory on another node type than on its own.
+    """Tell whether a job with whole nodes has no less memory on another node type than on its own.
 
-    Where it states none, it gets what the node has, or so much per core.
+    Where it states none, it gets the scheduler's default per node or core, or what the node has.
+    Where it is not known which of these, it must have no less by any.
     """
-    if request.memory_per_node_mb:
-        return not other.memory_mb or request.memory_per_node_mb <= other.memory_mb
-    if other.cores * other.threads_per_core < own.cores * own.threads_per_core:
-        return False
-    return bool(request.memory_per_cpu_mb) or other.memory_mb >= own.memory_mb
+    per_node, per_cpu = request.default_memory_mb or (0.0, 0.0)
+    if need := request.memory_per_node_mb or (0.0 if request.memory_per_cpu_mb else per_node):
+        return not other.memory_mb or need <= other.memory_mb
+    all_of_it = request.default_memory_mb is not None and not per_cpu
+    fewer = _cpus(other) < _cpus(own)
+    if request.memory_per_cpu_mb:
+        return not fewer
+    if per_cpu:
+        return not fewer and (not other.memory_mb or per_cpu * _cpus(other) <= other.memory_mb)
+    return other.memory_mb >= own.memory_mb and (all_of_it or not fewer)
+
+
+def _cpus(node_type: NodeType) -> int:
+    return node_type.cores * node_type.threads_per_core
 
 
 def _shape_obstacles(
@@ -240,7 +281,7 @@ def _most_threads(nodes: int, x: Constraints, node_type: NodeType) -> float:
     request, memory = x.request, node_type.memory_mb or math.inf
     if nodes > available or (request.memory_per_node_mb or 0.0) > memory:
         return 0
-    most = float(node_type.cores * node_type.threads_per_core)
+    most = float(_cpus(node_type))
     return min(most, memory / request.memory_per_cpu_mb) if request.memory_per_cpu_mb else most
 
 
@@ -249,7 +290,7 @@ def explain(dropped: Counter[str]) -> list[Reason]:
     reasons = []
     for why, count in dropped.items():
         code, _, detail = why.partition(":")
-        if code in ("no-room", "time-limit"):
+        if code in ("no-room", "time-limit", "time-limit-unknown"):
             reasons.append(reason(code, count))
         else:
             reasons.append(reason(code, detail) if detail else reason(code))

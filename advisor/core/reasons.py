@@ -32,6 +32,8 @@ TEXTS: dict[str, str] = {
     "no-room": "{0} options do not fit the partition, memory or node size",
     "lacks-memory": "options without enough memory are left out: {0}",
     "time-limit": "{0} options might not end within the time limit",
+    "time-limit-unknown": "{0} options are predicted slower than the job as written, and it is not "
+    "known which time limit will hold: state one",
     "axis-bound": "{0}",
     "cores-kept": "the number of cores is kept: {0}",
     "shared-nodes": "{0} is kept: the job shares its nodes with others",
@@ -119,6 +121,8 @@ TEXTS: dict[str, str] = {
 TEXTS_FOR_ONE: dict[str, str] = {
     "no-room": "1 option does not fit the partition, memory or node size",
     "time-limit": "1 option might not end within the time limit",
+    "time-limit-unknown": "1 option is predicted slower than the job as written, and it is not "
+    "known which time limit will hold: state one",
     "slowdown": "1 option exceeds {1} slowdown at {2} confidence",
     "unconfirmed": "1 promising option is not confirmed by a run yet",
     "class-few": "nothing changed: only 1 application was measured on {1}, the policy asks for {2}",

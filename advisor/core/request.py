@@ -60,9 +60,19 @@ class JobRequest:
     freq_khz: int | None = None
     freq_low_khz: int | None = None
     """The least frequency that the user asked for, kHz: a cap below it would take that away."""
+    freq_variables: Mapping[str, int] = field(default_factory=dict)
+    """Variables that a site may set for everybody and that cap the job's steps, kHz, where the job
+    asks for nothing else; see :meth:`with_understood`."""
     time_limit_s: int | None = None
+    """The limit that will hold, the job's own or the scheduler's default; 0: none is to hold. None:
+    the job states none, and which will hold is not known (yet)."""
+    signal_before_s: int = 0
+    """So long before its time limit the job may get a signal that it asked for."""
     memory_per_node_mb: float | None = None
     memory_per_cpu_mb: float | None = None
+    default_memory_mb: tuple[float, float] | None = None
+    """What the scheduler gives a job that states no memory, in MiB per node and per CPU, 0 where it
+    does not give it so; both 0: all that a node has. None where it is not known."""
     exclusive: bool = False
     environment_exported: bool = True
     het: bool = False
@@ -91,8 +101,23 @@ class JobRequest:
     def with_understood(self, options: Mapping[str, Sequence[str]]) -> JobRequest:
         """Return the request where the site says what options bind that are in no table.
 
-        ``options``: name as in :func:`plain_name` -> axes, none of a harmless one.
+        ``options``: name as in :func:`plain_name` -> axes, none of a harmless one. A harmless
+        frequency variable is the site's own default: the job starts from it, and it keeps nothing.
+        One that is named with its value, ``NAME=KHZ``, is so with this value only; another is its
+        user's.
         """
+        caps = self.freq_variables
+        if caps and all(
+            () in (options.get(plain_name(n)), options.get(plain_name(f"{n}={khz}")))
+            for n, khz in caps.items()
+        ):
+            binds = {a: n for a, n in self.binds.items() if a != "frequency" or n not in caps}
+            explicit = self.explicit - {"frequency"}
+            freq_khz = min(caps.values())
+            site = replace(
+                self, binds=binds, explicit=explicit, freq_khz=freq_khz, freq_low_khz=None
+            )
+            return replace(site, freq_variables={}).with_understood(options)
         known = {n: options[plain_name(n)] for n in self.not_understood if plain_name(n) in options}
         if not known:
             return self
@@ -104,6 +129,8 @@ class JobRequest:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         summary = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
         summary |= {n: getattr(self, n) for n in _KEPT_IF_SET if getattr(self, n)}
+        if self.default_memory_mb is not None:
+            summary["default_memory_mb"] = list(self.default_memory_mb)
         if self.tasks_together != 1:
             summary["tasks_together"] = self.tasks_together
         if not self.environment_exported:
@@ -139,6 +166,9 @@ class JobRequest:
         values |= {name: data[name] for name in _KEPT_OTHERWISE if name in data}
         for name in ("not_understood", "host_resources"):
             values[name] = tuple(map(str, data.get(name) or ()))
+        if memory := data.get("default_memory_mb"):
+            per_node, per_cpu = memory
+            values["default_memory_mb"] = float(per_node), float(per_cpu)
         values["written_from"] = tuple(values.get("options", ()))
         if isinstance(data.get("node_types"), list):
             values["node_types"] = tuple(map(str, data["node_types"]))
@@ -180,6 +210,7 @@ _KEPT = (
 )  # fmt: skip
 _KEPT_IF_SET = (
     "node_list", "freq_low_khz", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
+    "signal_before_s",
 )  # fmt: skip
 _KEPT_OTHERWISE = (
     "tasks_together",

@@ -238,6 +238,18 @@ Word = Annotated[str, Reads(_word, _NAME)]
 """A name a scheduler takes on its command line: a partition."""
 
 
+def _understood(value: object) -> str:
+    text = text_of(value, "a name")
+    if not re.fullmatch(r"[\w.+:@-]{1,200}(=\d{1,9})?", text):
+        hint = "letters, digits and . _ + : @ - only, and of a frequency variable =KHZ"
+        refuse(f"{text!r} is not a name", hint=hint)
+    return text
+
+
+Understood = Annotated[str, Reads(_understood, _NAME)]
+"""An option, variable or resource, or a frequency variable with its value."""
+
+
 def _thread_variable(value: object) -> str:
     text = text_of(value, "a variable's name")
     if len(text) > 60 or not is_thread_count(text):

@@ -23,6 +23,7 @@ from advisor.policy.fields import (
     Regexes,
     Strict,
     ThreadVariables,
+    Understood,
     Word,
     Words,
     choice,
@@ -322,11 +323,11 @@ class SiteFile(Strict):
     electricity: ElectricitySection = Field(
         default=ElectricitySection(), description="what a kilowatt-hour costs, in money and CO2"
     )
-    understood_options: dict[Word, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
+    understood_options: dict[Understood, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
         default={},
         description="options, input variables or resources that the advisor does not know, such as "
         "those of the site's own SPANK plugins: `harmless`, or `binds:` and what is kept in jobs "
-        "that use it",
+        "that use it; and `VARIABLE=KHZ: harmless`, a frequency cap that the site sets for all",
     )
 
 

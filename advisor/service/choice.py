@@ -84,7 +84,8 @@ def _choose(
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:
-        pinned = _pinned(pin, others, baseline, constraints)
+        obstacles = _obstacles_of(pin, snapshot, models, constraints)
+        pinned = _pinned(pin, others, baseline, constraints, obstacles)
         if not pinned.pinned:  # another point is not what was asked for: the job stays
             return replace(pinned, reasons=(*reasons, *pinned.reasons))
         return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
@@ -256,10 +257,29 @@ def class_obstacle(
     return None
 
 
+def _obstacles_of(
+    pin: Pin, snapshot: Snapshot, models: Mapping[str, StoredModel], constraints: Constraints
+) -> str:
+    """Return in words what rules out the points that fit a pin, "" where nothing does."""
+    dropped: Counter[str] = Counter()
+    for model in models.values():
+        name = model.node_type
+        rows = [row for row in snapshot.rows(model) if pin.fits(row.configuration(name))]
+        dropped.update(feasible_rows(name, rows, constraints)[1])
+    return "; ".join(dict.fromkeys(r.text for r in explain(dropped)))
+
+
 def _pinned(
-    pin: Pin, candidates: list[Candidate], baseline: Row, constraints: Constraints
+    pin: Pin,
+    candidates: list[Candidate],
+    baseline: Row,
+    constraints: Constraints,
+    obstacles: str,
 ) -> Choice:
-    """Return what the user pinned; a pin need not save anything, but must be possible."""
+    """Return what the user pinned; a pin need not save anything, but must be possible.
+
+    ``obstacles`` are what rules it out, if it is among the models' points.
+    """
     if pin.problems:
         return Choice(None, (), (reason("pin-impossible", ", ".join(pin.problems)),))
     if pin.fits(constraints.baseline):
@@ -267,6 +287,7 @@ def _pinned(
     fitting = [c for c in candidates if pin.fits(c[1].configuration(c[0]))]
     if not fitting:
         why = "it is not among the options left for this job"
+        why += f": {obstacles}" if obstacles else ""
         return Choice(None, (), (reason("pin-impossible", why),))
     weighed = [weigh(c, baseline, constraints.policy.goal) for c in fitting]
     best = min(weighed, key=lambda w: w.score)

@@ -338,7 +338,7 @@ def _choose(case: _Case, chance: Callable[[], float]) -> None:
 
 def _constraints(case: _Case) -> Constraints:
     """Return all that bounds the choice: what the user, the script and the cluster bind."""
-    assert case.reference and case.model and case.recognised is not None
+    assert case.baseline and case.reference and case.model and case.recognised is not None
     request, policy, use = case.request, case.policy, case.use
     obstacles = _obstacles(case) if case.whole else {}
     node_type = bound(request, "node_type", "nodes") or use.node_type
@@ -362,6 +362,7 @@ def _constraints(case: _Case) -> Constraints:
         freq_cap_khz=request.freq_khz or 0,
         need_mb=case.snapshot.families.need_mb(case.model, case.reference),
         use=use,
+        as_written_s=(case.baseline.time_s, case.baseline.time_hi_s),
     )
 
 

@@ -67,6 +67,7 @@ def unpack_limits(data: Mapping[str, Any]) -> JobLimits:
         },
         {str(name): Bounds(**_tuples(b)) for name, b in data["qos"].items()},
         bool(data["enforced"]),
+        {str(user): str(account) for user, account in data["default_accounts"].items()},
     )
 
 

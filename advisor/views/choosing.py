@@ -41,7 +41,7 @@ _DROPPED: dict[ChoiceKind, tuple[str, ...]] = {
 
 
 _FROM_STORE = "Decided from the store: queues, limits and free nodes are not known."
-_SAMPLE = "Queues and free nodes are looked at when a job is submitted, not here."
+_SAMPLE = "Queues, time limits and free nodes are looked at when a job is submitted, not here."
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def rewrite_text(decision: Decision) -> str:
 
 
 _VAGUE = "no-candidates"
-_CLEARER = ("unconfirmed", "slowdown", "time-limit", "no-room")
+_CLEARER = ("unconfirmed", "time-limit-unknown", "slowdown", "time-limit", "no-room")
 """Reasons that say more than that nothing is left."""
 _NOTHING = "nothing changed"
 

@@ -48,7 +48,7 @@ def sample_job(
     """Return the request of a job that asks for a baseline, as people write it.
 
     None on an unknown node type. It is the script of :func:`sample_script`, read as ``explain``
-    reads one.
+    reads one, with a time limit that is long enough for all.
     """
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
@@ -120,7 +120,9 @@ def _request(
         },
         user=person.name, uid=person.uid, choices=person.choices,
     )  # fmt: skip
-    return replace(request, account=person.account, qos=person.qos, job_name=person.job_name)
+    return replace(  # without a limit: which one holds is looked at when a job is submitted
+        request, account=person.account, qos=person.qos, job_name=person.job_name, time_limit_s=0
+    )
 
 
 def site_for_preview(reader: Reader) -> Snapshot:

@@ -53,7 +53,7 @@ def table() -> list[Option]:
 
 def job(number: int, snapshot: Snapshot, application: str = "solver") -> Decision:
     options = read_arguments(
-        f"-N1 --exclusive --account=a{number % 2} --job-name=run{number}".split()
+        f"-N1 --exclusive -t60 --account=a{number % 2} --job-name=run{number}".split()
     )
     request = parse_request(
         {"type": "sbatch", "hook": "cli_filter", "options": options, "argv": ["/home/job.sh"],

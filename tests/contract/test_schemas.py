@@ -32,7 +32,7 @@ from advisor.store.writer import Writer
 from tests.profiled import grid_profile, write_runs
 from tests.schemas import FOLDER, check, validator
 
-SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive\nsrun ./cg-solver n=4e6\n"
+SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive -t 60\nsrun ./cg-solver n=4e6\n"
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
 STREAM = {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}
 PHASES = {
@@ -255,7 +255,7 @@ def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> 
     job = {
         "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch", "script": SCRIPT,
         "options": {"nodes": "1", "ntasks": "1", "constraint": "broadwell",
-                    "exclusive": "exclusive"}, "argv": ["job.sh"],
+                    "exclusive": "exclusive", "time": "60"}, "argv": ["job.sh"],
         "script_path": "/home/ann/job.sh", "truncated": False, "env": {}, "choices": "",
         "cwd": "/home/ann", "het": False,
     }  # fmt: skip

@@ -35,7 +35,7 @@ def test_as_a_real_server_says_it() -> None:
     )
     assert found.queues["workq"] == Queue("workq")
     place = found.partitions["workq"]
-    assert place.up and not place.whole_nodes and not place.memory_per_cpu
+    assert place.up and not place.whole_nodes and place.default_memory_mb is None
     assert place.time_limit_s == math.inf
 
 

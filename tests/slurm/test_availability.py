@@ -156,12 +156,14 @@ def test_reservations(
 
 def test_partitions(cluster: Testbed, read: Read) -> None:
     state = read()
-    assert not state.gives_whole_nodes("batch") and state.memory_per_cpu("batch")
+    place = state.partitions["batch"]
+    assert not place.whole_nodes and place.default_memory_mb == (0, 50) and place.default
     own = ["PartitionName=own", "Nodes=bdw[1-4],skl[1-2]"]
     limits = ["OverSubscribe=EXCLUSIVE", "DefMemPerNode=900", "MaxCPUsPerNode=30"]
     cluster.run(["scontrol", "create", *own, *limits])
     state = read()
-    assert state.gives_whole_nodes("own") and not state.memory_per_cpu("own")
+    own_place = state.partitions["own"]
+    assert own_place.whole_nodes and own_place.default_memory_mb == (900, 0)
     assert obstacle(state, partition="own")[0] == "node-type-limit"
     cluster.run(["scontrol", "update", "PartitionName=own", "MaxCPUsPerNode=UNLIMITED"])
     assert obstacle(read(), partition="own") == ("", "")
@@ -222,7 +224,11 @@ def test_limits_of_a_qos(enforced: Testbed, read: Read) -> None:
     assert obstacle(read(), nodes=1, qos="tight") == ("", "")
     code, why = obstacle(read(), nodes=2, qos="tight")  # 2 x 40 cores, 2 x 28 as it is written
     assert code == "node-type-limit" and "MaxTRES=cpu=60 of QOS tight" in why
-    assert obstacle(read(), nodes=2)[0] == "node-type-limit"  # which QOS is not known
+    held = enforced.sbatch("--hold", "-o", "/dev/null", script="true", user="nobody")
+    assert enforced.scontrol_job(held.job_id)["QOS"] == "normal"  # of several without a default
+    assert obstacle(read(), nodes=2) == ("", "")
+    accounting(enforced, "modify", "user", "nobody", "set", "defaultqos=tight")
+    assert "QOS tight" in obstacle(read(), nodes=2)[1]
     accounting(enforced, "modify", "user", "nobody", "set", "defaultqos=normal")
     assert obstacle(read(), nodes=2) == ("", "")
     enforced.run(

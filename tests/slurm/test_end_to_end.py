@@ -103,7 +103,7 @@ def test_a_compute_bound_application_is_left_as_it_is(site: AdvisedSite) -> None
     site.advisor("fit", "simapp", "--workload", "--kernel nbody")
     site.settle()
     script = site.script(
-        "nbody.sh", "srun simapp --kernel nbody", "-N 1", "--exclusive", "-p broadwell"
+        "nbody.sh", "srun simapp --kernel nbody", "-N 1", "--exclusive", "-p broadwell", "-t 10"
     )
     job = site.testbed.sbatch(str(script))
     assert job.stderr.strip() == ""
@@ -122,7 +122,7 @@ def test_an_imported_grid_advises_at_once_and_off_means_off(site: AdvisedSite) -
     site.advisor("fit", "solver")
     site.settle()
     script = site.script(
-        "solver.sh", "srun simapp --kernel solver", "-N 1", "--exclusive", "-p skylake",
+        "solver.sh", "srun simapp --kernel solver", "-N 1", "--exclusive", "-p skylake", "-t 10",
     )  # fmt: skip
     named = {"ADVISOR_APPLICATION": "solver", "ADVISOR_WORKLOAD": "default"}
     site.advisor("explain", script, env=named)

@@ -63,6 +63,7 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
         "-N 1",
         "--exclusive",
         "-p broadwell",
+        "-t 10",
         f"-o {site.folder}/%j.out",
     )
     before = site.json("explain", script)

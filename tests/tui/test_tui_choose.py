@@ -50,11 +50,11 @@ def test_a_pinned_point_holds_from_the_next_submission_on(
     async def story(at: Any) -> None:
         point = await choose_point(at, 3)
         points.append(point)
-        assert "Queues and free nodes are looked at when a job is submitted" in at.text
+        assert "Queues, time limits and free nodes are looked at when a job is submitted" in at.text
         await at.press("slash")
         await at.write("cg-solver.sh")
         assert "sbatch cg-solver.sh would get" in at.text
-        assert "Queues and free nodes" not in at.text  # the daemon was asked
+        assert "Queues, time limits and" not in at.text  # the daemon was asked
         assert f"+export OMP_NUM_THREADS={point.threads_per_rank}" in at.text
         assert f"+#SBATCH --cpu-freq=1200000-{point.freq_khz}" in at.text
         assert not session.choices.exists()  # looking changes nothing

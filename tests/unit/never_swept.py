@@ -81,7 +81,7 @@ def policy(writer: Writer, slowdown: float = 0.10, confidence: float = 0.90, **c
 def ask(
     writer: Writer, script: str = SCRIPT, env: dict[str, str] | None = None, user: str = "ada"
 ) -> Decision:
-    options = read_directives(script) | read_arguments(["-N1", "--exclusive", "--mem=2G"])
+    options = read_directives(script) | read_arguments(["-N1", "--exclusive", "--mem=2G", "-t600"])
     request = parse_request(
         {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
          "argv": ["/home/job.sh"], "env": env or {}},

@@ -17,6 +17,7 @@ from advisor.core.availability import (
     PartitionState,
     Queue,
     Room,
+    account_in,
 )
 from advisor.core.inventory import NodeType
 from advisor.core.policy import NodeTypeChange
@@ -207,7 +208,7 @@ def test_a_job_that_names_no_nodes_may_get_the_smallest_as_it_is_written() -> No
     [
         ("lab", "", True),
         ("other", "", False),
-        ("", "", True),  # any of its user's accounts
+        ("", "", True),  # any of its user's accounts, where the default is not known
         ("lab", "free", False),
         ("other", "q", True),
         ("unknown", "", True),
@@ -217,6 +218,23 @@ def test_a_job_that_names_no_nodes_may_get_the_smallest_as_it_is_written() -> No
 def test_whose_limits_hold(account: str, qos: str, hit: bool) -> None:
     request = replace(JOB, account=account, qos=qos)
     assert (obstacle(limited(qos=CPU60), request)[0] == "node-type-limit") is hit
+
+
+@pytest.mark.parametrize(("default", "hit"), [("lab", True), ("other", False), ("gone", True)])
+def test_a_job_that_names_no_account_has_its_users_default(default: str, hit: bool) -> None:
+    state = limited(qos=CPU60)
+    assert state.limits is not None
+    limits = replace(state.limits, default_accounts={"ann": default})
+    found = obstacle(replace(state, limits=limits), replace(JOB, account=""))
+    assert (found[0] == "node-type-limit") is hit
+
+
+def test_an_association_with_a_partition_holds_there() -> None:
+    state = limited(qos=CPU60)
+    assert state.limits is not None
+    accounts = {"lab": Bounds(qos=("q",)), account_in("lab", "batch"): Bounds(qos=("free",))}
+    limits = replace(state.limits, users={"ann": accounts}, default_accounts={"ann": "lab"})
+    assert obstacle(replace(state, limits=limits)) == ("", "")
 
 
 def test_the_limits_of_a_partitions_qos_hold_too() -> None:
@@ -256,6 +274,9 @@ def test_a_state_survives_the_way_from_the_child() -> None:
 
 
 def test_whole_nodes_and_memory() -> None:
-    state = limited(whole_nodes=True, memory_per_cpu=False)
+    state = limited(whole_nodes=True, default_memory_mb=(900.0, 0.0))
     assert state.gives_whole_nodes("batch") and not state.gives_whole_nodes("debug")
-    assert not state.memory_per_cpu("batch") and state.memory_per_cpu("debug")
+    job, debug = replace(JOB, partition="batch"), replace(JOB, partition="debug")
+    assert state.default_memory_mb(job) == (900, 0) and state.default_memory_mb(debug) is None
+    both = replace(JOB, partition="batch,debug")
+    assert state.default_memory_mb(both) is None

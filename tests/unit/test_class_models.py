@@ -142,7 +142,7 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     save_signatures(store, "new", "default", [signature(0.75)])
     policy(store, mode="advise")
     script = tmp_path / "job.sh"
-    script.write_text("#!/bin/bash\n#SBATCH -N1 --exclusive -c16\nsrun ./new\n")
+    script.write_text("#!/bin/bash\n#SBATCH -N1 --exclusive -c16 -t 600\nsrun ./new\n")
     monkeypatch.setattr(Local, "frequency_kept", lambda *a: "")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     path = Path(store.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,45 @@ ONE = {"select": "1:ncpus=28:mem=4gb"}
 
 def test_a_plain_site_binds_nothing() -> None:
     assert binds(ONE, Queue("workq")) == set()
-    assert fold(request(ONE), site(Queue("workq"))) == request(ONE)
+    unlimited = replace(request(ONE), time_limit_s=0)
+    assert fold(request(ONE), site(Queue("workq"))) == unlimited
+
+
+@pytest.mark.parametrize(
+    ("queues", "server", "limit_s"),
+    [
+        ([Queue("workq", default={"walltime": "0:05:00"})], {}, 300),
+        ([Queue("workq", most={"walltime": "24:00:00"})], {"walltime": "1:00:00"}, 3600),
+        ([Queue("workq", most={"walltime": "2:00:00"})], {}, 7200),
+        ([Queue("workq", default={"walltime": "90"}, most={"walltime": "1:00"})], {}, 90),
+        ([Queue("workq", default={"walltime": "soon"})], {}, None),
+        (
+            [
+                Queue("workq", destinations=("day", "week"), default={"walltime": "0:01:00"}),
+                Queue("day", default={"walltime": "12:00:00"}),
+                Queue("week", most={"walltime": "168:00:00"}),
+            ],
+            {},
+            12 * 3600,
+        ),
+        ([Queue("workq", destinations=("gone",))], {"walltime": "1:00:00"}, None),
+    ],
+)
+def test_the_walltime_of_a_job_that_states_none(
+    queues: list[Queue], server: dict[str, str], limit_s: int | None
+) -> None:
+    state = site(*queues, server=replace(SERVER, default={**SERVER.default, **server}))
+    assert fold(request(ONE), state).time_limit_s == limit_s
+    assert fold(request({**ONE, "walltime": "0:30:00"}), state).time_limit_s == 1800
+    assert fold(request({**ONE, "walltime": "0"}), state).time_limit_s == 1  # not: unlimited
+
+
+@pytest.mark.parametrize(
+    "queue", [Queue("workq", default={"cput": "1:00"}), Queue("workq", most={"pcput": "1:00"})]
+)
+def test_a_limit_on_processor_time_that_a_job_is_given(queue: Queue) -> None:
+    assert binds(ONE, queue) == {"frequency", "threads", "node_type", "cores"}
+    assert binds(ONE, Queue("workq", least={"cput": "1:00"})) == set()
 
 
 @pytest.mark.parametrize("availability", [None, Availability(), site(), site(Queue("other"))])

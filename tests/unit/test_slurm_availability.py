@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from advisor.core.availability import Bounds, Room
+from advisor.core.availability import Availability, Bounds, JobLimits, PartitionState, Room
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.request import JobRequest
 from advisor.errors import SchedulerError
@@ -110,29 +112,91 @@ def test_partitions() -> None:
     found = slurm.parse_partitions(text("partition"), slurm.parse_settings(text("config")))
     batch, debug, milan = found["batch"], found["debug"], found["milan"]
     assert batch.up and not batch.whole_nodes and batch.most == (0, 0) and not batch.qos
-    assert batch.memory_per_cpu and batch.time_limit_s == math.inf  # DefMemPerCPU of the cluster
-    assert debug.whole_nodes and not debug.memory_per_cpu and debug.most == (30, 5000)
+    assert batch.default_memory_mb == (0, 50)  # DefMemPerCPU of the cluster
+    assert batch.time_limit_s == math.inf and batch.default and not debug.default
+    assert debug.whole_nodes and debug.default_memory_mb == (1000, 0) and debug.most == (30, 5000)
     assert debug.time_limit_s == 1800
-    assert not milan.up and milan.memory_per_cpu and milan.qos == "limited"
+    assert not milan.up and milan.default_memory_mb == (0, 77) and milan.qos == "limited"
 
 
 @pytest.mark.parametrize(
-    ("partition", "settings", "per_cpu"),
+    ("partition", "settings", "memory_mb"),
     [
-        ("DefMemPerNode=UNLIMITED", {}, False),
-        ("DefMemPerNode=UNLIMITED", {"DefMemPerNode": "900"}, False),
-        ("DefMemPerNode=UNLIMITED", {"DefMemPerCPU": "900"}, True),
-        ("DefMemPerNode=900", {"DefMemPerCPU": "900"}, False),
-        ("DefMemPerCPU=900", {"DefMemPerNode": "900"}, True),
-        ("DefMemPerNode=900 MaxMemPerCPU=900", {}, True),
-        ("DefMemPerNode=900", {"MaxMemPerCPU": "900"}, True),
+        ("DefMemPerNode=UNLIMITED", {}, (0, 0)),
+        ("DefMemPerNode=UNLIMITED", {"DefMemPerNode": "900"}, (900, 0)),
+        ("DefMemPerNode=UNLIMITED", {"DefMemPerCPU": "900"}, (0, 900)),
+        ("DefMemPerNode=900", {"DefMemPerCPU": "800"}, (900, 0)),
+        ("DefMemPerCPU=900", {"DefMemPerNode": "800"}, (0, 900)),
+        ("DefMemPerNode=900 MaxMemPerCPU=800", {}, (900, 0)),
+        ("DefMemPerNode=lots", {}, None),
+        ("DefMemPerNode=900", {"SelectTypeParameters": "CR_CORE"}, (0, 0)),  # not handed out
     ],
 )
 def test_memory_of_a_job_that_states_none(
-    partition: str, settings: dict[str, str], per_cpu: bool
+    partition: str, settings: dict[str, str], memory_mb: tuple[float, float] | None
 ) -> None:
+    settings = {"SelectTypeParameters": "CR_CORE_MEMORY", **settings}
     found = slurm.parse_partitions(f"PartitionName=p State=UP {partition}", settings)
-    assert found["p"].memory_per_cpu is per_cpu
+    assert found["p"].default_memory_mb == memory_mb
+
+
+@pytest.mark.parametrize(
+    ("times", "limit_s"),
+    [
+        ("DefaultTime=00:05:00 MaxTime=01:00:00", 300),
+        ("DefaultTime=NONE MaxTime=1-00:00:00", 86400),
+        ("DefaultTime=NONE MaxTime=UNLIMITED", math.inf),
+        ("DefaultTime=soon MaxTime=01:00:00", None),
+    ],
+)
+def test_time_limit_of_a_job_that_states_none(times: str, limit_s: float | None) -> None:
+    found = slurm.parse_partitions(f"PartitionName=p State=UP Default=YES {times}", {})
+    assert found["p"].time_limit_s == limit_s and found["p"].default
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [("normal,a,b|", ("normal",)), ("a|", ("a",)), ("a,b|", ("a", "b")), ("normal,a|a", ("a",))],
+)
+def test_the_qos_of_a_job_that_names_none(more: str, names: tuple[str, ...]) -> None:
+    found = slurm.parse_limits(f"lab|ann||{more}|||||||", "")
+    assert found.users["ann"]["lab"].qos == names
+
+
+def test_whose_association_holds_and_how_long_a_job_may_run() -> None:
+    assoc = (
+        "lab||root|normal||||||||||01:00:00\n"
+        "lab|ann||normal|||||||||00:40:00\n"
+        "lab|ann||normal||||||||fast|00:02:00\n"
+        "other|ann||slow||||||||||\n"
+    )
+    qos = "normal||||||||||||\nslow||||||||||||2-00:00:00\nparted||||||||||||00:30:00\n"
+    limits = slurm.parse_limits(assoc, qos, "ann|lab\nbob|\n")
+    places = {
+        "batch": PartitionState(time_limit_s=math.inf, default=True),
+        "fast": PartitionState(time_limit_s=math.inf),
+        "short": PartitionState(time_limit_s=300),
+        "part": PartitionState(time_limit_s=math.inf, qos="parted"),
+        "odd": PartitionState(time_limit_s=None),
+    }
+    state = Availability("slurm", partitions=places, limits=limits)
+    job = JobRequest("slurm", "cli_filter", "ann", 1)
+
+    def limit_s(state: Availability = state, **request: Any) -> float | None:
+        return state.time_limit_s(replace(job, **request))
+
+    assert limit_s() == 2400
+    assert limit_s(partition="fast") == 120
+    assert limit_s(partition="short") == limit_s(partition="batch,short") == 300
+    assert limit_s(partition="part") == 1800
+    assert limit_s(account="other") == 2 * 86400
+    assert limit_s(account="other", qos="normal") == math.inf
+    for unknown in ({"user": "bob"}, {"qos": "gone"}, {"account": "gone"}, {"partition": "gone"},
+                    {"partition": "odd"}, {"scheduler": "pbs"}):  # fmt: skip
+        assert limit_s(state, **unknown) is None
+    assert limit_s(replace(state, limits=None)) is None
+    assert limit_s(replace(state, limits=JobLimits(enforced=False)), partition="short") == 300
+    assert limit_s(Availability(problem="too old")) is None
 
 
 def test_select_linear_gives_whole_nodes() -> None:

@@ -105,7 +105,7 @@ def policy(writer: Writer, **settings: Any) -> None:
 def ask(writer: Writer, arguments: str = "-N1 --exclusive --mem=2G", user: str = "ada",
         path: Path | None = None, **payload: Any) -> Decision:  # fmt: skip
     script = payload.pop("script", SCRIPT)
-    options = read_directives(script) | read_arguments(arguments.split())
+    options = {"time": "600"} | read_directives(script) | read_arguments(arguments.split())
     request = parse_request(
         {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
          "argv": ["/home/job.sh"], **payload},

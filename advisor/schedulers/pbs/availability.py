@@ -5,7 +5,6 @@ Standard library only.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +13,13 @@ from advisor.core.availability import JobLimits, NodeKind, PartitionState, Queue
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.pbs import control as pbs_control
+from advisor.schedulers.pbs.fold import default_walltime_s
 from advisor.schedulers.pbs.inventory import Host, features, hosts_of, read_hosts, selecting
 
 _LOST = frozenset(
     {"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "Stale"}
 )
 _COUNTING = re.compile(r"(max_run|max_queued|queued_jobs_threshold|max_user|max_group)_res(_soft)?")
-_CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
 
 
 def installed() -> bool:
@@ -90,8 +89,7 @@ def reading_of(
     partitions = {
         name: PartitionState(
             up=scheduling and queue.enabled and queue.started,
-            memory_per_cpu=False,
-            time_limit_s=_time_limit(queue, queue_states[""]),
+            time_limit_s=default_walltime_s(queue, queue_states[""]),
         )
         for name, queue in queue_states.items()
         if name
@@ -142,12 +140,3 @@ def _queue(name: str, data: Mapping[str, Any], server: str) -> Queue:
 
 def _texts(data: object) -> dict[str, str]:
     return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
-
-
-def _time_limit(queue: Queue, server: Queue) -> float:
-    for given in (queue.default, server.default, queue.most, server.most):
-        match = _CLOCK.fullmatch(given.get("walltime", ""))
-        if match:
-            hours, minutes, seconds = (int(part or 0) for part in match.groups())
-            return float((hours * 60 + minutes) * 60 + seconds)
-    return math.inf

@@ -9,6 +9,8 @@ the ``sharing`` of the vnodes where it may land. Standard library only: the daem
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,8 +26,9 @@ from advisor.schedulers.pbs.chunks import (
     shape_of,
     uses_part_of_cores,
 )
-from advisor.schedulers.pbs.table import FREE, FREQ, NODES, RESOURCES, SIZE
+from advisor.schedulers.pbs.table import FREE, FREQ, NODES, RESOURCES, SIZE, WORK
 
+_CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
 _DEEPEST = 8
 """PBS follows no longer chain of routes sensibly."""
 
@@ -72,7 +75,11 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         binds.setdefault("threads", "mpiprocs without ompthreads")
     if job.count > 1 or job.mpiprocs > 1 or job.place.sharing or "ncpus" not in own.resources:
         binds.setdefault("cores", "the queue's defaults")
-    request = replace(request, **shapes[0], completed=_difference(request, completed[0]))
+    limit_s = request.time_limit_s
+    if limit_s is None:
+        limit_s = _shortest(default_walltime_s(queue, server) for queue in ends)
+    completion = _difference(request, completed[0])
+    request = replace(request, **shapes[0], completed=completion, time_limit_s=limit_s)
     if request.binds.get("all") == PART_OF_CORES and not uses_part_of_cores(job):
         request = replace(request, binds={a: w for a, w in request.binds.items() if a != "all"})
     kinds = _kinds(availability, {queue.name for queue in ends})
@@ -125,6 +132,31 @@ def _has(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
         else f"{name}={value}" in kind.resources
         for name, value in selectors.items()
     )  # fmt: skip
+
+
+def default_walltime_s(queue: Queue, server: Queue) -> float | None:
+    """Return how long a job may run that states no walltime, infinity where nothing ends it.
+
+    PBS takes the queue's default, else the server's, else what either allows at most. None where
+    that is not a time.
+    """
+    for given in (queue.default, server.default, queue.most, server.most):
+        if "walltime" in given:
+            match = _CLOCK.fullmatch(given["walltime"])
+            if not match:
+                return None
+            hours, minutes, seconds = (int(part or 0) for part in match.groups())
+            return float((hours * 60 + minutes) * 60 + seconds)
+    return math.inf
+
+
+def _shortest(limits: Iterable[float | None]) -> int | None:
+    """Return the shortest limit of several queues in seconds, 0 for none, None where not known."""
+    known = list(limits)
+    shortest = min((limit for limit in known if limit is not None), default=None)
+    if shortest is None or None in known:
+        return None
+    return 0 if shortest == math.inf else int(shortest) or None
 
 
 def _with(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
@@ -206,6 +238,10 @@ def _limits(request: JobRequest, queues: Sequence[Queue]) -> dict[str, str]:
     return binds
 
 
+_GIVEN = ("default", "default chunk", "maximum")
+"""What PBS gives to a job that asks for none: a limit on processor time, say."""
+
+
 def _touched(name: str, kind: str, own: Sequence[str]) -> Sequence[str]:
     """Return the axes whose rewriting a default or limit of a resource would meet."""
     if name == FREQ:
@@ -214,6 +250,8 @@ def _touched(name: str, kind: str, own: Sequence[str]) -> Sequence[str]:
         return ("threads",)
     if name == "ncpus":
         return ("cores",) if kind in ("minimum", "limit") else FREE
+    if RESOURCES.get(name) == WORK and kind in _GIVEN:
+        return WORK
     if name in own or RESOURCES.get(name) in (NODES, SIZE):
         return NODES
     return FREE

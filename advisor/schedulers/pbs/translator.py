@@ -366,7 +366,7 @@ def _time(text: str) -> int | None:
     if not match:
         raise ValueError(f"walltime={text} is not a time limit")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return (hours * 60 + minutes) * 60 + seconds
+    return max(1, (hours * 60 + minutes) * 60 + seconds)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from advisor.core.availability import Bounds, JobLimits, PartitionState
+from advisor.core.availability import Bounds, JobLimits, PartitionState, account_in
 from advisor.core.nodelist import expand
 from advisor.core.units import parse_memory_mb
 from advisor.errors import SchedulerError
@@ -35,14 +35,16 @@ _LOST = frozenset(
 _HIDING = ("nodes", "partitions", "reservations")
 _ASSOC = (
     "Account", "User", "ParentName", "QOS", "DefaultQOS", "GrpTRES", "GrpTRESMins",
-    "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
+    "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins", "Partition", "MaxWall",
 )  # fmt: skip
+_USER = ("User", "DefaultAccount")
 _QOS = (
     "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
-    "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES",
+    "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES", "MaxWall",
 )  # fmt: skip
 _SECONDS = {"SLURM_TIME_FORMAT": "%s"}
 """Makes Slurm print times as seconds since 1970."""
+_NORMAL = "normal"
 _OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
 _COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")
 """What a larger node has more of; licences, GPUs and other resources do not change with it."""
@@ -73,7 +75,11 @@ def read_limits() -> JobLimits:
     if "limits" not in settings.get("AccountingStorageEnforce", "").lower().split(","):
         return JobLimits(enforced=False)
     cluster = f"cluster={settings.get('ClusterName', '')}"
-    return parse_limits(_sacctmgr("assoc", _ASSOC, cluster), _sacctmgr("qos", _QOS))
+    return parse_limits(
+        _sacctmgr("assoc", _ASSOC, cluster),
+        _sacctmgr("qos", _QOS),
+        _sacctmgr("user", _USER, cluster),
+    )
 
 
 def _scontrol(what: str) -> str:
@@ -182,21 +188,21 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
     Memory per CPU or node that a partition does not state is the cluster's.
     """
     whole = settings.get("SelectType", "").endswith("/linear")
+    consumable = "MEMORY" in settings.get("SelectTypeParameters", "").upper()
     partitions = {}
     for given in records(text, "PartitionName"):
         fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in given.items()}
         own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
-        default = own or {k for k in ("DefMemPerCPU", "DefMemPerNode") if settings.get(k)}
-        per_cpu = fields.get("MaxMemPerCPU") or settings.get("MaxMemPerCPU")
         cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
         memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))
         partitions[fields["PartitionName"]] = PartitionState(
             up=fields.get("State") == "UP",
             whole_nodes=whole or fields.get("OverSubscribe", "").startswith("EXCLUSIVE"),
-            memory_per_cpu="DefMemPerCPU" in default or bool(per_cpu),
             time_limit_s=_time_limit(fields),
             most=(_smallest(cpus), _smallest(memory)),
             qos=fields.get("QoS", ""),
+            default=fields.get("Default") == "YES",
+            default_memory_mb=_default_memory(fields if own else settings, consumable=consumable),
         )
     return partitions
 
@@ -206,25 +212,43 @@ def _smallest(texts: Iterable[str | None]) -> int:
     return min((int(t) for t in texts if t and t.isdecimal()), default=0)
 
 
-def _time_limit(fields: Mapping[str, str]) -> float:
-    for key in ("DefaultTime", "MaxTime"):
-        try:
-            limit = parse_limit(fields[key]) if fields.get(key) else None
-        except ValueError:
-            limit = None
-        if limit:
-            return float(limit)
-    return math.inf
+def _default_memory(stated: Mapping[str, str], *, consumable: bool) -> tuple[float, float] | None:
+    """Return what a job gets that states no memory, in MB per node and per CPU.
+
+    Both are 0 where it gets all that its node has: where nothing states a default, and where Slurm
+    does not hand out memory at all.
+    """
+    if not consumable:
+        return 0.0, 0.0
+    try:
+        per_node, per_cpu = (float(stated.get(k) or 0) for k in ("DefMemPerNode", "DefMemPerCPU"))
+    except ValueError:
+        return None
+    return per_node, 0.0 if per_node else per_cpu
+
+
+def _time_limit(fields: Mapping[str, str]) -> float | None:
+    """Return the time limit of a job that states none, None where it is not understood."""
+    text = fields.get("DefaultTime") or fields.get("MaxTime") or "UNLIMITED"
+    try:
+        return _limit(text)
+    except ValueError:
+        return None
+
+
+def _limit(text: str) -> float:
+    limit = parse_limit(text)
+    return math.inf if limit is None else float(limit)
 
 
 # -- limits --------------------------------------------------------------------------------------
 
 
-def parse_limits(associations: str, qos: str) -> JobLimits:
-    """Return the limits of ``sacctmgr show assoc`` and ``show qos`` on cores, memory and billing.
+def parse_limits(associations: str, qos: str, users: str = "") -> JobLimits:
+    """Return the limits of ``sacctmgr show assoc``, ``show qos`` and ``show user``.
 
-    An association has the limits of all that lie above it too. Of a user's several associations
-    in one account (one per partition) all count.
+    They are on cores, memory, billing and time. An association has the limits of all that lie above
+    it too. Of a user's several associations in one account, those of a partition hold there.
     """
     lines = [dict(zip(_ASSOC, line.split("|"), strict=False)) for line in associations.splitlines()]
     parents = {a["Account"]: a.get("ParentName", "") for a in lines if not a.get("User")}
@@ -233,20 +257,32 @@ def parse_limits(associations: str, qos: str) -> JobLimits:
         if not fields.get("User"):
             account = fields["Account"]
             own[account] = _joined(own[account], _bounds(fields, f"account {account}"))
-    users: defaultdict[str, dict[str, Bounds]] = defaultdict(dict)
+    by_user: defaultdict[str, dict[str, Bounds]] = defaultdict(dict)
     for fields in lines:
         user, account = fields.get("User", ""), fields["Account"]
         if not user:
             continue
-        given = (fields.get("DefaultQOS") or fields.get("QOS", "")).split(",")
         bounds = replace(
-            _bounds(fields, f"{user}'s association with {account}"),
-            qos=tuple(name.lstrip("+") for name in given if name),
+            _bounds(fields, f"{user}'s association with {account}"), qos=_default_qos(fields)
         )
         for name in _above(account, parents):
             bounds = _joined(bounds, own[name])
-        users[user][account] = _joined(users[user].get(account, Bounds()), bounds)
-    return JobLimits(dict(users), parse_qos(qos))
+        partition = fields.get("Partition", "")
+        by_user[user][account_in(account, partition) if partition else account] = bounds
+    pairs = (line.split("|") for line in users.splitlines())
+    accounts = {pair[0]: pair[1] for pair in pairs if len(pair) > 1 and pair[1]}
+    return JobLimits(dict(by_user), parse_qos(qos), default_accounts=accounts)
+
+
+def _default_qos(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the QOS of a job that names none; all that it may have where that is not known.
+
+    As Slurm takes it: the association's default, else its only one, else ``normal``.
+    """
+    if default := fields.get("DefaultQOS"):
+        return (default,)
+    names = tuple(name.lstrip("+") for name in fields.get("QOS", "").split(",") if name)
+    return (_NORMAL,) if _NORMAL in names else names
 
 
 def _joined(a: Bounds, b: Bounds) -> Bounds:
@@ -256,6 +292,7 @@ def _joined(a: Bounds, b: Bounds) -> Bounds:
         tuple(dict.fromkeys((*a.most, *b.most))),
         tuple(dict.fromkeys((*a.least, *b.least))),
         tuple(dict.fromkeys((*a.qos, *b.qos))),
+        min(a.wall_s, b.wall_s),
     )
 
 
@@ -292,4 +329,5 @@ def _bounds(fields: Mapping[str, str], where: str) -> Bounds:
                 job.append((text, cpus, memory, key == "MaxTRESPerNode"))
             else:
                 most.append(text)
-    return Bounds(tuple(job), tuple(most), tuple(least))
+    wall_s = _limit(fields.get("MaxWall") or "UNLIMITED")
+    return Bounds(tuple(job), tuple(most), tuple(least), wall_s=wall_s)

@@ -272,10 +272,21 @@ def judge(options: Mapping[str, str], environment: Mapping[str, str], program: s
         elif value not in NOT_SET:
             judged.append((f"--{name}", classes_of(name, value, known)))
     reads = READS.get(program, PREFIXES)
-    for name, value in environment.items():
+    caps = frequency_variables(environment, program)  # last: a site may vouch for what they bind
+    for name in [*(n for n in environment if n not in caps), *caps]:
         if name.startswith(reads):
-            judged.append((name, _variable(name, value, names, program)))
+            judged.append((name, _variable(name, environment[name], names, program)))
     return _gather(judged)
+
+
+def frequency_variables(environment: Mapping[str, str], program: str) -> dict[str, str]:
+    """Return the variables that are ``--cpu-freq`` to a submission or to the steps of its job."""
+    reads = READS.get(program, PREFIXES)
+    return {
+        name: value
+        for name, value in environment.items()
+        if value and SETS.get(name) == "cpu-freq" and name.startswith(reads)
+    }
 
 
 def _variable(name: str, value: str, options: Mapping[str, str], program: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -208,7 +209,9 @@ def parse_request(
         node_list=get("nodelist"),
         freq_khz=freq_khz,
         freq_low_khz=freq_low_khz,
+        freq_variables=_freq_variables(environment, get("cpu-freq"), program),
         time_limit_s=_time(get("time")),
+        signal_before_s=_signal_before_s(get("signal")),
         memory_per_node_mb=_memory("mem", get("mem")),
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
@@ -248,8 +251,26 @@ def _bound_by_name(cpu_freq: str) -> dict[str, str]:
     return {"frequency": "--cpu-freq"} if cpu_freq.lower().startswith("high") else {}
 
 
+def _freq_variables(environment: Mapping[str, str], option: str, program: str) -> dict[str, int]:
+    """Return the variables that cap the job's steps, kHz; none where the job itself caps them."""
+    caps = slurm_table.frequency_variables(environment, program)
+    numbers = {name: khz for name, text in caps.items() if (khz := parse_cpu_freq(text)[1])}
+    if len(numbers) < len(caps) or (option and {parse_cpu_freq(option)[1]} != {*numbers.values()}):
+        return {}
+    return numbers
+
+
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
-    """Return the request as it is: what Slurm adds to it, it adds before the filter."""
+    """Return the request with what Slurm adds after the filter: time limit and memory."""
+    if availability is not None:
+        request = replace(request, default_memory_mb=availability.default_memory_mb(request))
+    if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
+        return replace(request, time_limit_s=None)
+    if request.time_limit_s is None and availability is not None:
+        limit_s = availability.time_limit_s(request)
+        if limit_s:
+            limit_s = 0 if limit_s == math.inf else int(limit_s)
+            request = replace(request, time_limit_s=limit_s)
     return request
 
 
@@ -353,9 +374,21 @@ def _exports_all(value: str) -> bool:
     return not value or value.upper().split(",")[0] == "ALL"
 
 
+def _signal_before_s(text: str) -> int:
+    """Return how long before its limit a job may get its signal: ``[{R|B}:]NUMBER[@SECONDS]``.
+
+    Slurm may send it a minute earlier than asked for. The limit itself is one: 0 for no signal.
+    """
+    if not text:
+        return 0
+    seconds = text.partition("@")[2].strip()
+    return 60 + (int(seconds) if seconds.isdecimal() else 60)
+
+
 def _time(text: str) -> int | None:
+    """Return a time limit in seconds, 0 for no limit, None where none is stated."""
     try:
-        return slurm_table.parse_limit(text) if text else None
+        return (slurm_table.parse_limit(text) or 0) if text else None
     except ValueError:
         raise ValueError(f"--time={text} is not a time limit") from None
 

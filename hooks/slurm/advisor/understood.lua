@@ -63,6 +63,10 @@ local function variable_classes(name, value, options, program)
   local prefix = name:match("^%u+_") or ""
   if not has(known.reads[program], prefix) then return "" end
   local classes, option = value_of(known.variables, name), value_of(known.sets, name)
+  if option == "cpu-freq" then -- what the site sets for everybody
+    local khz = value:match("(%d+)$") or value
+    if by_site(name) == "harmless" or by_site(name .. "=" .. khz) == "harmless" then return "" end
+  end
   if not classes then
     return (has(known.harmless_variables, name) or in_family(name)) and "" or by_site(name)
   end

@@ -83,9 +83,14 @@ def ask(
     chance: Callable[[], float] = lambda: 1.0,
     choices: dict[str, Any] | None = None,
     user: str = "ada",
+    hours: int = 10,
     **payload: Any,
 ) -> Decision:
-    options = (read_directives(script) if script else {}) | read_arguments(arguments.split())
+    """Decide for a job; one that states no time limit gets ``hours``, or, of 0, states none."""
+    limit = {"time": f"{60 * hours}"} if hours else {}
+    options = (
+        limit | (read_directives(script) if script else {}) | read_arguments(arguments.split())
+    )
     request = parse_request(
         {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
          "argv": ["/home/job.sh"], **payload},

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from advisor.core.availability import Availability, Bounds, JobLimits, PartitionState
 from advisor.core.decision import Decision
+from advisor.core.option import Option
 from advisor.schedulers.slurm.translator import parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
+from tests.again import same_again
 from tests.unit.decide.site import BDW, SCRIPT, ask, codes, model, policy, response, snapshot
 
 
@@ -122,3 +125,144 @@ def test_a_missing_model_says_how_to_get_one(store: Writer) -> None:
 def test_options_that_make_no_sense_are_named(options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         parse_request({"options": options}, user="a", uid=1, choices={})
+
+
+# -- the limit that will hold --------------------------------------------------------------------
+
+
+PLACE = PartitionState(default=True)
+
+
+def decided(
+    store: Writer,
+    arguments: str = "-N1 --exclusive",
+    *,
+    place: PartitionState = PLACE,
+    limits: JobLimits | None = JobLimits(enforced=False),  # noqa: B008
+    known: bool = True,
+    choices: dict[str, Any] | None = None,
+    **payload: Any,
+) -> Decision:
+    """Decide for a job in a partition, as a daemon does that watches it."""
+    site = snapshot(store)
+    state = Availability("slurm", partitions={"batch": place, "mixed": place}, limits=limits)
+    site.availability = state if known else Availability(problem="it is too old")
+    options = read_arguments(arguments.split())
+    request = parse_request(
+        {"type": "sbatch", "options": options, "script": SCRIPT, **payload},
+        user="ada", uid=1000, choices=choices or {},
+    )  # fmt: skip
+    decision = decide(request, site, chance=lambda: 1.0)
+    same_again(decision, site, lambda: 1.0)
+    return decision
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "srun", "salloc"])
+@pytest.mark.parametrize(
+    ("place", "limits"),
+    [
+        (replace(PLACE, time_limit_s=101.0), JobLimits(enforced=False)),
+        (PLACE, JobLimits({"ada": {"lab": Bounds(wall_s=101.0)}})),
+        (
+            PLACE,
+            JobLimits({"ada": {"lab": Bounds(qos=("q",))}}, {"q": Bounds(wall_s=101.0)}),
+        ),
+        (
+            replace(PLACE, qos="q"),
+            JobLimits({"ada": {"lab": Bounds()}}, {"q": Bounds(wall_s=101.0)}),
+        ),
+    ],
+)
+def test_a_limit_that_the_job_does_not_state_is_respected(
+    store: Writer, kind: str, place: PartitionState, limits: JobLimits
+) -> None:
+    words = ["./stencil"] if kind == "srun" else ["/home/job.sh"]
+    more: dict[str, Any] = {"type": kind, "argv": words, "env": {"ADVISOR_APPLICATION": "stencil"}}
+    if kind != "sbatch":
+        more["script"] = None
+    free = decided(store, **more)
+    held = decided(store, place=place, limits=limits, **more)
+    if kind != "salloc":  # an interactive job does not change at all
+        assert free.chosen is not None and free.chosen.time_s * 1.005 > 101
+        assert "time-limit" in codes(held) and "time-limit" not in codes(free)
+    assert held.chosen is None or held.chosen.time_s * 1.005 <= 101
+    stated = decided(store, "-N1 --exclusive -t 10", place=place, limits=limits, **more)
+    assert stated.chosen == free.chosen
+    unlimited = decided(store, "-N1 --exclusive -t 0", place=place, limits=limits, **more)
+    assert unlimited.chosen == free.chosen
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"known": False},
+        {"limits": None},
+        {"limits": JobLimits({"bob": {"lab": Bounds()}})},
+        {"place": replace(PLACE, time_limit_s=None)},
+        {"arguments": "-N1 --exclusive -t 60 --deadline=now+1hour"},
+    ],
+)
+def test_where_no_limit_is_known_nothing_is_slower_than_as_written(
+    store: Writer, unknown: dict[str, Any]
+) -> None:
+    decision = decided(store, **unknown)
+    assert "time-limit-unknown" in codes(decision)
+    base = response("bdw", 1, 1, 28, 2_200_000)
+    assert decision.chosen is None or decision.chosen.time_s <= base.time_s
+    for shown in decision.alternatives:
+        assert shown.time_s <= base.time_s
+    assert decided(store, "-N1 --exclusive -t 60").changed
+
+
+def test_without_a_limit_what_is_faster_may_still_be_chosen(store: Writer) -> None:
+    """Fewer threads are faster here and need less; lower clocks are slower."""
+
+    def contended(threads: int, freq: int) -> Option:
+        option = response("bdw", 1, 1, threads, freq)
+        factor = 1 + (threads - 20) / 100
+        return replace(
+            option, time_s=option.time_s * factor, time_lo_s=option.time_lo_s * factor,
+            time_hi_s=option.time_hi_s * factor, energy_j=option.energy_j * factor,
+            energy_lo_j=option.energy_lo_j * factor, energy_hi_j=option.energy_hi_j * factor,
+        )  # fmt: skip
+
+    grid = [contended(t, f) for t in (20, 24, 28) for f in BDW.freq_khz]
+    model(store, "bdw", grid)
+    unknown, known = decided(store, known=False), decided(store, "-N1 --exclusive -t 60")
+    assert unknown.chosen is not None and unknown.environment == {"OMP_NUM_THREADS": "20"}
+    assert known.chosen is not None
+    assert unknown.chosen.time_s <= contended(28, 2_200_000).time_s < known.chosen.time_s
+
+
+def test_a_signal_comes_before_the_limit(store: Writer) -> None:
+    free = decided(store, "-N1 --exclusive -t 4")
+    assert free.chosen is not None and free.chosen.time_s * 1.005 > 60
+    for words in ("--signal=TERM@120", "--signal=B:USR1@120"):
+        held = decided(store, f"-N1 --exclusive -t 4 {words}")
+        assert held.chosen is None and "time-limit" in codes(held)
+    assert decided(store, "-N1 --exclusive -t 40 --signal=TERM@120").chosen == free.chosen
+    assert decided(store, "-N1 --exclusive --signal=TERM@120").chosen == free.chosen
+
+
+def test_a_job_that_may_be_given_less_time_is_left_alone(store: Writer) -> None:
+    assert "option-binds" in codes(decided(store, "-N1 --exclusive -t 60 --time-min=2"))
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "word"),
+    [
+        ({"place": replace(PLACE, time_limit_s=101.0)}, "pin-impossible", "within the time limit"),
+        ({"known": False}, "pin-impossible", "state one"),
+        ({}, "pinned", ""),
+        ({"known": False, "arguments": "-N1 --exclusive -t 60"}, "pinned", ""),
+    ],
+)
+def test_a_pin_that_would_be_ended_is_refused_and_says_why(
+    store: Writer, more: dict[str, Any], code: str, word: str
+) -> None:
+    pin = {"nodes": 1, "ranks_per_node": 1, "threads_per_node": 28, "freq_khz": 1_200_000}
+    choices = {"workloads": {"stencil/default": {"pin": pin}}}
+    decision = decided(store, **more, choices=choices)
+    assert decision.changed is (code == "pinned")
+    (found,) = (r for r in decision.reasons if r.code == code)
+    assert word in found.text

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from advisor.core.availability import Availability
+from advisor.core.availability import Availability, JobLimits, PartitionState, Room
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.schedulers.slurm.translator import parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
 from tests.again import same_again
-from tests.unit.decide.site import SCRIPT, ask, codes, model, policy, response, snapshot
+from tests.unit.decide.site import BDW, SCRIPT, SKL, ask, codes, model, policy, response, snapshot
 
 
 def test_a_constraint_by_the_user_keeps_the_node_type(store: Writer) -> None:
@@ -48,7 +49,7 @@ def test_a_site_may_say_what_its_own_options_bind(
 ) -> None:
     compiled = {"understood_options": says}
     store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
-    options = {"nodes": "1", "exclusive": "", name: "a17"}
+    options = {"nodes": "1", "exclusive": "", "time": "60", name: "a17"}
     request = parse_request(
         {"type": "sbatch", "options": options, "script": SCRIPT}, user="ada", uid=1, choices={}
     )
@@ -168,3 +169,114 @@ def test_estimated_energy_is_not_held_against_measured(
     skylake(store, 2_000_000, quality)
     decision = ask(store, "-N1 --exclusive -p mixed --mem=2G")
     assert (decision.rewrite.get("constraint") == "skylake") is goes
+
+
+# -- memory that a job is given without asking ---------------------------------------------------
+
+
+def mixed(store: Writer, memory_mb: tuple[float, float] | None, arguments: str = "") -> Decision:
+    """Decide for a whole-node job in a partition of several node types, all of them idle."""
+    site = snapshot(store)
+    rooms = {(t, "mixed"): Room(2, 2, ((math.inf, 2),)) for t in ("bdw", "skl")}
+    place = PartitionState(default_memory_mb=memory_mb)
+    unlimited = JobLimits(enforced=False)
+    site.availability = Availability("slurm", rooms, {"mixed": place}, limits=unlimited)
+    options = read_arguments(f"-N1 --exclusive -p mixed -t 60 {arguments}".split())
+    payload = {"type": "sbatch", "options": options, "script": SCRIPT}
+    request = parse_request(payload, user="ada", uid=1000, choices={})
+    decision = decide(request, site, chance=lambda: 1.0)
+    same_again(decision, site, lambda: 1.0)
+    return decision
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "changed"),
+    [
+        ((4000.0, 0.0), True),  # DefMemPerNode: the same on each of them
+        ((0.0, 1000.0), True),  # DefMemPerCPU: what its own node's cores have
+        ((0.0, 0.0), False),  # all that its node has, and it may land where that is more
+        (None, False),
+    ],
+)
+def test_threads_and_cap_on_its_own_node_type_need_no_fatter_nodes_memory(
+    store: Writer, memory_mb: tuple[float, float] | None, changed: bool
+) -> None:
+    decision = mixed(store, memory_mb)
+    assert decision.changed is changed
+    if changed:
+        assert decision.rewrite["constraint"] == "broadwell"
+        assert decision.environment and decision.rewrite["cpu-freq"]
+    assert ("no-room" in codes(decision)) is not changed
+
+
+@pytest.mark.parametrize(
+    ("skylake_mb", "memory_mb", "moves"),
+    [
+        (96_000, (0.0, 0.0), True),  # all of the node's
+        (63_000, (0.0, 0.0), False),
+        (63_000, (4000.0, 0.0), True),  # by default per node
+        (3000, (4000.0, 0.0), False),
+        (96_000, (0.0, 2000.0), True),  # by default per core: 40 of them
+        (70_000, (0.0, 2000.0), False),
+    ],
+)
+def test_another_node_type_has_as_much_memory_as_the_job_really_gets(
+    store: Writer, skylake_mb: int, memory_mb: tuple[float, float], moves: bool
+) -> None:
+    store.save_node_types([BDW, replace(SKL, memory_mb=skylake_mb)], source="test", replace=True)
+    model(store, "skl", [response("skl", 1, 1, t, 2_000_000) for t in range(4, 29, 4)])
+    decision = mixed(store, memory_mb)
+    assert (decision.rewrite.get("constraint") == "skylake") is moves
+
+
+# -- a frequency cap that the site sets for everybody --------------------------------------------
+
+EVERYBODY = {"SLURM_CPU_FREQ_REQ": "2000000"}
+
+
+@pytest.mark.parametrize(
+    ("says", "environment", "arguments", "kept"),
+    [
+        ({}, EVERYBODY, "", True),
+        ({"SLURM_CPU_FREQ_REQ": []}, EVERYBODY, "", False),
+        ({"SLURM_CPU_FREQ_REQ=2000000": []}, EVERYBODY, "", False),
+        ({"SLURM_CPU_FREQ_REQ=2000000": []}, {"SLURM_CPU_FREQ_REQ": "1200000-2000000"}, "", False),
+        ({"SLURM_CPU_FREQ_REQ=2000000": []}, {"SLURM_CPU_FREQ_REQ": "1800000"}, "", True),
+        ({"SLURM_CPU_FREQ_REQ": ["frequency"]}, EVERYBODY, "", True),
+        ({"SLURM_CPU_FREQ_REQ": []}, EVERYBODY, "--cpu-freq=1800000", True),
+        ({"SLURM_CPU_FREQ_REQ": []}, {**EVERYBODY, "SLURM_POWER": "level"}, "", True),
+        ({"SLURM_CPU_FREQ_REQ": []}, {"SLURM_CPU_FREQ_REQ": "high"}, "", True),
+    ],
+)
+def test_a_cap_that_the_site_sets_for_everybody(
+    store: Writer,
+    says: dict[str, list[str]],
+    environment: dict[str, str],
+    arguments: str,
+    kept: bool,
+) -> None:
+    policy(store, axes={"frequency": "fill"})
+    compiled = {"understood_options": says}
+    store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
+    decision = ask(store, f"-N1 --exclusive {arguments}", env=environment)
+    assert ("cpu-freq" in decision.rewrite) is not kept
+    if not kept:
+        assert decision.baseline is not None and decision.baseline.freq_khz == 2_000_000
+        assert decision.rewrite["cpu-freq"] != "1200000-2000000"
+
+
+def test_srun_takes_such_a_cap_as_its_own_option(store: Writer) -> None:
+    policy(store, axes={"frequency": "fill"})
+    says: dict[str, list[str]] = {"SLURM_CPU_FREQ_REQ": []}
+    compiled = {"understood_options": says}
+    store.apply_config("site", path="s", text="s", compiled=compiled, by="test")
+
+    def decided(option: str) -> Decision:
+        return ask(
+            store, f"-N1 --exclusive --cpu-freq={option}", None, type="srun", argv=["./stencil"],
+            env=EVERYBODY,
+        )  # fmt: skip
+
+    assert "cpu-freq" in decided("2000000").rewrite
+    own = decided("1800000")
+    assert "cpu-freq" not in own.rewrite and "user-set" in codes(own)

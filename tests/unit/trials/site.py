@@ -59,7 +59,7 @@ class Site:
         """Ask the daemon as the filter does."""
         body = {
             "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-            "options": {"nodes": "1", "exclusive": "exclusive", "mem": "2G", **more},
+            "options": {"nodes": "1", "exclusive": "exclusive", "mem": "2G", "time": "600", **more},
             "argv": ["/home/job.sh"], "script": script, "script_path": "/home/job.sh",
             "truncated": False, "env": {}, "choices": "", "cwd": "/home", "het": False,
         }  # fmt: skip

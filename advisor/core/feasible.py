@@ -43,6 +43,8 @@ class Constraints:
     allocation. Otherwise only the request may become smaller."""
     threads_kept: str = ""
     """Why the variables that set the threads are not written; "" if they may be."""
+    threads_unset: str = ""
+    """Why variables that the job leaves unset stay so; "" if they may be set, or none is."""
     freq_kept: str = ""
     node_type_kept: str = ""
     cores_kept: str = ""
@@ -74,7 +76,8 @@ class Constraints:
             limit = None
         return (
             self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
-            self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
+            self.threads_unset, self.freq_kept, self.node_type_kept, self.cores_kept,
+            tuple(self.obstacles.items()),
             self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit,
             request.memory_per_node_mb, request.memory_per_cpu_mb, request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
@@ -196,6 +199,8 @@ def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> s
     why = x.threads_kept if x.whole else x.cores_kept
     if why:
         return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
+    if x.threads_unset:
+        return f"threads-unset:{x.threads_unset}"
     return "no-room" if threads % natural.ranks_per_node else ""
 
 

@@ -11,6 +11,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import configuration_of, default_freq
+from advisor.core.script import command_of
 from advisor.schedulers.choose import installed
 from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
@@ -56,9 +57,11 @@ def sample_job(
         },
         user=person.name, uid=person.uid, choices=person.choices,
     )  # fmt: skip
+    started = command_of(language.launched("program", baseline.ranks_per_node).split())
     request = replace(
         request, account=person.account, qos=person.qos, job_name=person.job_name,
         freq_khz=asked_freq or None, explicit=frozenset(), binds={},
+        launcher=started.launcher if started else "",
     )  # fmt: skip
     plain = replace(request, cpus_per_task=None)  # as people write it where that says the same
     same = configuration_of(plain, node_type).threads_per_node == baseline.threads_per_node

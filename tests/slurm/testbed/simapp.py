@@ -190,11 +190,11 @@ def main(argv: list[str]) -> int:
     if node and local_id == 0:
         loads = Path(__file__).resolve().parents[2] / "nodes" / node / "loads"
         load = register(loads, watts, start, start + time_s)
-    little_s = 0.02 * time.thread_time()  # a part of what it took to start
+    little_s = 0.06 * time.thread_time()  # of what it took to start: more than waiting takes
     wanted = environ.get("OMP_NUM_THREADS", "")
     each = int(wanted) if wanted.isdigit() else 1
     if args.pool:
-        start_pool(args.pool, each, 2 * little_s)
+        start_pool(args.pool, each, little_s)
     else:
         start_threads(threads // ranks, little_s)
     time.sleep(max(0.0, start + time_s - time.monotonic()))

@@ -21,6 +21,8 @@ version: 1
 node_types:
   {name}: {{cores: {cores}, memory_mb: 64 GB, nodes: n1, partitions: [batch], freq_khz: [{freq}]}}
 default_partition: batch
+applications:
+  - {{name: {program}, match: {{executable: {program}}}, threads_unset: all-cores}}
 """
 _POLICY = """\
 version: 1
@@ -90,7 +92,9 @@ def _one_program(program: JudgedProgram) -> None:
     decision = program.evaluation.decision
     with _own_place() as place:
         (place / "site.yaml").write_text(
-            _SITE.format(name=NODE_TYPE, cores=CORES, freq=f"{FREQ_KHZ / 1e6:g} GHz")
+            _SITE.format(
+                name=NODE_TYPE, cores=CORES, freq=f"{FREQ_KHZ / 1e6:g} GHz", program=program.name
+            )
         )
         (place / "policy.yaml").write_text(_POLICY)
         (place / "job.sh").write_text(_JOB)
@@ -121,7 +125,13 @@ def _one_program(program: JudgedProgram) -> None:
         _say("", "2. A model of these runs shows the trade-off.")
         shown("fit", program.name, quiet=True)
         shown("options", program.name)
-        _say("", "3. A job script is decided as it would be at submission.")
+        _say(
+            "",
+            "3. A job script is decided as it would be at submission. The runs are others': the "
+            "site",
+            f"file vouches that {program.name} uses all cores by itself "
+            "(threads_unset: all-cores).",
+        )
         shown("explain", "job.sh")
     _say(
         "",

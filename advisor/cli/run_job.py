@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,7 +50,10 @@ def run_job(args: argparse.Namespace) -> int:
     options = decision.request.options if decision.request else {}
     working = Path.cwd() / options.get("chdir", "")
     with RateTap(rule, quiet=args.json) if rule else nullcontext() as tap:
-        measured = _measure(script.absolute(), working, configuration, choice.meter, args.json, tap)
+        measured = _measure(
+            script.absolute(), working, configuration, decision.environment, choice.meter,
+            args.json, tap,
+        )  # fmt: skip
     rate, missing = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
@@ -111,6 +115,7 @@ def _this_machine(snapshot: Snapshot) -> NodeType:
 
 def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     from advisor.core.inventory import Inventory
+    from advisor.schedulers.cpufreq import Cpufreq
     from advisor.schedulers.submission import read_job
     from advisor.service.decide import decide
 
@@ -121,6 +126,9 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     # and nothing ends a job that states no limit.
     limit_s = request.time_limit_s or 0
     request = replace(request, partition="", constraint="", exclusive=True, time_limit_s=limit_s)
+    if why := Cpufreq().controllable():  # no cap is promised that could not be set
+        binds = {**request.binds, "frequency": f"the machine itself ({why})"}
+        request = replace(request, binds=binds)
     return decide(request, alone, trials=False)  # no accounting says how a trial came out
 
 
@@ -135,10 +143,9 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 
 def _measure(
-    script: Path, working: Path, configuration: Configuration, meter: Any, quiet: bool,
-    tap: RateTap | None,
+    script: Path, working: Path, configuration: Configuration, variables: Mapping[str, str],
+    meter: Any, quiet: bool, tap: RateTap | None,
 ) -> MeasuredProcess:  # fmt: skip
-    from advisor.core.script_use import THREAD_VARIABLES
     from advisor.meters.process import measure
     from advisor.schedulers.choose import create
     from advisor.schedulers.command import interpreter
@@ -154,7 +161,7 @@ def _measure(
             threads=configuration.threads_per_node,
             meter=meter,
             freq_khz=configuration.freq_khz,
-            environment=here.environment_here(configuration, folder, THREAD_VARIABLES),
+            environment={**here.environment_here(configuration, folder, ()), **variables},
             folder=working,
             stdout_to_stderr=quiet,
             streams=tap.streams if tap else None,

@@ -43,6 +43,8 @@ class Constraints:
     allocation. Otherwise only the request may become smaller."""
     threads_kept: str = ""
     """Why the variables that set the threads are not written; "" if they may be."""
+    threads_unset: str = ""
+    """Why variables that the job leaves unset stay so; "" if they may be set, or none is."""
     freq_kept: str = ""
     node_type_kept: str = ""
     cores_kept: str = ""
@@ -86,8 +88,9 @@ class Constraints:
         slower = self.as_written_s is None or request.time_limit_s is not None
         return (
             self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
-            self.freq_kept, self.node_type_kept, self.cores_kept, tuple(self.obstacles.items()),
-            self.freq_cap_khz, self.need_mb, self.use, request.explicit, limit, slower,
+            self.threads_unset, self.freq_kept, self.node_type_kept, self.cores_kept,
+            tuple(self.obstacles.items()), self.freq_cap_khz, self.need_mb, self.use,
+            request.explicit, limit, slower,
             request.memory_per_node_mb, request.memory_per_cpu_mb, request.default_memory_mb,
             tuple(t.name for t in self.landing), request.exclusive,
             request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
@@ -237,6 +240,8 @@ def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> s
     why = x.threads_kept if x.whole else x.cores_kept
     if why:
         return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
+    if x.threads_unset:
+        return f"threads-unset:{x.threads_unset}"
     return "no-room" if threads % natural.ranks_per_node else ""
 
 

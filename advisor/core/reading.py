@@ -40,6 +40,8 @@ class JobReading:
     """Threads of a rank that the script states."""
     counts_threads: bool = False
     """The script sets or reads the number of its threads."""
+    uncapped: str = ""
+    """Why no frequency cap reaches the job's program; "" where it does."""
     obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What kept the job off other node types, as reason codes: where it must not start later, and
     where it may wait; "" where nothing did."""
@@ -58,12 +60,16 @@ class JobReading:
             data["how"] = [r.code for r in recognised.how]
             if recognised.threads_from != THREAD_VARIABLES:
                 data["threads_from"] = list(recognised.threads_from)
+            if recognised.fills_cores:
+                data["fills_cores"] = True
         if self.use is not None:
             data["use"] = _use_dict(self.use)
         if self.threads:
             data["threads"] = self.threads
         if self.counts_threads:
             data["counts_threads"] = True
+        if self.uncapped:
+            data["uncapped"] = self.uncapped[:_LONGEST]
         if self.obstacles:
             data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
         return data
@@ -77,7 +83,13 @@ class JobReading:
             recognised = None
             if "application" in data:
                 name = str(data["application"])
-                rule = ApplicationRule(name, threads_from=variables) if variables else None
+                fills = bool(data.get("fills_cores"))
+                known = variables or fills
+                rule = (
+                    ApplicationRule(name, threads_from=variables, fills_cores=fills)
+                    if known
+                    else None
+                )
                 recognised = Recognised(name, str(data["workload"]), None, how, rule)
             values = {str(n): (str(v), str(w)) for n, (v, w) in data.get("settings", {}).items()}
             pin = data.get("pin")
@@ -88,6 +100,7 @@ class JobReading:
                 _use_of(data["use"]) if "use" in data else None,
                 None if threads is None else int(threads),
                 bool(data.get("counts_threads")),
+                str(data.get("uncapped") or ""),
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
             )
         except (AttributeError, KeyError, TypeError, ValueError):

@@ -26,6 +26,7 @@ TEXTS: dict[str, str] = {
     "user-set": "the policy keeps what the job sets itself: {0}",
     "axis-keep": "the policy keeps {0}",
     "threads-own": "threads are kept: {0}",
+    "threads-unset": "threads are kept: the job leaves {0}",
     "allocation-kept": "nodes and tasks are kept as you wrote them",
     "no-frequency-steps": "frequency is kept: the inventory lists no steps for {0}",
     "not-in-inventory": "{0} is not in the inventory, so it is not set",

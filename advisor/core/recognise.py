@@ -23,6 +23,8 @@ MAX_NAME = 200
 """Characters of an application's name that are kept."""
 SIZE = "size."
 """How settings begin that state a parameter: ``#ADVISOR size.n=4e6``."""
+ALL_CORES = "all-cores"
+"""What a rule's ``threads_unset`` says of a program that uses all of its cores by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,10 @@ class ApplicationRule:
     """A site's rule: glob patterns on executable and job name, a regex on the arguments.
 
     ``workload`` may use the regex's named groups, like ``n{size}``; ``threads_from`` names the
-    variables that set the program's threads, where that is not OMP_NUM_THREADS; ``rate`` reads
-    the program's own rate from its output; ``parameters`` are templates of the numbers that its
-    size is, and those named in ``ignore`` do not count.
+    variables that set the program's threads, where that is not OMP_NUM_THREADS; ``fills_cores``
+    vouches that while these are unset each rank uses as many threads as it has cores; ``rate``
+    reads the program's own rate from its output; ``parameters`` are templates of the numbers that
+    its size is, and those named in ``ignore`` do not count.
     """
 
     name: str
@@ -44,6 +47,7 @@ class ApplicationRule:
     rate: RateRule | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    fills_cores: bool = False
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
@@ -63,6 +67,7 @@ class ApplicationRule:
             RateRule.from_dict(data.get("rate")),
             dict(cast("Mapping[str, str]", data.get("parameters") or {})),
             strings("ignore"),
+            data.get("threads_unset") == ALL_CORES,
         )
 
 
@@ -81,6 +86,11 @@ class Recognised:
     def threads_from(self) -> tuple[str, ...]:
         """The variables that set the program's threads."""
         return (self.rule.threads_from if self.rule else ()) or THREAD_VARIABLES
+
+    @property
+    def fills_cores(self) -> bool:
+        """Whether the site vouches for what it does while those variables are unset."""
+        return self.rule is not None and self.rule.fills_cores
 
 
 def clean_name(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.configuration import Configuration
@@ -19,6 +19,8 @@ from advisor.core.script_use import (
     use_of_command,
     use_of_script,
 )
+from advisor.core.thread_use import is_filled
+from advisor.core.units import format_count
 
 
 class UnclearError(ValueError):
@@ -170,6 +172,19 @@ def threads_kept(
     if not request.environment_exported:
         return "the job's environment is not exported"
     return ""
+
+
+def unset_kept(variables: Sequence[str], asked: Configuration, filled: object) -> str:
+    """Return why variables that a job leaves unset stay so, "" where they may be set, or none is.
+
+    What a program does without them is not known by its command line, nor by ``-c``: a pool of
+    workers gives each one thread until somebody says otherwise. ``filled`` says where a measured
+    run with them unset used all of its threads (see advisor.core.thread_use).
+    """
+    if not variables or is_filled(filled, asked):
+        return ""
+    used = format_count(asked.threads_per_rank, "thread")
+    return f"{' and '.join(variables)} unset, and no run measured so used {used} a rank"
 
 
 def bound(request: JobRequest, *axes: str) -> str:

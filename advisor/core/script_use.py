@@ -73,6 +73,7 @@ _ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), Signs(re.compile(r"\bprlimit\b"), 
 _CPU_TIME = re.compile(r"-\w*t")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
 _TASKSET = re.compile(r"\btaskset\b")
+_CPU_BIND = ("--cpu-bind", "--cpu_bind")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ANYTHING = frozenset(
@@ -222,6 +223,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
             obstacles[axis] = (
                 obstacles[axis] or f"{main.launcher} {option.partition('=')[0]} sets it"
             )
+        name, _, value = option.partition("=")
+        if main.launcher == "srun" and name in _CPU_BIND and leaves_unbound(value):
+            obstacles["frequency"] = f"without binding to cores (srun {name}), srun sets no cap"
     wrapped = " ".join(main.wrappers)
     ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
@@ -307,6 +311,11 @@ def _stated(
 def counts_threads(text: str, variables: tuple[str, ...]) -> str:
     """Return what in a text sets or reads the number of threads, "" for nothing."""
     return next((v for v in variables if v in text), "") or _found(COUNTS_THREADS, text)
+
+
+def leaves_unbound(cpu_bind: str) -> bool:
+    """Tell whether a value of srun's ``--cpu-bind`` binds no rank to cores."""
+    return not {"none", "no"}.isdisjoint(cpu_bind.lower().split(","))
 
 
 def binds_to_cores(environment: Mapping[str, str]) -> str:

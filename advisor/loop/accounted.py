@@ -195,7 +195,7 @@ def _signature(
         time_s=seen.time_s,
         cpus=cpus,
         configuration=Configuration(
-            node.name, job.nodes, ranks, threads, seen.freq_khz or node.default_freq_khz
+            node.name, job.nodes, ranks, threads, seen.cap_khz or node.default_freq_khz
         ),
         source=SOURCE,
         contributor=job.user,

@@ -15,6 +15,10 @@ from advisor.schedulers.base import JobRecord, StepRecord
 
 NO_STEP = "no step was started with srun"
 NOT_METERED = "the nodes' energy is not known"
+_LEAST_KHZ = 100_000
+"""What Slurm's accounting has below it (kHz) is no frequency that a processor runs at."""
+_ABOVE = 0.05
+"""A mean frequency that exceeds a cap by more of it was not capped."""
 SHARED = "other jobs may have run on its nodes"
 
 
@@ -42,6 +46,13 @@ class Execution:
     step_failed: bool = False
     threads_per_rank: int = 0
     """What the request sets, 0 where it sets none: Slurm's does not."""
+    uncapped: str = ""
+    """Why a cap that the job requests had no effect, "" where it had, or nothing tells."""
+
+    @property
+    def cap_khz(self) -> int:
+        """The cap it ran under, kHz; 0 for none."""
+        return 0 if self.uncapped else self.freq_khz
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -84,6 +95,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         note,
         any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
         main.threads_per_rank if main is not None else 0,
+        _uncapped(job, numbered),
     )
 
 
@@ -132,6 +144,21 @@ def _freq(job: JobRecord, numbered: Sequence[StepRecord]) -> int:
     return caps.pop() if len(caps) == 1 else 0
 
 
+def _uncapped(job: JobRecord, numbered: Sequence[StepRecord]) -> str:
+    """Return why no cap of the job had an effect: no step to cap, or it ran above it."""
+    if not numbered:
+        return NO_STEP if job.steps else ""
+    cap, seen = _freq(job, numbered), observed_khz(job.freq_observed_khz)
+    if cap and seen and seen > cap * (1 + _ABOVE):
+        return f"it ran at {format_freq(seen)}"
+    return ""
+
+
+def observed_khz(freq_khz: int | None) -> int | None:
+    """Return a frequency that the accounting observed, None where it is none."""
+    return freq_khz if freq_khz and freq_khz >= _LEAST_KHZ else None
+
+
 def _step_threads(step: StepRecord) -> int:
     """Return the cores of a step on each node, 0 where they are not known or differ."""
     return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
@@ -163,7 +190,11 @@ def differs(wanted: Configuration, seen: Execution, inventory: Inventory) -> str
             f"its ranks had {format_count(seen.threads_per_rank, 'thread')}, not "
             f"{wanted.threads_per_rank}"
         )
-    cap = seen.freq_khz or _default_freq(inventory.node_types.get(seen.node_type))
+    default = _default_freq(inventory.node_types.get(seen.node_type))
+    cap = seen.cap_khz or default
+    capped = wanted.freq_khz and wanted.freq_khz != default
+    if capped and seen.uncapped:
+        return f"its cap of {format_freq(wanted.freq_khz)} had no effect: {seen.uncapped}"
     if wanted.freq_khz and cap and cap != wanted.freq_khz:
         return f"its cap was {format_freq(cap)}, not {format_freq(wanted.freq_khz)}"
     return ""

@@ -116,7 +116,7 @@ def _configuration(seen: Execution, inventory: Inventory) -> Configuration:
     node_type = inventory.node_types[seen.node_type]
     threads = seen.threads_per_rank * seen.ranks_per_node or seen.threads_per_node
     cores = max(seen.ranks_per_node, min(threads, node_type.cores))
-    cap = seen.freq_khz or default_freq(node_type)
+    cap = seen.cap_khz or default_freq(node_type)
     return Configuration(seen.node_type, seen.nodes, seen.ranks_per_node, cores, cap)
 
 

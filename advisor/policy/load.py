@@ -213,6 +213,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
                 **({"workload": a.workload} if a.workload else {}),
                 **a.match.model_dump(exclude_unset=True),
                 **({"threads_from": a.threads_from} if a.threads_from else {}),
+                **({"threads_unset": a.threads_unset} if a.threads_unset else {}),
                 **({"parameters": a.parameters} if a.parameters else {}),
                 **({"ignore": a.ignore} if a.ignore else {}),
                 **({"rate": a.rate_rule()} if a.rate else {}),

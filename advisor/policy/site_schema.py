@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from advisor.core.rate import TAKES, refused
+from advisor.core.recognise import ALL_CORES
 from advisor.core.units import parse_freq_khz
 from advisor.policy.electricity import ElectricitySection
 from advisor.policy.fields import (
@@ -228,6 +229,13 @@ class ApplicationSection(Strict):
     threads_from: ThreadVariables = Field(
         default=[],
         description="the variables that set its threads, where that is not OMP_NUM_THREADS",
+    )
+    threads_unset: Annotated[str, choice((ALL_CORES,))] = Field(
+        default="",
+        description="`all-cores`: while these variables are unset, each of its ranks uses as many "
+        "threads as it has cores. Without this line, the advisor only sets a variable that a job "
+        "leaves unset where a measured run with it unset used that many threads. Never say so of "
+        "programs that start workers, like joblib, torchrun, Ray, Dask or Spark",
     )
     parameters: dict[str, str] = Field(
         default={},

@@ -142,6 +142,8 @@ class RunResult:
     """What the program itself says that it did in a second, in its own unit."""
     counters: Mapping[str, float] = field(default_factory=dict)
     """What the processor counted, by the names asked for."""
+    thread_use: Mapping[str, object] = field(default_factory=dict)
+    """How many threads worked, of a run of the job as written (see advisor.core.thread_use)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ class SweepJob:
     sockets of a node, 0 for its own; core rings of a socket, 0 for HPCProbe's two."""
     watch: WatchPlan | None = None
     """How runs are ended early; None: all are complete."""
+    threads_stated: bool = False
+    """Whoever asked for the runs states their threads: those of the job as written are set, too."""
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
 
@@ -216,7 +220,7 @@ class SweepJob:
         """Return the threads per rank a run sets by variables, 0 where the job's own stay."""
         c, base = run.configuration, self.baseline
         own = base is not None and c.threads_per_node == base.threads_per_node
-        return 0 if own else c.threads_per_rank
+        return 0 if own and not self.threads_stated else c.threads_per_rank
 
     def cap_to_set(self, run: PlannedRun) -> int:
         """Return the frequency cap a run sets, kHz; 0 where the job's own stays."""

@@ -16,7 +16,7 @@ from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
-from advisor.core.script_use import THREAD_VARIABLES
+from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.errors import InputError
 
 
@@ -42,6 +42,10 @@ class Translator(Protocol):
     @property
     def SETTINGS(self) -> tuple[str, ...]:  # noqa: N802
         """The variables that say where the scheduler's own configuration is."""
+
+    @property
+    def SETS_THREADS(self) -> tuple[str, ...]:  # noqa: N802
+        """The thread variables that the scheduler itself sets in every job."""
 
     def array_task(self, number: str) -> dict[str, str]:
         """Return the variables in which a task of a job array finds its number; "": it is none."""
@@ -96,6 +100,12 @@ class Translator(Protocol):
         """Return the request as the scheduler will complete it, what its limits bind bound.
 
         Called before anything is decided; ``availability`` is None where nothing is known.
+        """
+
+    def cap_obstacle(self, request: JobRequest, use: ScriptUse) -> str:
+        """Return why a frequency cap would not reach the job's program, "" where it does.
+
+        The one place that says so of a job: nothing is promised that would not happen.
         """
 
     def render(

@@ -28,6 +28,7 @@ from advisor.core.requested_configuration import (
     partitions_of,
     possible_node_types,
     threads_kept,
+    unset_kept,
 )
 from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.settings import Pin, Settings, apply_settings
@@ -197,6 +198,8 @@ def _check_whole(case: _Case) -> None:
     code, detail = case.use.obstacle
     if code:
         raise _stop(case, code, *filter(None, (detail,)))
+    if case.reading.uncapped:  # a cap of the user's own has no effect either
+        case.request = replace(request, freq_khz=None)
 
 
 def _locate_baseline(case: _Case) -> None:
@@ -340,6 +343,7 @@ def _constraints(case: _Case) -> Constraints:
     """Return all that bounds the choice: what the user, the script and the cluster bind."""
     assert case.baseline and case.reference and case.model and case.recognised is not None
     request, policy, use = case.request, case.policy, case.use
+    uncapped = case.reading.uncapped if case.reading else ""
     obstacles = _obstacles(case) if case.whole else {}
     node_type = bound(request, "node_type", "nodes") or use.node_type
     if not request.exclusive:
@@ -355,7 +359,8 @@ def _constraints(case: _Case) -> Constraints:
         landing=tuple(case.node_types),
         whole=case.whole,
         threads_kept=threads_kept(request, use, case.recognised.threads_from),
-        freq_kept=bound(request, "frequency") or use.frequency,
+        threads_unset=_threads_unset(case),
+        freq_kept=bound(request, "frequency") or use.frequency or uncapped,
         node_type_kept=node_type,
         cores_kept="" if case.whole else _cores_kept(case),
         obstacles=obstacles,
@@ -364,6 +369,17 @@ def _constraints(case: _Case) -> Constraints:
         use=use,
         as_written_s=(case.baseline.time_s, case.baseline.time_hi_s),
     )
+
+
+def _threads_unset(case: _Case) -> str:
+    """Return why variables of threads that the job leaves unset stay so."""
+    assert case.recognised and case.model and case.asked and case.reading
+    follows = not case.whole and case.reading.counts_threads  # the request alone is changed
+    if follows or case.recognised.fills_cores:
+        return ""
+    by_scheduler = translator(case.request.scheduler).SETS_THREADS
+    unset = [name for name in case.recognised.threads_from if name not in by_scheduler]
+    return unset_kept(unset, case.asked, case.model.stats.get("threads_unset"))
 
 
 def _obstacles(case: _Case) -> Mapping[str, tuple[str, str]]:

@@ -19,6 +19,7 @@ from advisor.core.requested_configuration import partitions_of, threads_stated, 
 from advisor.core.script import advisor_lines
 from advisor.core.script_use import counts_threads
 from advisor.core.settings import stated, with_choices
+from advisor.schedulers.translators import translator
 from advisor.service.place import node_type_obstacles
 from advisor.service.snapshot import Snapshot
 
@@ -62,6 +63,7 @@ def with_use(reading: JobReading, request: JobRequest) -> JobReading:
         reading,
         use=use,
         threads=threads_stated(request),
+        uncapped=translator(request.scheduler).cap_obstacle(request, use),
         counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
 

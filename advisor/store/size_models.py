@@ -23,6 +23,7 @@ from advisor.core.option import Option
 from advisor.core.parameters import ParameterLine, parameters_of
 from advisor.core.recognise import MAX_NAME
 from advisor.core.size_table import FEWEST_SIZES, NODES
+from advisor.core.thread_use import filled_by_all
 from advisor.errors import AdvisorError
 from advisor.store.profiled_runs import count_laws
 from advisor.store.reader import Reader
@@ -210,7 +211,7 @@ class _Family:
         with self.writer.transaction():
             now = self._wanted([key]).get(key)
             if now is not None and now.digest == wanted.digest:
-                self._save(key, largest, made, about, quality, len(usable))
+                self._save(key, largest, made, about, quality, mine)
 
     def _save(
         self,
@@ -219,7 +220,7 @@ class _Family:
         made: FamilyTable,
         about: dict[str, Any],
         quality: Quality,
-        runs: int,
+        runs: Sequence[tuple[str, Observation]],
     ) -> None:
         node_type, scope, owner = key
         carried = ("method", "error", "program")
@@ -231,7 +232,7 @@ class _Family:
             owner=owner,
             name=SIZES,
             energy_quality=quality,
-            n_train=runs,
+            n_train=len(runs),
             stats={
                 "sizes": about,
                 **{k: largest.stats[k] for k in carried if k in largest.stats},
@@ -240,7 +241,8 @@ class _Family:
                 "confirmed": sum(o.confirmed for o in made.options),
                 "zone": 0,
                 "front": 0,
-                "runs": runs,
+                "runs": len(runs),
+                "threads_unset": [list(shape) for shape in filled_by_all(runs)],
                 "notes": [],
             },
             options=made.options,

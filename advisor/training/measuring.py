@@ -10,6 +10,7 @@ from pathlib import Path
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, scope_of
+from advisor.core.thread_use import KEY as THREAD_USE
 from advisor.core.units import format_duration
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
@@ -346,6 +347,7 @@ class Measuring:
                     "seq": result.seq,
                     **about,
                     **self._counters(run),
+                    **({THREAD_USE: dict(result.thread_use)} if result.thread_use else {}),
                     **({"extrapolated": dict(result.extrapolated)} if result.extrapolated else {}),
                 },
                 method=subject.method,

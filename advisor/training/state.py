@@ -197,6 +197,7 @@ class SweepState:
             watch=self.watch(stage),
             events=settings.events,
             placement=self._placement(),
+            threads_stated=bool(settings.after),
         )
 
     def _placement(self) -> tuple[str, int, int]:

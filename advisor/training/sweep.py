@@ -13,12 +13,14 @@ from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.rate import Work
 from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.sequential import SEQUENTIAL, next_run
+from advisor.schedulers.translators import translator
 from advisor.training.measuring import Measuring
 from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
 from advisor.training.plan import payback_runs
@@ -247,6 +249,10 @@ class Sweep(Measuring):
         """Return the options this job may take; ``say`` why not more."""
         subject = self.state.subject
         known = {subject.node_type.name: subject.node_type, **self.site.inventory.node_types}
+        by_scheduler = translator(self.state.settings.scheduler).SETS_THREADS
+        unset = [name for name in subject.threads_from if name not in by_scheduler]
+        unset = [] if subject.fills_cores else unset
+        filled = fit.stats.get("threads_unset")
         allowed, reasons = feasible(
             fit.options,
             Constraints(
@@ -257,6 +263,7 @@ class Sweep(Measuring):
                 partition=subject.partition,
                 whole=subject.method == "variables",
                 threads_kept=subject.threads_kept,
+                threads_unset=unset_kept(unset, subject.baseline, filled),
                 freq_kept=subject.freq_kept,
                 cores_kept=subject.threads_kept
                 or ("policy says allocation: keep" if self.policy.allocation == "keep" else ""),

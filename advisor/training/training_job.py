@@ -99,6 +99,8 @@ class TrainingJob:
     """How the program's own rate is read from its output."""
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What the site says of options that the advisor does not know."""
+    fills_cores: bool = False
+    """The site vouches that it uses all of its cores while ``threads_from`` are unset."""
 
 
 def script_named(subject: str, command: Sequence[str]) -> Path | None:
@@ -239,6 +241,7 @@ def understand(
         program=_program(recognition.command, text, options),
         rate=recognition.rule.rate if recognition.rule else None,
         understood_options=site.understood_options,
+        fills_cores=recognition.fills_cores,
     )
 
 

@@ -8,6 +8,7 @@ from advisor.core.columns import columns_of, padded
 from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.core.words import describe, interval_words
+from advisor.loop.execution import observed_khz
 from advisor.loop.why import Answer, Compared
 from advisor.schedulers.choose import named
 from advisor.schedulers.translators import translator
@@ -23,9 +24,6 @@ VERDICTS = {
     "unknown": "not known",
     "left-alone": "nothing was promised: the job ran as you wrote it",
 }
-
-_LEAST_KHZ = 100_000
-"""What Slurm's accounting has below it (kHz) is no frequency that a processor runs at."""
 
 
 def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
@@ -115,13 +113,7 @@ def _comparison(answer: Answer) -> list[str]:
         energy = format_energy(o.energy_j) if o.energy_j else _no_energy(o)
         time = duration_like(o.time_s)(o.time_s) if o.time_s is not None else "-"
         lines.append(f"measured     time {time}, energy {energy}")
-    requested, observed = o.freq_requested_khz, o.freq_observed_khz
-    if observed and observed < _LEAST_KHZ:
-        observed = None
-    if requested or observed:
-        seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
-        cap = f"at most {format_freq(requested)}" if requested else "no cap"
-        lines += ["", f"frequency    {cap} requested, {seen}"]
+    lines += _frequency(answer, o)
     if saved := _saved(answer, o):
         lines.append(saved)
     if o.decision_id:
@@ -129,6 +121,26 @@ def _comparison(answer: Answer) -> list[str]:
         lines.append(
             f"came out     {VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}"
         )
+    return lines
+
+
+def _frequency(answer: Answer, o: Outcome) -> list[str]:
+    """Say which cap was set or requested, which frequency was observed, and whether they agree."""
+    requested, observed = o.freq_requested_khz, observed_khz(o.freq_observed_khz)
+    d, own = answer.decision, 0
+    if d is not None and d.changed and d.chosen is not None and d.baseline is not None:
+        chosen = d.chosen.configuration
+        own = chosen.freq_khz if chosen.freq_khz != d.baseline.freq_khz else 0
+    if not (requested or observed or own):
+        return []
+    seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
+    cap = f"at most {format_freq(requested)} requested" if requested else "no cap requested"
+    if own and not requested:
+        cap = f"at most {format_freq(own)} set, but no step had it"
+    lines = ["", f"frequency    {cap}, {seen}"]
+    why = (o.record.get("ran") or {}).get("uncapped")
+    if why and (own or requested):
+        lines.append(f"             the cap had no effect: {why}")
     return lines
 
 

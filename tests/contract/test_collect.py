@@ -20,6 +20,7 @@ from advisor.core.stamp import make_stamp
 from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.unset import as_measured
 
 Run = Callable[..., Any]
 
@@ -106,7 +107,7 @@ def stamps(store_path: Path) -> list[str]:
         writer.save_node_types([BDW], source="test")
         model = writer.save_model(
             "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
+            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
         )  # fmt: skip
         found = [decision(n, model.id) for n in (1, 2)]
         for d in found:

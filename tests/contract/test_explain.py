@@ -14,6 +14,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.store.writer import Writer
+from tests.unset import as_measured
 
 Run = Callable[..., Any]
 FREQS = (1_200_000, 1_800_000, 2_200_000)
@@ -40,7 +41,7 @@ def script(tmp_path: Path, store_path: Path) -> Path:
         )
         writer.save_model(
             "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
+            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
         )  # fmt: skip
     path = tmp_path / "job.sh"
     path.write_text("#!/bin/bash\n#SBATCH -N 1\n#SBATCH --exclusive\nsrun ./stencil\n")

@@ -25,6 +25,7 @@ from advisor.training.training_job import understand
 from advisor.views.choosing import for_script
 from advisor.views.policy import holding
 from advisor.views.preview import Person, preview, site_for_preview
+from tests.unset import as_measured
 
 Run = Callable[..., Any]
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -62,7 +63,7 @@ def script(tmp_path: Path, store_path: Path) -> Path:
         writer.save_node_types([node], source="test")
         writer.save_model(
             "stencil", "one", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
+            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
         )  # fmt: skip
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)

@@ -26,6 +26,7 @@ from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views.simulation import OLDER, STAMP_ONLY, simulate
 from tests.pictures import kept
+from tests.unset import as_measured
 
 Advisor = Callable[..., Any]
 FREQS = (1_200_000, 1_800_000, 2_400_000)
@@ -78,7 +79,7 @@ def past(store_path: Path) -> Path:
         writer.apply_config("policy", path="p", text="p", compiled=PRESENT, by="test")
         writer.save_model(
             "solver", "default", "bdw", scope="all", owner="", name="process",
-            energy_quality="measured", n_train=12, stats={}, options=table(),
+            energy_quality="measured", n_train=12, stats=as_measured(table()), options=table(),
         )  # fmt: skip
         site = snapshot_of(store_path)
         start = datetime.now(UTC) - timedelta(hours=JOBS + 1)

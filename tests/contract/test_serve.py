@@ -22,6 +22,7 @@ from advisor.core.option import Option
 from advisor.core.protocol import MAX_REQUEST
 from advisor.store.publish import publish
 from advisor.store.writer import Writer
+from tests.unset import as_measured
 
 Start = Callable[..., subprocess.Popen[str]]
 DECIDE = {
@@ -52,7 +53,7 @@ def fill(path: Path, threads: int = 8) -> None:
         )
         writer.save_model(
             "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
+            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
         )  # fmt: skip
 
 

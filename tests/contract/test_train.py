@@ -32,7 +32,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kernel = work / "kernel"
     # One thread is so much slower that no noise of a busy machine makes it worth a try.
     slow = '[ "$OMP_NUM_THREADS" = 1 ] && sleep 0.8\n'
-    kernel.write_text(f'#!/bin/sh\necho "$OMP_NUM_THREADS" >> ran\n{slow}sleep 0.2\n')
+    kernel.write_text(f'#!/bin/sh\necho "${{OMP_NUM_THREADS-unset}}" >> ran\n{slow}sleep 0.2\n')
     kernel.chmod(0o755)
     path = work / "job.sh"
     path.write_text("#!/bin/bash\n#SBATCH --exclusive -t 5\nsrun ./kernel one\n")

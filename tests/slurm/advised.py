@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,16 @@ class AdvisedSite:
                 f"advisor {command}: {done.returncode}\n{done.stdout}{done.stderr}"
             )
         return done
+
+    def counted(self, threads: int) -> None:
+        """Have stored runs of one rank with so many threads say what a sweep counts in them."""
+        use = json.dumps({"unset": True, "threads": [threads]})
+        with sqlite3.connect(self.store) as store:
+            store.execute(
+                "UPDATE observations SET extra = json_set(extra, '$.thread_use', json(?))"
+                " WHERE ranks_per_node = 1 AND threads_per_node = ?",
+                (use, threads),
+            )
 
     def settle(self) -> None:
         """Wait until the daemon has taken over what was last written into the store."""

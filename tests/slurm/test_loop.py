@@ -25,6 +25,7 @@ from advisor.loop.accounted import COARSE
 from advisor.paths import share
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
+from tests.unset import as_measured
 from tests.waiting import wait_for
 
 ROOT = share("config").parent
@@ -160,7 +161,7 @@ def site(clean_testbed: Testbed, tmp_path: Path) -> Site:
         name = f"simapp-{secrets.token_hex(4)}"
         model = writer.save_model(
             name, "stencil", POSED.feature, scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
+            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
         )  # fmt: skip
     return Site(clean_testbed, store, model)
 

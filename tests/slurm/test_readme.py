@@ -68,7 +68,7 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
 
 
 def import_runs(site: AdvisedSite) -> None:
-    """Import the law's own numbers, as root's measurements."""
+    """Import the law's own numbers, as root's measurements; threads are counted as in a sweep."""
     posed, grid = NODE_TYPES["bdw"], site.folder / "stencil.csv"
     with grid.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -83,6 +83,7 @@ def import_runs(site: AdvisedSite) -> None:
         "import", grid, "--application", "simapp", "--workload=--kernel stencil --scale 2",
         "--node-type", posed.feature, "--scope", "own",
     )  # fmt: skip
+    site.counted(posed.cores)
     site.advisor("fit", "simapp")
     site.settle()
 

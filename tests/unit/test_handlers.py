@@ -26,6 +26,7 @@ from advisor.service.snapshot import StoreSource
 from advisor.store.journal import Journal
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.unset import as_measured
 
 NODE = NodeType(
     "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
@@ -65,7 +66,7 @@ def model(writer: Writer, *, threads: int = 8, **key: str) -> None:
     ]  # fmt: skip
     writer.save_model(
         "stencil", "default", "bdw", name="bspline", energy_quality="measured", n_train=12,
-        stats={}, options=options, **{"owner": "", **key},  # type: ignore[arg-type]
+        stats=as_measured(options), options=options, **{"owner": "", **key},  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -250,7 +251,7 @@ def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
     ]  # fmt: skip
     store.save_model(
         "stencil", "default", "skl", name="bspline", energy_quality="measured", n_train=12,
-        stats={}, options=options, owner="", scope="all",
+        stats=as_measured(options), options=options, owner="", scope="all",
     )  # fmt: skip
     handlers = Handlers(StoreSource(Path(store.path)), watch=Promises())  # type: ignore[arg-type]
     handlers.refresh()
@@ -281,7 +282,8 @@ def measured_with(writer: Writer, *programs: dict[str, Any]) -> None:
     found = writer.find_models("stencil")[0]
     writer.save_model(
         "stencil", "default", "bdw", name="bspline", energy_quality="measured", n_train=12,
-        stats={"program": list(programs)}, options=found.options(), scope="all", owner="",
+        stats={"program": list(programs), **as_measured(found.options())},
+        options=found.options(), scope="all", owner="",
     )  # fmt: skip
 
 

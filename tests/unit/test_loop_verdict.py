@@ -190,3 +190,35 @@ def test_nodes_of_no_single_known_type(nodes: str) -> None:
 def test_what_ran_is_held_against_what_was_decided(changes: dict[str, int], said: str) -> None:
     found = differs(WANTED, replace(RAN, **changes), SITE)  # type: ignore[arg-type]
     assert (said in found) if said else found == ""
+
+
+def capped_job(*steps: StepRecord, observed: int | None = None) -> JobRecord:
+    return JobRecord(
+        "7", "a", "ada", "", "COMPLETED", elapsed_s=100.0, nodes=2, node_list="bdw[1-2]",
+        freq_requested_khz=1_900_000, freq_observed_khz=observed, cpus=56, steps=steps,
+    )  # fmt: skip
+
+
+STEP = StepRecord("0", "a", "COMPLETED", 100.0, 2, 2, 10_000.0, 1_900_000, None, 56)
+BATCH = StepRecord("batch", "batch", "COMPLETED", 100.0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (capped_job(STEP), ""),
+        (capped_job(STEP, observed=1_880_000), ""),
+        (capped_job(STEP, observed=1_950_000), ""),  # a mean of what the clock says
+        (capped_job(STEP, observed=2_200_000), "had no effect: it ran at 2.2 GHz"),
+        (capped_job(STEP, observed=2_596), ""),  # no frequency
+        (capped_job(BATCH), "had no effect: no step was started with srun"),
+    ],
+)
+def test_a_cap_that_had_no_effect_says_nothing_of_the_model(job: JobRecord, why: str) -> None:
+    seen = ran(job, SITE)
+    found = differs(WANTED, seen, SITE)
+    assert found.endswith(why) and bool(found) is bool(why)
+    assert seen.cap_khz == (0 if why else 1_900_000)
+    # a job that nobody wanted to cap ran as it is, whatever cap of its own had no effect
+    own = replace(WANTED, freq_khz=2_200_000)
+    assert bool(differs(own, seen, SITE)) is not bool(why)

@@ -36,6 +36,7 @@ from advisor.views.preview import Person
 from advisor.views.script import lines_of, rewritten
 from advisor.views.tradeoff import seen_models
 from tests.unit.decide.site import BDW, SKL, response
+from tests.unset import as_measured
 
 SCHEDULERS = ("slurm", "pbs")
 POLICY = {
@@ -114,7 +115,8 @@ def store(request: pytest.FixtureRequest, scheduler: str, store_path: Path) -> P
             for (application, workload, name), grid in models.items():
                 writer.save_model(
                     application, workload, name, scope="all", owner="", name="bspline",
-                    energy_quality="measured", n_train=len(grid), stats={}, options=grid,
+                    energy_quality="measured", n_train=len(grid), options=grid,
+                    stats=as_measured(grid),
                 )  # fmt: skip
     return store_path
 

@@ -14,6 +14,7 @@ from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import preview as view
 from advisor.views.preview import Person, preview, site_for_preview
+from tests.unset import as_measured
 
 NODE = NodeType(
     "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=28, memory_mb=64_000,
@@ -47,7 +48,7 @@ def store(tmp_path: Path) -> Path:
         )
         writer.save_model(
             "app", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=9, stats={}, options=options,
+            energy_quality="measured", n_train=9, stats=as_measured(options), options=options,
         )  # fmt: skip
     return path
 

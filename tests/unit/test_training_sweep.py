@@ -43,9 +43,10 @@ NODE = NodeType(
 )  # fmt: skip
 APPLICATION = """\
 #!/bin/bash
-# Memory-bound: a little slower at low frequency, far less power. Fails where told to.
-echo "$OMP_NUM_THREADS $(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)" >> ran
-[ -e fail-$OMP_NUM_THREADS ] && exit 7
+# Memory-bound: a little slower at low frequency, far less power. Fails where told to. By itself it
+# would take both CPUs.
+echo "${OMP_NUM_THREADS:-2} $(cat SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq)" >> ran
+[ -e fail-${OMP_NUM_THREADS:-2} ] && exit 7
 extra=0; [ -e trap ] && [ "$(wc -l < ran)" -gt "$(cat trap)" ] && extra=4000
 read khz < SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
 printf -v seconds '0.%07d' $((1000000 + (2000000 - khz) / 50))

@@ -28,6 +28,7 @@ from advisor.store.records import StoredModel
 from advisor.store.transfers import unadvised
 from advisor.store.writer import Writer
 from advisor.views.whatif import WhatIf, queues_words
+from tests.unset import as_measured
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
@@ -61,7 +62,7 @@ def fitted(writer: Writer, node_type: str = "bdw", scope: Scope = "all", owner: 
     values: dict[str, Any] = {"energy_quality": "measured", "options": grid(), **more}
     return writer.save_model(
         "stencil", "default", node_type, scope=scope, owner=owner, name="bspline", n_train=12,
-        stats={"error": 0.05}, **values,
+        stats={"error": 0.05, **as_measured(values["options"])}, **values,
     )  # fmt: skip
 
 

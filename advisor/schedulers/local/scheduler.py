@@ -32,6 +32,7 @@ from advisor.schedulers.early import ended_early, keep_complete, was_ended
 from advisor.schedulers.local.watched import WatchedHere
 from advisor.schedulers.results import append_result, rated, read_results
 from advisor.schedulers.this_machine import local_node_type
+from advisor.schedulers.thread_counter import MARK, counted, counting
 from advisor.schedulers.translators import translator
 
 _SRUN = r"""#!/bin/bash
@@ -189,8 +190,15 @@ class Local(Scheduler):
         choice = self._choice(job)
         metered = choice.meter is not None and not hasattr(choice.meter, "basis")
         watched = WatchedHere(job, run, attempt, metered=metered, root=self._root)
+        counts = bin_folder.parent / f"threads-{run.seq}-{attempt}"
+        mark = f"{job.id}-{job.stage}-{run.seq}-{attempt}"
+        variables = job.threads_from if run.role == "baseline" else ()
         try:
-            with self._cpufreq.capped(cap, job.folder / "cpufreq.json"), watched:
+            with (
+                self._cpufreq.capped(cap, job.folder / "cpufreq.json"),
+                watched,
+                counting(bin_folder, mark, counts, variables),
+            ):
                 measured = measure(
                     argv,
                     threads=c.threads_per_node,
@@ -199,7 +207,10 @@ class Local(Scheduler):
                     meter=choice.meter,
                     freq_khz=c.freq_khz,
                     environment={
-                        **self.environment_here(c, bin_folder, job.threads_from),
+                        **self.environment_here(
+                            c, bin_folder, job.threads_from if job.threads_to_set(run) else ()
+                        ),
+                        MARK: mark,
                         **({CAP_VARIABLE: str(c.freq_khz)} if c.freq_khz else {}),
                         **_array_task(job),
                         **watched.environment,
@@ -230,6 +241,7 @@ class Local(Scheduler):
             measured.meter,
             detail=measured.detail,
             counters=measured.counters,
+            thread_use=counted(counts),
         )
         keep_complete(job, result)
         return result

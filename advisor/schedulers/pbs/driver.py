@@ -17,6 +17,7 @@ from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of, stop_name
 from advisor.schedulers.pbs.translator import array_task
+from advisor.schedulers.thread_counter import MARK, write_counter
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
@@ -38,10 +39,20 @@ fi
 cd -- "$working" || { note "$PBS_JOBID" 0 0 0 lost "$highest"; exit 1; }
 [ -n "$limit" ] && job=(timeout --kill-after=30 "$limit" "${job[@]}")
 times="$folder/runs/.$name.times"
+counter=
+if [ -n "$threads_from" ]; then
+  "$folder/bin/count-threads" "@MARK@=$@MARK@" "$folder/runs/$name.threads" $threads_from \
+    > /dev/null 2>&1 < /dev/null &
+  counter=$!
+fi
 now; begin=$t
-(watched "$role" "$stop" "${job[@]}") > "$folder/output/run-$name.log" 2>&1 < /dev/null
+(
+  export @MARK@
+  watched "$role" "$stop" "${job[@]}"
+) > "$folder/output/run-$name.log" 2>&1 < /dev/null
 code=$?
 now; timed_inside
+if [ -n "$counter" ]; then kill "$counter" 2> /dev/null; wait "$counter" 2> /dev/null; fi
 verdict=ok
 [ "$code" = 0 ] || verdict=failed
 ended "$stop" && code=0 && verdict=early
@@ -79,6 +90,8 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
     """
     for name in ("runs", "output", "scripts"):
         (job.folder / name).mkdir(parents=True, exist_ok=True)
+    write_counter(job.folder / "bin")
+    counted = job.threads_from if run.role == "baseline" else ()
     argv = job.command
     if job.script is not None:
         argv = (*interpreter(job.script), str(job.script), *job.arguments)
@@ -98,7 +111,9 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
             f"stop={shlex.quote(stop_name(job, run.seq, attempt))}",
             *driver_lines(job, metered=True, root=root),
             *([f"export {CAP_VARIABLE}={khz:d}"] if (khz := run.configuration.freq_khz) else []),
-            _DRIVER,
+            f"{MARK}={shlex.quote(f'{job.id}-{job.stage}-{name}')}",
+            f"threads_from={shlex.quote(' '.join(counted))}",
+            _DRIVER.replace("@MARK@", MARK),
         ]
     )
     script = job.folder / "scripts" / f"{name}.sh"

@@ -45,6 +45,7 @@ from advisor.schedulers.pbs.inventory import hosts_of, read_cluster, read_hosts
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
 from advisor.schedulers.results import append_result, good_run, rated, read_results
+from advisor.schedulers.thread_counter import counted
 
 AT_ONCE = 4
 """Jobs of one sweep that wait or run at the same time."""
@@ -353,8 +354,9 @@ def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | N
     if record is not None:
         account, energy_j, why = record.account, record.energy_j, "no energy_j of all its nodes"
     run = RunResult(
-        attempt.seq, attempt.attempt, True, noted.time_s, job_id=attempt.job_id, account=account
-    )
+        attempt.seq, attempt.attempt, True, noted.time_s, job_id=attempt.job_id, account=account,
+        thread_use=counted(job.folder / "runs" / f"{attempt.seq}-{attempt.attempt}.threads"),
+    )  # fmt: skip
     return good_run(job, run, energy_j, "pbs", why)
 
 

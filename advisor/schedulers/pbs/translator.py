@@ -23,7 +23,7 @@ from advisor.core.program import checked, sent
 from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import default_freq
 from advisor.core.script import main_command
-from advisor.core.script_use import THREAD_VARIABLES
+from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import (
     CHUNK_RESOURCES,
@@ -50,10 +50,10 @@ from advisor.schedulers.pbs.qsub import (
 from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
 
 __all__ = [
-    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETTINGS", "SUBMIT", "array_task",
-    "asking_for", "bound_ranks", "environment_options", "fold", "limited", "parse_request",
-    "read_arguments", "read_directives", "render", "without",
-    "written",
+    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETS_THREADS", "SETTINGS", "SUBMIT",
+    "array_task", "asking_for", "bound_ranks", "cap_obstacle", "environment_options", "fold",
+    "limited", "parse_request", "read_arguments", "read_directives", "render",
+    "without", "written",
 ]  # fmt: skip
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
@@ -69,6 +69,7 @@ MAX_CLIENT = 65536
 """Bytes, unpacked, of what qsub's hook sends."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
+SETS_THREADS = (_OMP,)
 _AXES = {
     "ncpus": ("threads",), "ompthreads": ("threads",), "mpiprocs": ("ranks",),
     "host": ("node_type",), "vnode": ("node_type",), FREQ: ("frequency",),
@@ -281,6 +282,11 @@ def read_client(text: str) -> dict[str, Any]:
         return {}
     whole = unpacker.eof and isinstance(data, dict) and data.get("v") == 1
     return data if whole else {}
+
+
+def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+    """Return "": the hook on the nodes caps them for whatever the job runs there."""
+    return ""
 
 
 def render(

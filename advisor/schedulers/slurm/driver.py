@@ -22,6 +22,7 @@ from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
 from advisor.schedulers.slurm.translator import array_task
+from advisor.schedulers.thread_counter import MARK, write_counter
 
 RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
@@ -50,7 +51,7 @@ in_one_step() {
 
 one() {  # steps, step name, then as configure: the user's script, once
   configure "${@:3}"
-  export ADV_SWEEP_STEPS=$1 ADV_SWEEP_NAME=$2
+  export ADV_SWEEP_STEPS=$1 ADV_SWEEP_NAME=$2 @MARK@=$2
   export ADV_SWEEP_SRUN=$real ADV_SWEEP_EPILOG="$folder/bin/epilog"
   if [ "$mode" != whole ]; then
     export PATH="$folder/bin:$PATH"
@@ -65,8 +66,13 @@ one() {  # steps, step name, then as configure: the user's script, once
 
 attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late or early
   local seq=$1 try=$2 steps="$folder/steps/$1-$2" times="$folder/steps/$1-$2.times"
-  local begin code good=1 lines=0 line
+  local begin code good=1 lines=0 line counter=
   : > "$steps"; : > "$steps.ids"
+  case $counted in *" $seq "*)
+    "$folder/bin/count-threads" "@MARK@=$name-$seq-$try" "$folder/threads-$seq-$try" $threads_from \
+      > /dev/null 2>&1 < /dev/null &
+    counter=$!
+  esac
   now; begin=$t
   log begin "$seq" "$try" "$begin"
   (
@@ -74,6 +80,7 @@ attempt() {  # seq, attempt, then as configure; sets verdict: ok, failed, late o
   ) > "$folder/output/run-$seq-$try.log" 2>&1 < "$input"
   code=$?
   now; timed_inside
+  if [ -n "$counter" ]; then kill "$counter" 2> /dev/null; wait "$counter" 2> /dev/null; fi
   if [ "$mode" != whole ]; then
     while IFS=$'\t' read -r _ _ line _; do
       lines=$((lines + 1))
@@ -243,6 +250,7 @@ def write_files(
         (job.folder / name).mkdir(parents=True, exist_ok=True)
     _write(job.folder / "bin" / "srun", _SHIM)
     _write(job.folder / "bin" / "epilog", _EPILOG)
+    write_counter(job.folder / "bin")
     driver = job.folder / "driver.sh"
     _write(driver, driver_text(job, due, metered=metered))
     return driver
@@ -271,6 +279,7 @@ def driver_text(
         f"lowest={steps[0] if steps else 0:d}",
         f"threads_from={shlex.quote(' '.join(job.threads_from))}",
         f"stage={shlex.quote(job.stage)}",
+        f"counted=' {' '.join(f'{r.seq:d}' for r in job.runs if r.role == 'baseline')} '",
         f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
         *driver_lines(job, metered=metered),
         *(f"export {name}={value}" for name, value in array_task(job.first_task).items()),
@@ -281,9 +290,13 @@ def driver_text(
         # without the job as it is, the others are worth nothing
         needed = run == job.runs[0] and run.role == "baseline"
         calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if needed else call)
-    driver = _DRIVER.replace(
-        "@CONFIGURE@", _CONFIGURE["request" if job.method == "request" else "variables"].strip()
-    ).replace("@CAP@", CAP_VARIABLE)
+    driver = (
+        _DRIVER.replace(
+            "@CONFIGURE@", _CONFIGURE["request" if job.method == "request" else "variables"].strip()
+        )
+        .replace("@CAP@", CAP_VARIABLE)
+        .replace("@MARK@", MARK)
+    )
     return "\n".join([*head, driver, *calls, 'log done "$SLURM_JOB_ID"', "exit 0", ""])
 
 

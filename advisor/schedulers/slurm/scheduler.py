@@ -29,6 +29,7 @@ from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.job_here import SlurmJobHere
 from advisor.schedulers.slurm.sweeps import Sweeps
+from advisor.schedulers.slurm.translator import uncapped_launcher
 
 
 class Slurm(Sweeps, Scheduler):
@@ -100,9 +101,8 @@ class Slurm(Sweeps, Scheduler):
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: no srun, or a task plugin that never does it."""
-        if launcher != "srun":
-            how = f"{launcher}, and Slurm caps srun's steps only" if launcher else "no srun"
-            return f"the script starts its program with {how}"
+        if why := uncapped_launcher(launcher):
+            return why
         plugins = config_value("TaskPlugin")
         if plugins and not ("affinity" in plugins or "cgroup" in plugins):
             return f"Slurm's TaskPlugin={plugins} never applies --cpu-freq"

@@ -38,6 +38,7 @@ from advisor.schedulers.slurm.driver import (
     write_files,
 )
 from advisor.schedulers.slurm.translator import NOT_SWEPT
+from advisor.schedulers.thread_counter import counted
 
 SETTLE_S = 30.0
 """How long a step's record may lag behind its end before its energy counts as missing."""
@@ -272,6 +273,7 @@ class Sweeps:
         run = RunResult(
             attempt.seq, attempt.number, True, time_s,
             job_id=attempt.job_id, account=attempt.account,
+            thread_use=counted(job.folder / f"threads-{attempt.seq}-{attempt.number}"),
         )  # fmt: skip
         result = good_run(job, run, energy_j, "slurm", why)
         keep_complete(job, result)

@@ -21,7 +21,12 @@ from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
-from advisor.core.script_use import THREAD_VARIABLES, counts_threads
+from advisor.core.script_use import (
+    THREAD_VARIABLES,
+    ScriptUse,
+    counts_threads,
+    leaves_unbound,
+)
 from advisor.core.units import parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
 
@@ -36,6 +41,7 @@ _KB = {"": 1 / 1024, "k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
 LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 SETTINGS = ("SLURM_CONF",)
+SETS_THREADS: tuple[str, ...] = ()
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 """What srun calls the words of aprun's ``--cc``."""
 NOT_SWEPT = frozenset(
@@ -272,6 +278,27 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
             limit_s = 0 if limit_s == math.inf else int(limit_s)
             request = replace(request, time_limit_s=limit_s)
     return request
+
+
+def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+    """Return why no frequency cap reaches a job's program: Slurm caps bound steps of srun only.
+
+    Jobs of this machine are read here, too; there all that runs is capped.
+    """
+    if request.scheduler == "local":
+        return ""
+    bindings = (request.options.get("cpu-bind", ""), request.environment.get("SLURM_CPU_BIND", ""))
+    if any(leaves_unbound(binding) for binding in bindings):
+        return "without binding to cores, srun sets no cap"
+    return uncapped_launcher(use.launcher or request.launcher)
+
+
+def uncapped_launcher(launcher: str) -> str:
+    """Return why what a launcher ("" for none) starts gets no cap, "" where it does."""
+    if launcher == "srun":
+        return ""
+    how = f"{launcher}, and Slurm caps srun's steps only" if launcher else "no srun"
+    return f"the script starts its program with {how}"
 
 
 def render(

@@ -14,6 +14,11 @@ What it takes for the law is what a real OpenMP program would have got:
 A run begins where its srun was called: what launching it takes on a busy machine is no part of the
 law, and neither its time nor its joules hold any of it.
 
+A rank has as many threads as that, and each works for a moment, so that whoever counts the threads
+of a run finds them. With `--pool N` a rank is instead what many Python programs are: N worker
+processes of one thread each, or of OMP_NUM_THREADS threads each where that is set. It prints how
+many it has; the law takes it for the program that it seems to be.
+
 Local rank 0 of each node registers the load of its node. Outside of a posed node it runs as on
 the node type `--node-type` (default bdw) and registers nothing.
 """
@@ -23,6 +28,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -100,6 +106,31 @@ def called_at(job: str, now: float) -> float:
     return max(begun, default=now)
 
 
+def start_threads(count: int, each_s: float) -> None:
+    """Start a process's other threads: each works for so long, and stays until the process ends."""
+
+    def work() -> None:
+        while time.thread_time() < each_s:
+            pass
+        threading.Event().wait()
+
+    for _ in range(count - 1):
+        threading.Thread(target=work, daemon=True).start()
+
+
+def start_pool(workers: int, threads: int, each_s: float) -> None:
+    """Start worker processes, each of so many threads; they end with this one."""
+    parent = os.getpid()
+    for _ in range(workers):
+        if os.fork() == 0:
+            start_threads(threads, each_s)
+            while time.thread_time() < each_s:
+                pass
+            while os.getppid() == parent:
+                time.sleep(0.05)
+            os._exit(0)
+
+
 def register(loads: Path, watts: float, start: float, end: float) -> Path:
     """Tell the node's meter about the joules of `watts` from `start` to `end` (monotonic).
 
@@ -135,6 +166,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--kernel", choices=sorted(law.KERNELS), default="stencil")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the time")
     parser.add_argument("--node-type", choices=sorted(law.NODE_TYPES), default="bdw")
+    parser.add_argument("--pool", type=int, default=0, help="worker processes of a rank")
     args = parser.parse_args(argv)
     environ = dict(os.environ)
     node = environ.get("SLURMD_NODENAME", "")
@@ -158,6 +190,13 @@ def main(argv: list[str]) -> int:
     if node and local_id == 0:
         loads = Path(__file__).resolve().parents[2] / "nodes" / node / "loads"
         load = register(loads, watts, start, start + time_s)
+    little_s = 0.06 * time.thread_time()  # of what it took to start: more than waiting takes
+    wanted = environ.get("OMP_NUM_THREADS", "")
+    each = int(wanted) if wanted.isdigit() else 1
+    if args.pool:
+        start_pool(args.pool, each, little_s)
+    else:
+        start_threads(threads // ranks, little_s)
     time.sleep(max(0.0, start + time_s - time.monotonic()))
     if load is not None:
         wait_until_counted(load)
@@ -165,7 +204,8 @@ def main(argv: list[str]) -> int:
         print(
             f"simapp kernel={args.kernel} node={node or node_type.name} nodes={nodes}"
             f" ranks_per_node={ranks} threads_per_node={threads} freq_khz={freq}"
-            f" time_s={time_s:.3f} watts={watts:.1f}",
+            f" time_s={time_s:.3f} watts={watts:.1f}"
+            + (f" workers={args.pool} threads_each={each}" if args.pool else ""),
             flush=True,
         )
     return 0

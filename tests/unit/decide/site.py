@@ -15,6 +15,7 @@ from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
 from advisor.store.writer import Writer
 from tests.again import same_again
+from tests.unset import as_measured
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
 
@@ -61,7 +62,13 @@ def model(
     writer: Writer, node_type: str, options: list[Option], application: str = "stencil",
     workload: str = "default", **key: Any,
 ) -> int:  # fmt: skip
-    settings = {"scope": "all", "owner": "", "energy_quality": "measured", "stats": {}, **key}
+    settings = {
+        "scope": "all",
+        "owner": "",
+        "energy_quality": "measured",
+        "stats": as_measured(options),
+        **key,
+    }
     return writer.save_model(
         application, workload, node_type, name="bspline", n_train=12, options=options,
         **settings,

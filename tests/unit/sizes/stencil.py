@@ -44,6 +44,12 @@ def time_energy(n: float, c: Configuration) -> tuple[float, float]:
     return time_s, time_s * watts * c.nodes
 
 
+def _counted(c: Configuration) -> dict[str, Any]:
+    """What a sweep counts in a run of the job as written, its variables unset."""
+    use = {"unset": True, "threads": [c.threads_per_rank] * c.ranks_per_node}
+    return {"thread_use": use} if c.threads_per_node == BASE.threads_per_node else {}
+
+
 def runs(n: float, cells: list[Configuration], scope: Scope = "all", who: str = "",
          source: Any = "sweep") -> list[Observation]:  # fmt: skip
     rng = random.Random(int(n) + len(cells))
@@ -54,7 +60,7 @@ def runs(n: float, cells: list[Configuration], scope: Scope = "all", who: str = 
         found.append(
             Observation(
                 c, time_s * off, energy_j * off, source=source, scope=scope, contributor=who,
-                job_id=f"{who}{n}{c}",
+                job_id=f"{who}{n}{c}", extra=_counted(c) if source == "sweep" else {},
             )
         )  # fmt: skip
     return found
@@ -84,7 +90,7 @@ def fit(
     } | more
     return writer.save_model(
         "stencil", f"-n {n:.0f}", "bdw", scope=scope, owner=owner, name="bspline",
-        stats={"error": 0.05}, **values,
+        stats={"error": 0.05, "threads_unset": [[1, 1, BASE.threads_per_node]]}, **values,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from tests.unit.sizes.stencil import (
     time_energy,
     without_sizes,
 )
+from tests.unset import as_measured
 
 
 def test_a_size_that_never_ran_is_decided_by_its_family(family: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
                  for n in (1, 2, 4) for o in options(4e6)]  # fmt: skip
         writer.save_model(
             "stencil", "mesh", "bdw", scope="all", owner="", name="bspline", options=table,
-            energy_quality="measured", n_train=12, stats={},
+            energy_quality="measured", n_train=12, stats=as_measured(table),
         )  # fmt: skip
     site = snapshot(store_path)
     measured, never, far = (ask(site, "mesh", sbatch=f"-N{n}") for n in (4, 8, 17))

@@ -16,7 +16,6 @@ import queue
 import shlex
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,6 +30,7 @@ from advisor.core.delivery import DeliveryKind, delivered_runs, write_spool_file
 from advisor.core.inventory import Inventory
 from advisor.core.protocol import ProtocolError
 from advisor.errors import InputError
+from advisor.interpreter import absolute_only, own_environment, own_python
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
 from advisor.service.untaken import Untaken
@@ -181,10 +181,14 @@ class Spool:
                 log.error("event=spool-failed kind=%s error=%r", kind, str(error))
 
     def _collect(self) -> None:
-        command = [sys.executable, "-m", "advisor", "collect", "--spool", "--db", str(self._store)]
-        if self._config is not None:
-            command += ["--config-dir", str(self._config)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        command = own_python(
+            "advisor", "collect", "--spool", "--db", str(self._store.absolute()),
+            *([] if self._config is None else ["--config-dir", str(self._config.absolute())]),
+        )  # fmt: skip
+        done = subprocess.run(
+            command, cwd="/", env=own_environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
         if done.returncode not in (0, 3):
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
 
@@ -203,16 +207,18 @@ class Spool:
             "HOME": entry.pw_dir,
             "USER": entry.pw_name,
             "LOGNAME": entry.pw_name,
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "PATH": absolute_only(os.environ.get("PATH", "")) or "/usr/bin:/bin",
             "ADVISOR_SOCKET": str(self._socket),
             "ADVISOR_DB": str(self._store),
         }
         settings = translator(job["scheduler"]).SETTINGS
         environment |= {name: os.environ[name] for name in settings if name in os.environ}
-        command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
-        command += ["--complete"]  # nobody has agreed to files that end early
-        command += ["--scheduler", job["scheduler"], "--options", job["options"]]
-        command += ["--", *job["arguments"]]
+        command = own_python(  # goes into the user's folder once it is the user: that is their word
+            "advisor", "train", str(script), "--yes",
+            "--complete",  # nobody has agreed to files that end early
+            "--scheduler", job["scheduler"], "--options", job["options"],
+            "--", *job["arguments"], folder=str(job["cwd"]),
+        )  # fmt: skip
         as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -224,7 +230,7 @@ class Spool:
             process = subprocess.Popen(
                 command,
                 env=environment,
-                cwd=str(job["cwd"]),
+                cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

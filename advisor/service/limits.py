@@ -8,6 +8,7 @@ limits. Users whom nobody knows by name share one allowance: one person may own 
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import time
 from collections.abc import Callable
@@ -59,6 +60,10 @@ class Use:
     named: bool = False
     """The log has named the user since it asked for too much."""
     open: dict[object, Callable[[], None]] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the store is read for the user: one reading at a time."""
+    readings: int = 0
+    """Readings of the store that are under way or wait."""
 
     def spent(self) -> bool:
         """Tell whether the user has to wait."""

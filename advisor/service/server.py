@@ -62,7 +62,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._buffer = bytearray()
         self._searched, self._begun = 0, begun
-        self._later = self._full = False
+        self._later = self._full = self._reading = False
         self._transport: asyncio.Transport | None = None
         self._client, self._peer = client, client.peer
         self._idle: asyncio.TimerHandle | None = None
@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
         self._buffer += data
         use.begun += len(data)
         self._rest()
-        if not self._later:
+        if not (self._later or self._reading):
             self._lines()
 
     def _lines(self) -> None:
@@ -114,6 +114,9 @@ class _Connection(asyncio.Protocol):
             use.begun -= end + 1
             self._searched = 0
             self._answer(line)
+            if self._reading:  # answers have the order of their lines: it goes on then
+                self._read_on()
+                return
         self._searched = len(self._buffer)
         self._read_on()
         if len(self._buffer) > MAX_REQUEST or (use.bounded and use.begun > BEGUN):
@@ -134,7 +137,7 @@ class _Connection(asyncio.Protocol):
         """Read from a client that reads, once what it sent before is answered."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._full or self._later:
+        if self._full or self._later or self._reading:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -145,8 +148,17 @@ class _Connection(asyncio.Protocol):
             return
 
         async def later() -> None:
-            self._send(await self._server.answer_later(line, self._client))
+            try:
+                self._send(await self._server.answer_later(line, self._client))
+            finally:
+                self._reading = False
+                if self._transport is not None and not self._transport.is_closing():
+                    self._rest()
+                    self._lines()
 
+        self._reading = True
+        if self._idle:
+            self._idle.cancel()
         task = asyncio.ensure_future(later())
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)

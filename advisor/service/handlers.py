@@ -71,6 +71,8 @@ class Handlers:
     _decided: int = 0
     _changed: int = 0
     _started: float = field(default_factory=time.time)
+    unrecorded: int = 0
+    """Decisions that were not recorded: their users had asked for too many."""
     _readers: list[Reader] = field(default_factory=list)
     _counts: AnswerCounts = field(default_factory=AnswerCounts)
 
@@ -235,7 +237,14 @@ class Handlers:
             self._behind.append(lambda: journal.drop(first))
 
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
-        """Keep a decision whose answer is sent."""
+        """Keep a decision whose answer is sent.
+
+        Of a user who asks for too many, a job's own stamp tells what was decided.
+        """
+        if not self.limits.of(uid).may_record():
+            self.unrecorded += 1
+            log.warning("event=not-recorded uid=%d", self.limits.booked(uid))
+            return
         if self.journal is not None:
             self.journal.put(decision)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
@@ -314,13 +323,14 @@ class Handlers:
                 hint="send them to the daemon on the store's host",
             )
         contributor = self.users.name(peer.uid)
+        uid = self.limits.booked(peer.uid)
         if request["op"] == "characterise":
-            self.spool.put_phases(request, contributor, peer.uid, self.source.snapshot.inventory)
+            self.spool.put_phases(request, contributor, uid, self.source.snapshot.inventory)
             return {"ok": True}
         if request["op"] == "profile":
-            self.spool.put_profiles(request, contributor, peer.uid, self.source.snapshot.inventory)
+            self.spool.put_profiles(request, contributor, uid, self.source.snapshot.inventory)
             return {"ok": True}
-        return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
+        return {"ok": True, "stored": self.spool.put_runs(request, contributor, uid)}
 
     def show(self, line: bytes, peer: Peer) -> bytes:
         """Answer a line that asks for what the peer may see; some threads do it."""
@@ -387,6 +397,8 @@ class Handlers:
                     [({}, journal.waiting if journal else None)])  # fmt: skip
         text.family("decisions_lost", "counter", "decisions that could not be written",
                     [({}, journal.dropped if journal else None)])  # fmt: skip
+        text.family("decisions_unrecorded", "counter", "not recorded, as one user asked for "
+                    "too many; jobs' stamps tell", [({}, self.unrecorded)])  # fmt: skip
         text.family("spool_files", "gauge", "files of users' measurements that wait",
                     [({}, self.spool.waiting if self.spool else None)])  # fmt: skip
         return text.text()

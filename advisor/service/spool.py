@@ -48,6 +48,8 @@ _LOOK_S = 30.0
 
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
+_MOST_ASKED = 1000
+"""Applications whose sweeps are asked for in that time."""
 
 
 class Spool:
@@ -61,6 +63,8 @@ class Spool:
         self._socket = socket
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
+        self._collects = False
+        """A collection is asked for that has not begun: it takes all that waits."""
         self._sweeps: list[_AutoSweep] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
@@ -130,7 +134,9 @@ class Spool:
         self._untaken.check(uid, count, len(text))
         path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
         self._untaken.add(path.name, len(text))
-        self._put("collect", {})
+        if not self._collects:
+            self._collects = True
+            self._put("collect", {})
 
     def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Start a sweep for a job's application as the job's user, if that is possible."""
@@ -138,6 +144,10 @@ class Spool:
         now = time.monotonic()
         job_request = decision.request
         if job_request is None or now - self._asked.get(key, -math.inf) < _AGAIN_S:
+            return
+        self._asked = {k: at for k, at in self._asked.items() if now - at < _AGAIN_S}
+        if len(self._asked) >= _MOST_ASKED:
+            log.warning("event=no-training reason=too-many-asked user=%s", decision.user)
             return
         self._asked[key] = now
         if os.geteuid() not in (0, uid):
@@ -174,6 +184,7 @@ class Spool:
             try:
                 self._sweeps = [sweep for sweep in self._sweeps if sweep.runs()]
                 if kind == "collect":
+                    self._collects = False
                     self._collect()
                 elif kind == "train":
                     self._train(job)
@@ -198,6 +209,9 @@ class Spool:
             return
         uid = int(str(job["uid"]))
         entry = pwd.getpwuid(uid)
+        if any(sweep.user == entry.pw_name for sweep in self._sweeps):
+            log.warning("event=no-training reason=one-at-a-time user=%s", entry.pw_name)
+            return
         gid, groups = groups_of(uid)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         script = folder / "job.sh" if job["script"] is not None else Path(job["path"])

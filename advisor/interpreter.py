@@ -49,11 +49,11 @@ def own_environment(environment: Mapping[str, str] | None = None) -> dict[str, s
     own programs get their own environment.
     """
     given = os.environ if environment is None else environment
-    kept = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
+    clean = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
     for name in _SEARCHED:
-        if name in kept:
-            kept[name] = absolute_only(kept[name])
-    return {name: value for name, value in kept.items() if value or name not in _SEARCHED}
+        if name in clean:
+            clean[name] = absolute_only(clean[name])
+    return {name: value for name, value in clean.items() if value or name not in _SEARCHED}
 
 
 def search_absolute_folders() -> None:

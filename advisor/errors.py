@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
+
+from advisor.interpreter import this_python
 
 
 class AdvisorError(Exception):
@@ -43,8 +44,11 @@ class MissingExtraError(AdvisorError):
 
 
 def install_command(*packages: str) -> str:
-    """Return the command that installs packages where this advisor is installed."""
-    return f"{shlex.quote(sys.executable)} -m pip install {' '.join(packages)}"
+    """Return the command that installs packages where this advisor is installed.
+
+    With ``-P``, so that pip is never taken from the folder where somebody types it.
+    """
+    return f"{shlex.quote(str(this_python()))} -P -m pip install {' '.join(packages)}"
 
 
 class RefusedError(AdvisorError):

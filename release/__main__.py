@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from advisor import __version__
+from advisor.interpreter import own_python
 from release import package, tree
 
 TOOLS = {"deb": "dpkg-deb", "rpm": "rpmbuild"}
@@ -61,7 +62,7 @@ def _build_others(wheel: Path, root: Path, out: Path, args: argparse.Namespace) 
 def build_wheel(work: Path, out: Path) -> Path:
     """Build the wheel, with man pages and completion; return its file."""
     tree.write_shared(work / "share")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    pip = own_python("pip", "wheel", "--quiet", "--disable-pip-version-check")
     environment = {**os.environ, "ADVISOR_SHARED": str(work / "share")}
     command = [*pip, "--no-deps", "--wheel-dir", str(work / "wheel"), str(tree.ROOT)]
     subprocess.run(command, env=environment, check=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from advisor.interpreter import own_python
 from advisor.service.units import units
 from docs.generator import man
 
@@ -29,7 +30,7 @@ COMPLETION = {
     "fish": "fish/vendor_completions.d/advisor.fish",
 }
 _SCRIPT = """\
-#!/{prefix}/bin/python
+#!/{prefix}/bin/python -I
 import sys
 from advisor.cli import main
 sys.exit(main())
@@ -41,7 +42,7 @@ def write_shared(folder: Path) -> None:
     for name, text in man.pages().items():
         _write(folder / "man/man1" / name, text)
     for shell, name in COMPLETION.items():
-        ask = [sys.executable, "-m", "advisor", "completion", shell]
+        ask = own_python("advisor", "completion", shell)
         done = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=True)
         _write(folder / name, done.stdout)
 
@@ -131,7 +132,7 @@ def _compress(folder: Path) -> None:
 def _pip(*words: str) -> None:
     """Run pip, which says itself what is wrong."""
     quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
-    subprocess.run([sys.executable, "-m", "pip", words[0], *quiet, *words[1:]], check=True)
+    subprocess.run(own_python("pip", words[0], *quiet, *words[1:]), check=True)
 
 
 def _write(path: Path, text: str) -> None:

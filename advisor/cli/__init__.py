@@ -8,6 +8,7 @@ one that sets the default ``takes_tail=True`` finds what follows ``--`` in ``arg
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +18,7 @@ from advisor.cli.arguments import add_common
 from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError
+from advisor.interpreter import search_absolute_folders
 
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module below advisor.cli, one line of help)
@@ -116,6 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif "--" in arguments:
         at = arguments.index("--")
         arguments, tail = arguments[:at], arguments[at + 1 :]
+    if os.geteuid() == 0:
+        search_absolute_folders()
     prepare()
     return guarded(lambda: run_verb(verb_first(arguments), tail))
 

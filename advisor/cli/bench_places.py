@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import paths
 from advisor.errors import AdvisorError, InputError, UsageError
+from advisor.interpreter import own_python
 
 if TYPE_CHECKING:
     from advisor.cli.bench_progress import ProgressBars
@@ -102,7 +103,7 @@ def _measure(
         return _measure_order(order, lambda *at: board.show(name, *at))
     from advisor.schedulers.choose import installed
 
-    argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
+    argv = own_python("advisor", "bench", "--emit", json.dumps(order))
     limit_s = order["budget_s"] + _EXTRA_S
     command = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
     return board.stream(name, command)

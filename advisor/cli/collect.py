@@ -171,6 +171,8 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
             f"spool: {format_count(spooled.observations, 'run')}{more} from "
             f"{format_count(spooled.files, 'file')}"
         )
+    if spooled.waiting:
+        print(f"  {format_count(spooled.waiting, 'file')} more at the next collection")
     for line in (*spooled.fits, *spooled.rankings):
         print(f"  {line}")
     for line in spooled.bad:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import logging.handlers
+import os
 import queue
 import subprocess
 import sys
@@ -14,18 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.errors import AdvisorError, OlderStoreError, StoreError, UsageError
+from advisor.interpreter import own_environment, own_python
 from advisor.paths import config_dir, socket_path, store_path
-
-_UPGRADE = """
-import sys
-from pathlib import Path
-from advisor.errors import AdvisorError
-from advisor.store.writer import Writer
-try:
-    Writer(Path(sys.argv[1])).close()
-except AdvisorError as error:
-    sys.exit(f"event=store-not-upgraded error={str(error)!r}")
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--watch takes 0 to {LONGEST_S:g} seconds")
     users = Users(trusted_uids(args.trust_user), *admins(args.admin_user, args.admin_group))
     take_descriptors()
-    store, socket = store_path(args.db, own=True).absolute(), socket_path(args.socket)
-    config = config_dir(args.config_dir) if args.config_dir else None
+    store = store_path(args.db, own=True).absolute()
+    socket = socket_path(args.socket).absolute()
+    config = config_dir(args.config_dir).absolute() if args.config_dir else None
     writable = not args.read_only and not _published(store)
     if writable:
         _prepare(store)
@@ -97,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         Watch(source, args.watch) if args.watch else None,
     )
     server = Server(socket, handlers, args.refresh)
+    os.chdir("/")  # what looks for a name in the folder it is in finds nothing of a user's there
     with _logging(args.log_level):
         asyncio.run(server.run())
     return 0
@@ -158,7 +151,10 @@ def _prepare(store: Path) -> None:
 
             Reader(store).close()
     except OlderStoreError:
-        child = subprocess.Popen([sys.executable, "-c", _UPGRADE, store], stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            own_python("advisor.store.upgrade", str(store)), stdin=subprocess.DEVNULL,
+            cwd="/", env=own_environment(),
+        )  # fmt: skip
         log.warning("event=store-older upgraded_by=%d", child.pid)
     except AdvisorError as error:
         log.error("event=no-store error=%r", str(error))

@@ -15,6 +15,7 @@ from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
 from advisor.errors import AdvisorError, install_command
+from advisor.interpreter import this_python
 from advisor.loop.backlog import Backlog, backlog
 from advisor.loop.clock import form
 from advisor.loop.spool import spool_folder, waiting_files
@@ -195,7 +196,7 @@ def check_python() -> Iterator[Check]:
     if lack:
         text += f"; not installed: {', '.join(lack)} ({install_command(*lack)})"
     yield Check("python", "ok", text)
-    if os.geteuid() == 0 and (command := opening([Path(sys.executable), Path(__file__)])):
+    if os.geteuid() == 0 and (command := opening([this_python(), Path(__file__)])):
         yield Check(
             "python", "warn", f"other users cannot run the advisor in {sys.prefix}",
             f"{command}; or install it where they may read",

@@ -12,10 +12,12 @@ import json
 import logging
 import math
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -27,7 +29,7 @@ from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
-from advisor.ranking.streams import read_sent
+from advisor.ranking.streams import Characterisation, read_sent
 from advisor.store.profiles import save_kernels
 from advisor.store.rankings import (
     StoredCharacterisation,
@@ -54,6 +56,23 @@ MAX_FILE = 8 << 20
 """Bytes of one file in the spool; larger ones are refused."""
 MAX_STORED = 100_000
 """Runs of one user in the store; a sweep has some dozen."""
+MAX_STORED_BYTES = 100_000_000
+"""Bytes of what one user's runs hold besides the numbers; those of characterisations, too."""
+MAX_CHARACTERISATIONS = 1000
+"""Characterisations of one user in the store."""
+MAX_KERNELS = 10_000
+"""Profiles of one user's own kernels in the store."""
+TURN_S = 60.0
+"""Processor seconds of one user in one pass over the spool; what is left waits for the next."""
+BAD_LASTS_S = 30 * 86400.0
+"""What was set aside is removed after so long."""
+MAX_BAD, MAX_BAD_BYTES = 20, 1_000_000
+"""Files of one user that stay set aside, and their bytes: the newest."""
+_DRAFT_LASTS_S = 86400.0
+"""A file whose writer was killed half-way is removed after so long."""
+
+_DRAFTS = tuple(f".{kind}-" for kind in get_args(DeliveryKind))
+_OWNER = re.compile(r"-u(\d+)-n\d+\.json$")
 
 _USERS_SOURCES: tuple[Source, ...] = ("sweep", "confirm", "run")
 """What a user may call a run; imports and jobs are taken over in other ways."""
@@ -61,7 +80,10 @@ _USERS_SOURCES: tuple[Source, ...] = ("sweep", "confirm", "run")
 
 @dataclass(slots=True)
 class Spooled:
-    """What was taken from the spool, lines about fits and rankings, and files set aside."""
+    """What was taken from the spool, lines about fits and rankings, and files set aside.
+
+    ``waiting``: files of users who had their turn, which the next pass takes.
+    """
 
     files: int = 0
     observations: int = 0
@@ -70,6 +92,7 @@ class Spooled:
     fits: list[str] = field(default_factory=list)
     rankings: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
+    waiting: int = 0
 
     def add(self, more: Spooled) -> None:
         """Count what was taken later, too."""
@@ -80,6 +103,7 @@ class Spooled:
         self.fits += more.fits
         self.rankings += more.rankings
         self.bad += more.bad
+        self.waiting += more.waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +174,26 @@ def spool_folder(store: Path) -> Path:
 def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Renewer) -> Spooled:
     """Take every file of the folder into the store, oldest first.
 
-    A file that makes no sense is moved to ``bad`` in the folder and named; what the store refuses
-    for reasons of its own (StoreError) leaves the file where it is.
+    Users have turns, so that nobody waits for all that another one has left, and a user who took
+    ``TURN_S`` of the processor waits for the next pass. A file that makes no sense is moved to
+    ``bad`` in the folder and named; what the store refuses for reasons of its own (StoreError)
+    leaves the file where it is. What was set aside is removed once it is old.
     """
     result = Spooled()
     if not folder.is_dir():
         return result
     with held(folder, ".lock"):
+        _tidy(folder)
         policies = writer.policy()
-        for path in _files(folder):
+        spent: defaultdict[str, float] = defaultdict(float)
+        owner, begun = "", time.process_time()
+        for path in in_turns(_files(folder)):
+            now = time.process_time()
+            spent[owner] += now - begun
+            owner, begun = owner_of(path), now
+            if spent[owner] > TURN_S:
+                result.waiting += 1
+                continue
             try:
                 data = _load(path, folder)
                 if path.name.startswith("phases-"):
@@ -181,6 +216,8 @@ def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Rene
                 continue
             result.files += 1
             path.unlink(missing_ok=True)
+        if result.bad:
+            _tidy(folder)
     return result
 
 
@@ -189,6 +226,53 @@ def _files(folder: Path) -> list[Path]:
     return [
         path for kind in get_args(DeliveryKind) for path in sorted(folder.glob(f"{kind}-*.json"))
     ]
+
+
+def owner_of(path: Path) -> str:
+    """Return the user id in a file's name, "" for a file of an older daemon."""
+    match = _OWNER.search(path.name)
+    return match[1] if match else ""
+
+
+def in_turns(paths: Iterable[Path]) -> list[Path]:
+    """Return files so that each user's come in their order, and users one after the other."""
+    before: Counter[str] = Counter()
+    turns: list[tuple[int, int, Path]] = []
+    for path in paths:
+        owner = owner_of(path)
+        turns.append((before[owner], len(turns), path))
+        before[owner] += 1
+    return [path for *_, path in sorted(turns)]
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what was set aside long ago or is too much of one user's, and old drafts."""
+    now = time.time()
+    drafts = [p for p in folder.glob(".*-*") if p.name.startswith(_DRAFTS)]
+    gone = [p for p in drafts if now - _changed(p) > _DRAFT_LASTS_S]
+    of_user: Counter[str] = Counter()
+    size_of_user: Counter[str] = Counter()
+    for path in sorted((folder / "bad").glob("*"), key=_changed, reverse=True):
+        owner = owner_of(path)
+        of_user[owner] += 1
+        with suppress(OSError):
+            size_of_user[owner] += path.lstat().st_size
+        too_much = of_user[owner] > MAX_BAD or size_of_user[owner] > MAX_BAD_BYTES
+        if too_much or now - _changed(path) > BAD_LASTS_S:
+            gone.append(path)
+    for path in gone:
+        with suppress(OSError):
+            path.unlink()
+    if gone:
+        log.warning("event=spool-tidied files=%d", len(gone))
+
+
+def _changed(path: Path) -> float:
+    """Return when a file got its name here; that of one that is gone does not matter."""
+    try:
+        return path.lstat().st_ctime
+    except OSError:
+        return 0.0
 
 
 def waiting_files(folder: Path) -> tuple[int, int]:
@@ -225,6 +309,13 @@ def _profiled(writer: Writer, data: Mapping[str, Any], policies: PolicySet) -> t
     )
     trust = policies.for_job(facts)[0].training.trust
     scope = scope_of(trust, "")
+    whose, value = _whose(contributor)
+    (stored,) = writer.rows(f"SELECT count(*) AS n FROM profiles WHERE {whose}", value)
+    if stored["n"] + len(sent.profiles) > MAX_KERNELS:
+        raise InputError(
+            f"{contributor} has {stored['n']} profiles of kernels stored; the limit is "
+            f"{MAX_KERNELS}"
+        )
     save_kernels(writer, sent.to_dict(), contributor=contributor, scope=scope)
     return len(sent.profiles), scope
 
@@ -241,6 +332,7 @@ def _characterised(
         characterisation = read_sent(data.get("characterisation"))
     except FieldError as error:
         raise InputError(f"characterisation.{error.key}: {error}") from None
+    _check_room(writer, contributor, characterisation)
     trust = policies.for_job(
         JobFacts.measured(
             user=contributor,
@@ -259,6 +351,36 @@ def _characterised(
         contributor=contributor,
         scope=scope_of(trust, ""),
     )
+
+
+def _whose(contributor: str) -> tuple[str, tuple[str, ...]]:
+    """Return the condition in SQL for a contributor, with its values.
+
+    User ids without a name count together: one person may own many such numbers.
+    """
+    if contributor.isdecimal():
+        return "contributor <> '' AND contributor NOT GLOB '*[^0-9]*'", ()
+    return "contributor = ?", (contributor,)
+
+
+def _check_room(writer: Writer, contributor: str, new: Characterisation) -> None:
+    """Raise InputError where a user has too many characterisations, or too large ones.
+
+    The one that the new one takes the place of does not count.
+    """
+    whose, value = _whose(contributor)
+    (stored,) = writer.rows(
+        "SELECT count(*) AS n, total(length(c.record)) AS bytes FROM characterisations AS c"
+        f" JOIN workloads AS w ON w.id = c.workload_id WHERE {whose}"
+        " AND NOT (w.application = ? AND w.name = ? AND c.node_type = ? AND contributor = ?)",
+        (*value, new.application, new.workload, new.node_type, contributor),
+    )
+    size = stored["bytes"] + len(json.dumps(new.to_dict()))
+    if stored["n"] >= MAX_CHARACTERISATIONS or size > MAX_STORED_BYTES:
+        raise InputError(
+            f"{contributor} has {stored['n']} characterisations stored, {stored['bytes']:.0f} "
+            f"bytes; the limit is {MAX_CHARACTERISATIONS} and {MAX_STORED_BYTES // 1_000_000} MB"
+        )
 
 
 def _read_runs(data: Mapping[str, Any], name: str) -> _Delivery:
@@ -363,12 +485,16 @@ def _store(
             )
         )[0].training.trust
         runs.append(replace(run, account=account, scope=scope_of(trust, account)))
+    whose, value = _whose(delivery.contributor)
     (stored,) = writer.rows(
-        "SELECT count(*) AS n FROM observations WHERE contributor = ?", (delivery.contributor,)
+        f"SELECT count(*) AS n, total(length(extra)) AS bytes FROM observations WHERE {whose}",
+        value,
     )
-    if stored["n"] + len(runs) > MAX_STORED:
+    size = stored["bytes"] + sum(len(json.dumps(run.extra)) for run in runs)
+    if stored["n"] + len(runs) > MAX_STORED or size > MAX_STORED_BYTES:
         raise InputError(
-            f"{delivery.contributor} has {stored['n']} runs stored; the limit is {MAX_STORED}"
+            f"{delivery.contributor} has {stored['n']} runs stored, {stored['bytes']:.0f} bytes; "
+            f"the limit is {MAX_STORED} and {MAX_STORED_BYTES // 1_000_000} MB"
         )
     new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]
     if new:

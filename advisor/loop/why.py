@@ -193,5 +193,6 @@ def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
     base = job_id.removesuffix("[]")
     if not base.isdecimal():
         return []
-    tasks = reader.outcomes("job_id GLOB ? OR job_id GLOB ?", (f"{base}_*", f"{base}[[]*"))
-    return tasks[:100]
+    # ranges rather than patterns, which no index finds: 4711_... and 4711[...
+    where = "job_id >= ? AND job_id < ? OR job_id >= ? AND job_id < ?"
+    return reader.outcomes(where, (f"{base}_", f"{base}`", f"{base}[", f"{base}\\"))[:100]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import SchedulerError
+from advisor.interpreter import as_given
 
 _BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 """Variables of Intel's OpenMP that threadpoolctl and joblib set in this process."""
@@ -19,8 +20,11 @@ def session_environment() -> dict[str, str]:
         given = Path("/proc/self/environ").read_text(errors="replace").split("\0")
     except OSError:  # no /proc here: take all
         return dict(os.environ)
-    ours = set(_BY_LIBRARIES).difference(variable.partition("=")[0] for variable in given)
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    variables = dict(variable.partition("=")[::2] for variable in given)
+    ours = set(_BY_LIBRARIES).difference(variables)
+    return {name: value for name, value in os.environ.items() if name not in ours} | as_given(
+        variables
+    )
 
 
 def run_command(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.interpreter import own_python
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.schedulers.results import good_run
 
@@ -44,11 +44,12 @@ def beside_words(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
     """
     assert job.watch is not None
     words = [
-        "env", *(f"{name}=1" for name in _ONE_THREAD), sys.executable, "-m", MODULE,
         "--folder", str(job.watch.folder), "--within", f"{job.watch.within:g}",
         "--sys", str(root),
+        *(["--metered", "--meter", _online(job.meter)] if metered else []),
     ]  # fmt: skip
-    return [*words, *(["--metered", "--meter", _online(job.meter)] if metered else [])]
+    one_thread = [f"{name}=1" for name in _ONE_THREAD]
+    return ["env", *one_thread, *own_python(MODULE, *words)]
 
 
 def driver_lines(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> list[str]:

@@ -1,4 +1,6 @@
-"""A published copy lies on a shared file system, which may hang: the loop never waits for it."""
+"""What the loop never waits for: pages of the store, which may be large, and a file system that
+hangs, as that of a published copy may.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,52 @@ from concurrent.futures import ThreadPoolExecutor
 
 from advisor.core.protocol import answer_line
 from advisor.service.handlers import Handlers
-from advisor.service.limits import Use
+from advisor.service.limits import BUSY, Use
 from advisor.service.peer import Peer
+from advisor.store.visible import SHOWN
 
 HANGS_S = 10.0
 """A file system that does not answer for so long hangs, as messages call it."""
 
-_SHOWN = re.compile(rb'"op"\s*:\s*"(?:applications|options|history)"')
+READ_AT_ONCE = 2
+"""Readings of the store at once, one for each user."""
+READINGS = 8
+"""Readings of one user that are under way or wait; further ones are refused."""
+
+_SHOWN = re.compile(rb'"op"\s*:\s*"(?:' + "|".join(SHOWN).encode() + rb')"')
 
 LineWork = Callable[[bytes, Peer, Callable[[bytes, Peer], bytes]], bytes]
 """Answers a peer's line by a function; what goes wrong becomes an error and a line in the log."""
 
 
 class Copies:
-    """Reads the store, and what users are shown of a copy, in threads that may hang."""
+    """Reads the store, and what users are shown of it, in threads that may hang."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
-        self._thread = ThreadPoolExecutor(1, "copy")
+        self._threads = ThreadPoolExecutor(READ_AT_ONCE, "shown")
+        self._free = asyncio.Semaphore(READ_AT_ONCE)
 
     def concerns(self, line: bytes) -> bool:
-        """Tell whether a line asks for what stands in a published copy only."""
-        source = self._handlers.source
-        return (source.hangs or source.published_at is not None) and bool(_SHOWN.search(line))
+        """Tell whether a line asks for a page of the store."""
+        return bool(_SHOWN.search(line))
 
     async def answer(self, line: bytes, peer: Peer, use: Use, work: LineWork) -> bytes:
-        """Answer such a line, or say that the file system does not answer."""
+        """Answer such a line, or say that the file system does not answer.
+
+        A user's lines are read for one after the other, and some wait: other users come between.
+        """
+        if use.readings >= READINGS:
+            use.charge(0.0)
+            return BUSY
+        use.readings += 1
+        try:
+            async with use.turn, self._free:
+                return await self._read(line, peer, use, work)
+        finally:
+            use.readings -= 1
+
+    async def _read(self, line: bytes, peer: Peer, use: Use, work: LineWork) -> bytes:
         handlers = self._handlers
 
         def read() -> tuple[bytes, float]:
@@ -45,7 +67,7 @@ class Copies:
             return answer, time.thread_time() - worked
 
         if not handlers.source.hangs:
-            reading = asyncio.get_running_loop().run_in_executor(self._thread, read)
+            reading = asyncio.get_running_loop().run_in_executor(self._threads, read)
             if (await asyncio.wait({reading}, timeout=HANGS_S))[0]:
                 answer, worked = reading.result()
                 use.charge(worked)

@@ -46,6 +46,8 @@ log = logging.getLogger("advisor.serve")
 
 _REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
+LONGEST_QUERY_S = 1.0
+"""Seconds after which a query for a page, which has some, ends with an error."""
 _MOST = 16384
 """Characters of what a hook sends, by key, and of all else together."""
 
@@ -69,7 +71,9 @@ class Handlers:
     _decided: int = 0
     _changed: int = 0
     _started: float = field(default_factory=time.time)
-    _reader: Reader | None = None
+    unrecorded: int = 0
+    """Decisions that were not recorded: their users had asked for too many."""
+    _readers: list[Reader] = field(default_factory=list)
     _counts: AnswerCounts = field(default_factory=AnswerCounts)
 
     def __post_init__(self) -> None:
@@ -88,9 +92,8 @@ class Handlers:
         self.settle()
         if self.journal is not None:
             self.journal.close(5.0)
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        while self._readers:
+            self._readers.pop().close()
         self.source.close()
 
     def refresh(self, *, force: bool = False) -> bool:
@@ -183,8 +186,8 @@ class Handlers:
             return self._submitted(request, peer)
         if operation in ("observe", "characterise", "profile"):
             return self._deliver(request, peer)
-        if operation in ("applications", "options", "history"):
-            return self._page(request, peer)
+        if operation in visible.SHOWN:
+            raise ProtocolError(f"write the op as it is: {operation}")  # not in the loop
         if operation == "status":
             return self.status()
         if operation == "metrics":
@@ -234,7 +237,14 @@ class Handlers:
             self._behind.append(lambda: journal.drop(first))
 
     def _record(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
-        """Keep a decision whose answer is sent."""
+        """Keep a decision whose answer is sent.
+
+        Of a user who asks for too many, a job's own stamp tells what was decided.
+        """
+        if not self.limits.of(uid).may_record():
+            self.unrecorded += 1
+            log.warning("event=not-recorded uid=%d", self.limits.booked(uid))
+            return
         if self.journal is not None:
             self.journal.put(decision)
         if self.spool is not None and any(r.code == "training-auto" for r in decision.reasons):
@@ -313,30 +323,37 @@ class Handlers:
                 hint="send them to the daemon on the store's host",
             )
         contributor = self.users.name(peer.uid)
+        uid = self.limits.booked(peer.uid)
         if request["op"] == "characterise":
-            self.spool.put_phases(request, contributor, peer.uid, self.source.snapshot.inventory)
+            self.spool.put_phases(request, contributor, uid, self.source.snapshot.inventory)
             return {"ok": True}
         if request["op"] == "profile":
-            self.spool.put_profiles(request, contributor, peer.uid, self.source.snapshot.inventory)
+            self.spool.put_profiles(request, contributor, uid, self.source.snapshot.inventory)
             return {"ok": True}
-        return {"ok": True, "stored": self.spool.put_runs(request, contributor, peer.uid)}
+        return {"ok": True, "stored": self.spool.put_runs(request, contributor, uid)}
 
     def show(self, line: bytes, peer: Peer) -> bytes:
-        """Answer a line that asks for what the peer may see; a thread may do it."""
-        return answer_line(self._handle(parse_request_line(line), peer))
+        """Answer a line that asks for what the peer may see; some threads do it."""
+        request = parse_request_line(line)
+        if request["op"] not in visible.SHOWN:
+            raise ProtocolError("a request has one op")
+        return answer_line(self._page(request, peer))
 
     def _page(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         """Return what the peer may see of the store."""
         user = self.users.name(peer.uid)
-        if self._reader is None:
-            self._reader = Reader(self.source.path, timeout_s=0.05)
         try:
-            self._reader.changed()  # a published copy may have been replaced
-            return visible.page(self._reader, request, user, all_jobs=self.users.admin(peer))
+            reader = self._readers.pop()  # no other thread uses it meanwhile
+        except IndexError:
+            reader = Reader(self.source.path, timeout_s=0.05, longest_s=LONGEST_QUERY_S)
+        try:
+            reader.changed()  # a published copy may have been replaced
+            page = visible.page(reader, request, user, all_jobs=self.users.admin(peer))
         except StoreError:
-            self._reader.close()
-            self._reader = None
+            reader.close()
             raise
+        self._readers.append(reader)
+        return page
 
     def observe_latency(self, seconds: float) -> None:
         """Note how long an answer took."""
@@ -380,6 +397,8 @@ class Handlers:
                     [({}, journal.waiting if journal else None)])  # fmt: skip
         text.family("decisions_lost", "counter", "decisions that could not be written",
                     [({}, journal.dropped if journal else None)])  # fmt: skip
+        text.family("decisions_unrecorded", "counter", "not recorded, as one user asked for "
+                    "too many; jobs' stamps tell", [({}, self.unrecorded)])  # fmt: skip
         text.family("spool_files", "gauge", "files of users' measurements that wait",
                     [({}, self.spool.waiting if self.spool else None)])  # fmt: skip
         return text.text()

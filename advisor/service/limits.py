@@ -3,11 +3,13 @@
 Work is counted in units, of which each user gets ``RATE`` a second: 1 for a request and 2 for the
 square of its milliseconds, because a request that takes n times as long keeps n times as many
 others waiting n times as long. Root and the scheduler's own user ask for everybody and have no
-limits. Users whom nobody knows by name share one allowance: one person may own many such numbers.
+limits. User ids without a name share one allowance, and all else that is bounded for each user: one
+person may own many such numbers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import time
 from collections.abc import Callable
@@ -28,6 +30,13 @@ BURST = 400.0
 """Units that a user may have saved."""
 _DEBT = 2000.0
 """Units nobody is deeper in debt than: ten seconds without an answer."""
+
+RECORDS = 20_000
+"""Decisions of one user that are recorded in a day; of further ones the job's stamp tells."""
+_DAY_S = 86400.0
+
+UNNAMED = 0xFFFFFFFE
+"""What all user ids without a name are booked to: a number that belongs to nobody."""
 
 _SPARE = 64
 """Descriptors that are kept for the store, the log and children."""
@@ -51,6 +60,9 @@ class Use:
     bounded: bool = True
     left: float = BURST
     at: float = 0.0
+    records: float = RECORDS
+    """Decisions that may still be recorded."""
+    records_at: float = 0.0
     begun: int = 0
     prompt: bool = True
     """The user's last connection sent its line; else nobody waits for the next one's."""
@@ -59,6 +71,10 @@ class Use:
     named: bool = False
     """The log has named the user since it asked for too much."""
     open: dict[object, Callable[[], None]] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the store is read for the user: one reading at a time."""
+    readings: int = 0
+    """Readings of the store that are under way or wait."""
 
     def spent(self) -> bool:
         """Tell whether the user has to wait."""
@@ -70,6 +86,19 @@ class Use:
         if self.left > BURST / 2:
             self.named = False
         return self.left <= 0
+
+    def may_record(self) -> bool:
+        """Take room for the record of one decision; tell whether there was any."""
+        if not self.bounded:
+            return True
+        now = time.monotonic()
+        gained = RECORDS / _DAY_S * (now - self.records_at)
+        self.records = min(RECORDS, self.records + gained)
+        self.records_at = now
+        if self.records < 1:
+            return False
+        self.records -= 1
+        return True
 
     def take_turn(self) -> None:
         """Let the user's lines be answered again, now that the loop has looked who is there."""
@@ -90,17 +119,25 @@ class Limits:
         """Open ones of all users."""
         self.refused = 0
         """Requests that were not answered, and connections that were closed."""
-        self._uses: dict[int | None, Use] = {}
+        self._uses: dict[int, Use] = {}
 
     def of(self, uid: int) -> Use:
         """Return what a user takes just now."""
-        users = self.users
-        nameless = users.known(uid) and not users.has_name(uid)
-        key = None if nameless and uid not in users.trusted_uids else uid
+        key = self.booked(uid)
         use = self._uses.get(key)
         if use is None:
-            use = self._uses[key] = Use(uid not in users.trusted_uids, at=time.monotonic())
+            now = time.monotonic()
+            bounded = uid not in self.users.trusted_uids
+            use = self._uses[key] = Use(bounded, at=now, records_at=now)
         return use
+
+    def booked(self, uid: int) -> int:
+        """Return the user id that what a user takes is booked to.
+
+        Of an id that was not looked up yet nobody knows a name.
+        """
+        users = self.users
+        return uid if uid in users.trusted_uids or users.has_name(uid) else UNNAMED
 
     def enter(self, use: Use, connection: object, close: Callable[[], None]) -> None:
         """Note a connection and how to close it; where there are too many, close another."""

@@ -17,6 +17,8 @@ from advisor.errors import UsageError
 _UCRED = struct.Struct("3i")
 _SO_PEERGROUPS = 59
 """Of Linux 4.13 and later; Python has no name for it."""
+_REMEMBERED = 100_000
+"""User ids that are known to have no name, at most: a container may have many."""
 _MOST_GROUPS = 256
 """What Python can ask for; of a process with more, none is known."""
 
@@ -81,8 +83,10 @@ class Users:
             try:
                 self._names[uid] = pwd.getpwuid(uid).pw_name
             except KeyError:
+                if len(self._names) >= _REMEMBERED:
+                    self._names = {u: n for u, n in self._names.items() if n != str(u)}
                 self._names[uid] = str(uid)
-        return self._names[uid]
+        return self._names.get(uid, str(uid))
 
     def subject(self, peer: Peer, payload: Mapping[str, object]) -> int:
         """Return whose job a request is about: the peer's own uid.

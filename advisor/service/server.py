@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from advisor.core.protocol import MAX_REQUEST, ProtocolError, answer_line
 from advisor.errors import AdvisorError
 from advisor.service.copies import HANGS_S, Copies
 from advisor.service.handlers import Handlers
-from advisor.service.limits import BEGUN, BUSY, Limits, Use
+from advisor.service.limits import BEGUN, BUSY, CONNECTIONS, Limits, Use
 from advisor.service.listening import BACKLOG, listening_socket
 from advisor.service.notify import notify
 from advisor.service.peer import Peer, peer_of
@@ -40,6 +41,9 @@ LONG_S = 3e-4
 """After an answer that took the processor for longer, the loop looks who else is there before it
 goes on with lines of the same user: those of one user are answered one at a time, with others'
 in between."""
+UNNAMED_AT_ONCE = 256
+"""Connections that wait for the look-up of their users' names; beyond that the oldest one of the
+user id with most goes."""
 IDLE_S = 30.0
 """A connection that sends nothing for so long is closed."""
 
@@ -62,7 +66,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._buffer = bytearray()
         self._searched, self._begun = 0, begun
-        self._later = self._full = False
+        self._later = self._full = self._reading = False
         self._transport: asyncio.Transport | None = None
         self._client, self._peer = client, client.peer
         self._idle: asyncio.TimerHandle | None = None
@@ -96,7 +100,7 @@ class _Connection(asyncio.Protocol):
         self._buffer += data
         use.begun += len(data)
         self._rest()
-        if not self._later:
+        if not (self._later or self._reading):
             self._lines()
 
     def _lines(self) -> None:
@@ -114,6 +118,9 @@ class _Connection(asyncio.Protocol):
             use.begun -= end + 1
             self._searched = 0
             self._answer(line)
+            if self._reading:  # answers have the order of their lines: it goes on then
+                self._read_on()
+                return
         self._searched = len(self._buffer)
         self._read_on()
         if len(self._buffer) > MAX_REQUEST or (use.bounded and use.begun > BEGUN):
@@ -134,7 +141,7 @@ class _Connection(asyncio.Protocol):
         """Read from a client that reads, once what it sent before is answered."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._full or self._later:
+        if self._full or self._later or self._reading:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -145,8 +152,17 @@ class _Connection(asyncio.Protocol):
             return
 
         async def later() -> None:
-            self._send(await self._server.answer_later(line, self._client))
+            try:
+                self._send(await self._server.answer_later(line, self._client))
+            finally:
+                self._reading = False
+                if self._transport is not None and not self._transport.is_closing():
+                    self._rest()
+                    self._lines()
 
+        self._reading = True
+        if self._idle:
+            self._idle.cancel()
         task = asyncio.ensure_future(later())
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)
@@ -184,6 +200,9 @@ class Server:
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _behind: asyncio.TimerHandle | None = None
     _answered: list[_Client] = field(default_factory=list)
+    _unnamed: dict[int, list[tuple[socket.socket, Peer]]] = field(default_factory=dict)
+    """Connections of user ids whose names are being looked up."""
+    _names: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "names"))
 
     def __post_init__(self) -> None:
         self.copies = Copies(self.handlers)
@@ -225,17 +244,19 @@ class Server:
         self.limits.refused += 1
         if not client.use.named:
             client.use.named = True
-            log.warning("event=too-much uid=%d", client.peer.uid)
+            log.warning("event=too-much uid=%d", self.limits.booked(client.peer.uid))
 
     def _answer(self, line: bytes, peer: Peer, work: Callable[[bytes, Peer], bytes]) -> bytes:
         start = time.perf_counter()
         try:
             answer = work(line, peer)
         except ProtocolError as error:
-            log.warning("event=bad-request uid=%d error=%s", peer.uid, quote(error.message))
+            uid = self.limits.booked(peer.uid)
+            log.warning("event=bad-request uid=%d error=%s", uid, quote(error.message))
             return answer_line({"error": error.message})
         except AdvisorError as error:
-            log.error("event=failed uid=%d error=%s", peer.uid, quote(str(error)))
+            uid = self.limits.booked(peer.uid)
+            log.error("event=failed uid=%d error=%s", uid, quote(str(error)))
             return answer_line({"error": str(error)})
         except Exception as error:
             log.exception("event=internal-error uid=%d error=%s", peer.uid, quote(repr(error)))
@@ -317,13 +338,50 @@ class Server:
                 return
             with contextlib.suppress(OSError):
                 peer = peer_of(connection)
-                client = _Client(connection, peer, self.limits.of(peer.uid))
-                if not client.use.spent():
-                    self._take(client)
+                if not self._named(connection, peer) or self._admit(connection, peer):
                     return
-                self.refuse(client)
-                connection.send(BUSY, socket.MSG_DONTWAIT)
+                continue
             connection.close()
+
+    def _named(self, connection: socket.socket, peer: Peer) -> bool:
+        """Tell whether a user's name is known; else admit the connection once it was looked up.
+
+        Until then nobody knows whose allowance it takes.
+        """
+        users, uid = self.handlers.users, peer.uid
+        if users.known(uid) or uid in users.trusted_uids:
+            return True
+        waiting = self._unnamed.setdefault(uid, [])
+        waiting.append((connection, peer))
+        most = max(self._unnamed.values(), key=len)
+        if len(most) > CONNECTIONS or sum(map(len, self._unnamed.values())) > UNNAMED_AT_ONCE:
+            self.limits.refused += 1
+            most.pop(0)[0].close()
+        if len(waiting) > 1:
+            return False
+
+        async def look_up() -> None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._names, users.name, uid)
+            for each, whose in self._unnamed.pop(uid, ()):
+                self._admit(each, whose)
+
+        task = asyncio.ensure_future(look_up())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return False
+
+    def _admit(self, connection: socket.socket, peer: Peer) -> bool:
+        """Take a client, or refuse one whose user asks too much; tell which."""
+        client = _Client(connection, peer, self.limits.of(peer.uid))
+        with contextlib.suppress(OSError):
+            if not client.use.spent():
+                self._take(client)
+                return True
+            self.refuse(client)
+            connection.send(BUSY, socket.MSG_DONTWAIT)
+        connection.close()
+        return False
 
     def _take(self, client: _Client) -> None:
         """Answer at once what a client has sent already: a hook's one line."""

@@ -16,7 +16,6 @@ import queue
 import shlex
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,6 +30,7 @@ from advisor.core.delivery import DeliveryKind, delivered_runs, write_spool_file
 from advisor.core.inventory import Inventory
 from advisor.core.protocol import ProtocolError
 from advisor.errors import InputError
+from advisor.interpreter import absolute_only, own_environment, own_python
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
 from advisor.service.untaken import Untaken
@@ -48,6 +48,8 @@ _LOOK_S = 30.0
 
 _AGAIN_S = 3600.0
 """An application whose sweep could not be started is not tried again for so long."""
+_MOST_ASKED = 1000
+"""Applications whose sweeps are asked for in that time."""
 
 
 class Spool:
@@ -61,6 +63,8 @@ class Spool:
         self._socket = socket
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
+        self._collects = False
+        """A collection is asked for that has not begun: it takes all that waits."""
         self._sweeps: list[_AutoSweep] = []
         threading.Thread(target=self._run, name="spool", daemon=True).start()
 
@@ -130,7 +134,9 @@ class Spool:
         self._untaken.check(uid, count, len(text))
         path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
         self._untaken.add(path.name, len(text))
-        self._put("collect", {})
+        if not self._collects:
+            self._collects = True
+            self._put("collect", {})
 
     def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Start a sweep for a job's application as the job's user, if that is possible."""
@@ -138,6 +144,10 @@ class Spool:
         now = time.monotonic()
         job_request = decision.request
         if job_request is None or now - self._asked.get(key, -math.inf) < _AGAIN_S:
+            return
+        self._asked = {k: at for k, at in self._asked.items() if now - at < _AGAIN_S}
+        if len(self._asked) >= _MOST_ASKED:
+            log.warning("event=no-training reason=too-many-asked user=%s", decision.user)
             return
         self._asked[key] = now
         if os.geteuid() not in (0, uid):
@@ -174,6 +184,7 @@ class Spool:
             try:
                 self._sweeps = [sweep for sweep in self._sweeps if sweep.runs()]
                 if kind == "collect":
+                    self._collects = False
                     self._collect()
                 elif kind == "train":
                     self._train(job)
@@ -181,10 +192,14 @@ class Spool:
                 log.error("event=spool-failed kind=%s error=%r", kind, str(error))
 
     def _collect(self) -> None:
-        command = [sys.executable, "-m", "advisor", "collect", "--spool", "--db", str(self._store)]
-        if self._config is not None:
-            command += ["--config-dir", str(self._config)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        command = own_python(
+            "advisor", "collect", "--spool", "--db", str(self._store.absolute()),
+            *([] if self._config is None else ["--config-dir", str(self._config.absolute())]),
+        )  # fmt: skip
+        done = subprocess.run(
+            command, cwd="/", env=own_environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
         if done.returncode not in (0, 3):
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
 
@@ -194,6 +209,9 @@ class Spool:
             return
         uid = int(str(job["uid"]))
         entry = pwd.getpwuid(uid)
+        if any(sweep.user == entry.pw_name for sweep in self._sweeps):
+            log.warning("event=no-training reason=one-at-a-time user=%s", entry.pw_name)
+            return
         gid, groups = groups_of(uid)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         script = folder / "job.sh" if job["script"] is not None else Path(job["path"])
@@ -203,16 +221,18 @@ class Spool:
             "HOME": entry.pw_dir,
             "USER": entry.pw_name,
             "LOGNAME": entry.pw_name,
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "PATH": absolute_only(os.environ.get("PATH", "")) or "/usr/bin:/bin",
             "ADVISOR_SOCKET": str(self._socket),
         }
         settings = translator(job["scheduler"]).SETTINGS
         environment |= {name: os.environ[name] for name in settings if name in os.environ}
-        command = [sys.executable, "-m", "advisor", "train", str(script), "--yes"]
-        command += ["--complete"]  # nobody has agreed to files that end early
-        command += ["--scheduler", job["scheduler"], f"--options={job['options']}"]
-        command += ["--for-daemon"]  # the store is closed to its user, who may have another
-        command += ["--", *job["arguments"]]
+        command = own_python(  # goes into the user's folder once it is the user: that is their word
+            "advisor", "train", str(script), "--yes",
+            "--complete",  # nobody has agreed to files that end early
+            "--scheduler", job["scheduler"], f"--options={job['options']}",
+            "--for-daemon",  # the store is closed to its user, who may have another
+            "--", *job["arguments"], folder=str(job["cwd"]),
+        )  # fmt: skip
         as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -224,7 +244,7 @@ class Spool:
             process = subprocess.Popen(
                 command,
                 env=environment,
-                cwd=str(job["cwd"]),
+                cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

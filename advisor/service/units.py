@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from advisor.interpreter import this_python
 from advisor.paths import share
 
 FOLDER = Path("/etc/systemd/system")
@@ -15,7 +16,7 @@ LOOKED_INTO = (FOLDER, Path("/run/systemd/system"), Path("/usr/lib/systemd/syste
 
 def program() -> Path:
     """Return the absolute path of the ``advisor`` that runs."""
-    beside = Path(sys.executable).with_name("advisor")
+    beside = this_python().with_name("advisor")
     return beside if beside.exists() else Path(sys.argv[0]).absolute()
 
 

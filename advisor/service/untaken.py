@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
+from advisor.core.delivery import DeliveryKind
 from advisor.errors import AdvisorError
 
 MAX_UNTAKEN = 10_000
 MAX_UNTAKEN_BYTES = 8_000_000
 """Measured runs of one user that wait to be taken into the store, and their bytes."""
 
-_NAME = re.compile(r"(?:runs|phases)-\d+-[0-9a-f]+-u(\d+)-n(\d+)\.json")
+_KINDS = "|".join(get_args(DeliveryKind))
+_NAME = re.compile(rf"(?:{_KINDS})-\d+-[0-9a-f]+-u(\d+)-n(\d+)\.json")
 
 
 class Untaken:

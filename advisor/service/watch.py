@@ -9,13 +9,13 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from advisor.core.availability import Availability, JobLimits
+from advisor.interpreter import own_environment, own_python
 from advisor.service.handover import unpack, unpack_limits
 from advisor.service.snapshot import StoreSource
 
@@ -80,13 +80,14 @@ class Watch:
 
     async def _listen(self) -> str:
         """Hear one child; return why no more. Raises OSError when it cannot be started."""
-        command = [
-            sys.executable, "-m", "advisor.service.watcher",
-            "--db", str(self._source.path), "--every", f"{self._every_s:g}",
-        ]  # fmt: skip
+        command = own_python(
+            "advisor.service.watcher",
+            "--db", str(self._source.path.absolute()), "--every", f"{self._every_s:g}",
+        )  # fmt: skip
         child = self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            cwd="/", env=own_environment(),
+        )  # fmt: skip
         self._started += 1
         log.info("event=watch-started pid=%d", child.pid)
         lines = asyncio.StreamReader(limit=_LONGEST_LINE)

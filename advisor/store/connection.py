@@ -42,6 +42,9 @@ COPY = 0x41445643
 _ID = slice(68, 72)  # where it lies
 
 
+_STEPS = 100_000
+"""Steps of SQLite's machine, about a millisecond, between two looks at the clock."""
+
 _kept: dict[tuple[int, int], int] = {}
 """Descriptors of live stores by device and inode, never closed; see :func:`_header`."""
 
@@ -130,11 +133,15 @@ def age_of_copy(path: Path) -> float | None:
 
 
 class StoreConnection:
-    """A read-only connection to the store at ``path``; waits ``timeout_s`` for a busy one."""
+    """A read-only connection to the store at ``path``; waits ``timeout_s`` for a busy one.
 
-    def __init__(self, path: Path | str, *, timeout_s: float = 1.0) -> None:
+    A query that takes more than ``longest_s`` ends with StoreError (0: none does).
+    """
+
+    def __init__(self, path: Path | str, *, timeout_s: float = 1.0, longest_s: float = 0.0) -> None:
         self.path = Path(path)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._longest_s = timeout_s, longest_s
+        self._until = 0.0
         self._connection, self._access, self._identity = self._open()
         self._version = self.data_version()
 
@@ -177,6 +184,7 @@ class StoreConnection:
         self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[sqlite3.Row]:
         """Return all rows of one query. Raises StoreError."""
+        self._until = time.monotonic() + self._longest_s
         for last in (False, True):
             try:
                 result = self._connection.execute(sql, parameters).fetchall()
@@ -234,7 +242,13 @@ class StoreConnection:
         except BaseException:
             connection.close()
             raise
+        if self._longest_s:
+            connection.set_progress_handler(self._too_long, _STEPS)
         return connection
+
+    def _too_long(self) -> bool:
+        """Tell SQLite whether to give up."""
+        return time.monotonic() > self._until
 
     def _reopen(self) -> None:
         connection, access, identity = self._open()

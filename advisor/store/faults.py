@@ -39,6 +39,10 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
             f"{path}: reading or writing failed ({error}), nothing was changed",
             hint="check the disk, its quota and the limit on file sizes",
         )
+    if name.startswith("SQLITE_INTERRUPT"):
+        return StoreError(
+            f"{path}: this takes too long to read", hint="ask for less: one application or one job"
+        )
     if name.startswith("SQLITE_CONSTRAINT"):
         return StoreError(f"{path}: the store refuses a value: {error}")
     return StoreError(f"{path}: {error}")

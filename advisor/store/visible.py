@@ -21,6 +21,12 @@ _MODELS, _JOBS = 10, 50
 _TABLES = 200_000
 """Bytes of families' tables in a page, but for a single one."""
 
+_NEWEST = (1 << 63) - 1
+"""No row has a larger number."""
+
+SHOWN = ("applications", "options", "history")
+"""The operations that read a page, as long as the store takes: never in the daemon's loop."""
+
 TableRow = dict[str, Any]
 
 _SEEN_MODEL = "(m.scope <> 'own' OR m.owner = :user)"
@@ -71,11 +77,10 @@ def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> T
 
 
 def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
-    where = (
-        "(:application IS NULL OR w.application = :application)"
-        " AND (:workload IS NULL OR w.name = :workload)"
-    )
-    on = " AND (:node_type IS NULL OR {}.node_type = :node_type)"
+    # only what is asked for stands there, so that an index finds it
+    given = (("application", "w.application"), ("workload", "w.name"))
+    where = " AND ".join(f"{c} = :{key}" for key, c in given if values[key] is not None) or "1"
+    on = "" if values["node_type"] is None else " AND {}.node_type = :node_type"
     rows = _rows(
         store,
         "SELECT m.* FROM models AS m JOIN workloads AS w ON w.id = m.workload_id WHERE"
@@ -125,13 +130,26 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
 
 
 def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
-    whose = "1" if all_jobs else "user = :user"
+    # "+": found by job, not by user, who may have very many
+    whose = "1" if all_jobs else "+user = :user"
     if values["job"] is not None:
         base = values["job"].partition("_")[0].partition("[")[0]
-        values |= {"base": base, "tasks": f"{base}_*", "array": f"{base}[[]*"}
-        those = "(job_id IN (:job, :base) OR job_id GLOB :tasks OR job_id GLOB :array)"
+        # Ranges rather than patterns: an index finds them, however many jobs the user has.
+        values |= {"base": base, "tasks": f"{base}_", "no_task": f"{base}`",
+                   "array": f"{base}[", "no_array": f"{base}\\"}  # fmt: skip
+        those = " UNION ".join(
+            f"SELECT rowid FROM outcomes WHERE {condition}"
+            for condition in (
+                "job_id IN (:job, :base)",
+                "job_id >= :tasks AND job_id < :no_task",
+                "job_id >= :array AND job_id < :no_array",
+            )
+        )
         outcomes = _rows(
-            store, f"SELECT * FROM outcomes WHERE {those} AND {whose} LIMIT {_JOBS}", values
+            store,
+            f"SELECT * FROM outcomes WHERE rowid IN ({those}) AND {whose}"
+            f" ORDER BY rowid LIMIT {_JOBS}",
+            values,
         )
         decisions = _rows(
             store,
@@ -141,9 +159,10 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
         )
         return {"decisions": _and_of(store, decisions, outcomes, values, whose),
                 "outcomes": outcomes, "next": None}  # fmt: skip
+    values["before"] = values["after"] or _NEWEST
     rows = _rows(
         store,
-        f"SELECT rowid AS _at, * FROM decisions WHERE (:after = 0 OR rowid < :after) AND {whose}"
+        f"SELECT rowid AS _at, * FROM decisions WHERE rowid < :before AND {whose.lstrip('+')}"
         f" ORDER BY rowid DESC LIMIT {_JOBS}",
         values,
     )

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError, InputError, RefusedError
+from advisor.interpreter import own_python
 from advisor.training.outcome import Event, Spent
 from advisor.training.state import SweepState, newest_of
 
@@ -224,10 +224,9 @@ def in_background(state_id: str, root: Path, arguments: Sequence[str] = ()) -> i
 
     What it prints goes to the file ``log`` in the sweep's folder. Raises AdvisorError.
     """
-    command = [
-        sys.executable, "-m", "advisor", "train", *arguments, "--resume", state_id,
-        "--work-dir", str(root),
-    ]  # fmt: skip
+    command = own_python(
+        "advisor", "train", *arguments, "--resume", state_id, "--work-dir", str(root)
+    )
     try:
         with (root / state_id / LOG).open("ab") as log:
             child = subprocess.Popen(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.interpreter import own_python
 from advisor.store.reader import Reader
 from advisor.training import progress
 from advisor.training.progress import Progress
@@ -113,7 +113,7 @@ def _advisor(arguments: Sequence[str], folder: Path) -> str:
     """Run ``advisor train`` as a command of its own: planning loads what is not needed here."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "advisor", "train", *arguments],
+            own_python("advisor", "train", *arguments),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

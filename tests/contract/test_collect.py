@@ -176,7 +176,7 @@ def test_spool_alone_asks_no_scheduler(
     data = advisor("collect", "--spool", "--json").json()
     assert data["spool"] == {
         "files": 0, "observations": 0, "characterisations": 0, "kernels": 0,
-        "fits": [], "rankings": [], "bad": [],
+        "fits": [], "rankings": [], "bad": [], "waiting": 0,
     }  # fmt: skip
 
 

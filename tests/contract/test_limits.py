@@ -13,17 +13,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from advisor.core.delivery import DeliveryKind
 from advisor.core.protocol import MAX_PARTS, ProtocolError, call, parse_request_line
 from advisor.core.script import DEADLINE_S, read
 from advisor.core.script_use import use_of_script
 from advisor.core.shell_words import TOO_SLOW
 from advisor.errors import AdvisorError
 from advisor.service import untaken
-from advisor.service.limits import BURST, CONNECTIONS, Limits, Use
+from advisor.service.limits import BURST, CONNECTIONS, RECORDS, UNNAMED, Limits, Use
 from advisor.service.peer import Users
 from advisor.service.quiet import Quiet
 from advisor.service.untaken import MAX_UNTAKEN, Untaken
@@ -239,10 +240,17 @@ def test_a_script_that_takes_too_long_is_not_recognised(monkeypatch: pytest.Monk
     assert read("srun ./deadline_zero\n" * 50).commands  # it was not remembered
 
 
+def named(*uids: int) -> Users:
+    """Return users of these ids, whose names are known."""
+    users = Users()
+    users._names |= {uid: f"user{uid}" for uid in uids}
+    return users
+
+
 def test_a_user_gets_an_allowance_and_root_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("advisor.service.limits.time.monotonic", lambda: now[0])
-    users = Users()
+    users = named(1, 2)
     limits = Limits(users)
     user, root = limits.of(1), limits.of(0)
     for _ in range(int(BURST)):
@@ -264,11 +272,66 @@ def test_users_without_a_name_share_one_allowance() -> None:
     for uid in (3_000_001, 3_000_002):
         users.name(uid)
     assert limits.of(3_000_001) is limits.of(3_000_002)
-    assert limits.of(3_000_003) is not limits.of(3_000_001)  # nobody has looked yet
+    assert limits.of(3_000_003) is limits.of(3_000_001)  # also while nobody has looked
+    assert limits.booked(3_000_001) == limits.booked(3_000_003) == UNNAMED
+    not_looked_up, root = limits.of(1), limits.of(0)
+    assert not_looked_up is limits.of(3_000_001)
+    users.name(1)
+    assert limits.of(1) is not limits.of(3_000_001) and limits.booked(1) == 1
+    assert limits.of(0) is root and not root.bounded
+
+
+@needs_root
+@pytest.mark.usefixtures("daemon")
+def test_a_hundred_ids_without_a_name_take_no_more_than_one_user(place: Path) -> None:
+    """A range of /etc/subuid: together they get one user's allowance, and others are answered."""
+    code = (
+        "import os, socket, sys\n"
+        f"for n in range({int(BURST) // 2}):\n"
+        "    if not os.fork():\n"
+        "        os.setresuid(*[3000000 + n % 100] * 3)\n"
+        "        s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect(sys.argv[1])\n"
+        '        try: s.sendall(b\'{"v": 1, "op": "ping"}\\n\' * 20); s.shutdown(1)\n'
+        "        except OSError: pass\n"
+        "        try: s.recv(65536)\n        finally: os._exit(0)\n"
+        "    os.wait()\n"
+    )
+    flood = subprocess.Popen(
+        [sys.executable, "-c", code, str(place / "s")], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(10):
+            ping = as_user(1, ASK + "print(ask({'op': 'ping'})['pong'])", str(place / "s"))
+            assert ping == "True\n"
+    finally:
+        _, said = flood.communicate(timeout=300)
+    log = (place / "log").read_text()
+    assert call(place / "s", {"op": "status"})["refused"], (said, log[-500:])
+    assert f"event=too-much uid={UNNAMED}" in log and "uid=30000" not in log
+
+
+def test_records_of_one_user_in_a_day_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("advisor.service.limits.time.monotonic", lambda: now[0])
+    limits = Limits(named(1, 2))
+    assert sum(limits.of(1).may_record() for _ in range(RECORDS + 500)) == RECORDS
+    assert limits.of(2).may_record() and limits.of(0).may_record()
+    now[0] += 86400 / 2
+    assert sum(limits.of(1).may_record() for _ in range(RECORDS)) == RECORDS // 2
+    assert all(limits.of(0).may_record() for _ in range(RECORDS + 1))
+
+
+@pytest.mark.parametrize("kind", get_args(DeliveryKind))
+def test_every_kind_of_delivery_counts(tmp_path: Path, kind: str) -> None:
+    (tmp_path / f"{kind}-1-ab-u7-n1.json").write_bytes(b"x" * 7_999_999)
+    waiting = Untaken(tmp_path)
+    assert waiting.waiting() == 1
+    with pytest.raises(AdvisorError, match="8 MB"):
+        waiting.check(7, 1, 2)
 
 
 def test_the_oldest_connection_of_the_user_with_most_is_closed() -> None:
-    limits = Limits(Users())
+    limits = Limits(named(11, 12))
     limits.most = 5
     closed: list[int] = []
     many, few = limits.of(11), limits.of(12)

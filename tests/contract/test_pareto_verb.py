@@ -103,7 +103,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_anything_is_printed(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = advisor("pareto", GOLDEN, *AXES, "--plot", tmp_path / "zone.svg")
     assert result.code == 1
-    assert f"({sys.executable} -m pip install matplotlib)" in result.err
+    assert f"({sys.executable} -P -m pip install matplotlib)" in result.err
 
 
 def test_cells_that_are_no_numbers_are_named_by_line_and_row(

@@ -313,4 +313,5 @@ def test_every_operation_of_the_daemon_has_a_schema() -> None:
     both = {f"{o}_{side}" for o in OPERATIONS for side in ("request", "answer")}
     assert set(defined) == both | {"error"}
     handlers = Path("advisor/service/handlers.py").read_text()
+    handlers += Path("advisor/store/visible.py").read_text()
     assert all(f'"{o}"' in handlers for o in OPERATIONS)

@@ -58,6 +58,28 @@ def test_links_in_the_users_folder_are_not_followed(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts sweeps as others")
+def test_one_sweep_of_a_user_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for few: one user leaves it to others."""
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
+    job = {"scheduler": "slurm", "script": "srun ./app\n", "path": "", "arguments": [],
+           "options": "", "uid": NOBODY, "cwd": "/"}  # fmt: skip
+    for uid in (NOBODY, NOBODY, 1):
+        spool._train({**job, "uid": uid})
+    assert len(spool._sweeps) == 2
+    for sweep in spool._sweeps:
+        sweep.process.kill()
+        sweep.process.wait()
+        sweep.runs()
+    spool._sweeps = []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts sweeps as others")
 def test_folders_that_a_killed_daemon_left_go_after_a_week(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -41,6 +41,7 @@ from advisor.schedulers.early import (
 from advisor.schedulers.local.scheduler import Local
 from advisor.training import beside as beside_module
 from advisor.training.beside import Beside
+from tests.plants import planted
 
 Run = Callable[..., Any]
 STOP = {
@@ -255,6 +256,19 @@ def test_a_run_beside_which_nothing_can_stand_goes_to_its_end(
     text = "\n".join([*driver_lines(job, metered=True), script])
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
     assert done.stdout == "run\n3\n"
+
+
+def test_what_stands_beside_a_run_imports_nothing_from_the_jobs_folder(job: SweepJob) -> None:
+    """The scheduler starts it there, on the node, as the job's user."""
+    script = "times=/dev/null; now() { t=1; }\nwatched complete x sleep 0.2; echo $?"
+    text = "\n".join([*driver_lines(job, metered=False), script])
+    with planted() as shared:
+        done = subprocess.run(
+            ["bash", "-c", text], cwd=shared.folder, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": ":."},
+        )  # fmt: skip
+        assert done.stdout == "0\n", done.stderr
+        assert shared.ran() == ""
 
 
 def test_what_stands_beside_a_run_is_no_time_of_it(

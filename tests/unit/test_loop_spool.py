@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,18 @@ from advisor.core.configuration import Configuration
 from advisor.core.delivery import write_spool_file
 from advisor.core.observation import Scope
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.loop import spool as spool_module
 from advisor.loop.refit import refit
-from advisor.loop.spool import Spooled, held, spool_folder, take_spool, waiting_files
+from advisor.loop.spool import (
+    BAD_LASTS_S,
+    MAX_BAD,
+    Spooled,
+    held,
+    in_turns,
+    spool_folder,
+    take_spool,
+    waiting_files,
+)
 from advisor.ranking.streams import Characterisation
 from advisor.store.rankings import StoredCharacterisation, characterisations
 from advisor.store.records import Outcome
@@ -50,12 +61,12 @@ def observation(c: Configuration = GRID[0], **changes: object) -> dict[str, obje
     }  # fmt: skip
 
 
-def leave(store: Writer, *runs: object, **changes: object) -> Path:
+def leave(store: Writer, *runs: object, note: str = "", **changes: object) -> Path:
     data = {
         "application": "stencil", "workload": "n64", "account": "", "contributor": "ann",
         "fit": False, "observations": list(runs), **changes,
     }  # fmt: skip
-    return write_spool_file(spool_folder(store.path), json.dumps(data))
+    return write_spool_file(spool_folder(store.path), json.dumps(data), note=note)
 
 
 def test_runs_are_taken_once_and_the_file_goes(store: Writer) -> None:
@@ -274,10 +285,11 @@ def test_refit_says_what_it_lacks(store: Writer) -> None:
 
 # -- characterisations ---------------------------------------------------------------------------
 
+STREAMS = [{"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P"}]
 PHASES = {
     "application": "tri", "workload": "small", "node_type": "bdw", "threads": 4,
     "phases": [{"name": "solve", "weight": 1.0, "time_s": 2.0, "iterations": 1e6,
-                "streams": [{"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P"}]}],
+                "streams": STREAMS}],
 }  # fmt: skip
 
 
@@ -359,3 +371,104 @@ def test_a_store_that_cannot_be_written_keeps_the_file(store: Writer) -> None:
         take_spool(store, spool_folder(store.path), no_fit, locked, lambda *_: "")
     assert path.exists()
     assert take(store).characterisations == 1
+
+
+# -- what one user may take ----------------------------------------------------------------------
+
+
+def test_users_have_turns() -> None:
+    """Whoever left ten files first keeps nobody waiting for all of them."""
+    names = [f"runs-{n}-ab-u7-n1.json" for n in range(10)]
+    names += ["runs-90-ab-u8-n1.json", "phases-1-ab-u8-n1.json", "runs-0-ab.json"]
+    order = [path.name for path in in_turns(map(Path, names))]
+    assert set(order[:3]) == {names[0], "runs-90-ab-u8-n1.json", "runs-0-ab.json"}
+    assert set(order[3:5]) == {names[1], "phases-1-ab-u8-n1.json"}
+    assert order[5:] == names[2:10]
+
+
+def test_who_took_much_of_the_processor_waits_for_the_next_pass(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for contributor, uid in (("ann", 7), ("ann", 7), ("ann", 7), ("bob", 8)):
+        leave(store, observation(), contributor=contributor, note=f"-u{uid}-n1")
+    monkeypatch.setattr(spool_module, "TURN_S", 1e-9)
+    result = take(store)
+    assert result.files == 2 and result.waiting == 2
+    assert {o.observation.contributor for o in store.observations("stencil")} == {"ann", "bob"}
+    monkeypatch.setattr(spool_module, "TURN_S", 60.0)
+    assert take(store).files == 2 and waiting_files(spool_folder(store.path)) == (0, 0)
+
+
+def test_what_was_set_aside_goes_once_it_is_old_or_too_much(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = spool_folder(store.path)
+    for _ in range(MAX_BAD + 5):
+        write_spool_file(folder, "{", note="-u7-n1")
+    other = write_spool_file(folder, "{", note="-u8-n1")
+    assert len(take(store).bad) == MAX_BAD + 6
+    bad = folder / "bad"
+    assert len(list(bad.glob("*-u7-*"))) == MAX_BAD and (bad / other.name).exists()
+    write_spool_file(folder, "{" + " " * 2_000_000, note="-u7-n1")
+    take(store)
+    assert sum(p.stat().st_size for p in bad.glob("*-u7-*")) <= 1_000_000
+    assert (bad / other.name).exists()
+    draft, lock = folder / ".runs-1-ab-u7-n1", folder / ".lock"
+    draft.touch()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + BAD_LASTS_S + 60)
+    take(store)
+    assert list(bad.iterdir()) == [] and not draft.exists() and lock.exists()
+
+
+def test_bytes_of_a_users_runs_are_bounded(store: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MAX_STORED_BYTES", 5000)
+    leave(store, observation(extra={"x": "y" * 3000}))
+    leave(store, observation(GRID[1], extra={"x": "y" * 3000}))
+    leave(store, observation(GRID[1], extra={"x": "y" * 3000}), contributor="bob")
+    result = take(store)
+    assert result.files == 2 and len(result.bad) == 1 and "1 runs stored" in result.bad[0]
+
+
+def test_user_ids_without_a_name_share_what_one_user_may_store(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "MAX_STORED", 2)
+    for uid in ("3000001", "3000002", "3000003"):
+        leave(store, observation(), contributor=uid)
+    leave(store, observation(), contributor="ann")
+    result = take(store)
+    assert result.files == 3 and len(result.bad) == 1 and "3000003 has 2 runs" in result.bad[0]
+
+
+def test_characterisations_of_a_user_are_bounded(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "MAX_CHARACTERISATIONS", 2)
+
+    def send(workload: str, contributor: str = "ann") -> None:
+        data = {"contributor": contributor,
+                "characterisation": {**PHASES, "workload": workload}}  # fmt: skip
+        write_spool_file(spool_folder(store.path), json.dumps(data), "phases")
+
+    for workload in ("a", "b", "a", "c"):  # "a" again takes the place of its former one
+        send(workload)
+    send("c", "bob")
+    result = take(store)
+    assert result.characterisations == 4
+    assert len(result.bad) == 1 and "2 characterisations stored" in result.bad[0]
+    monkeypatch.setattr(spool_module, "MAX_STORED_BYTES", 10)
+    send("b")
+    assert len(take(store).bad) == 1
+
+
+def test_kernels_of_a_user_are_bounded(store: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MAX_KERNELS", 0)
+    sent = {
+        "node_type": "bdw", "machine": {}, "contributor": "ann",
+        "profiles": [{"microbenchmark": "mine", "streams": STREAMS,
+                      "threads": 1, "time_per_iter_us": 1.0, "spread": 0.0, "repeats": 3}],
+    }  # fmt: skip
+    write_spool_file(spool_folder(store.path), json.dumps(sent), "profiles")
+    (line,) = take(store).bad
+    assert "0 profiles of kernels stored; the limit is 0" in line

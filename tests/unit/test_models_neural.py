@@ -48,4 +48,4 @@ def test_without_scikit_learn_one_line_says_how_to_get_it(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "sklearn.neural_network", None)
     with pytest.raises(MissingExtraError, match="model neural needs scikit-learn") as told:
         create("neural")
-    assert told.value.hint == f"{sys.executable} -m pip install scikit-learn"
+    assert told.value.hint == f"{sys.executable} -P -m pip install scikit-learn"

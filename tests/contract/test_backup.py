@@ -64,6 +64,57 @@ def test_a_backup_is_its_owners_and_restores(advisor: Run, store: Path, tmp_path
     decide(store, "later")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["advisor.db.copy", "advisor.db.backup", "advisor.db.new", ".advisor.db", "advisor.db-1"],
+)
+@pytest.mark.parametrize("verb", ["backup", "publish"])
+def test_no_name_beside_the_store_collides_with_a_draft(
+    advisor: Run, store: Path, verb: str, name: str
+) -> None:
+    """``advisor.db.copy`` was the draft's own name: 0 bytes were written, and it said done."""
+    decide(store, "kept")
+    file = store.with_name(name)
+    for _ in range(2):
+        history = ["--history"] if verb == "publish" else []
+        done = advisor(verb, file, "--db", store, "--json", *history)
+        assert done.code == 0, done.err
+        assert done.json()["bytes"] == file.stat().st_size > 0
+        with Reader(file) as reader:
+            assert reader.decision("kept") is not None
+    assert {p.name for p in store.parent.iterdir()} <= {
+        "advisor.db", "advisor.db-wal", "advisor.db-shm", name
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"x" * 5000, None])
+@pytest.mark.parametrize("verb", ["backup", "publish"])
+def test_what_does_not_read_back_whole_is_not_called_done(
+    advisor: Run,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    damage: bytes | None,
+) -> None:
+    """The target's file system loses what was written, or half of it (None), without a word."""
+    file = tmp_path / "backup.db"
+    assert advisor(verb, file, "--db", store).code == 0
+    before = file.read_bytes()
+
+    def losing(path: Path) -> None:
+        if path.name.startswith(".backup.db."):
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+
+    monkeypatch.setattr("advisor.store.publish.synced", losing)
+    done = advisor(verb, file, "--db", store)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1 and "backup.db" in done.err and "untouched" in done.err
+    assert file.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if "draft" in p.name] == []
+
+
 def test_a_log_that_was_left_behind_destroys_nothing(
     advisor: Run, store: Path, tmp_path: Path
 ) -> None:

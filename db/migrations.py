@@ -429,3 +429,17 @@ CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model
 def m0018_outcome_indices(db: Database) -> None:
     """Find old outcomes and a model's judged ones without reading all."""
     _run(db, _OUTCOME_INDICES)
+
+
+_SPACE = """
+-- The grid that a run's model is evaluated on, as the sweep or whoever fitted it said; '' where
+-- nobody did (models/space.py).
+ALTER TABLE observations ADD COLUMN space TEXT NOT NULL DEFAULT ''
+    CHECK (space = '' OR json_valid(space));
+"""
+
+
+@migrations()
+def m0019_search_space(db: Database) -> None:
+    """Keep with a run the grid that its model is evaluated on."""
+    _run(db, _SPACE)

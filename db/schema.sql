@@ -70,7 +70,8 @@ CREATE TABLE observations (
     extra            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(extra)),
     import_id        INTEGER REFERENCES imports (id),
     created_at       TEXT NOT NULL, method TEXT NOT NULL DEFAULT ''
-    CHECK (method IN ('', 'variables', 'request')),
+    CHECK (method IN ('', 'variables', 'request')), space TEXT NOT NULL DEFAULT ''
+    CHECK (space = '' OR json_valid(space)),
     CHECK ((energy_j IS NULL) = (energy_quality = 'missing'))
 );
 

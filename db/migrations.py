@@ -443,3 +443,22 @@ ALTER TABLE observations ADD COLUMN space TEXT NOT NULL DEFAULT ''
 def m0019_search_space(db: Database) -> None:
     """Keep with a run the grid that its model is evaluated on."""
     _run(db, _SPACE)
+
+
+_PRUNED_ROWS = """
+-- What was pruned, for a day: whoever named a wrong time gets it back (store/pruning.py). Of the
+-- kind 'horizon' is the time up to which all was summed before.
+CREATE TABLE pruned_rows (
+    id         INTEGER PRIMARY KEY,
+    pruned_at  TEXT NOT NULL,
+    kind       TEXT NOT NULL CHECK (kind IN ('decisions', 'outcomes', 'observations', 'horizon')),
+    record     TEXT NOT NULL CHECK (json_valid(record))
+);
+CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);
+"""
+
+
+@migrations()
+def m0020_pruned_rows(db: Database) -> None:
+    """Keep what was pruned for a day."""
+    _run(db, _PRUNED_ROWS)

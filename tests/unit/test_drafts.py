@@ -82,13 +82,15 @@ def test_names_as_long_as_a_folder_takes(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def write_often(path: Path, text: str) -> None:
+    for _ in range(20):
+        write_whole(path, text)
+
+
 def test_many_writers_of_one_file_each_write_it_whole(tmp_path: Path) -> None:
     path = tmp_path / "out"
     texts = [letter * 100_000 for letter in "abcd"]
-    threads = [
-        threading.Thread(target=lambda t=text: [write_whole(path, t) for _ in range(20)])
-        for text in texts
-    ]
+    threads = [threading.Thread(target=write_often, args=(path, text)) for text in texts]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -101,14 +101,14 @@ def _clear(folder: Path, name: str) -> None:
     )
     with suppress(OSError):
         for entry in os.scandir(folder):
-            if (found := pattern.fullmatch(entry.name)) is None:
+            if (match := pattern.fullmatch(entry.name)) is None:
                 continue
             with suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
                 if (
                     stat.S_ISREG(status.st_mode)
                     and status.st_uid == os.geteuid()
-                    and _left(found["here"], int(found["pid"]), status.st_mtime)
+                    and _left(match["here"], int(match["pid"]), status.st_mtime)
                 ):
                     Path(entry.path).unlink()
 

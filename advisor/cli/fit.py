@@ -26,7 +26,7 @@ from advisor.errors import InputError, RefusedError, UsageError
 if TYPE_CHECKING:
     from advisor.lab.statistics_views import StatisticsView
     from advisor.models.runs import ScopedRuns
-    from advisor.models.space import Axes
+    from advisor.models.space import NamedAxes
     from advisor.store.records import StoredModel, StoredObservation
     from advisor.store.writer import Writer
 
@@ -159,14 +159,14 @@ def run(args: argparse.Namespace) -> int:
     from advisor.core.units import parse_freq_khz
     from advisor.models.base import parse_options
     from advisor.models.registry import find
-    from advisor.models.space import Axes
+    from advisor.models.space import NamedAxes
     from advisor.store.connection import is_wal
     from advisor.store.writer import Writer
     from advisor.views.misspelt import check_measured
 
     check_plot(args.plot)
     options = model_options(args.model_option)
-    asked = Axes(
+    asked = NamedAxes(
         number_list("--threads", args.threads, int),
         number_list("--frequencies", args.frequencies, parse_freq_khz),
     )
@@ -224,7 +224,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_axes(
-    store: Writer, runs: list[StoredObservation], asked: Axes
+    store: Writer, runs: list[StoredObservation], asked: NamedAxes
 ) -> list[StoredObservation]:
     """Keep the axes that were asked for with the runs that no sweep made; return all runs.
 

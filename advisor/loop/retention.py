@@ -16,9 +16,9 @@ from advisor.store.writer import Writer
 log = logging.getLogger("advisor.collect")
 
 
-def prune_old(writer: Writer) -> Pruned | None:
-    """Forget what the policy no longer keeps; None where everything is kept."""
-    before = retained(writer)
+def prune_old(writer: Writer, older_than: str | None = None) -> Pruned | None:
+    """Forget what :func:`retained` does not keep; None where everything is kept."""
+    before = retained(writer, older_than)
     if before is None:
         return None
     decisions, observations = before
@@ -41,10 +41,10 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
             ) from None
     applied = reader.config("policy")
     retention = applied.compiled.get("retention") if applied else None
-    kept = retention if isinstance(retention, Mapping) else {}
+    spans = retention if isinstance(retention, Mapping) else {}
     moments = []
     for kind in ("decisions", "observations"):
-        span = str(kept.get(kind) or "")
+        span = str(spans.get(kind) or "")
         try:
             moments.append(_before(span) if span else "")
         except (ValueError, OverflowError) as error:

@@ -20,7 +20,7 @@ from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
 from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method, rate_stats
-from advisor.models.space import Wanted, far_from
+from advisor.models.space import WantedOptions, far_from
 from advisor.models.space import wanted as search
 
 MOST_CONFIRMATIONS = 3
@@ -80,7 +80,7 @@ def fit_options(
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
     cells = (
-        Wanted(tuple(space), "stored") if space is not None
+        WantedOptions(tuple(space), "stored") if space is not None
         else search(observations, node_type, enough=MIN_CONFIGURATIONS)
     )  # fmt: skip
     notes += cells.notes

@@ -34,11 +34,11 @@ _LEAST_SHARE, _MOST_SHARE = 0.25, 2.0
 _NEAR = 1.15
 """So near to the range of the runs an option still lies in it, as a job's configuration does."""
 
-Origin = Literal["runs", "inventory", "stored"]
+SpaceOrigin = Literal["runs", "inventory", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class NamedAxes:
     """Values that somebody named: threads per node, and frequency caps (kHz); () for none."""
 
     threads: tuple[int, ...] = ()
@@ -48,24 +48,24 @@ class Axes:
         return bool(self.threads or self.freqs_khz)
 
 
-NO_AXES = Axes()
+NO_AXES = NamedAxes()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedOptions:
     """The configurations a model is evaluated on, in order.
 
     ``origin`` says where most is from; ``notes`` say what is missing.
     """
 
     configurations: tuple[Configuration, ...]
-    origin: Origin
+    origin: SpaceOrigin
     notes: tuple[str, ...] = ()
 
 
 def wanted(
     observations: Sequence[Observation], node_type: NodeType | None, *, enough: int
-) -> Wanted:
+) -> WantedOptions:
     """Return what the model of one workload's runs on one node type is evaluated on.
 
     ``node_type`` is the inventory's, None where it is not known. Jobs of the past make no options,
@@ -74,11 +74,11 @@ def wanted(
     own = [o for o in observations if not is_job(o)]
     if len({o.configuration for o in own}) < enough:
         every = {o.configuration for o in observations}
-        return Wanted(tuple(_order(_grid(every))), "runs")
+        return WantedOptions(tuple(_order(_grid(every))), "runs")
     cells = {c for space in {o.space for o in own} if space is not None for c in space}
     loose = {o.configuration for o in own} - cells
     notes: list[str] = []
-    origin: Origin = "stored" if cells else "runs"
+    origin: SpaceOrigin = "stored" if cells else "runs"
     if loose:
         unsaid = {o.configuration for o in own if o.space is None}
         derived = search_space(unsaid, node_type, notes=notes) if unsaid else None
@@ -87,14 +87,14 @@ def wanted(
         cells |= loose | (set(derived) if derived is not None else set())
     if len(cells) > MOST_OPTIONS:
         notes.append(f"the grid would have {len(cells)} options: only what was run is kept")
-        return Wanted(tuple(_order({o.configuration for o in own})), "runs", tuple(notes))
-    return Wanted(tuple(_order(cells)), origin, tuple(notes))
+        return WantedOptions(tuple(_order({o.configuration for o in own})), "runs", tuple(notes))
+    return WantedOptions(tuple(_order(cells)), origin, tuple(notes))
 
 
 def search_space(
     runs: Collection[Configuration],
     node_type: NodeType | None,
-    asked: Axes = NO_AXES,
+    asked: NamedAxes = NO_AXES,
     *,
     notes: list[str] | None = None,
 ) -> SearchSpace:
@@ -105,7 +105,7 @@ def search_space(
     alike.
     """
     grid = _grid(runs)
-    said = [] if notes is None else notes
+    missing = [] if notes is None else notes
     cores = _cores(grid, node_type)
     varied = _varied_ranks(grid)
     pairs = set(grid.threads)
@@ -119,7 +119,7 @@ def search_space(
             if _LEAST_SHARE * min(counts) <= count <= _MOST_SHARE * max(counts)
         }
     elif varied:
-        said.append(_unknown(grid, node_type, "cores", "--threads"))
+        missing.append(_unknown(grid, node_type, "cores", "--threads"))
     freqs = set(grid.freqs_khz)
     steps = node_type.freq_khz if node_type is not None else ()
     alike = len(freqs) < 2
@@ -137,7 +137,7 @@ def search_space(
     elif not alike and steps:
         freqs |= set(thin(steps, MAX_FREQS))
     elif not alike:
-        said.append(_unknown(grid, node_type, "frequency steps", "--frequencies"))
+        missing.append(_unknown(grid, node_type, "frequency steps", "--frequencies"))
     space = SearchSpace(
         grid.node_type,
         grid.nodes,

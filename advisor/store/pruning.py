@@ -189,9 +189,9 @@ def _put_back(db: sqlite3.Connection, kind: str, part: Sequence[tuple[int, str]]
         db.execute("DELETE FROM pruned")
         keys = _KEYS[kind]
         where = " AND ".join(f"{key} = ?" for key in keys)
-        found = "id" if kind == "decisions" else "rowid"
+        row_key = "id" if kind == "decisions" else "rowid"
         db.executemany(
-            f"INSERT INTO pruned SELECT {found} FROM {kind} WHERE {where}",
+            f"INSERT INTO pruned SELECT {row_key} FROM {kind} WHERE {where}",
             [tuple(record[key] for key in keys) for record in records],
         )
         sums = _SUM if kind == "decisions" else _SUM_OUTCOMES

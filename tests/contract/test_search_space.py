@@ -22,7 +22,7 @@ from advisor.loop.refit import refit
 from advisor.loop.spool import spool_folder, take_spool
 from advisor.models.design import uniform
 from advisor.models.fit import fit_options
-from advisor.models.space import Axes, far_from, search_space, wanted
+from advisor.models.space import NamedAxes, far_from, search_space, wanted
 from advisor.store.forgetting import forget, remember
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -197,13 +197,13 @@ def test_of_an_axis_that_no_run_varies_nothing_is_said() -> None:
     assert space.freqs_khz == (2_200_000,)
     assert [t for _, t in space.threads] == list(range(4, 45, 4))
     with pytest.raises(InputError, match="--frequencies"):
-        search_space(one_cap, HSW, Axes(freqs_khz=(1_200_000,)))
+        search_space(one_cap, HSW, NamedAxes(freqs_khz=(1_200_000,)))
     mpi = [Configuration("hsw", n, r, r, f) for n in (1, 2) for r in (4, 44) for f in FREQS[::5]]
     space = search_space(mpi, HSW)
     assert (space.nodes, space.threads) == ((1, 2), ((4, 4), (44, 44)))
     assert space.freqs_khz == FREQS
     with pytest.raises(InputError, match="--threads"):
-        search_space(mpi, HSW, Axes(threads=(8,)))
+        search_space(mpi, HSW, NamedAxes(threads=(8,)))
 
 
 def test_ranks_are_those_of_the_runs_and_threads_their_multiples() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.drafts import draft
 from advisor.errors import InputError
 
 
@@ -76,21 +76,16 @@ def _content(path: Path) -> bytes | None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    with draft(path.parent, path.name) as partial:
+        with partial.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(draft).chmod(mode)
+        partial.chmod(mode)
         with suppress(OSError):  # only root can keep another owner
             owner = path.stat()
-            os.chown(draft, owner.st_uid, owner.st_gid)
-        Path(draft).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(draft).unlink()
-        raise
+            os.chown(partial, owner.st_uid, owner.st_gid)
+        partial.replace(path)
 
 
 def _free(path: Path) -> Path:

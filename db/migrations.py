@@ -429,3 +429,36 @@ CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model
 def m0018_outcome_indices(db: Database) -> None:
     """Find old outcomes and a model's judged ones without reading all."""
     _run(db, _OUTCOME_INDICES)
+
+
+_SPACE = """
+-- The grid that a run's model is evaluated on, as the sweep or whoever fitted it said; '' where
+-- nobody did (models/space.py).
+ALTER TABLE observations ADD COLUMN space TEXT NOT NULL DEFAULT ''
+    CHECK (space = '' OR json_valid(space));
+"""
+
+
+@migrations()
+def m0019_search_space(db: Database) -> None:
+    """Keep with a run the grid that its model is evaluated on."""
+    _run(db, _SPACE)
+
+
+_PRUNED_ROWS = """
+-- What was pruned, for a day: whoever named a wrong time gets it back (store/pruning.py). Of the
+-- kind 'horizon' is the time up to which all was summed before.
+CREATE TABLE pruned_rows (
+    id         INTEGER PRIMARY KEY,
+    pruned_at  TEXT NOT NULL,
+    kind       TEXT NOT NULL CHECK (kind IN ('decisions', 'outcomes', 'observations', 'horizon')),
+    record     TEXT NOT NULL CHECK (json_valid(record))
+);
+CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);
+"""
+
+
+@migrations()
+def m0020_pruned_rows(db: Database) -> None:
+    """Keep what was pruned for a day."""
+    _run(db, _PRUNED_ROWS)

@@ -70,7 +70,8 @@ CREATE TABLE observations (
     extra            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(extra)),
     import_id        INTEGER REFERENCES imports (id),
     created_at       TEXT NOT NULL, method TEXT NOT NULL DEFAULT ''
-    CHECK (method IN ('', 'variables', 'request')),
+    CHECK (method IN ('', 'variables', 'request')), space TEXT NOT NULL DEFAULT ''
+    CHECK (space = '' OR json_valid(space)),
     CHECK ((energy_j IS NULL) = (energy_quality = 'missing'))
 );
 
@@ -382,3 +383,12 @@ CREATE INDEX outcomes_by_time ON outcomes (collected_at);
 
 CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model'))
     WHERE verdict IN ('as-promised', 'better', 'worse');
+
+CREATE TABLE pruned_rows (
+    id         INTEGER PRIMARY KEY,
+    pruned_at  TEXT NOT NULL,
+    kind       TEXT NOT NULL CHECK (kind IN ('decisions', 'outcomes', 'observations', 'horizon')),
+    record     TEXT NOT NULL CHECK (json_valid(record))
+);
+
+CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from advisor.core.units import format_count
+from advisor.drafts import draft
 from advisor.errors import InputError
 
 FileOrder = Literal["page", "ear"]
@@ -237,21 +238,19 @@ def write_files(folder: Path, tag: str, values: Mapping[str, Sequence[float]]) -
     ready: list[tuple[Path, Path]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, numbers in values.items():
-            path = folder / file_name(kind, tag)
-            handle, name = tempfile.mkstemp(dir=folder, prefix=f".{kind}.")
-            ready.append((Path(name), path))
-            with os.fdopen(handle, "w") as file:
-                file.write(" ".join(f"{x:.10g}" for x in numbers) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            read_values(Path(name), kind)
-        for new, path in ready:
-            new.replace(path)
+        with ExitStack() as drafts:
+            for kind, numbers in values.items():
+                path = folder / file_name(kind, tag)
+                new = drafts.enter_context(draft(folder, path.name))
+                ready.append((new, path))
+                with new.open("w") as file:
+                    file.write(" ".join(f"{x:.10g}" for x in numbers) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.chmod(0o644)
+                read_values(new, kind)
+            for new, path in ready:
+                new.replace(path)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        for new, _ in ready:
-            new.unlink(missing_ok=True)
     return [path for _, path in ready]

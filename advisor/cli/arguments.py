@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.parameters import parse_sizes
+from advisor.errors import UsageError
 
 if TYPE_CHECKING:
     from advisor.core.rate import RateRule
@@ -50,6 +52,22 @@ def add_subject(parser: argparse.ArgumentParser, node_type: str) -> None:
         "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
     )
     parser.add_argument("--node-type", metavar="NODE_TYPE", help=node_type)
+
+
+def number_list(option: str, text: str | None, parse: Callable[[str], int]) -> tuple[int, ...]:
+    """Return the values of an option ``N,N``, ascending; () where it is not given."""
+    values = set()
+    for word in (text or "").split(","):
+        if not word.strip():
+            continue
+        try:
+            values.add(parse(word.strip()))
+        except ValueError as error:
+            why = f"{word.strip()!r} is not a whole number" if parse is int else error
+            raise UsageError(f"{option}: {why}") from None
+    if text is not None and not values:
+        raise UsageError(f"{option} names no values", hint=f"{option} 8,16")
+    return tuple(sorted(values))
 
 
 def add_rate_arguments(parser: argparse.ArgumentParser) -> None:

@@ -79,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show, forget: which one (show's default: mbw1c)",
     )  # fmt: skip
     parser.add_argument("--by", metavar="USER", help="forget: whose kernel, where several have one")
+    parser.add_argument("--yes", action="store_true", help="forget: do not ask")
     parser.add_argument(
         "--across", action="store_true",
         help="show: node types in one picture, a panel for each stride",

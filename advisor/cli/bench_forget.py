@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 
 from advisor import paths
+from advisor.cli.asking import ask
 from advisor.cli.bench_places import rank_again
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 from advisor.errors import RefusedError, UsageError
 
 
@@ -49,6 +51,7 @@ def forget_one(args: argparse.Namespace) -> int:
         )
     if published or not is_owner(path):
         raise RefusedError(f"{path} is not yours to change", hint="ask the store's owner")
+    ask(args, [f"{name} by {users[0]}: {format_count(len(same), 'profile')}"])
     with Writer(path) as writer:
         gone = forget_kernel(writer, name, users[0], args.node_type or ())
     ranked = rank_again(args)

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
     from advisor.store.forgetting import purge
+    from advisor.store.pruning import purge_pruned
     from advisor.store.writer import Writer
 
     logging.basicConfig(
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     collected = left = None
     with Writer(store) as writer:
         purge(writer)
+        purge_pruned(writer)
         prune_old(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         take = partial(

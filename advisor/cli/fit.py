@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
+from advisor.cli.arguments import number_list
 from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import (
     STATISTICS,
@@ -25,7 +26,8 @@ from advisor.errors import InputError, RefusedError, UsageError
 if TYPE_CHECKING:
     from advisor.lab.statistics_views import StatisticsView
     from advisor.models.runs import ScopedRuns
-    from advisor.store.records import StoredModel
+    from advisor.models.space import NamedAxes
+    from advisor.store.records import StoredModel, StoredObservation
     from advisor.store.writer import Writer
 
 
@@ -40,6 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
+    parser.add_argument(
+        "--threads",
+        metavar="N,N",
+        help="threads per node to predict, like 8,16,28, for runs that no sweep made; they are "
+        "kept with the runs (default: what a sweep would try, by the inventory's cores)",
+    )
+    parser.add_argument(
+        "--frequencies",
+        metavar="FREQ,FREQ",
+        help="frequency caps to predict, like 1.9GHz,2.2GHz, in the same way "
+        "(default: the inventory's steps)",
+    )
     add_model_arguments(parser)
     parser.add_argument(
         "--error",
@@ -142,14 +156,20 @@ def run(args: argparse.Namespace) -> int:
     """Fit and store; InputError when there are too few runs, RefusedError when there are none."""
     if args.list_models:
         return list_models(args)
+    from advisor.core.units import parse_freq_khz
     from advisor.models.base import parse_options
     from advisor.models.registry import find
+    from advisor.models.space import NamedAxes
     from advisor.store.connection import is_wal
     from advisor.store.writer import Writer
     from advisor.views.misspelt import check_measured
 
     check_plot(args.plot)
     options = model_options(args.model_option)
+    asked = NamedAxes(
+        number_list("--threads", args.threads, int),
+        number_list("--frequencies", args.frequencies, parse_freq_khz),
+    )
     parse_options(args.model, find(args.model).OPTIONS, options)
     path = paths.whole_store(
         args.db,
@@ -167,6 +187,12 @@ def run(args: argparse.Namespace) -> int:
         for r in runs:
             place = (r.workload, r.observation.configuration.node_type)
             by_place.setdefault(place, []).append(r.observation)
+        if asked:
+            runs = _with_axes(store, runs, asked)
+            by_place = {place: [] for place in by_place}
+            for r in runs:
+                place = (r.workload, r.observation.configuration.node_type)
+                by_place[place].append(r.observation)
         by_place_fitted = {
             place: _fit_place(args, store, *place, by_place[place], options)
             for place in sorted(by_place, key=lambda p: -max(run.time_s for run in by_place[p]))
@@ -195,6 +221,39 @@ def run(args: argparse.Namespace) -> int:
     if view is not None:
         print_statistics(view, out)
     return 0
+
+
+def _with_axes(
+    store: Writer, runs: list[StoredObservation], asked: NamedAxes
+) -> list[StoredObservation]:
+    """Keep the axes that were asked for with the runs that no sweep made; return all runs.
+
+    Raises InputError where there are none such, and for values that cannot be predicted.
+    """
+    from advisor.models.job_runs import is_job
+    from advisor.models.space import search_space
+
+    inventory = store.inventory().node_types
+    by_place: dict[tuple[str, str], list[StoredObservation]] = {}
+    for r in runs:
+        place = (r.workload, r.observation.configuration.node_type)
+        if r.observation.source not in ("sweep", "confirm") and not is_job(r.observation):
+            by_place.setdefault(place, []).append(r)
+    if not by_place:
+        raise InputError(
+            "--threads and --frequencies are for runs that no sweep made",
+            hint="train again with other --threads or --freqs",
+        )
+    changed: dict[int, StoredObservation] = {}
+    with store.transaction():
+        for (_, node_type), stored in by_place.items():
+            cells = {r.observation.configuration for r in stored}
+            space = search_space(cells, inventory.get(node_type), asked)
+            store.save_space([r.id for r in stored], space)
+            changed |= {
+                r.id: replace(r, observation=replace(r.observation, space=space)) for r in stored
+            }
+    return [changed.get(r.id, r) for r in runs]
 
 
 def _view(
@@ -238,6 +297,7 @@ def _fit_place(
     from advisor.models.runs import runs_by_scope
 
     fitted = []
+    known = store.inventory().node_types.get(node_type)
     for group in runs_by_scope(observations):
         if sys.stderr.isatty():
             runs = len(group.observations)
@@ -248,6 +308,7 @@ def _fit_place(
         try:
             fit = fit_options(
                 group.observations,
+                node_type=known,
                 model=args.model,
                 error=args.error,
                 measurement_error=args.measurement_error,

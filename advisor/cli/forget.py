@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.asking import add_yes, ask
 from advisor.cli.output import print_json
 from advisor.errors import RefusedError, UsageError
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--undo", action="store_true", help="restore what was removed in the last 24 hours"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
     if since and not chosen:
         raise RefusedError(f"nothing of {args.application} was stored since {args.since}")
-    if not args.yes and not args.undo:
-        _confirm(chosen, args)
+    if not args.undo:
+        ask(args, _lines(chosen))
     with Writer(path) as writer:
         if args.undo:
             done = remember(writer, application, workload)
@@ -119,26 +119,17 @@ def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[
     raise UsageError(f"{none} of {text!r}", hint=suggestion(text, names))
 
 
-def _confirm(results: Sequence[MeasuredResults], args: argparse.Namespace) -> None:
-    """Ask at a terminal. Raises UsageError where nobody can answer, RefusedError for a no."""
-    if args.json or not sys.stdin.isatty():
-        raise UsageError("no terminal to ask at", hint="give --yes to forget without a question")
-    print("this will be forgotten:")
-    _print(results)
-    try:
-        answer = input("go on? [y/N] ")
-    except EOFError:
-        answer = ""
-    if answer.strip().lower() not in ("y", "yes"):
-        raise RefusedError("nothing was forgotten")
-
-
 def _print(results: Sequence[MeasuredResults]) -> None:
+    for line in _lines(results):
+        print(f"  {line}")
+
+
+def _lines(results: Sequence[MeasuredResults]) -> list[str]:
+    lines = []
     for m in results:
         parts = [f"{count} {_NAMES[kind][count != 1]}" for kind, count in m.counts.items() if count]
-        print(f"  {m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
-    if not results:
-        print("  nothing")
+        lines.append(f"{m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
+    return lines or ["nothing"]
 
 
 def _print_json(

@@ -126,7 +126,7 @@ def _say(args: argparse.Namespace, plan: Plan) -> None:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)?", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", text.strip())
     value = float(match[1]) * (0.001 if match[2] == "ms" else 1.0) if match else 0.0
     if not 0 < value <= DEADLINE_LIMIT_S:
         raise UsageError(

@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
     """Ask, add what the store knows, and print."""
     from advisor.core.openmetrics import END, Text
     from advisor.core.protocol import call
+    from advisor.drafts import write_whole
     from advisor.errors import AdvisorError, StoreError
     from advisor.loop.outcome_metrics import outcome_metrics
-    from advisor.store.publish import draft_of
 
     try:
         parts = [str(call(paths.socket_path(args.socket), {"op": "metrics"}).get("metrics"))]
@@ -49,10 +49,7 @@ def run(args: argparse.Namespace) -> int:
     text = "".join(part.removesuffix(END) for part in parts) + END
     if args.output is not None:
         try:
-            with draft_of(args.output) as draft:
-                draft.write_text(text, encoding="utf-8")
-                draft.chmod(0o644)
-                draft.replace(args.output)
+            write_whole(args.output, text, 0o644, exactly=True)
         except OSError as error:
             raise AdvisorError(f"{args.output} cannot be written: {error.strerror}") from None
     if args.json:

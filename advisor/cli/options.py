@@ -31,7 +31,7 @@ _RATES = {"rate": "time", "rate-per-joule": "energy"}
 """Orders of a rate, the highest first, are those of what it is the reciprocal of."""
 _OF_OPTION = (
     "time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j",
-    "measured", "confirmed", "estimated", "in_zone", "on_front",
+    "measured", "confirmed", "estimated", "extrapolated", "in_zone", "on_front",
 )  # fmt: skip
 
 

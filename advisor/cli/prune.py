@@ -1,54 +1,86 @@
-"""``advisor prune``: forget what the policy no longer keeps."""
+"""``advisor prune``: forget what the policy no longer keeps; undo it for a day."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.asking import add_yes, ask
 from advisor.cli.output import print_json
 from advisor.core.units import format_count
+
+if TYPE_CHECKING:
+    from advisor.store.pruning import Pruned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor prune`` takes."""
     parser.description = (
         "Delete decisions and outcomes, and measured runs that no model uses, that are "
-        "older than the policy's retention. Sums by month stay, and all models. advisor collect "
-        "does the same."
+        "older than the policy's retention. Sums by month stay, and all models. It shows how many "
+        "and asks; for a day they can be had back. advisor collect does the same, unasked."
     )
     parser.add_argument(
         "--older-than", metavar="TIME",
         help="forget decisions and outcomes older than this, like 400d (default: the policy's "
         "retention; 0d forgets all)",
     )  # fmt: skip
+    parser.add_argument(
+        "--undo", action="store_true", help="restore what was removed in the last 24 hours"
+    )
+    add_yes(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prune; exit code 3 where nothing says what to forget."""
-    from advisor.errors import RefusedError
-    from advisor.loop.retention import prune_old
+    """Prune or undo; exit code 3 where nothing says what to forget, or there is nothing to undo."""
+    from advisor.errors import RefusedError, UsageError
+    from advisor.loop.retention import retained
     from advisor.store.connection import is_wal
     from advisor.store.opening import is_owner
+    from advisor.store.pruning import prune, pruned_lately, restore_pruned, to_prune
     from advisor.store.writer import Writer
 
+    if args.undo and args.older_than:
+        raise UsageError("--undo takes back all of the last day, so it takes no --older-than")
     path = paths.whole_store(args.db)
     if not is_owner(path):
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner")
     is_wal(path)  # where there is no store none is made
     with Writer(path) as writer:
-        done = prune_old(writer, args.older_than)
-    if done is None:
-        raise RefusedError(
-            "everything is kept",
-            hint="give --older-than 400d, or retention: {decisions: 400d} in the policy",
-        )
+        if args.undo:
+            if not pruned_lately(writer).anything:
+                raise RefusedError("nothing was pruned in the last day")
+            done = restore_pruned(writer)
+        else:
+            before = retained(writer, args.older_than)
+            if before is None:
+                raise RefusedError(
+                    "everything is kept",
+                    hint="give --older-than 400d, or retention: {decisions: 400d} in the policy",
+                )
+            times = {"decisions_before": before[0], "observations_before": before[1]}
+            there = to_prune(writer, **times)
+            if there.anything:
+                ask(args, [_words(there)])
+            done = prune(writer, **times)
     if args.json:
-        print_json("prune", asdict(done))
+        print_json("prune", {**asdict(done), "undo": args.undo})
+    elif args.undo:
+        print(f"back again: {_words(done)}")
+        print("where the policy's retention is shorter, the next advisor collect forgets it again")
     else:
-        print(
-            f"forgotten: {format_count(done.decisions, 'decision')}, "
-            f"{format_count(done.outcomes, 'outcome')}, "
-            f"{format_count(done.observations, 'measured run')}; sums by month are kept"
-        )
+        print(f"forgotten: {_words(done)}; sums by month are kept")
+        if done.anything:
+            print("undo within a day: advisor prune --undo")
     return 0
+
+
+def _words(pruned: Pruned) -> str:
+    counts = {
+        "decision": pruned.decisions,
+        "outcome": pruned.outcomes,
+        "measured run": pruned.observations,
+    }
+    return ", ".join(format_count(count, name) for name, count in counts.items())

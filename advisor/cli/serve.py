@@ -42,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="answer from a published copy: store no decisions, accept no runs",
     )  # fmt: skip
     parser.add_argument(
-        "--refresh", type=float, default=1.0, metavar="S",
+        "--refresh", type=float, default=1.0, metavar="SECONDS",
         help="seconds between two looks at the store (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--watch", type=float, default=15.0, metavar="S",
+        "--watch", type=float, default=15.0, metavar="SECONDS",
         help="seconds between two readings of the scheduler's nodes and limits (default: 15). 0: "
         "never; then no job goes to another node type unless the policy says "
         "node_type_change: allow",

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(args: argparse.Namespace, folder: Path) -> int:
+    from advisor.drafts import write_whole
     from advisor.errors import AdvisorError
     from advisor.service.units import program, units
 
@@ -50,10 +51,7 @@ def _install(args: argparse.Namespace, folder: Path) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            draft = folder / f".{name}.new"
-            draft.write_text(text, encoding="utf-8")
-            draft.chmod(0o644)
-            draft.replace(folder / name)
+            write_whole(folder / name, text, 0o644, exactly=True, sync=True)
     except OSError as error:
         raise AdvisorError(
             f"{folder}: the units cannot be written: {error.strerror}",

@@ -375,8 +375,7 @@ def _execute(
 
 def _library(state: SweepState) -> str:
     """Make the library that runs are watched with, in the sweep's folder; return why not."""
-    import shutil
-
+    from advisor.drafts import write_whole
     from advisor.errors import AdvisorError
     from advisor.lab.watching import watch_library
 
@@ -385,9 +384,7 @@ def _library(state: SweepState) -> str:
         return ""
     try:
         place.parent.mkdir(exist_ok=True)
-        partial = place.with_name(f".{place.name}")
-        shutil.copyfile(watch_library(), partial)
-        partial.replace(place)
+        write_whole(place, watch_library().read_bytes())
     except AdvisorError as error:
         return error.message
     except OSError as error:

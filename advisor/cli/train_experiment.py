@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.drafts import write_whole
 from advisor.errors import AdvisorError, RefusedError
 from advisor.schedulers.choose import default
 from advisor.schedulers.results import read_results
@@ -76,10 +77,7 @@ def keep_script(text: str, path: Path) -> Path:
     data = text.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".new")
-        draft.write_bytes(data)
-        draft.chmod(0o755)
-        draft.replace(path)
+        write_whole(path, data, 0o755)
     except OSError as error:
         raise AdvisorError(
             f"{path} cannot be written: {error.strerror}", hint="choose another --work-dir"

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+MAX_THREADS = 12
+"""Thread counts of a rank in a grid that nobody stated."""
+MAX_FREQS = 16
+"""Frequencies in a grid that nobody stated."""
+MAX_CELLS = 5000
+"""Configurations of a grid that is read from outside."""
+_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,6 +79,23 @@ class Configuration:
         )
 
 
+def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:
+    """Return core counts per node worth trying: multiples of ``ranks``, at most 12, ascending.
+
+    Steps divide the node's cores evenly where that leaves at least six values, so that sockets
+    fill evenly: 28 cores give 4, 8, ..., 28.
+    """
+    per_rank = cores // ranks
+    if per_rank <= MAX_THREADS:
+        return tuple(ranks * t for t in range(1, per_rank + 1))
+    smallest = math.ceil(per_rank / MAX_THREADS)
+    step = next(
+        (s for s in range(smallest, per_rank // 6 + 1) if per_rank % s == 0),
+        smallest,
+    )
+    return tuple(sorted(ranks * t for t in range(per_rank, 0, -step)))
+
+
 def thin(values: Sequence[int], most: int) -> tuple[int, ...]:
     """Return at most ``most`` of the values, evenly, first and last included."""
     if len(values) <= most:
@@ -103,9 +130,52 @@ class SearchSpace:
             tuple(sorted({c.freq_khz for c in points})),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, without the node type."""
+        return {
+            "nodes": list(self.nodes),
+            "threads": [list(pair) for pair in self.threads],
+            "freqs_khz": list(self.freqs_khz),
+        }
+
+    @classmethod
+    def from_dict(cls, node_type: str, data: object) -> SearchSpace:
+        """Read the JSON form back, as anybody may have written it. Raises ValueError."""
+        if not isinstance(data, Mapping):
+            raise ValueError("a search space is a mapping")
+        pairs = data.get("threads")
+        if not isinstance(pairs, list) or not all(
+            isinstance(p, list) and len(p) == 2 for p in pairs
+        ):
+            raise ValueError("threads of a search space are pairs: ranks and threads per node")
+        nodes, freqs = _whole(data.get("nodes"), 1), _whole(data.get("freqs_khz"), 0)
+        threads = {(ranks, count) for ranks, count in (_whole(p, 1) for p in pairs)}
+        if any(ranks > count for ranks, count in threads):
+            raise ValueError("a search space has more ranks than threads")
+        space = cls(
+            node_type,
+            tuple(sorted(set(nodes))),
+            tuple(sorted(threads, key=lambda pair: (pair[1], pair[0]))),
+            tuple(sorted(set(freqs))),
+        )
+        if not 0 < len(space) <= MAX_CELLS:
+            raise ValueError(
+                f"a search space has {len(space)} configurations, not 1 to {MAX_CELLS}"
+            )
+        return space
+
     def __len__(self) -> int:
         return len(self.nodes) * len(self.threads) * len(self.freqs_khz)
 
     def __iter__(self) -> Iterator[Configuration]:
         for n, (ranks, threads), f in itertools.product(self.nodes, self.threads, self.freqs_khz):
             yield Configuration(self.node_type, n, ranks, threads, f)
+
+
+def _whole(values: object, least: int) -> list[int]:
+    """Return a list of whole numbers. Raises ValueError for anything else."""
+    if not isinstance(values, list) or not all(
+        type(v) is int and least <= v <= _MOST for v in values
+    ):
+        raise ValueError(f"a search space has whole numbers from {least} on")
+    return values

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.protocol import ProtocolError
 from advisor.errors import AdvisorError
 
@@ -111,12 +111,19 @@ def delivered_runs(sent: Mapping[str, object], contributor: str) -> dict[str, ob
     for key in ("application", "workload"):
         if not isinstance(sent.get(key), str) or not sent[key]:
             raise ProtocolError(f"{key} is missing")
+    space = sent.get("space")
+    if space is not None:
+        try:
+            space = SearchSpace.from_dict("", space).to_dict()
+        except ValueError as error:
+            raise ProtocolError(f"space: {error}") from None
     return {
         "application": sent["application"],
         "workload": sent["workload"],
         "account": str(sent.get("account") or ""),
         "contributor": contributor,
         "fit": bool(sent.get("fit")),
+        "space": space,
         "observations": runs,
     }
 

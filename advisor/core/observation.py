@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, SearchSpace
 
 Quality = Literal["measured", "estimated", "missing"]
 Source = Literal["import", "sweep", "confirm", "job", "run"]
@@ -38,3 +38,5 @@ class Observation:
     method: RunMethod = ""
     """How its threads were set: by ``variables`` inside the allocation the job asks for, or by a
     smaller ``request``. "" for what was imported, made by hand, or ran as it was written."""
+    space: SearchSpace | None = None
+    """The grid that its model is to be evaluated on; None where nobody said (an import, a job)."""

@@ -24,7 +24,7 @@ _POINT = struct.Struct(f"<4i{_RECORD.size - 16}x")
 _VERSION = 1
 """The first byte of packed options; what follows is made of ``_RECORD``."""
 _FLAGS_AT = 1 + _RECORD.size - 4
-_MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED = 1, 2, 4, 8, 16
+_MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED, _EXTRAPOLATED = 1, 2, 4, 8, 16, 32
 """Bits of ``flags``."""
 _USABLE = _CONFIRMED | _ESTIMATED
 
@@ -38,6 +38,7 @@ class Option:
     ``in_zone`` and ``on_front``: place relative to the Pareto front (algorithms 5.1 to 5.4).
     ``estimated``: nothing ran on this node type; the numbers follow from a confirmed option on
     another one, by what microbenchmarks say of the two (:mod:`advisor.core.transfer`).
+    ``extrapolated``: it has fewer or more cores, or a lower or higher cap, than any run.
     """
 
     configuration: Configuration
@@ -52,6 +53,7 @@ class Option:
     in_zone: bool = False
     on_front: bool = False
     estimated: bool = False
+    extrapolated: bool = False
 
     @property
     def time_sigma(self) -> float:
@@ -99,6 +101,11 @@ class Row(NamedTuple):
         return bool(self.flags & _ESTIMATED)
 
     @property
+    def extrapolated(self) -> bool:
+        """Whether it lies outside of what was run."""
+        return bool(self.flags & _EXTRAPOLATED)
+
+    @property
     def usable(self) -> bool:
         """Whether a job may be sent there: confirmed, or estimated from what was confirmed."""
         return bool(self.flags & _USABLE)
@@ -119,6 +126,7 @@ class Row(NamedTuple):
             bool(self.flags & _ZONE),
             bool(self.flags & _FRONT),
             bool(self.flags & _ESTIMATED),
+            bool(self.flags & _EXTRAPOLATED),
         )
 
 
@@ -148,7 +156,8 @@ def row_of(option: Option) -> Row:
         + o.confirmed * _CONFIRMED
         + o.in_zone * _ZONE
         + o.on_front * _FRONT
-        + o.estimated * _ESTIMATED,
+        + o.estimated * _ESTIMATED
+        + o.extrapolated * _EXTRAPOLATED,
     )
 
 

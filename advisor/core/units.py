@@ -44,11 +44,17 @@ def parse_freq_khz(value: object) -> int:
 
 
 def parse_duration_s(value: object) -> float:
-    """Return ``90``, ``90s``, ``10m``, ``2h`` or ``1d`` in seconds."""
+    """Return ``90s``, ``10m``, ``2h`` or ``1d`` in seconds; a bare number is a ValueError.
+
+    Who writes 30 for days must not get seconds.
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", str(value))
     if not match:
         raise ValueError(f"not a duration: {value!r}; write it like 10m")
-    return float(match[1]) * _TIME_UNITS[match[2] or "s"]
+    if not match[2]:
+        n = match[1]
+        raise ValueError(f"{n} has no unit: write {n}d for days, {n}h, {n}m for minutes or {n}s")
+    return float(match[1]) * _TIME_UNITS[match[2]]
 
 
 def format_freq(freq_khz: int) -> str:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from advisor.drafts import draft
 from advisor.errors import AdvisorError, UsageError
 from advisor.lab.native import SOURCES, built, compiler, first_error
 
@@ -164,13 +165,9 @@ def _link(call: Invocation, folder: Path) -> None:
     made = folder / "program"
     _run([call.compiler, *words, str(runtime), "-ldl", "-lpthread", "-o", str(made)])
     traced = output.with_name(output.name + SUFFIX)
-    # beside the program, so replaced in one step even across file systems
-    beside = traced.with_name(f".{traced.name}.{os.getpid()}")
-    try:
+    with draft(traced.parent, traced.name) as beside:
         shutil.copy2(made, beside)
         beside.replace(traced)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _run(command: Sequence[str]) -> None:

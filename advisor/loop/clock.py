@@ -49,7 +49,9 @@ def since(text: str) -> datetime:
         pass
     time = moment(text)
     if time is None:
+        span = f"{text.strip()}d" if text.strip().isdigit() else "7d"
         raise UsageError(
-            f"--since {text}: not a time", hint="write a span like 7d or 12h, or a date: 2026-01-31"
+            f"--since {text}: not a time",
+            hint=f"write a span like {span} or 12h, or a date: 2026-01-31",
         )
     return time

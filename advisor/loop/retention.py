@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -9,32 +10,53 @@ from advisor.core.units import parse_duration_s
 from advisor.errors import UsageError
 from advisor.loop import clock
 from advisor.store.pruning import Pruned, prune
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+
+log = logging.getLogger("advisor.collect")
 
 
 def prune_old(writer: Writer, older_than: str | None = None) -> Pruned | None:
-    """Forget what the policy, or ``older_than`` for decisions, no longer keeps.
-
-    None where everything is kept. Raises UsageError for a time that is none.
-    """
-    applied = writer.config("policy")
-    retention = applied.compiled.get("retention") if applied else None
-    retention = retention if isinstance(retention, Mapping) else {}
-    decisions = _before(str(retention.get("decisions") or "") if older_than is None else older_than)
-    observations = _before(str(retention.get("observations") or "")) if older_than is None else ""
-    if not decisions and not observations:
+    """Forget what :func:`retained` does not keep; None where everything is kept."""
+    before = retained(writer, older_than)
+    if before is None:
         return None
+    decisions, observations = before
     return prune(writer, decisions_before=decisions, observations_before=observations)
 
 
+def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] | None:
+    """Return from which moments on decisions and measured runs are kept; "" for all of a kind.
+
+    They are the policy's, or ``older_than`` for decisions. None where everything is kept. Raises
+    UsageError for an ``older_than`` that is no time; of a policy of an earlier version, which let
+    a number stand without a unit, all of that kind is kept.
+    """
+    if older_than is not None:
+        try:
+            return _before(older_than), ""
+        except (ValueError, OverflowError) as error:
+            raise UsageError(
+                f"--older-than {older_than}: {error}", hint="write days, like 400d"
+            ) from None
+    applied = reader.config("policy")
+    retention = applied.compiled.get("retention") if applied else None
+    spans = retention if isinstance(retention, Mapping) else {}
+    moments = []
+    for kind in ("decisions", "observations"):
+        span = str(spans.get(kind) or "")
+        try:
+            moments.append(_before(span) if span else "")
+        except (ValueError, OverflowError) as error:
+            log.warning("event=retention-unread kind=%s span=%r error=%r", kind, span, str(error))
+            moments.append("")
+    decisions, observations = moments
+    return (decisions, observations) if decisions or observations else None
+
+
 def _before(span: str) -> str:
-    """Return the moment a span ends before now, in the store's form; "" for no span."""
-    if not span:
-        return ""
-    try:
-        length = timedelta(seconds=parse_duration_s(span))
-        if not length:  # all that is there, also what a clock that was ahead dated later
-            return "9999"
-        return clock.form(clock.now() - length)
-    except (ValueError, OverflowError):
-        raise UsageError(f"{span!r} is not a time", hint="write days, like 400d") from None
+    """Return the moment a span ends before now, in the store's form. Raises ValueError."""
+    length = timedelta(seconds=parse_duration_s(span))
+    if not length:  # all that is there, also what a clock that was ahead dated later
+        return "9999"
+    return clock.form(clock.now() - length)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.delivery import DeliveryKind
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
@@ -391,11 +391,22 @@ def _read_runs(data: Mapping[str, Any], name: str) -> _Delivery:
     )
     account = str(data.get("account") or "")[:200]
     runs = tuple(
-        _run(number, run, contributor, name) for number, run in enumerate(data["observations"])
+        _with_space(_run(number, run, contributor, name), data.get("space"))
+        for number, run in enumerate(data["observations"])
     )
     if not runs:
         raise InputError("it holds no observations")
     return _Delivery(application, workload, contributor, account, bool(data.get("fit")), runs)
+
+
+def _with_space(run: Observation, space: object) -> Observation:
+    """Return a run with its sweep's grid; what a sweep of an earlier version sent has none."""
+    if space is None:
+        return run
+    try:
+        return replace(run, space=SearchSpace.from_dict(run.configuration.node_type, space))
+    except ValueError as error:
+        raise InputError(f"space: {error}") from None
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.program import joined
 from advisor.core.thread_use import filled
-from advisor.core.units import format_change, format_freq
+from advisor.core.units import format_change, format_count, format_freq
 from advisor.core.words import describe
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.ended_runs import without_refuted
-from advisor.models.job_runs import is_job
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
 from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method, rate_stats
+from advisor.models.space import WantedOptions, far_from
+from advisor.models.space import wanted as search
 
-_MOST_OPTIONS = 20_000
-"""A grid beyond this is the sum of unrelated runs: then only what was run becomes an option."""
 MOST_CONFIRMATIONS = 3
 """So many options are confirmed in turn; if no run comes out as predicted, nothing is changed."""
 
@@ -55,6 +55,7 @@ def fit_options(
     observations: Sequence[Observation],
     *,
     model: str = DEFAULT,
+    node_type: NodeType | None = None,
     space: SearchSpace | None = None,
     error: float = 0.05,
     measurement_error: float = 0.02,
@@ -62,23 +63,31 @@ def fit_options(
 ) -> FitResult:
     """Fit a model to the runs of one workload on one node type and evaluate every option.
 
-    The options are those of ``space``, by default the smallest grid that holds every run. Where a
-    run was made its mean stands, with the measurement's error; elsewhere the prediction, with a
-    90 % prediction interval. A measured option is confirmed when its mean lies within the interval
-    predicted for a new run there from the *other* runs. ``error`` is the trade-off zone's inner
-    limit, ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come
-    oldest first: of two methods the newest one's runs count.
+    The options are those of ``space``, by default those of the runs' own search space, or what
+    ``node_type``, the inventory's, has room for (:mod:`advisor.models.space`). Where a run was made
+    its mean stands, with the measurement's error; elsewhere the prediction, with a 90 % prediction
+    interval. A measured option is confirmed when its mean lies within the interval predicted for a
+    new run there from the *other* runs. ``error`` is the trade-off zone's inner limit,
+    ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come oldest
+    first: of two methods the newest one's runs count.
 
     Raises InputError when fewer than four configurations were measured, or for a bad model name
     or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
     """
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
-    observations = _capped(observations, space, notes)
+    steps = space.freqs_khz if space else _steps(observations, node_type)
+    observations = _capped(observations, steps, notes)
     observations = without_refuted(observations, notes)
     runs = gather(observations, measurement_error=measurement_error)
     notes += runs.notes
-    wanted = _wanted(observations, space, notes)
+    cells = (
+        WantedOptions(tuple(space), "stored") if space is not None
+        else search(observations, node_type, enough=MIN_CONFIGURATIONS)
+    )  # fmt: skip
+    notes += cells.notes
+    wanted = cells.configurations
+    far = far_from(runs.time.log_mean, wanted)
     predictions = _forecast(model, runs, wanted, model_options, notes)
     time, energy = predictions.time, predictions.energy
     notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
@@ -86,7 +95,11 @@ def fit_options(
         notes.append(
             "runs at the same threads differ in ranks per node: the model treats them as one"
         )
-    predicted = tuple(_predicted(c, i, time, energy) for i, c in enumerate(wanted))
+    predicted = tuple(
+        replace(_predicted(c, i, time, energy), extrapolated=c in far) for i, c in enumerate(wanted)
+    )
+    if far:
+        notes.append(_far_in_words(runs.time.log_mean, len(far)))
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     options = _trusted(options, observations, notes)
     placed = place(options, error)
@@ -102,6 +115,8 @@ def fit_options(
         "confirmed": sum(o.confirmed for o in placed),
         "zone": sum(o.in_zone for o in placed),
         "front": sum(o.on_front for o in placed),
+        "extrapolated": len(far),
+        "space": cells.origin,
         "runs": len(observations),
         "method": method,
         **rate_stats(runs.work, observations),
@@ -121,11 +136,11 @@ def fit_options(
 
 
 def _capped(
-    observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
+    observations: Sequence[Observation], steps: Sequence[int], notes: list[str]
 ) -> Sequence[Observation]:
     """Where caps can be set, runs without one (0) ran at the highest."""
     caps = {o.configuration.freq_khz for o in observations}
-    highest = max(caps | set(space.freqs_khz if space else ()))
+    highest = max(caps | set(steps))
     if 0 not in caps or not highest:
         return observations
     notes.append(f"runs without a frequency cap count as runs at {format_freq(highest)}")
@@ -137,18 +152,22 @@ def _capped(
     ]
 
 
-def _wanted(
-    observations: Sequence[Observation], space: SearchSpace | None, notes: list[str]
-) -> list[Configuration]:
-    own = {o.configuration for o in observations if not is_job(o)}  # jobs make no new options
-    alone = len(own) < MIN_CONFIGURATIONS
-    measured = sorted({o.configuration for o in observations} if alone else own)
-    if space is None:
-        space = SearchSpace.of(measured[0].node_type, measured)
-        if len(space) > _MOST_OPTIONS:
-            notes.append(f"the grid would have {len(space)} options: only what was run is kept")
-            return measured
-    return list(space)
+def _steps(observations: Sequence[Observation], node_type: NodeType | None) -> Sequence[int]:
+    """Return the caps that runs could have had, where some had one."""
+    stored = {f for o in observations if o.space is not None for f in o.space.freqs_khz}
+    capped = any(o.configuration.freq_khz for o in observations)
+    known = node_type.freq_khz if node_type is not None and capped else ()
+    return sorted(stored) or known
+
+
+def _far_in_words(trained: Iterable[Configuration], count: int) -> str:
+    threads = sorted(c.threads_per_node for c in trained)
+    freqs = sorted(c.freq_khz for c in trained)
+    caps = f", {format_freq(freqs[0])} to {format_freq(freqs[-1])}" if freqs[-1] else ""
+    return (
+        f"{format_count(count, 'option')} outside of what was run "
+        f"({threads[0]} to {threads[-1]} threads{caps}): extrapolated"
+    )
 
 
 def _several_ranks(trained: Mapping[Configuration, float]) -> bool:

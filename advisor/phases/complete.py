@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from advisor.drafts import write_whole
 
 if TYPE_CHECKING:
     from advisor.phases.sequence import IteratedPhase
@@ -78,9 +79,7 @@ class CompleteRun:
             "readings": [[round(t - begin, 5), round(j, 4)] for t, j in self.readings],
             "why": self.why,
         }
-        partial = path.with_name(f".{path.name}")
-        partial.write_text(json.dumps(data, separators=(",", ":")))
-        partial.replace(path)
+        write_whole(path, json.dumps(data, separators=(",", ":")))
 
     def _events(self, begin: float) -> dict[str, Any]:
         names = list(dict.fromkeys(self.sites))
@@ -154,9 +153,7 @@ def adopt(watch: Path) -> None:
 def copy_complete(source: Path, target: Path) -> None:
     """Copy a complete run with what the scheduler measured of it. Raises OSError."""
     for name in (WHOLE, BASE):  # without the second nothing is paired with it
-        partial = target / f".{name}"
-        shutil.copyfile(source / name, partial)
-        partial.replace(target / name)
+        write_whole(target / name, (source / name).read_bytes())
 
 
 def _ascending(values: Sequence[Any]) -> list[float]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from advisor.drafts import draft
 from advisor.errors import AdvisorError, InputError, MissingExtraError
 from advisor.plotting import Scene
 from advisor.plotting.figure_statistics import COLOURS, draw_statistics
@@ -66,15 +66,13 @@ def _save(scene: Scene | Panels, path: Path) -> None:
         for i, panel in enumerate(scene.panels, 1):
             _draw_panel(figure, figure.add_subplot(rows, columns, i), panel)
     kind = path.suffix.lower()[1:]
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     try:
-        figure.savefig(draft, format=kind, dpi=160, metadata=dated)
-        draft.replace(path)
+        with draft(path.parent, path.name, 0o666) as partial:
+            figure.savefig(partial, format=kind, dpi=160, metadata=dated)
+            partial.replace(path)
     except OSError as error:
         raise AdvisorError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _draw(axes: Any, scene: Scene) -> None:

@@ -248,8 +248,9 @@ def _span(value: object) -> str:
     text = text_of(value, "a time")
     try:
         length_s = parse_duration_s(text)
-    except ValueError:
-        refuse(f"{text!r} is not a time", hint="write days, like 400d")
+    except ValueError as error:
+        days = f"{text.strip()}d" if text.strip().isdigit() else "400d"
+        refuse(f"{text!r} is not a time: {error}", hint=f"write days, like {days}")
     if length_s < _SHORTEST_S:
         hint = "write 1d or more, or leave it out to keep everything"
         refuse(f"{text!r} is too short: jobs and sweeps that still run need theirs", hint=hint)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from advisor.drafts import write_whole
 from advisor.errors import InputError
 from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import MOST_SOURCE_B, Kernel, kernel_name, kernel_streams
@@ -139,17 +138,7 @@ def write_phases(path: Path, characterisation: Characterisation) -> None:
     """Write a phase file in one step. Raises InputError when it cannot be written."""
     text = yaml.safe_dump(characterisation.to_dict(), sort_keys=False, allow_unicode=True)
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
 

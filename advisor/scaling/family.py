@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr
 
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
 from advisor.models.failed_fast import without_failed_fast
+from advisor.models.space import wanted
 from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
 from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecast
 
@@ -198,7 +199,7 @@ def _beyond(family: SizedFamily, asked: Mapping[str, float], notes: list[str]) -
 
 def _configurations(family: SizedFamily, nodes: int) -> tuple[Configuration, ...]:
     measured = {o.configuration for _, o in family.runs}
-    space = SearchSpace.of(next(iter(measured)).node_type, measured)
+    space = wanted([o for _, o in family.runs], None, enough=1).configurations
     cells = {
         Configuration(c.node_type, nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz)
         for c in (space if len(space) <= _MOST_OPTIONS else measured)

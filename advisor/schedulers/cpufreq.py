@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from advisor.drafts import write_whole
 from advisor.errors import SchedulerError
 
 STEP_KHZ = 100_000
@@ -71,9 +72,7 @@ class Cpufreq:
         before = {}
         for folder in self._folders():
             before[str(folder)] = (folder / "scaling_max_freq").read_text().strip()
-        partial = journal.with_suffix(".new")
-        partial.write_text(json.dumps(before))
-        partial.replace(journal)
+        write_whole(journal, json.dumps(before), sync=True)
         try:
             for name in before:
                 self._write(Path(name), str(freq_khz))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.drafts import write_whole
 from advisor.interpreter import own_python
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.schedulers.results import good_run
@@ -139,10 +140,8 @@ def keep_complete(job: SweepJob, result: RunResult) -> None:
         "time_s": result.time_s, "energy_j": result.energy_j, "meter": result.meter,
         "measured": result.energy_quality == "measured",
     }  # fmt: skip
-    partial = job.watch.folder / f".{_WHOLE}"
     try:
-        partial.write_text(json.dumps(data))
-        partial.replace(job.watch.folder / _WHOLE)
+        write_whole(job.watch.folder / _WHOLE, json.dumps(data))
     except OSError:  # a full disk: then no run is paired with it, and all go to their end
         (job.watch.folder / "complete.json").unlink(missing_ok=True)
 

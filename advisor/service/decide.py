@@ -239,7 +239,7 @@ def _locate_baseline(case: _Case) -> None:
     if never_ran and not model.of_sizes and (scaled := search.of_scales()) is not None:
         model = case.model = _take(case, scaled)[node_type.name]
         row, exact = snapshot.baseline(model, *point)
-    if row is None:
+    if row is None or (row.extrapolated and not row.confirmed):
         raise _stop(case, "baseline-outside-model", describe(a, node_type=True))
     if not exact:
         points = a, row.configuration(node_type.name)

@@ -14,10 +14,11 @@ import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+from advisor.drafts import draft
 from advisor.errors import InputError, PublishedCopyError, StoreError
 from advisor.store import faults
 from advisor.store.connection import applied_migrations, check_no_copy, check_not_newer
-from advisor.store.publish import copied, draft_of, synced
+from advisor.store.publish import check_copy, copied, put, synced
 
 _LOGS = ("-wal", "-shm")
 
@@ -27,11 +28,11 @@ def backup(source: Path, target: Path) -> None:
 
     Others may write meanwhile. Raises StoreError; ``target`` is untouched then.
     """
-    with copied(source, target, history=True) as copy, draft_of(target) as draft:
+    with copied(source, target, history=True) as copy:
         try:
-            _copy_file(copy, draft)
-            draft.replace(target)
-            synced(target.parent)
+            with draft(target.parent, target.name) as partial:
+                _copy_file(copy, partial)
+                put(partial, target)
         except OSError as error:
             raise StoreError(
                 f"{target}: the backup cannot be written: {error.strerror}",
@@ -51,21 +52,22 @@ def restore(file: Path, store: Path) -> Path | None:
         raise InputError(f"{file} is the store itself")
     moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}"
     former = store.with_name(f"{store.name}.before-{moment}")
-    with draft_of(store) as draft:
-        try:
-            store.parent.mkdir(parents=True, exist_ok=True)
-            _copy_file(file, draft)
-            _like(store, draft)
-            _to_live(draft)
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with draft(store.parent, store.name) as partial:
+            _copy_file(file, partial)
+            _like(store, partial)
+            _to_live(partial)
+            check_copy(partial, store)
             with ExitStack() as stack:
                 stack.callback(_release, _lock(store))
-                return former if _swap(store, draft, former) else None
-        except sqlite3.Error as error:
-            raise faults.translate(error, file) from error
-        except OSError as error:
-            raise StoreError(
-                f"{store}: cannot be restored: {error.strerror}", hint="the store is as it was"
-            ) from None
+                return former if _swap(store, partial, former) else None
+    except sqlite3.Error as error:
+        raise faults.translate(error, file) from error
+    except OSError as error:
+        raise StoreError(
+            f"{store}: cannot be restored: {error.strerror}", hint="the store is as it was"
+        ) from None
 
 
 def check(file: Path) -> None:
@@ -107,35 +109,34 @@ def _check_place(store: Path) -> None:
         return  # none, or a damaged one, which is what backups are for
 
 
-def _copy_file(source: Path, draft: Path) -> None:
-    """Copy into a new file that only its owner can ever open."""
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file, source.open("rb") as original:
+def _copy_file(source: Path, partial: Path) -> None:
+    """Copy into a draft, which only its owner can ever open, and have it on the disk."""
+    with partial.open("r+b") as file, source.open("rb") as original:
         while data := original.read(1 << 20):
             file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _like(store: Path, draft: Path) -> None:
+def _like(store: Path, partial: Path) -> None:
     """Give a draft the mode and owner of the store it replaces."""
     with suppress(FileNotFoundError):
         status = store.stat()
-        draft.chmod(status.st_mode & 0o777)
+        partial.chmod(status.st_mode & 0o777)
         if os.geteuid() == 0:
-            os.chown(draft, status.st_uid, status.st_gid)
+            os.chown(partial, status.st_uid, status.st_gid)
 
 
-def _to_live(draft: Path) -> None:
+def _to_live(partial: Path) -> None:
     """Make a copy a store that is written to, with today's schema."""
     from advisor.store.writer import Writer
 
-    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
         connection.execute("PRAGMA application_id = 0")  # it may be a published copy
-    Writer(draft).close()
+    Writer(partial).close()
     for end in _LOGS:
-        Path(f"{draft}{end}").unlink(missing_ok=True)
-    synced(draft)
+        Path(f"{partial}{end}").unlink(missing_ok=True)
+    synced(partial)
 
 
 def _lock(store: Path) -> sqlite3.Connection | None:
@@ -161,7 +162,7 @@ def _release(connection: sqlite3.Connection | None) -> None:
         connection.close()
 
 
-def _swap(store: Path, draft: Path, former: Path) -> bool:
+def _swap(store: Path, partial: Path, former: Path) -> bool:
     """Keep the old store and its log by another name, put the draft there; tell if one was there.
 
     Killed at any point, either the old store is there with its log, or the new one; or the new one
@@ -170,8 +171,8 @@ def _swap(store: Path, draft: Path, former: Path) -> bool:
     there = store.exists()
     if there:
         former.hardlink_to(store)
-    os.utime(draft)
-    draft.replace(store)
+    os.utime(partial)
+    partial.replace(store)
     for end in _LOGS:
         with suppress(FileNotFoundError):
             Path(f"{store}{end}").rename(f"{former}{end}")

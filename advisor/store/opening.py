@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults, leftover
 from advisor.store.connection import (
@@ -72,25 +73,20 @@ def caller() -> str:
 
 def _create(path: Path, timeout_s: float) -> None:
     """Make the store beside its place and put it there whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.unlink(missing_ok=True)
-        connection = _connect(draft, timeout_s)
-        try:
-            draft.chmod(0o600)  # it holds who ran what; the owner may open it to others
-            _prepare(connection, draft, False, timeout_s)
-        finally:
-            connection.close()
-        _place(draft, path)
+        with draft(path.parent, path.name) as new:  # it holds who ran what; others may get access
+            connection = _connect(new, timeout_s)
+            try:
+                _prepare(connection, new, False, timeout_s)
+            finally:
+                connection.close()
+            _place(new, path)
     except sqlite3.Error as error:
         raise faults.translate(error, path) from error
     except OSError as error:
         raise _unmakable(path, error) from None
     finally:
-        for end in ("", "-wal", "-shm", "-journal"):
-            with suppress(OSError):
-                Path(f"{draft}{end}").unlink(missing_ok=True)
         # Removing the draft changed the store's time; a log that another process has begun
         # meanwhile must stay the younger of the two (see leftover).
         with suppress(OSError):
@@ -104,18 +100,18 @@ def _unmakable(path: Path, error: OSError) -> StoreError:
     )
 
 
-def _place(draft: Path, path: Path) -> None:
+def _place(new: Path, path: Path) -> None:
     """Put a finished draft in its place; when another process was first, keep that one."""
     if path.exists() and not path.stat().st_size:
-        draft.replace(path)
+        new.replace(path)
         return
     try:
-        path.hardlink_to(draft)
+        path.hardlink_to(new)
     except FileExistsError:
         return
     except OSError:
         if not path.exists():
-            draft.replace(path)
+            new.replace(path)
 
 
 def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:

@@ -1,14 +1,20 @@
 """Forget old decisions and outcomes, and runs that no model uses; monthly sums stay.
 
-Each step is one transaction of a few thousand rows, so that others may write in between, and what
-is killed half-way has lost nothing that is not summed up.
+What is pruned moves into the table ``pruned_rows`` for a day, as what is forgotten does
+(:mod:`advisor.store.forgetting`), and can be had back. Each step is one transaction of a few
+thousand rows, so that others may write in between, and what is killed half-way has lost nothing
+that is not summed up.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
 
@@ -16,6 +22,9 @@ _STEP = 5000
 """Rows deleted in one transaction, so that others can write between."""
 _BY_NAME = timedelta(days=30)
 """What was pruned is known one by one for so long; all that is older counts as pruned with it."""
+
+KEPT = timedelta(days=1)
+"""So long what was pruned can be had back."""
 
 _SUM = """
 INSERT INTO months (month, application, node_type, decisions, changed)
@@ -41,6 +50,7 @@ _NOTE_OUTCOMES = """
 INSERT OR REPLACE INTO summed SELECT scheduler || ' ' || job_id || ' ' || submitted_at, collected_at
     FROM outcomes WHERE rowid IN pruned
 """
+_BY_NAMES = ("scheduler", "job_id", "submitted_at")
 _NEED = " AND {} >= (SELECT at FROM summed WHERE key = '')"
 _UNUSED = """
 SELECT o.id FROM observations AS o WHERE o.created_at < ?
@@ -53,45 +63,148 @@ SELECT o.id FROM observations AS o WHERE o.created_at < ?
 """
 
 
+_OLD_OUTCOMES = "SELECT rowid FROM outcomes WHERE collected_at < ?"
+_OLD_DECISIONS = "SELECT id FROM decisions WHERE created_at < ?"
+_KEYS = {
+    "decisions": ("id",),
+    "outcomes": ("job_id", "scheduler", "submitted_at"),
+    "observations": ("id",),
+}
+"""What a row is found by."""
+
+
 @dataclass(slots=True)
 class Pruned:
-    """How many rows are gone."""
+    """How many rows are gone, or would go, or are back."""
 
     decisions: int = 0
     outcomes: int = 0
     observations: int = 0
 
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything at all."""
+        return bool(self.decisions or self.outcomes or self.observations)
+
+
+def to_prune(
+    reader: Reader, *, decisions_before: str = "", observations_before: str = ""
+) -> Pruned:
+    """Return how many rows :func:`prune` would take."""
+
+    def count(old: str, before: str) -> int:
+        return int(reader.rows(f"SELECT count(*) FROM ({old})", (before,))[0][0]) if before else 0
+
+    return Pruned(
+        count(_OLD_DECISIONS, decisions_before),
+        count(_OLD_OUTCOMES, decisions_before),
+        count(_UNUSED, observations_before),
+    )
+
 
 def prune(
     store: StoreTransaction, *, decisions_before: str = "", observations_before: str = ""
 ) -> Pruned:
-    """Forget what is older than the two times, in the store's form; "" keeps all of a kind."""
+    """Forget what is older than the two times, in the store's form; "" keeps all of a kind.
+
+    It can be had back for a day by :func:`restore_pruned`.
+    """
     done = Pruned()
+    purge_pruned(store)
     if decisions_before:
         _set_horizon(store, decisions_before)
-        old = "SELECT rowid FROM outcomes WHERE collected_at < ?"
+        note = _NOTE_OUTCOMES + _NEED.format("collected_at")
         done.outcomes = _steps(
-            store,
-            "outcomes",
-            "rowid",
-            old,
-            decisions_before,
-            _SUM_OUTCOMES,
-            _NOTE_OUTCOMES + _NEED.format("collected_at"),
+            store, "outcomes", "rowid", _OLD_OUTCOMES, decisions_before, _SUM_OUTCOMES, note
         )
-        old = "SELECT id FROM decisions WHERE created_at < ?"
+        note = _NOTE + _NEED.format("created_at")
         done.decisions = _steps(
-            store,
-            "decisions",
-            "id",
-            old,
-            decisions_before,
-            _SUM,
-            _NOTE + _NEED.format("created_at"),
+            store, "decisions", "id", _OLD_DECISIONS, decisions_before, _SUM, note
         )
     if observations_before:
         done.observations = _steps(store, "observations", "id", _UNUSED, observations_before)
     return done
+
+
+def restore_pruned(store: StoreTransaction) -> Pruned:
+    """Undo what was pruned in the last day; return what is back.
+
+    What is in the store again since wins. The sums by month are less by what is back.
+    """
+    done = Pruned()
+    with store.transaction() as db:
+        for kind in ("decisions", "outcomes", "observations"):  # outcomes' sums read decisions
+            while part := _kept_rows(db, kind):
+                setattr(done, kind, getattr(done, kind) + _put_back(db, kind, part))
+        for number, record in _kept_rows(db, "horizon"):
+            former = json.loads(record)
+            db.execute("DELETE FROM summed WHERE key = ''")
+            if former:
+                db.execute("INSERT INTO summed VALUES ('', ?)", (former,))
+            db.execute("DELETE FROM pruned_rows WHERE id = ?", (number,))
+            break  # the oldest: what was before all that is back
+        db.execute("DELETE FROM pruned_rows WHERE kind = 'horizon'")
+        db.execute("DELETE FROM months WHERE decisions <= 0 AND outcomes <= 0")
+    return done
+
+
+def pruned_lately(reader: Reader) -> Pruned:
+    """Return what :func:`restore_pruned` would put back."""
+    sql = "SELECT kind, count(*) FROM pruned_rows WHERE pruned_at > ? GROUP BY kind"
+    counts = {kind: count for kind, count in reader.rows(sql, (_limit(),))}
+    return Pruned(*(counts.get(kind, 0) for kind in _KEYS))
+
+
+def purge_pruned(store: StoreTransaction) -> int:
+    """Delete for good what was pruned more than a day ago; return how much it was."""
+    return store.change("DELETE FROM pruned_rows WHERE pruned_at <= ?", (_limit(),))
+
+
+def _limit() -> str:
+    when = datetime.now(UTC) - KEPT
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _kept_rows(db: sqlite3.Connection, kind: str) -> list[tuple[int, str]]:
+    sql = (
+        "SELECT id, record FROM pruned_rows WHERE kind = ? AND pruned_at > ? ORDER BY id"
+        f" LIMIT {_STEP}"
+    )
+    return [(row[0], row[1]) for row in db.execute(sql, (kind, _limit()))]
+
+
+def _put_back(db: sqlite3.Connection, kind: str, part: Sequence[tuple[int, str]]) -> int:
+    """Put one part of a table back, take it out of the sums, and note it no longer as summed."""
+    records = [json.loads(record) for _, record in part]
+    back = 0
+    for record in records:
+        row = dict(record)
+        if kind == "observations":
+            del row["id"]  # somebody else's by now, perhaps
+        columns, marks = ", ".join(row), ", ".join("?" * len(row))
+        sql = f"INSERT OR IGNORE INTO {kind} ({columns}) VALUES ({marks})"
+        back += db.execute(sql, tuple(row.values())).rowcount
+    if kind != "observations":
+        db.execute("CREATE TEMP TABLE IF NOT EXISTS pruned (id)")
+        db.execute("DELETE FROM pruned")
+        keys = _KEYS[kind]
+        where = " AND ".join(f"{key} = ?" for key in keys)
+        row_key = "id" if kind == "decisions" else "rowid"
+        db.executemany(
+            f"INSERT INTO pruned SELECT {row_key} FROM {kind} WHERE {where}",
+            [tuple(record[key] for key in keys) for record in records],
+        )
+        sums = _SUM if kind == "decisions" else _SUM_OUTCOMES
+        db.execute(sums.replace(" + excluded.", " - excluded."))
+        names = [
+            (record["id"],)
+            if kind == "decisions"
+            else (" ".join(record[key] for key in _BY_NAMES),)
+            for record in records
+        ]
+        db.executemany("DELETE FROM summed WHERE key = ?", names)
+    db.executemany("DELETE FROM pruned_rows WHERE id = ?", [(number,) for number, _ in part])
+    return back
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +263,11 @@ def _set_horizon(store: StoreTransaction, before: str) -> None:
     """Note up to when all is pruned; what is known one by one is needed after that only."""
     at = (datetime.now(UTC) - _BY_NAME).isoformat(timespec="seconds").replace("+00:00", "Z")
     with store.transaction() as db:
+        former = db.execute("SELECT at FROM summed WHERE key = ''").fetchone()
+        db.execute(
+            "INSERT INTO pruned_rows (pruned_at, kind, record) VALUES (?, 'horizon', ?)",
+            (_rows.now(), json.dumps(former[0] if former else "")),
+        )
         db.execute(
             "INSERT INTO summed VALUES ('', ?) ON CONFLICT (key) DO UPDATE"
             " SET at = max(at, excluded.at)",
@@ -168,6 +286,12 @@ def _steps(store: StoreTransaction, table: str, key: str, old: str, before: str,
             db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (before,))
             for statement in also:
                 db.execute(statement)
+            at = _rows.now()
+            doomed = db.execute(f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM pruned)")
+            db.executemany(  # SQLite's own JSON would round what it writes
+                "INSERT INTO pruned_rows (pruned_at, kind, record) VALUES (?, ?, ?)",
+                [(at, table, _rows.to_json(dict(row))) for row in doomed.fetchall()],
+            )
             deleted = db.execute(
                 f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM pruned)"
             ).rowcount

@@ -6,18 +6,15 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults
-from advisor.store.connection import COPY, is_wal
+from advisor.store.connection import COPY, MIGRATIONS, applied_migrations, is_wal
 from advisor.store.reader import Reader
-
-_STALE_S = 3600.0
-"""A draft this old is left from a publishing that was killed."""
 
 
 def publish(source: Path, target: Path, *, history: bool = True) -> None:
@@ -27,12 +24,12 @@ def publish(source: Path, target: Path, *, history: bool = True) -> None:
     a file system that SQLite cannot lock. Without ``history``, decisions and outcomes are left
     out. Raises StoreError; ``target`` is untouched then.
     """
-    with (
-        copied(source, target, history=history, mark=COPY) as copy,
-        draft_of(target) as draft,
-    ):
+    with copied(source, target, history=history, mark=COPY) as copy:
         try:
-            _place(copy, draft, target)
+            with draft(target.parent, target.name) as partial:
+                shutil.copyfile(copy, partial)
+                partial.chmod(0o644)
+                put(partial, target)
         except OSError as error:
             raise StoreError(
                 f"{target}: the copy cannot be written: {error.strerror}",
@@ -50,17 +47,18 @@ def copied(source: Path, target: Path, *, history: bool, mark: int = 0) -> Itera
     source, target = Path(source), Path(target)
     _check_target(source, target)
     workshop = source.parent if os.access(source.parent, os.W_OK) else Path(tempfile.gettempdir())
-    with _draft(workshop, f"{source.name}.copy") as copy:
-        with suppress(OSError):
-            copy.touch(mode=0o600)
+    try:
+        made = ExitStack()
+        copy = made.enter_context(draft(workshop, source.name))
+    except OSError as error:
+        raise StoreError(
+            f"{workshop}: no copy can be made there: {error.strerror}",
+            hint="nothing was changed",
+        ) from None
+    with made:
         with Reader(source, timeout_s=10.0) as store:
             _copy(store, copy, history, mark)
         yield copy
-
-
-def draft_of(target: Path) -> AbstractContextManager[Path]:
-    """Name a file beside ``target`` that takes its place when it is whole."""
-    return _draft(target.parent, target.name)
 
 
 def _check_target(source: Path, target: Path) -> None:
@@ -94,6 +92,7 @@ def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
                 made.execute("DELETE FROM decisions")
                 made.execute("DELETE FROM outcomes")
                 made.execute("DELETE FROM trials")
+                made.execute("DELETE FROM pruned_rows")
                 made.execute("VACUUM")
             verdict = made.execute("PRAGMA quick_check(1)").fetchone()[0]
         finally:
@@ -104,13 +103,35 @@ def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
         raise faults.damaged(store.path, str(verdict).splitlines()[-1])
 
 
-def _place(copy: Path, draft: Path, target: Path) -> None:
-    shutil.copyfile(copy, draft)
-    draft.chmod(0o644)
-    synced(draft)
-    draft.replace(target)
+def put(partial: Path, target: Path) -> None:
+    """Have a finished copy take its place, if it can be read back whole. Raises StoreError.
+
+    What is read is what the file system of ``target`` has: a full or broken one may lose what was
+    written without a word.
+    """
+    synced(partial)
+    check_copy(partial, target)
+    partial.replace(target)
     with suppress(OSError):  # some shared file systems cannot sync a folder
         synced(target.parent)
+
+
+def check_copy(file: Path, target: Path) -> None:
+    """Raise StoreError unless a file, to be ``target``, is a whole store of this version."""
+    try:
+        uri = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            applied = applied_migrations(connection) or set()
+            verdict = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        applied, verdict = set(), str(error)
+    if verdict == "ok" and applied != set(MIGRATIONS):
+        verdict = "it lacks the advisor's tables"
+    if verdict != "ok":
+        raise StoreError(
+            f"{target}: the copy is damaged: {verdict.splitlines()[-1]}",
+            hint="what was there is untouched; try another disk",
+        )
 
 
 def synced(path: Path) -> None:
@@ -120,20 +141,3 @@ def synced(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _draft(folder: Path, name: str) -> Iterator[Path]:
-    """Name a draft in ``folder``, removed in the end together with forgotten ones."""
-    for old in folder.glob(f".{name}.*.publish*"):
-        with suppress(OSError):
-            if time.time() - old.stat().st_mtime > _STALE_S:
-                old.unlink()
-    draft = folder / f".{name}.{os.uname().nodename}.{os.getpid()}.publish"
-    try:
-        draft.unlink(missing_ok=True)
-        yield draft
-    finally:
-        for end in ("", "-journal", "-wal", "-shm"):
-            with suppress(OSError):
-                Path(f"{draft}{end}").unlink(missing_ok=True)

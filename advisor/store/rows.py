@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.errors import InputError, StoreError
@@ -31,7 +31,8 @@ MODEL_COLUMNS = (
 OBSERVATION_COLUMNS = (
     "o.id, w.application, w.name AS workload, o.node_type, o.nodes, o.ranks_per_node,"
     " o.threads_per_node, o.freq_khz, o.time_s, o.energy_j, o.fom, o.energy_quality, o.meter,"
-    " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at, o.method"
+    " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at, o.method,"
+    " o.space"
 )
 REQUEST_COLUMNS = (
     "r.id, w.application, w.name AS workload, r.node_type, r.user, r.scheduler, r.state,"
@@ -109,6 +110,7 @@ def observation(row: sqlite3.Row) -> StoredObservation:
     (
         number, application, workload, node_type, nodes, ranks, threads, freq, time_s, energy_j,
         fom, quality, meter, source, contributor, account, scope, job_id, extra, created_at, method,
+        space,
     ) = row  # fmt: skip
     return StoredObservation(
         number,
@@ -128,9 +130,19 @@ def observation(row: sqlite3.Row) -> StoredObservation:
             job_id,
             from_json(extra, f"observation {number}") if extra != "{}" else {},
             method,
+            _space(node_type, space) if space else None,
         ),
         created_at,
     )
+
+
+@lru_cache(maxsize=1000)
+def _space(node_type: str, text: str) -> SearchSpace | None:
+    """Return a stored search space; None where it makes no sense, as if nobody had said."""
+    try:
+        return SearchSpace.from_dict(node_type, json.loads(text))
+    except ValueError:
+        return None
 
 
 def check_name(what: str, name: str) -> None:
@@ -159,6 +171,7 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
         **{name: getattr(run, name) for name in _OF_RUN},
         "energy_quality": "missing" if run.energy_j is None else run.energy_quality,
         "extra": to_json(dict(sorted(run.extra.items()))),
+        "space": "" if run.space is None else to_json(run.space.to_dict()),
         "created_at": at,
     }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from advisor.core.configuration import SearchSpace
 from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
@@ -116,6 +117,13 @@ class Writer(StoreTransaction):
             " WHERE o.workload_id = ? AND (i.file = ? OR i.sha256 = ?)"
         )
         return Counter(map(tuple, db.execute(sql, (workload_id, file, sha256))))
+
+    def save_space(self, ids: Iterable[int], space: SearchSpace) -> None:
+        """Keep with runs the grid that their model is evaluated on."""
+        text = _rows.to_json(space.to_dict())
+        self.change_many(
+            "UPDATE observations SET space = ? WHERE id = ?", [(text, number) for number in ids]
+        )
 
     def promote(
         self,

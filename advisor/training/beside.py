@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from advisor.drafts import write_whole
 from advisor.phases.complete import (
     BASE,
     BEGIN,
@@ -300,12 +301,7 @@ def _spent(beside: Beside) -> float | None:
 def _note(path: Path, text: str) -> None:
     """Write what is known of a run before it is ended: a run ended without a word has failed."""
     path.parent.mkdir(exist_ok=True)
-    partial = path.with_name(f".{path.name}")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, text, sync=True)
 
 
 if __name__ == "__main__":

@@ -351,6 +351,7 @@ class Measuring:
                     **({"extrapolated": dict(result.extrapolated)} if result.extrapolated else {}),
                 },
                 method=subject.method,
+                space=state.space,
             )
         new = [seq for seq in observations if seq not in state.stored]
         if new:

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.core.configuration import Configuration, SearchSpace, thin
+from advisor.core.configuration import (
+    MAX_FREQS,
+    Configuration,
+    SearchSpace,
+    thin,
+    thread_counts,
+)
 from advisor.core.inventory import NodeType
 from advisor.core.units import format_count
 from advisor.errors import InputError
@@ -15,10 +21,6 @@ from advisor.schedulers.base import PlannedRun
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import TrainingJob
 
-MAX_THREADS = 12
-"""Thread counts of a rank in a sweep's grid."""
-MAX_FREQS = 16
-"""Frequencies in a sweep's grid."""
 MIN_RUNS = 2
 """Fewer good runs than this leave nothing to choose between."""
 REPEATS_OF_FEW = 3
@@ -33,23 +35,6 @@ class SweepAxes:
 
     space: SearchSpace
     notes: tuple[str, ...] = ()
-
-
-def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:
-    """Return core counts per node worth trying: multiples of ``ranks``, at most 12, ascending.
-
-    Steps divide the node's cores evenly where that leaves at least six values, so that sockets
-    fill evenly: 28 cores give 4, 8, ..., 28.
-    """
-    per_rank = cores // ranks
-    if per_rank <= MAX_THREADS:
-        return tuple(ranks * t for t in range(1, per_rank + 1))
-    smallest = math.ceil(per_rank / MAX_THREADS)
-    step = next(
-        (s for s in range(smallest, per_rank // 6 + 1) if per_rank % s == 0),
-        smallest,
-    )
-    return tuple(sorted(ranks * t for t in range(per_rank, 0, -step)))
 
 
 def axes(

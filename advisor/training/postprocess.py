@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.training.extraction import NO_RULES, CounterRules, read_rules
 from advisor.training.summary import SummaryRun, run_parameters, write_summary
@@ -102,9 +103,7 @@ class PostProcessor:
             counters, hidden = {**counters, **more}, hidden | also_hidden
         shown = {k: v for k, v in counters.items() if k not in hidden}
         self.kept[str(run.seq)] = {**result.counters, **shown}
-        partial = self.folder / f".{KEPT}"
-        partial.write_text(json.dumps(self.kept))
-        partial.replace(self.folder / KEPT)
+        write_whole(self.folder / KEPT, json.dumps(self.kept))
         return problem
 
     @property
@@ -164,9 +163,7 @@ class PostProcessor:
             write_summary(parts / f"{nodes}-{execution}.yml", made, self.settings.parameters)
             texts = [path.read_text() for path in sorted(parts.glob("*.yml"))]
             whole = folder / "summary.yml"
-            partial = folder / ".summary.yml"
-            partial.write_text("".join(texts))
-            partial.replace(whole)
+            write_whole(whole, "".join(texts))
             paths.append(whole)
         write_summary(paths[0], made, self.settings.parameters)
         return paths

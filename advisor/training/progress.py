@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from advisor.drafts import write_whole
 from advisor.errors import AdvisorError, InputError, RefusedError
 from advisor.interpreter import own_python
 from advisor.training.outcome import Event, Spent
@@ -125,10 +126,8 @@ class Recorder:
             "made": list(self._made.values()),
             "updated_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        draft = self.state.folder / f".{NAME}"
         with contextlib.suppress(OSError):  # a full disk must not stop a sweep that can go on
-            draft.write_text(json.dumps(data))
-            draft.replace(self.state.folder / NAME)
+            write_whole(self.state.folder / NAME, json.dumps(data))
 
 
 def read(folder: Path) -> Progress:

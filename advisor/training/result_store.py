@@ -286,6 +286,7 @@ def _sent(
         "application": application,
         "workload": workload,
         "account": next((o.account for o in runs if o.account), ""),
+        "space": next((o.space.to_dict() for o in runs if o.space is not None), None),
         "observations": [observation_json(o) for o in runs],
         "fit": fit,
     }

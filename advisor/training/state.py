@@ -19,6 +19,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.parameters import format_number
 from advisor.core.program import checked
 from advisor.core.rate import RateRule
+from advisor.drafts import write_whole
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob, WatchPlan
 from advisor.schedulers.early import LIBRARY
@@ -129,12 +130,7 @@ class SweepState:
 
     def save(self) -> None:
         """Write the state; a crash leaves the last one."""
-        partial = self.folder / ".sweep.json"
-        with partial.open("w") as file:
-            json.dump(_to_json(self), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.folder / "sweep.json")
+        write_whole(self.folder / "sweep.json", json.dumps(_to_json(self), indent=1), sync=True)
 
     def request(self) -> TrainingRequest:
         """Return the sweep as the store notes it."""

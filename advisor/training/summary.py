@@ -15,6 +15,7 @@ import yaml
 from scipy.special import stdtrit  # scipy.stats takes much longer to load
 
 from advisor.core.configuration import Configuration
+from advisor.drafts import write_whole
 from advisor.schedulers.base import RunResult
 
 _CONFIDENCE = 0.95
@@ -71,9 +72,7 @@ def write_summary(path: Path, runs: Sequence[SummaryRun], parameters: Mapping[st
     for run in runs:
         by_place.setdefault(run.configuration, []).append(run)
     entries = [_entry(c, same, parameters) for c, same in by_place.items()]
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(yaml.safe_dump(entries, sort_keys=True) if entries else "")
-    partial.replace(path)
+    write_whole(path, yaml.safe_dump(entries, sort_keys=True) if entries else "")
 
 
 def run_parameters(c: Configuration) -> dict[str, int]:

@@ -235,7 +235,9 @@ class Sweep(Measuring):
         if too_few_for_a_model(o.configuration for o in trusted):
             return tabulate(self.observations)
         return fit_options(
-            self.observations, model=self.state.settings.model, space=self.state.space
+            self.observations,
+            model=self.state.settings.model,
+            node_type=self.state.subject.node_type,
         )
 
     def _save(self, fit: FitResult) -> int | None:

@@ -190,7 +190,9 @@ def known_by(option: Option) -> str:
     """Say whether an option was run, is predicted, or estimated from another node type."""
     if option.estimated:
         return "estimate"
-    return "run, confirmed" if option.confirmed else "run" if option.measured else "prediction"
+    if not option.measured:
+        return "extrapolation" if option.extrapolated else "prediction"
+    return "run, confirmed" if option.confirmed else "run"
 
 
 def least_energy(view: View) -> Option | None:

@@ -383,6 +383,8 @@ def known(board: TradeOffView, option: Option) -> str:
     if board.guessed(option):
         return "estimated from microbenchmarks: nothing ran on this node type"
     how = "extrapolated from smaller sizes" if board.extrapolated else "predicted"
+    if option.extrapolated:
+        how = "extrapolated: outside of what was run"
     if option.measured:
         how = "measured and confirmed" if option.confirmed else "measured"
     return f"{how}, energy estimated" if board.estimated else how

@@ -21,7 +21,8 @@ from advisor.core.decision import Decision
 from advisor.errors import InputError
 from advisor.policy.load import check_text
 from advisor.store.backup import backup, restore
-from advisor.store.pruning import prune
+from advisor.store.pruning import prune, purge_pruned, restore_pruned
+from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
@@ -62,6 +63,57 @@ def test_a_backup_is_its_owners_and_restores(advisor: Run, store: Path, tmp_path
         assert reader.decision("after") is not None
     assert store.stat().st_mode & 0o777 == 0o600
     decide(store, "later")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["advisor.db.copy", "advisor.db.backup", "advisor.db.new", ".advisor.db", "advisor.db-1"],
+)
+@pytest.mark.parametrize("verb", ["backup", "publish"])
+def test_no_name_beside_the_store_collides_with_a_draft(
+    advisor: Run, store: Path, verb: str, name: str
+) -> None:
+    """``advisor.db.copy`` was the draft's own name: 0 bytes were written, and it said done."""
+    decide(store, "kept")
+    file = store.with_name(name)
+    for _ in range(2):
+        history = ["--history"] if verb == "publish" else []
+        done = advisor(verb, file, "--db", store, "--json", *history)
+        assert done.code == 0, done.err
+        assert done.json()["bytes"] == file.stat().st_size > 0
+        with Reader(file) as reader:
+            assert reader.decision("kept") is not None
+    assert {p.name for p in store.parent.iterdir()} <= {
+        "advisor.db", "advisor.db-wal", "advisor.db-shm", name
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"x" * 5000, None])
+@pytest.mark.parametrize("verb", ["backup", "publish"])
+def test_what_does_not_read_back_whole_is_not_called_done(
+    advisor: Run,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    damage: bytes | None,
+) -> None:
+    """The target's file system loses what was written, or half of it (None), without a word."""
+    file = tmp_path / "backup.db"
+    assert advisor(verb, file, "--db", store).code == 0
+    before = file.read_bytes()
+
+    def losing(path: Path) -> None:
+        if path.name.startswith(".backup.db."):
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+
+    monkeypatch.setattr("advisor.store.publish.synced", losing)
+    done = advisor(verb, file, "--db", store)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1 and "backup.db" in done.err and "untouched" in done.err
+    assert file.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if "draft" in p.name] == []
 
 
 def test_a_log_that_was_left_behind_destroys_nothing(
@@ -194,7 +246,7 @@ def test_pruning_forgets_decisions_and_no_model(advisor: Run, store: Path) -> No
         outcomes = len(reader.outcomes())
         runs = len(reader.observations("cg-solver"))
     assert jobs and outcomes and models
-    done = advisor("prune", "--older-than", "0d", "--db", store, "--json")
+    done = advisor("prune", "--older-than", "0d", "--db", store, "--json", "--yes")
     assert done.code == 0, done.err
     assert (done.json()["decisions"], done.json()["outcomes"]) == (jobs, outcomes)
     with Reader(store) as reader:
@@ -232,7 +284,9 @@ def test_the_policy_says_how_long(advisor: Run, store: Path, tmp_path: Path) -> 
     with Writer(store) as writer:
         old = Decision.from_dict({"decision": "old", "user": "ann"})
         writer.save_decision(replace(old, created_at="2020-01-02T03:04:05Z"))
-    done = advisor("prune", "--db", store)
+    asked = advisor("prune", "--db", store)
+    assert (asked.code, asked.out) == (2, "") and "--yes" in asked.err
+    done = advisor("prune", "--db", store, "--yes")
     assert done.code == 0, done.err
     with Reader(store) as reader:
         assert reader.decision("old") is None
@@ -261,3 +315,101 @@ def test_prune_killed_half_way_counts_nothing_twice(
         monkeypatch.undo()
         prune(writer, decisions_before="9999")
         assert writer.rows("SELECT sum(decisions) FROM months")[0][0] == jobs
+
+
+TABLES = ("decisions", "outcomes", "observations", "months", "summed")
+
+
+def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    with Reader(path) as reader:
+        return {
+            table: sorted(
+                [
+                    tuple(round(v, 3) if isinstance(v, float) else v for v in row)
+                    for row in reader.rows(f"SELECT * FROM {table}")
+                ],
+                key=repr,
+            )
+            for table in TABLES
+        }
+
+
+@pytest.mark.parametrize("span", ["30", "0", "1.5", " 7 "])
+def test_a_time_span_without_a_unit_deletes_nothing(advisor: Run, store: Path, span: str) -> None:
+    """30 was taken for seconds, and everything older was deleted at once."""
+    before = content(store)
+    done = advisor("prune", "--older-than", span, "--db", store, "--yes")
+    assert done.code == 2 and f"{span.strip()}d" in done.err and done.err.count("\n") == 1
+    for verb in (("report",), ("forget", "cg-solver", "--yes")):
+        refused = advisor(*verb, "--since", span, "--db", store)
+        assert refused.code == 2 and refused.err.count("\n") == 1, verb
+        assert "." in span or f"{span.strip()}d" in refused.err, verb
+    assert content(store) == before
+
+
+@pytest.mark.parametrize("kind", ["decisions", "observations"])
+def test_a_retention_without_a_unit_is_refused_and_an_old_one_keeps_everything(
+    advisor: Run, store: Path, tmp_path: Path, kind: str
+) -> None:
+    text = f"version: 1\nretention: {{{kind}: 2592000}}\n"
+    compiled, problems = check_text(text, "policy.yaml", "policy")
+    assert compiled is None and "2592000d" in str(problems[0])
+    with Writer(store) as writer:  # as an earlier version took it
+        old = {"retention": {kind: "2592000"}}
+        writer.apply_config("policy", path="p", text="old", compiled=old, by="root")
+    before = content(store)
+    assert advisor("prune", "--db", store, "--yes").code == 3
+    assert content(store) == before
+
+
+def test_pruning_asks_with_counts_and_can_be_undone_for_a_day(
+    advisor: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.store.pruning._STEP", 7)
+    before = content(store)
+    jobs, outcomes = len(before["decisions"]), len(before["outcomes"])
+    refused = advisor("prune", "--older-than", "0d", "--db", store)
+    assert refused.code == 2 and "--yes" in refused.err  # nobody to ask
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "n")
+    refused = advisor("prune", "--older-than", "0d", "--db", store)
+    assert refused.code == 3
+    assert f"{jobs} decisions, {outcomes} outcomes" in refused.out
+    assert content(store) == before
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    done = advisor("prune", "--older-than", "0d", "--db", store)
+    assert done.code == 0 and "advisor prune --undo" in done.out
+    assert content(store)["decisions"] == []
+    assert advisor("prune", "--undo", "--older-than", "1d", "--db", store).code == 2
+    undone = advisor("prune", "--undo", "--db", store, "--json")
+    assert undone.code == 0, undone.err
+    assert undone.json() | {"schema": ""} == {
+        "schema": "", "decisions": jobs, "outcomes": outcomes, "observations": 0, "undo": True
+    }  # fmt: skip
+    assert content(store) == before
+    assert advisor("prune", "--undo", "--db", store).code == 3
+
+
+def test_runs_that_were_pruned_come_back_and_after_a_day_nothing_does(store: Path) -> None:
+    with Writer(store) as writer:
+        run = writer.observations("cg-solver")[0].observation
+        writer.add_observations("unused", "default", [run])
+        runs = len(writer.observations("unused"))
+        gone = prune(writer, observations_before="9999").observations
+        assert gone >= runs == 1
+        assert writer.observations("unused") == []
+        assert restore_pruned(writer).observations == gone
+        assert [o.observation for o in writer.observations("unused")] == [run]
+        prune(writer, decisions_before="9999", observations_before="9999")
+        writer.change("UPDATE pruned_rows SET pruned_at = '2020-01-01T00:00:00.000000Z'")
+        assert not restore_pruned(writer).anything
+        assert purge_pruned(writer) > 0
+        assert writer.rows("SELECT count(*) FROM pruned_rows")[0][0] == 0
+
+
+def test_a_copy_for_others_has_nothing_that_was_pruned(store: Path, tmp_path: Path) -> None:
+    with Writer(store) as writer:
+        prune(writer, decisions_before="9999")
+    publish(store, tmp_path / "copy.db", history=False)
+    with sqlite3.connect(tmp_path / "copy.db") as db:
+        assert db.execute("SELECT count(*) FROM pruned_rows").fetchone() == (0,)

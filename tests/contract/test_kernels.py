@@ -180,10 +180,12 @@ def test_one_kernel_is_forgotten_and_nothing_else(advisor: Advisor, site: Path) 
         refused = advisor(*words)
         assert refused.code == 2 and why in refused.err, words
     assert len(left()) == 3
-    done = advisor(*argv, "--by", "ann", "--node-type", "new")
+    refused = advisor(*argv, "--by", "ann", "--node-type", "new")
+    assert refused.code == 2 and "--yes" in refused.err and len(left()) == 3
+    done = advisor(*argv, "--by", "ann", "--node-type", "new", "--yes")
     assert done.code == 0 and "forgotten: solve-loop by ann on new" in done.out
     assert left() == [("old", "ann"), ("new", "bob")]
-    data = advisor(*argv, "--by", "ann", "--json").json()
+    data = advisor(*argv, "--by", "ann", "--json", "--yes").json()
     assert data["node_types"] == [
         {"node_type": "old", "forgotten": "solve-loop", "contributor": "ann"}
     ]

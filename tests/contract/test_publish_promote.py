@@ -73,7 +73,7 @@ def test_a_copy_is_whole_readable_by_all_and_needs_no_other_file(
         assert copy.published
         assert len(copy.observations("app")) == len(copy.model_stamps()) == 1
         assert copy.decision("d1") is not None
-    assert not [p for p in tmp_path.iterdir() if "publish" in p.name]
+    assert not [p for p in tmp_path.iterdir() if "draft" in p.name]
 
 
 def test_a_copy_without_history(
@@ -216,7 +216,8 @@ def test_damage_is_never_published(
 
 def test_drafts_of_a_killed_publishing_are_swept_up(store_path: Path, tmp_path: Path) -> None:
     fill(store_path)
-    old, fresh = tmp_path / ".copy.db.n1.77.publish", tmp_path / ".copy.db.n1.78.publish"
+    old = tmp_path / ".copy.db.n1-4.77.0123abcd.draft"
+    fresh = tmp_path / ".copy.db.n1-4.78.0123abcd.draft"
     old.write_text("half")
     fresh.write_text("somebody is at it")
     os.utime(old, (0, 0))

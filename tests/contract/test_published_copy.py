@@ -50,7 +50,7 @@ WRITING = {
     "policy rollback": "policy rollback --to 1",
     "collect": "collect --scheduler local",
     "restore": "restore backup",
-    "prune": "prune --older-than 0d",
+    "prune": "prune --older-than 0d --yes",
 }
 """What a verb, or an action of one, is called with to write into the store."""
 SAYING = {"rank", "characterise"}

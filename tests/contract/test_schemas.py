@@ -83,7 +83,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "publish": (("copy.db",),),
     "backup": (("backup.db",),),
     "restore": (("whole.db",),),
-    "prune": (("--older-than", "0d"),),
+    "prune": (("--older-than", "0d", "--yes"), ("--undo",)),
     "metrics": ((),),
     "service": (("install", "--dir", "units"), ("status", "--dir", "units")),
     "collect": (("--spool",), ("--scheduler", "local")),

@@ -259,7 +259,8 @@ def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
     assert "goal: min_energy" in layout.good("policy", "show")
     assert "only its owner" not in layout.good("site", "show")
     for argv in (
-        ("fit", "cg-solver"), ("rank", "lbm"), ("collect",), ("prune", "--older-than", "0d"),
+        ("fit", "cg-solver"), ("rank", "lbm"), ("collect",),
+        ("prune", "--older-than", "0d", "--yes"),
         ("forget", "cg-solver"), ("promote", "cg-solver", "--scope", "all"), ("backup", "b.db"),
         ("bench", "show"), ("classify", "cg-solver"), ("profile", "show", "cg-solver"),
         ("profile", "history", "cg-solver"), ("classes", "train", "--node-type", "broadwell"),

@@ -182,7 +182,7 @@ def test_the_meter_is_read_while_the_job_of_a_run_is_looked_up(
 def test_without_room_for_the_complete_run_all_go_to_their_end(job: SweepJob) -> None:
     assert job.watch is not None
     CompleteRun([0.0], [BEGIN]).save(job.watch.folder / "complete.json")
-    (job.watch.folder / ".whole.json").mkdir()  # as on a full disk: it cannot be written
+    (job.watch.folder / "whole.json").mkdir()  # as on a full disk: it cannot be written
     keep_complete(job, RunResult(0, 1, True, 20.5, 2000.0, "measured", "slurm"))
     assert not (job.watch.folder / "complete.json").exists()
 

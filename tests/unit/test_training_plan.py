@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.configuration import Configuration, thin
+from advisor.core.configuration import Configuration, thin, thread_counts
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Observation
 from advisor.core.recognise import ApplicationRule
@@ -21,7 +21,7 @@ from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.slurm import translator as slurm_options
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training import state as states
-from advisor.training.plan import axes, cost, payback_runs, planned, thread_counts
+from advisor.training.plan import axes, cost, payback_runs, planned
 from advisor.training.state import SweepSettings
 from advisor.training.table import tabulate
 from advisor.training.training_job import TrainingJob, TrainingSite, understand

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.drafts import write_whole
 from advisor.errors import AdvisorError, InputError
 from advisor.lab.profile.groups import CommunicationGroup, communication_groups
 from advisor.lab.profile.metrics import (
@@ -278,12 +279,9 @@ def file_name(application: str, scale: Mapping[str, float]) -> str:
 def write_profile(folder: Path, name: str, data: Mapping[str, Any]) -> Path:
     """Write a profile in one step; return its path. Raises AdvisorError."""
     path = folder / name
-    draft = folder / f".{name}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, json.dumps(data) + "\n")
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise AdvisorError(f"{path} cannot be written: {error.strerror or error}") from None
     return path

@@ -14,6 +14,7 @@ from advisor import plugins
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.script_use import CAP_VARIABLE
+from advisor.drafts import write_whole
 from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import ChosenMeter, best_meter
 from advisor.meters.process import exit_text, measure, start_ticks
@@ -117,10 +118,7 @@ class Local(Scheduler):
         """
         shim = folder / "srun"
         if not shim.exists():
-            partial = folder / ".srun"
-            partial.write_text(_SRUN)
-            partial.chmod(0o755)
-            partial.replace(shim)
+            write_whole(shim, _SRUN, 0o777)
         c = configuration
         threads = str(c.threads_per_rank)
         return {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.script_use import CAP_VARIABLE
+from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of, stop_name
@@ -117,10 +118,7 @@ def write_script(job: SweepJob, run: PlannedRun, attempt: int, cap_khz: int, roo
         ]
     )
     script = job.folder / "scripts" / f"{name}.sh"
-    partial = script.with_name(f".{script.name}")
-    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
-    partial.chmod(0o700)
-    partial.replace(script)
+    write_whole(script, text, 0o700)
     return script
 
 

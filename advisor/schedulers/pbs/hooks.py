@@ -18,6 +18,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core import protocol
+from advisor.drafts import write_whole
 from advisor.errors import AdvisorError, InputError, SchedulerError
 from advisor.paths import share
 from advisor.schedulers.pbs import control as pbs_control
@@ -327,10 +328,7 @@ def _made(folder: Path) -> set[str]:
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, text in files.items():
-        partial = folder / f".{name}.new"
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(0o644)
-        partial.replace(folder / name)
+        write_whole(folder / name, text, 0o644, exactly=True, sync=True)
 
 
 def _notes(inventory: HookInventory | None) -> list[str]:
@@ -388,10 +386,7 @@ def plan_client(folder: Path) -> Plan:
     text = client_text(real)
 
     def step() -> None:
-        partial = folder / ".qsub.new"
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(0o755)
-        partial.replace(path)
+        write_whole(path, text, 0o755, exactly=True, sync=True)
 
     plan = Plan()
     plan.add(f"write {path}, which goes before {real}", step)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.core.script_use import CAP_VARIABLE
+from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
@@ -312,10 +313,7 @@ def _numbers(job: SweepJob, run: PlannedRun) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
-    partial.chmod(0o700)
-    partial.replace(path)
+    write_whole(path, text, 0o700)
 
 
 def read_log(folder: Path) -> Log:

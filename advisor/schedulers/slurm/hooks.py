@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core import protocol
+from advisor.drafts import draft
 from advisor.errors import InputError
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.plan import Plan
@@ -213,13 +214,13 @@ def _plan_stub(plan: Plan, folder: Path, hook: HookFile, has_site: bool) -> None
 
 def _keep(path: Path, site: Path) -> None:
     """Give the site's script a second name, so that the first never points at nothing."""
-    partial = site.with_name(f".{site.name}.new")
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(path, partial, follow_symlinks=False)
-    except OSError:  # a file system without links
-        shutil.copy2(path, partial, follow_symlinks=False)
-    partial.replace(site)
+    with draft(site.parent, site.name) as partial:
+        partial.unlink()
+        try:
+            os.link(path, partial, follow_symlinks=False)
+        except OSError:  # a file system without links
+            shutil.copy2(path, partial, follow_symlinks=False)
+        partial.replace(site)
 
 
 def _restore_step(site: Path, path: Path) -> Callable[[], None]:
@@ -234,11 +235,11 @@ def _restore_step(site: Path, path: Path) -> Callable[[], None]:
 
 def _write_step(path: Path, data: bytes) -> Callable[[], None]:
     def step() -> None:
-        partial = path.with_name(f".{path.name}.new")
-        after = _next_time(path)
-        _write(partial, data)
-        os.utime(partial, (after, after))
-        partial.replace(path)
+        with draft(path.parent, path.name) as partial:
+            after = _next_time(path)
+            _write(partial, data)
+            os.utime(partial, (after, after))
+            partial.replace(path)
 
     return step
 

@@ -14,7 +14,7 @@ from advisor.schedulers.slurm.translator import parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
 from tests.again import same_again
-from tests.unit.decide.site import BDW, SCRIPT, ask, codes, model, policy, response, snapshot
+from tests.unit.decide.site import BDW, FREQS, SCRIPT, ask, codes, model, policy, response, snapshot
 
 
 def test_a_site_rule_names_the_variables_that_set_the_threads(store: Writer) -> None:
@@ -30,6 +30,26 @@ def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
     assert "baseline-outside-model" in codes(decision)
     near = ask(store, "-N1 -n1 -c 26")
     assert "baseline-nearest" in codes(near)
+
+
+def test_a_baseline_outside_of_what_was_run_is_not_trusted(store: Writer) -> None:
+    """What the job takes as written is extrapolated: no saving against it is one."""
+    grid = [
+        response("bdw", 1, 1, threads, freq)
+        for threads in range(4, 29, 4) for freq in FREQS
+    ]  # fmt: skip
+    far = [
+        replace(o, measured=False, confirmed=False, extrapolated=True)
+        if o.configuration.threads_per_node == 28 else o
+        for o in grid
+    ]  # fmt: skip
+    assert ask(store).changed
+    model(store, "bdw", far)
+    decision = ask(store)
+    assert "baseline-outside-model" in codes(decision) and not decision.changed
+    ran = [replace(o, extrapolated=o.configuration.threads_per_node == 28) for o in grid]
+    model(store, "bdw", ran)
+    assert ask(store).changed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""Files that appear whole or not at all: written beside their place, and renamed into it.
+
+A draft has a name that no other file has, so that nothing is written over that is not ours, and two
+who write the same file at once do not write into each other's draft. It names host and process;
+what a killed one left is cleared by the next that writes the same file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_SIDES = ("", "-journal", "-wal", "-shm")
+"""What SQLite puts beside a file that it writes."""
+_ELSEWHERE_S = 86400.0
+"""A draft of another host that nobody wrote to for so long is left from one that was killed."""
+_NAME = 40
+"""Characters of the file's name that its draft has, so that a long name's fits as well."""
+_TRIES = 100
+
+
+@contextmanager
+def draft(folder: Path, name: str, mode: int = 0o600) -> Iterator[Path]:
+    """Make an empty new file in ``folder`` for what is to be ``name`` somewhere.
+
+    In the end it is removed, if it is still there, with what SQLite put beside it. Drafts of
+    ``name`` that this user's killed processes left are removed first. Raises OSError.
+    """
+    _clear(folder, name)
+    path = _new(folder, name, mode)
+    try:
+        yield path
+    finally:
+        _remove(path)
+
+
+def write_whole(
+    path: Path,
+    content: bytes | str,
+    mode: int = 0o666,
+    *,
+    exactly: bool = False,
+    sync: bool = False,
+) -> None:
+    """Write a file in one step; ``sync``: it is on the disk before it takes its place.
+
+    Of ``mode`` the process's umask is taken off, unless it is ``exactly`` that. Text is written as
+    UTF-8, with what was no text as it was. Raises OSError; what was there is untouched then.
+    """
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    with draft(path.parent, path.name, mode) as partial:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        if exactly:
+            partial.chmod(mode)
+        partial.replace(path)
+
+
+def _here() -> str:
+    """Name this host, and the space its process numbers are of (containers have their own)."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (a link to no path)
+    except OSError:
+        space = 0
+    return f"{os.uname().nodename}-{space}"
+
+
+def _prefix(name: str) -> str:
+    return f".{name[:_NAME]}."
+
+
+def _new(folder: Path, name: str, mode: int) -> Path:
+    """Make a file that only this call knows, as mkstemp does, but by the process's umask."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for attempt in range(_TRIES):
+        path = folder / f"{_prefix(name)}{_here()}.{os.getpid()}.{secrets.token_hex(4)}.draft"
+        try:
+            os.close(os.open(path, flags, mode))
+        except FileExistsError:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        return path
+    raise AssertionError
+
+
+def _clear(folder: Path, name: str) -> None:
+    """Remove what killed processes of this user left of drafts of a name."""
+    pattern = re.compile(
+        re.escape(_prefix(name))
+        + r"(?P<here>.+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.draft(?:-journal|-wal|-shm)?"
+    )
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            if (match := pattern.fullmatch(entry.name)) is None:
+                continue
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if (
+                    stat.S_ISREG(status.st_mode)
+                    and status.st_uid == os.geteuid()
+                    and _left(match["here"], int(match["pid"]), status.st_mtime)
+                ):
+                    Path(entry.path).unlink()
+
+
+def _left(here: str, pid: int, changed_at: float) -> bool:
+    """Tell whether the process that made a draft is gone."""
+    if here != _here():
+        return time.time() - changed_at > _ELSEWHERE_S
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it lives, and is another user's
+        return False
+    return False
+
+
+def _remove(path: Path) -> None:
+    for end in _SIDES:
+        with suppress(OSError):
+            Path(f"{path}{end}").unlink(missing_ok=True)

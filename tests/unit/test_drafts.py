@@ -1,0 +1,144 @@
+"""Files that appear whole or not at all, under names that nobody else has."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from advisor import drafts
+from advisor.drafts import draft, write_whole
+from advisor.paths import share
+
+ROOT = share("config").parent
+
+
+def dead_process() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def left(folder: Path, name: str, pid: int, here: str = "") -> Path:
+    path = folder / f".{name}.{here or drafts._here()}.{pid}.0123abcd.draft"
+    path.write_text("left")
+    return path
+
+
+def test_two_drafts_of_one_name_are_two_files(tmp_path: Path) -> None:
+    with draft(tmp_path, "a.db") as one, draft(tmp_path, "a.db") as other:
+        assert one != other
+        one.write_text("1")
+        assert other.read_text() == ""
+        assert one.stat().st_mode & 0o777 == 0o600
+        Path(f"{one}-journal").write_text("what SQLite left")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    """By pattern, owner and process: not what runs, is another file's, or is no file."""
+    gone = dead_process()
+    journal = Path(f"{left(tmp_path, 'a.db', gone)}-journal")
+    journal.write_text("left")
+    far = left(tmp_path, "a.db", gone, "farhost-7")
+    kept = [
+        left(tmp_path, "a.db", os.getppid()),
+        left(tmp_path, "b.db", gone),
+        tmp_path / f".a.db.{drafts._here()}.{gone}.draft",
+        tmp_path / ".a.db.mine",
+    ]
+    for path in kept:
+        path.touch()
+    link = tmp_path / f".a.db.{drafts._here()}.{gone}.89abcdef.draft"
+    link.symlink_to(kept[-1])
+    with draft(tmp_path, "a.db"):
+        pass
+    assert {p.name for p in tmp_path.iterdir()} == {p.name for p in (*kept, link, far)}
+    old = time.time() - 2 * drafts._ELSEWHERE_S
+    os.utime(far, (old, old))
+    with draft(tmp_path, "a.db"):
+        pass
+    assert not far.exists()
+
+
+def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (".out.new", ".out", "out.new", f".out.{os.getpid()}.new"):
+        (tmp_path / name).symlink_to(victim)
+    write_whole(tmp_path / "out", "new")
+    assert (tmp_path / "out").read_text() == "new"
+    assert victim.read_text() == "mine"
+
+
+def test_names_as_long_as_a_folder_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("ö" * 127)
+    write_whole(path, b"whole", 0o640, exactly=True)
+    assert path.read_bytes() == b"whole"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def write_often(path: Path, text: str) -> None:
+    for _ in range(20):
+        write_whole(path, text)
+
+
+def test_many_writers_of_one_file_each_write_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    texts = [letter * 100_000 for letter in "abcd"]
+    threads = [threading.Thread(target=write_often, args=(path, text)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_killed_half_way_leaves_the_old_file_and_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("old")
+    code = (
+        "import os, sys; from pathlib import Path; from advisor.drafts import write_whole\n"
+        "Path.replace = lambda *_: os.kill(os.getpid(), 9)\n"
+        "write_whole(Path(sys.argv[1]), 'half')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+MAY = {
+    "advisor/loop/spool.py",  # a refused delivery is moved aside under its own, random name
+    "advisor/loop/left_reader.py",  # the same, in the user's folder
+    "advisor/core/delivery.py",  # a delivery's draft is named after its random name
+    "advisor/service/listening.py",  # a socket, which systemd or this daemon alone makes
+    "advisor/lab/native.py",  # compiled in a folder of its own
+}
+
+
+def test_whoever_renames_a_file_into_place_has_a_draft() -> None:
+    """A name made from the file's own may be another file, a link, or another process's."""
+    without = set()
+    for room in ("advisor", "tui"):
+        for path in (ROOT / room).rglob("*.py"):
+            name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+            calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+            renames = any(
+                isinstance(c.func, ast.Attribute)
+                and c.func.attr in ("replace", "rename")
+                and (len(c.args) == 1 or ast.unparse(c.func).startswith("os."))
+                and not c.keywords
+                and not isinstance(c.args[0], ast.Starred)
+                for c in calls
+            )
+            if renames and name not in MAY and "advisor.drafts import" not in text:
+                without.add(name)
+    assert without <= {"advisor/drafts.py"}

@@ -185,7 +185,7 @@ def test_applications_of_the_store(
     done = advisor("classify", "app0", "--strategy", "roofline")
     assert done.code == 1 and "strategy roofline is not available" in done.err
     done = advisor("classify", "app0", "--strategy", "best")
-    assert done.code == 1 and "choose from: default, kmedoids, roofline" in done.err
+    assert done.code == 2 and "choose from: default, kmedoids, roofline" in done.err
 
 
 def test_show_says_what_holds(advisor: Callable[..., Any], site: Path) -> None:

@@ -28,6 +28,12 @@ class InputError(AdvisorError):
     """A file or value the user gave does not make sense."""
 
 
+class UnknownNameError(InputError):
+    """A name, option or value was given that does not exist; exit code 2."""
+
+    exit_code = 2
+
+
 class UsageError(AdvisorError):
     """The command was called the wrong way; exit code 2."""
 

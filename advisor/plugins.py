@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 
 PluginKind = Literal["schedulers", "translators", "models", "meters", "strategies", "scaling"]
 
@@ -47,7 +47,7 @@ def load(kind: PluginKind, name: str) -> Any:
             ", ".join(sorted(names(kind)))
             or "none: install the advisor with pip, also from a checkout"
         )
-        raise InputError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
+        raise UnknownNameError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
     try:
         return entry.load()
     except Exception as error:

@@ -15,7 +15,7 @@ from advisor.classes.default import limits_of
 from advisor.classes.earconf import EarConf
 from advisor.classes.files import KINDS, FileOrder, read_files, tag_of
 from advisor.core.inventory import Inventory
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 
 HACKS = {"roofline": "HACK_ROOFLINE_COEFF_PATH", "medoids": "HACK_MEDOIDS_COEFF_PATH"}
 """EAR's variables that name a folder in place of a kind's own."""
@@ -53,7 +53,7 @@ def setup_of(
     node = inventory.resolve(name) if name else None
     if name and node is None and not in_site and name not in measured:
         known = sorted({*inventory.node_types, *(types if isinstance(types, Mapping) else ())})
-        raise InputError(
+        raise UnknownNameError(
             f"node type {name!r} is unknown",
             hint=f"known: {', '.join(known)}" if known else "describe it in site.yaml",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
-from advisor.errors import InputError, RefusedError
+from advisor.errors import InputError, RefusedError, UnknownNameError
 from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def applied(args: argparse.Namespace, kind: Kind, version: int | None = None) ->
             config = reader.config(kind, version)
     if config is None and version is not None:
         hint = f"advisor {kind} show --history lists them"
-        raise InputError(f"there is no {kind} version {version}", hint=hint)
+        raise UnknownNameError(f"there is no {kind} version {version}", hint=hint)
     return config
 
 

@@ -11,7 +11,7 @@ from advisor.cli.arguments import size_argument
 from advisor.cli.output import print_json, print_table
 from advisor.core.option import Z90
 from advisor.core.units import duration_like, format_energy, format_freq
-from advisor.errors import InputError, RefusedError
+from advisor.errors import InputError, RefusedError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +152,9 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
     if args.family is not None:
         if args.family not in by_name:
             names = ", ".join(repr(f) for f in by_name)
-            raise InputError(f"there is no family {args.family!r}", hint=f"choose from: {names}")
+            raise UnknownNameError(
+                f"there is no family {args.family!r}", hint=f"choose from: {names}"
+            )
         return by_name[args.family]
     fitting = [f for f in by_name.values() if all(n in f.parameters for n in given)]
     if not fitting:

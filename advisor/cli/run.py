@@ -156,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
 def _cap(text: str | None) -> int:
     """Return the cap to set in kHz, 0 for none. Raises an error when it cannot be set."""
     from advisor.core.units import parse_freq_khz
-    from advisor.errors import InputError, UsageError
+    from advisor.errors import InputError, UnknownNameError, UsageError
     from advisor.schedulers.cpufreq import Cpufreq
 
     if not text:
@@ -170,7 +170,7 @@ def _cap(text: str | None) -> int:
         raise InputError(f"--freq cannot be set: {reason}")
     if freq_khz not in cpufreq.steps():
         steps = " ".join(map(str, cpufreq.steps()))
-        raise InputError(f"--freq {freq_khz} kHz is not a step of this machine", hint=steps)
+        raise UnknownNameError(f"--freq {freq_khz} kHz is not a step of this machine", hint=steps)
     return freq_khz
 
 

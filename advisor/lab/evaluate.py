@@ -18,7 +18,7 @@ from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, Point, trade_off
 from advisor.core.policy import Policy
 from advisor.core.rate import Work
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 from advisor.lab.decision_score import DecisionScore, GridCell, decide
 from advisor.models.design import DESIGNS, within
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
@@ -210,7 +210,7 @@ def _design(
 ) -> list[Configuration]:
     if name not in DESIGNS:
         known = ", ".join([*DESIGNS, SEQUENTIAL])
-        raise InputError(f"no design is called {name!r}", hint=f"choose from: {known}")
+        raise UnknownNameError(f"no design is called {name!r}", hint=f"choose from: {known}")
     more = {} if name == "uniform" else {"seed": seed}
     return within(DESIGNS[name](space, samples, baseline, **more), space, cells)
 

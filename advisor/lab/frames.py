@@ -16,7 +16,7 @@ from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
 from advisor.core.worth import J_PER_KWH
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 from advisor.loop import clock
 from advisor.store.csvfile import Terms, read_csv
 from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
@@ -66,7 +66,9 @@ def read_frame(
 ) -> pd.DataFrame:
     """Return a table as :func:`advisor.lab.frame` says."""
     if kind not in KINDS:
-        raise InputError(f"no table is called {kind!r}", hint=f"choose from: {', '.join(KINDS)}")
+        raise UnknownNameError(
+            f"no table is called {kind!r}", hint=f"choose from: {', '.join(KINDS)}"
+        )
     if files and kind != "runs":
         raise InputError(f"files hold runs, not {kind}", hint='frame("runs", *files)')
     start = "" if since is None else clock.form(clock.since(since))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.drafts import draft
-from advisor.errors import AdvisorError, InputError, MissingExtraError
+from advisor.errors import AdvisorError, InputError, MissingExtraError, UnknownNameError
 from advisor.plotting import Scene
 from advisor.plotting.figure_statistics import COLOURS, draw_statistics
 from advisor.plotting.figure_threads import draw_threads
@@ -30,7 +30,7 @@ _DARK: dict[Any, Any] = {
 def check(path: Path) -> None:
     """Raise InputError or AdvisorError when a picture of that name cannot be made here."""
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(
+        raise UnknownNameError(
             f"{path}: unknown kind of picture", hint=f"end it in {', '.join(SUFFIXES)}"
         )
     if not path.parent.is_dir():

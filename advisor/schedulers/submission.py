@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.core.protocol import MAX_SCRIPT
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 from advisor.paths import choices_path
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def identity(user: str | None) -> tuple[int, str]:
     try:
         return pwd.getpwnam(user).pw_uid, user
     except KeyError:
-        raise InputError(f"--user {user}: no such user") from None
+        raise UnknownNameError(f"--user {user}: no such user") from None
 
 
 def _own_environment() -> dict[str, str]:

@@ -17,7 +17,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
-from advisor.errors import InputError
+from advisor.errors import UnknownNameError
 
 
 class Translator(Protocol):
@@ -153,5 +153,5 @@ def translator(scheduler: str) -> Translator:
     """Return a scheduler's translator. Raises InputError for a scheduler nobody knows."""
     if scheduler not in plugins.names("translators"):
         known = ", ".join(plugins.names("translators"))
-        raise InputError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {known}")
+        raise UnknownNameError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {known}")
     return cast(Translator, plugins.load("translators", scheduler))

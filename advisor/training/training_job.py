@@ -35,7 +35,7 @@ from advisor.core.script import Command, advisor_lines
 from advisor.core.script_use import CAP_VARIABLE, THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import stated
 from advisor.core.units import format_count
-from advisor.errors import InputError, UsageError
+from advisor.errors import InputError, UnknownNameError, UsageError
 from advisor.schedulers.submission import SCRIPT_ENDINGS, read_script
 from advisor.schedulers.translators import Translator, translator
 
@@ -356,7 +356,7 @@ def _node_type(
             return known[name]
         if this_machine is not None and name == this_machine.name:
             return this_machine
-        raise InputError(
+        raise UnknownNameError(
             f"node type {name!r} is not in the inventory",
             hint=f"known: {', '.join(sorted(known)) or 'none; run advisor site discover'}",
         )

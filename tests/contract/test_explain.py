@@ -87,19 +87,24 @@ def test_nothing_is_written_and_the_holdout_never_applies(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (["missing.sh"], "missing.sh"),
-        (["job.sh", "--user", "no-such-user"], "no-such-user"),
-        (["job.sh", "--", "-N", "many"], "--nodes=many"),
+        (["missing.sh"], 1, "missing.sh"),
+        (["job.sh", "--user", "no-such-user"], 2, "no-such-user"),
+        (["job.sh", "--", "-N", "many"], 1, "--nodes=many"),
     ],
 )
 def test_mistakes_are_one_line(
-    script: Path, advisor: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    script: Path,
+    advisor: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    message: str,
 ) -> None:
     monkeypatch.chdir(script.parent)
     result = advisor("explain", *arguments)
-    assert result.code == 1
+    assert result.code == code
     assert message in result.err
     assert result.err.count("\n") == 1
     assert "Traceback" not in result.err

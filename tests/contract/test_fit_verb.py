@@ -207,7 +207,7 @@ def test_too_little_to_fit_is_one_clear_line(advisor: Advisor, store_path: Path)
     [
         (
             ("--model", "magic"),
-            1,
+            2,
             "no model is called 'magic' (choose from: auto, bspline,",
         ),
         (("--model-option", "degree"), 2, "write NAME=VALUE"),

@@ -194,7 +194,7 @@ def test_show_versions_and_history(advisor: Advisor, policy_file: Path) -> None:
     assert [(v["version"], v["active"]) for v in history] == [(1, False), (2, True)]
     assert len(advisor("policy", "show", "--history").out.splitlines()) == 3
     done = advisor("policy", "show", "--version", "7")
-    assert done.code == 1 and "no policy version 7" in done.err
+    assert done.code == 2 and "no policy version 7" in done.err
 
 
 def test_rollback(advisor: Advisor, policy_file: Path, store_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_rollback(advisor: Advisor, policy_file: Path, store_path: Path) -> None
     done = advisor("policy", "rollback", "--to", "3")
     assert done.code == 0 and "is already in effect" in done.out
     done = advisor("policy", "rollback", "--to", "9")
-    assert done.code == 1 and "no policy version 9" in done.err
+    assert done.code == 2 and "no policy version 9" in done.err
     assert active(store_path)[0] == 3
     advisor("policy", "rollback", "--to", "1")
     assert advisor("policy", "rollback").code == 3

@@ -90,9 +90,9 @@ def test_a_failing_command_records_nothing(advisor: Run, store_path: Path) -> No
         (["--repeat", "0", "--", "true"], 2, "--repeat"),
         (["--threads", "0", "--", "true"], 2, "--threads"),
         (["--threads", "9999", "--", "true"], 1, "this machine offers"),
-        (["--meter", "crystal-ball", "--", "true"], 1, "no meter"),
+        (["--meter", "crystal-ball", "--", "true"], 2, "no meter"),
         (["--freq", "quick", "--", "true"], 2, "--freq"),
-        (["--node-type", "knl", "--", "true"], 1, "not in the inventory"),
+        (["--node-type", "knl", "--", "true"], 2, "not in the inventory"),
     ],
 )
 def test_mistakes_are_one_line(advisor: Run, argv: list[str], code: int, message: str) -> None:

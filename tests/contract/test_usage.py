@@ -158,3 +158,27 @@ def test_wide_characters_keep_a_table_aligned() -> None:
     lines = table(["name", "time"], [[name, number] for number, name in enumerate(names, 10)])
     assert len({cell_len(line) for line in lines}) == 1
     assert all(cell_len(padded(name, 12)) == 12 for name in names)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain job.sh --user no-such", "explain job.sh --scheduler nope",
+        "train job.sh --scheduler nope", "train job.sh --node-type nope --scheduler local",
+        "train job.sh --meter nope --scheduler local --yes", "train job.sh --design nope",
+        "run --meter nope -- true", "fit stencil --model nope", "hook status --scheduler nope",
+        "collect --scheduler nope", "classify stencil --node-type nope", "demo --plot x.nope",
+        "policy show 99", "options stencil --node-type nope", "forget stencil/nope --yes",
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not_exist_has_the_exit_code_of_usage(
+    advisor: Advisor, tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """docs/user.md: 2 is a name, option or value that does not exist."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -N1 --exclusive\nsrun ./stencil\n")
+    with Writer(store_path) as store, store.transaction() as db:
+        store.workload_id(db, "stencil", "w0")
+    done = advisor(*words.split())
+    assert done.code == 2, (done.out, done.err)
+    assert done.err.count("\n") == 1

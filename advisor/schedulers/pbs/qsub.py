@@ -130,10 +130,10 @@ def without(line: str, names: Collection[str]) -> str:
         words = match[2]
         quote = words[0] if words[0] in "\"'" and words.find(words[0], 1) == len(words) - 1 else ""
         parts = split_quoted(words.strip(quote) if quote else words)
-        kept = [p for p in parts if p.strip().partition("=")[0] not in names]
-        if len(kept) == len(parts):
+        others = [p for p in parts if p.strip().partition("=")[0] not in names]
+        if len(others) == len(parts):
             return match[0]
-        return f"{match[1]}{quote}{','.join(kept)}{quote}" if kept else ""
+        return f"{match[1]}{quote}{','.join(others)}{quote}" if others else ""
 
     return _RESOURCES.sub(rest, line).rstrip()
 

@@ -55,17 +55,6 @@ def test_a_room_knows_no_other_room(room: str) -> None:
         assert not re.findall(rf"advisor\.schedulers\.(?:{others})\b", path.read_text()), path
 
 
-def test_no_module_is_longer_than_one_reads() -> None:
-    lines = {
-        path: len(path.read_bytes().splitlines())
-        for room in ("advisor", "tui", "hooks", "db")
-        for path in (ROOT / room).rglob("*")
-        if path.suffix in (".py", ".lua", ".c")
-    }
-    long = [f"{path}: {n} lines" for path, n in lines.items() if n > 450]
-    assert not long, f"over 450 lines, move an idea (a migration's SQL) into a file: {long}"
-
-
 LABORATORY = re.compile(
     r"(valgrind|trace|microbench|characterise\w*|twin|symbols|native|bench|evaluate)(\.\w+)?"
 )

@@ -41,6 +41,7 @@ from advisor.schedulers.pbs.driver import (
     write_script,
 )
 from advisor.schedulers.pbs.inventory import read_cluster
+from advisor.schedulers.pbs.qsub import default_variables
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
 from advisor.schedulers.results import append_result, good_run, rated, read_results
@@ -77,6 +78,7 @@ class Pbs(Scheduler):
         self._asked: dict[str, float] = {}
         self._states: dict[str, JobRecord | None] = {}
         self._since: dict[tuple[int, int], float] = {}
+        self._defaults: str | None = None
 
     # -- what there is -------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class Pbs(Scheduler):
         script = write_script(job, run, attempt, cap_khz(job, run), self._root)
         argv = [
             pbs_control.program("qsub"),
-            *qsub_words(job, run, attempt),
+            *qsub_words(job, run, attempt, self._default_variables()),
             *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
             str(script),
         ]
@@ -269,6 +271,16 @@ class Pbs(Scheduler):
             (job.folder / "submitting").unlink(missing_ok=True)
             raise SchedulerError(f"qsub refused the sweep: {message.removeprefix('qsub: ')}")
         return job_id
+
+    def _default_variables(self) -> str:
+        """Return what the server passes to a job without ``-v``, and a sweep's ``-v`` would keep
+        from its runs. Raises SchedulerError where that cannot be known."""
+        if self._defaults is None:
+            try:
+                self._defaults = default_variables(pbs_control.server())
+            except ValueError as error:
+                raise SchedulerError(str(error), hint="advisor doctor says what to do") from None
+        return self._defaults
 
     # -- results -------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ VARIABLES = {
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
         "ADVISOR_QSUB": "PBS: a random key to what the program before qsub read in the script; "
         "the hook takes it out",
-        "ADVISOR_QSUB_PREPARED": "PBS: when the program before qsub became a site's own qsub, which "
+        "ADVISOR_QSUB_PREPARED": "PBS: when the program before qsub became a site's own one, which "
         "may call it again",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
         "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "

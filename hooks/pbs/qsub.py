@@ -143,8 +143,8 @@ def prepared(words):
 
 def opted_out(lines):
     """Tell whether a line of the script itself says off: that does not depend on a daemon."""
-    found = (line[len("#ADVISOR") :].split() for line in lines if line.startswith("#ADVISOR"))
-    return any(word.lower() in OFF for words in found for word in words)
+    own = (line[len("#ADVISOR") :].split() for line in lines if line.startswith("#ADVISOR"))
+    return any(word.lower() in OFF for words in own for word in words)
 
 
 # -- what goes to the daemon, past PBS ---------------------------------------------------------
@@ -312,8 +312,8 @@ def default_arguments(server):
     except (OSError, subprocess.SubprocessError):
         return "?"
     lines = done.stdout.decode("utf-8", "replace").replace("\n\t", "")  # long ones are folded
-    found = re.search(r"(?m)^ +default_qsub_arguments = (.*)$", lines)
-    return found.group(1) if found else "" if re.search(r"(?m)^Server", lines) else "?"
+    match = re.search(r"(?m)^ +default_qsub_arguments = (.*)$", lines)
+    return match.group(1) if match else "" if re.search(r"(?m)^Server", lines) else "?"
 
 
 # -- qsub's own options ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from fake_mom import end
-from fake_server import Complex, Refusal
+from fake_server import TIMES, Complex, Refusal, clock
 
 
 def qstat(pbs: Complex, argv: list[str]) -> int:
@@ -31,7 +31,10 @@ def qstat(pbs: Complex, argv: list[str]) -> int:
         return 0
     if "-Q" in flags:
         return say({**head, "Queue": state["queues"]})
-    jobs = state["jobs"]
+    jobs = {
+        name: {k: clock(v) if k in TIMES and isinstance(v, int) else v for k, v in job.items()}
+        for name, job in state["jobs"].items()
+    }
     shown: dict[str, Any] = {}
     code = 0
     for asked in ids:

@@ -9,12 +9,13 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import admission
-from fake_server import Complex, Refusal, now, on, run_hook, say_no, types
+from fake_server import Complex, Refusal, on, run_hook, say_no, types
 
 PYTHON = sys.executable, "-S", str(Path(__file__).resolve().with_name("fake_pbs.py"))
 QSUB_OPTIONS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
@@ -109,7 +110,7 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
             "job_state": waits,
             "queue": queue,
             "server": "pbs1",
-            "ctime": now(),
+            "ctime": int(time.time()),
             "Resource_List": shown(wants),
             "schedselect": select,
             "substate": 10,

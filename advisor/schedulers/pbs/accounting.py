@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.delivery import VARIABLE, marked_place
@@ -28,6 +28,7 @@ FINISHED = ("F", "X")
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TIMEOUT_S = 300.0
 """Seconds that qstat may take for all ended jobs of a large site."""
@@ -50,14 +51,12 @@ def finished_jobs(since: str) -> list[JobRecord]:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
-    if moment.tzinfo is not None:
-        moment = moment.astimezone().replace(tzinfo=None)
     records = []
     for job_id, attributes in read_jobs("-x", "-t").items():
         record = record_of(job_id, attributes)
         if record is None or record.job_id.endswith("[]") or not record.finished:
             continue
-        if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment:
+        if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment.astimezone(UTC):
             records.append(record)
     return records
 
@@ -228,15 +227,18 @@ def _kb(text: str) -> float:
 
 
 def _time(value: object) -> str:
-    """Return PBS's local time, or seconds since the epoch, as ISO 8601; "" for neither."""
+    """Return the time that PBS's clients print in UTC, or seconds since 1970, as ISO 8601.
+
+    "" for neither. The clients are asked in UTC, since they name no zone.
+    """
     text = str(value or "")
     try:
         if text.isdecimal():
-            return datetime.fromtimestamp(int(text)).isoformat(timespec="seconds")
+            return datetime.fromtimestamp(int(text), UTC).strftime(_FORM)
         _, month, day, clock, year = text.split()
         return datetime.fromisoformat(
             f"{int(year):04d}-{_MONTHS.index(month) + 1:02d}-{int(day):02d}T{clock}"
-        ).isoformat(timespec="seconds")
+        ).strftime(_FORM)
     except (ValueError, OverflowError, OSError):
         return ""
 

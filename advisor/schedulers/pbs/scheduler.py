@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.command import session_environment
+from advisor.schedulers.command import SubmissionRefusedError, session_environment, submit
 from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
@@ -259,18 +258,10 @@ class Pbs(Scheduler):
         ]
         (job.folder / "submitting").touch()
         try:
-            done = subprocess.run(
-                argv, env=_environment(), capture_output=True, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=120, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SchedulerError(f"qsub: {error}") from error
-        job_id = (done.stdout.split() or [""])[0]
-        if done.returncode != 0 or not job_id:
-            message = " ".join((done.stderr or done.stdout).split()) or "no answer"
+            return submit(argv, _environment()).split()[0]
+        except SubmissionRefusedError:
             (job.folder / "submitting").unlink(missing_ok=True)
-            raise SchedulerError(f"qsub refused the sweep: {message.removeprefix('qsub: ')}")
-        return job_id
+            raise
 
     def _default_variables(self) -> str:
         """Return what the server passes to a job without ``-v``, and a sweep's ``-v`` would keep

@@ -10,13 +10,12 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from advisor.core.delivery import marked_place
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.command import run_command
-from advisor.schedulers.slurm.control import UNFINISHED
+from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
 
 FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
@@ -48,9 +47,9 @@ def records(arguments: Sequence[str]) -> list[JobRecord]:
     partition, no options and another name, and the job counts as one that has not finished.
     """
     separator = f"\x1f{secrets.token_hex(8)}\x1f"
-    text = run_command(
-        ["sacct", "--parsable", f"--delimiter={separator}", "--noheader",
-         f"--format={','.join(FIELDS)}", *arguments]
+    text = ask(
+        "sacct", "--parsable", f"--delimiter={separator}", "--noheader",
+        f"--format={','.join(FIELDS)}", *arguments,
     )  # fmt: skip
     return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
 
@@ -71,7 +70,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
         record
         for record in again(
             records(
-                ["--allusers", "--duplicates", f"--starttime={_local(since)}", "--endtime=now",
+                ["--allusers", "--duplicates", f"--starttime={_asked(since)}", "--endtime=now",
                  f"--state={ENDED}"]
             )
         )
@@ -84,10 +83,10 @@ def unfinished_jobs() -> list[JobRecord]:
 
     Only id, user, state and time of submission. Raises SchedulerError.
     """
-    text = run_command(["squeue", "--all", "--noheader", "--format=%i %u %T %V"])
+    text = ask("squeue", "--all", "--noheader", "--format=%i %u %T %V")
     rows = (line.split() for line in text.splitlines())
     return [
-        JobRecord(job_id, "", user, "", state, submitted_at=_time(submitted))
+        JobRecord(job_id, "", user, "", state, submitted_at=time_of(submitted))
         for job_id, user, state, submitted in (row for row in rows if len(row) == 4)
     ]
 
@@ -127,7 +126,7 @@ def stamp(job_id: str) -> dict[str, str]:
     the job's end, since the database takes it in last. It is the user's own word.
     """
     try:
-        text = run_command(["sacct", f"--jobs={job_id}", "--env-vars"])
+        text = ask("sacct", f"--jobs={job_id}", "--env-vars")
     except SchedulerError:
         return {}
     matches = (_STAMP.match(line) for line in text.splitlines())
@@ -205,8 +204,8 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         account=row["Account"],
         state=state,
         finished=state not in UNFINISHED,
-        submitted_at=_time(row["Submit"]),
-        ended_at=_time(row["End"]),
+        submitted_at=time_of(row["Submit"]),
+        ended_at=time_of(row["End"]),
         elapsed_s=_number(row["ElapsedRaw"]),
         nodes=int(_number(row["NNodes"]) or 0),
         node_list="" if row["NodeList"] == "None assigned" else row["NodeList"],
@@ -305,17 +304,11 @@ def _state(text: str) -> str:
     return words[0].rstrip("+") if words else ""
 
 
-def _time(text: str) -> str:
-    return "" if text in ("Unknown", "None") else text.strip()
-
-
-def _local(since: str) -> str:
-    """Return an ISO 8601 time as sacct takes it: local, without a zone, never in the future."""
+def _asked(since: str) -> str:
+    """Return an ISO 8601 time as sacct is asked: in UTC, without a zone, never in the future."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
-    if moment.tzinfo is not None:
-        moment = moment.astimezone().replace(tzinfo=None)
-    moment = min(moment, datetime.now() - timedelta(seconds=1))
+    moment = min(moment.astimezone(UTC), datetime.now(UTC) - timedelta(seconds=1))
     return moment.strftime("%Y-%m-%dT%H:%M:%S")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.delivery import VARIABLE, marked_place
+from advisor.core.power import is_possible
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.pbs import control as pbs_control
@@ -159,9 +160,12 @@ def _with_step(
 ) -> JobRecord:
     """Add what the job's one run was: PBS knows of no steps. ``own``: variables the hook set."""
     nodes = record.nodes
-    energy_j = float(_number(used.get("energy_j"))) or None
+    energy_j = _joules(used.get("energy_j"))
     if _number(used.get("energy_nodes")) != nodes:
         energy_j = None  # some node could not tell its part
+    impossible = energy_j is not None and not is_possible(energy_j, record.elapsed_s, nodes)
+    if impossible:
+        energy_j = None
     held, cap = None, record.freq_requested_khz
     if cap and "cpu_freq_mhz" in used:
         held = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
@@ -178,7 +182,7 @@ def _with_step(
         tasks = cpus = threads = 0
     step = StepRecord(
         "0", record.name, record.state, record.elapsed_s, nodes, tasks, energy_j,
-        record.freq_requested_khz, held, cpus, threads,
+        record.freq_requested_khz, held, cpus, threads, impossible,
     )  # fmt: skip
     return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
 
@@ -210,6 +214,14 @@ def _number(text: str | None) -> int:
         return max(0, int(float(text or 0)))
     except (ValueError, OverflowError):
         return 0
+
+
+def _joules(text: str | None) -> float | None:
+    """Return an energy as it stands; None for none, 0 and what is no number."""
+    try:
+        return float(text or 0) or None
+    except ValueError:
+        return None
 
 
 def _seconds(text: str) -> float | None:

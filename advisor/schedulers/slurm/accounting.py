@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from advisor.core.delivery import marked_place
+from advisor.core.power import LEAST_W, is_possible
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
@@ -26,15 +27,11 @@ FIELDS = (
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
-_LEAST_W = 1.0
-"""No node runs on less (W): the step ended before its meter was read again."""
 START_S = 60.0
 """So long after a job's end its start may still reach the database; 4 s were seen."""
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
-_NO_VALUE = 2**63
-"""Slurm's NO_VAL64 and INFINITE64 are above this."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -226,8 +223,9 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
 def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
     elapsed_s, nodes = _number(row["ElapsedRaw"]), int(_number(row["NNodes"]) or 0)
     joules = energy_j(row["ConsumedEnergyRaw"])
-    if joules is not None and joules < _LEAST_W * nodes * (elapsed_s or 0.0):
-        joules = None
+    impossible = joules is not None and not is_possible(joules, elapsed_s, nodes)
+    # a short step may end before its meter is read again: that is no reading
+    unread = impossible and 0 < (joules or 0) < LEAST_W * nodes * BRIEF_S
     return StepRecord(
         step_id=step_id,
         name=row["JobName"],
@@ -235,7 +233,8 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
         elapsed_s=elapsed_s,
         nodes=nodes,
         tasks=int(_number(row["NTasks"]) or 0),
-        energy_j=joules,
+        energy_j=None if impossible else joules,
+        energy_impossible=impossible and not (unread and (elapsed_s or 0.0) < BRIEF_S),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
         cpus=int(_number(row["NCPUS"]) or 0),
@@ -274,9 +273,8 @@ def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
 
 
 def energy_j(text: str) -> float | None:
-    """Return ConsumedEnergyRaw in joules; None for blank, 0 and Slurm's "no value"."""
-    value = _number(text)
-    return value if value is not None and 0 < value < _NO_VALUE else None
+    """Return ConsumedEnergyRaw in joules, as it stands; None for blank and 0: not metered."""
+    return _number(text) or None
 
 
 def freq_khz(text: str) -> int | None:

@@ -222,7 +222,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
 
 def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
     elapsed_s, nodes = _number(row["ElapsedRaw"]), int(_number(row["NNodes"]) or 0)
-    joules = energy_j(row["ConsumedEnergyRaw"])
+    joules = _number(row["ConsumedEnergyRaw"]) or None
     impossible = joules is not None and not is_possible(joules, elapsed_s, nodes)
     # a short step may end before its meter is read again: that is no reading
     unread = impossible and 0 < (joules or 0) < LEAST_W * nodes * BRIEF_S
@@ -233,7 +233,7 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
         elapsed_s=elapsed_s,
         nodes=nodes,
         tasks=int(_number(row["NTasks"]) or 0),
-        energy_j=None if impossible else joules,
+        energy_j=None if impossible else energy_j(row["ConsumedEnergyRaw"]),
         energy_impossible=impossible and not (unread and (elapsed_s or 0.0) < BRIEF_S),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
@@ -273,8 +273,9 @@ def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
 
 
 def energy_j(text: str) -> float | None:
-    """Return ConsumedEnergyRaw in joules, as it stands; None for blank and 0: not metered."""
-    return _number(text) or None
+    """Return ConsumedEnergyRaw in joules; None for blank, 0 and what stands for no value."""
+    value = _number(text)
+    return value if value and is_possible(value, None, 0) else None
 
 
 def freq_khz(text: str) -> int | None:

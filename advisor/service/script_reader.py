@@ -26,7 +26,9 @@ MAX_TEXT = 32768
 TEXT = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_TEXT}}}", re.ASCII)
 """What that program packs: letters of base64."""
 MAX_PACKET = 65536
+"""Bytes of a question or an answer: a text, and whose it is."""
 ENDS_S = 2
+"""After so long a process that reads a file is ended."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 

@@ -101,7 +101,7 @@ OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
-    "decide", "explain", "submitted", "observe", "characterise", "profile", "applications",
+    "decide", "explain", "submitted", "script", "observe", "characterise", "profile", "applications",
     "options", "history", "metrics", "status", "ping",
 )  # fmt: skip
 

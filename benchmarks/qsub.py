@@ -44,6 +44,15 @@ def spent_ms(program: Path, words: list[str], environment: dict[str, str]) -> fl
     return 1e3 * (used.ru_utime + used.ru_stime)
 
 
+def ours_in(folder: Path, real: Path) -> str:
+    """Return the advisor's program, which leaves what it read in a folder instead of the home.
+
+    The server gives its jobs no variables, and no daemon listens.
+    """
+    text = client_text(real, folder / "no-daemon")
+    return text.replace('FOLDER = ".cache/advisor/qsub"', f"FOLDER = {str(folder / 'left')!r}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=100)
@@ -60,14 +69,16 @@ def main() -> None:
                 f"{start}import os, sys\nos.execv({str(real)!r}, ['qsub', *sys.argv[1:]])\n",
             ),
             "the advisor's program": (
-                folder / "advisors", start + client_text(real).partition("\n")[2]
+                folder / "advisors", start + ours_in(folder, real).partition("\n")[2]
             ),
         }  # fmt: skip
         for path, text in programs.values():
             path.write_text(text)
             path.chmod(0o755)
         (folder / "job.sh").write_text(SCRIPT)
-        environment = {"PATH": "/usr/bin:/bin", "HOME": name}
+        (folder / "qstat").write_text("#!/bin/sh\necho Server: here\n")
+        (folder / "qstat").chmod(0o755)
+        environment = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": name}
         times: dict[str, list[float]] = {label: [] for label in programs}
         for _ in range(args.rounds):
             for label, (path, _) in programs.items():

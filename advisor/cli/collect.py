@@ -127,6 +127,8 @@ def _print(collected: Collected, name: str) -> None:
         count = collected.verdicts[verdict]
         if count:
             print(f"  {verdict:<12} {count}")
+    if collected.impossible:
+        print(f"  {format_count(collected.impossible, 'impossible energy reading')} dropped")
     if collected.observations:
         print(f"  {format_count(collected.observations, 'job')} kept as measured runs")
     for line in collected.fits:
@@ -200,6 +202,7 @@ def _json(
         "known": collected.known,
         "without_decision": collected.without,
         "verdicts": dict(collected.verdicts),
+        "impossible_energies": collected.impossible,
         "observations": collected.observations,
         "signatures": collected.signatures,
         "fits": collected.fits,

@@ -196,6 +196,16 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "daemon", "warn", f"it answers from a copy that is {format_duration(age_s)} old",
             "on the store's host: is it up? advisor publish must run there after each collect",
         )  # fmt: skip
+    scripts = status.get("scripts")
+    missing = scripts.get("missing") if isinstance(scripts, dict) else 0
+    if isinstance(missing, int) and missing:
+        yield Check(
+            "daemon", "warn",
+            f"of {missing} jobs it did not get what the login nodes' part read, and left them as "
+            "written",
+            "the daemon has to run as root, and its host to have the users' homes, or the login "
+            "nodes' part to be on its host alone",
+        )  # fmt: skip
     if status.get("store_hangs"):
         yield Check(
             "daemon", "fail", f"it waits for its store: {status['store_error']}",

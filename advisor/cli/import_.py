@@ -14,6 +14,7 @@ from advisor.cli.import_progress import shown
 from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
+from advisor.core.power import DROPPED, without_impossible
 from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
 
@@ -200,13 +201,18 @@ def _take_in(
         table = _read(args, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
-        imported = 0
+        imported = dropped = 0
         with Writer(path) as store, store.batch():
+            types = store.inventory().node_types
             for workload, some in sized.items():
+                possible = [
+                    without_impossible(r, types.get(r.configuration.node_type)) for r in some
+                ]
+                dropped += sum(DROPPED in r.extra for r in possible)
                 imported += store.import_observations(
                     args.application,
                     workload,
-                    some,
+                    possible,
                     file=args.file.name,
                     sha256=table.sha256,
                     by=user,
@@ -215,6 +221,8 @@ def _take_in(
                 )
             step("writing them to the disk", runs, runs)
     energy = _qualities(table.observations)
+    energy["measured"] -= min(dropped, energy["measured"])
+    energy["missing"] += dropped
     rest = len(table.observations) - imported
     after = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default" and len(sized) == 1:
@@ -233,6 +241,7 @@ def _take_in(
                 "contributor": contributor,
                 "account": args.account,
                 "energy": energy,
+                "impossible_energies": dropped,
                 "extra_columns": list(table.extra_columns),
                 **({} if list(sized) == [args.workload] else {"workloads": list(sized)}),
                 "next": after,
@@ -244,6 +253,8 @@ def _take_in(
     if imported:
         count = format_count(imported, "run")
         print(f"imported {count} of {what}; {_energy_text(energy, args.meter)}")
+        if dropped:
+            print(f"{format_count(dropped, 'impossible energy reading')} dropped")
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
     if rest:
         print(

@@ -87,6 +87,8 @@ def _print(
 ) -> None:  # fmt: skip
     runs = [run for group in past.runs.values() for run in group]
     notes = [f"{format_count(n, 'job')} left out: {why}" for why, n in past.left_out.most_common()]
+    if past.impossible:
+        notes.append(f"{format_count(past.impossible, 'impossible energy reading')} dropped")
     if bad:
         notes.append(f"not understood: {format_count(bad, 'line')}")
     names = sorted({application for application, _ in past.runs})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Scope
+from advisor.core.power import DROPPED, without_impossible
 from advisor.core.signature import Signature
 from advisor.core.units import format_count
 from advisor.errors import InputError, UsageError
@@ -92,11 +93,17 @@ def _store(
     from advisor.store.signatures import save_signatures
 
     applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
-    imported = skipped = new = 0
+    imported = skipped = new = dropped = 0
     for name in applications:
         own = [s for application, s in contents.pairs if application == name]
         new += save_signatures(store, name, args.workload, own)
-        runs = [run for application, run in contents.runs if application == name]
+        types = store.inventory().node_types
+        runs = [
+            without_impossible(run, types.get(run.configuration.node_type))
+            for application, run in contents.runs
+            if application == name
+        ]
+        dropped += sum(DROPPED in run.extra for run in runs)
         there = {
             (o.observation.job_id, o.observation.contributor)
             for o in store.observations(name, args.workload)
@@ -111,7 +118,12 @@ def _store(
         skipped += len(runs) - len(fresh)
     qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
-    return Taken(applications, imported, skipped, new, energy, contents.rows, tuple(contents.notes))
+    notes = list(contents.notes)
+    if dropped:
+        energy["measured"] -= min(dropped, energy["measured"])
+        energy["missing"] += dropped
+        notes.append(f"{format_count(dropped, 'impossible energy reading')} dropped")
+    return Taken(applications, imported, skipped, new, energy, contents.rows, tuple(notes))
 
 
 # -- EAR -------------------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ TEXTS: dict[str, str] = {
     "interactive": "nothing changed: the advisor does not change interactive jobs ({0})",
     "het-job": "nothing changed: the advisor does not change heterogeneous jobs",
     "no-script": "nothing changed: the script cannot be read",
+    "script-missing": "nothing changed: what the script runs did not reach the advisor",
     "unrecognised": "nothing changed: the application was not recognised; "
     "name it: ADVISOR_APPLICATION=NAME",
     "no-model": "nothing changed: no model for {0} yet",

@@ -15,7 +15,7 @@ from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
 from advisor.loop.clock import utc
-from advisor.loop.execution import Execution, ran
+from advisor.loop.execution import IMPOSSIBLE, Execution, ran
 from advisor.loop.known_jobs import KnownJobs
 from advisor.loop.known_models import KnownModels
 from advisor.loop.left_results import ended
@@ -60,6 +60,8 @@ class Collected:
     jobs: int = 0
     without: int = 0
     known: int = 0
+    impossible: int = 0
+    """New outcomes whose meter said what their nodes cannot have used."""
     outcomes: list[Outcome] = field(default_factory=list)
     observations: int = 0
     signatures: int = 0
@@ -254,6 +256,7 @@ class _Collection:
             seen=seen,
             at=self._at,
         )
+        result.impossible += seen.energy_note == IMPOSSIBLE
         decisions = self._keep_decision(job, match)
         if let_count(writer, job, match, outcome, seen):
             result.programs += 1

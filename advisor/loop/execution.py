@@ -10,6 +10,7 @@ from operator import attrgetter
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
+from advisor.core.power import is_possible
 from advisor.core.units import format_count, format_freq
 from advisor.schedulers.base import JobRecord, StepRecord
 
@@ -19,6 +20,7 @@ _LEAST_KHZ = 100_000
 """What Slurm's accounting has below it (kHz) is no frequency that a processor runs at."""
 _ABOVE = 0.05
 """A mean frequency that exceeds a cap by more of it was not capped."""
+IMPOSSIBLE = "the meter's reading is impossible for these nodes and this time"
 SHARED = "other jobs may have run on its nodes"
 
 
@@ -69,9 +71,12 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     time_s, resolution_s, overlap = _time(job, numbered)
     energy_j, note = job.energy_j, ""
     whole = _whole(job, node_type)
-    if energy_j is not None and not (math.isfinite(energy_j) and energy_j > 0):
-        energy_j = None
-    if energy_j is None:
+    impossible = any(s.energy_impossible for s in numbered) or (
+        energy_j is not None and not is_possible(energy_j, time_s, job.nodes, node_type)
+    )
+    if impossible:
+        energy_j, note = None, IMPOSSIBLE
+    elif energy_j is None:
         note = SHARED if whole is False else NOT_METERED if numbered else NO_STEP
     elif overlap:
         energy_j, note = None, "steps overlapped, so their energies count twice"

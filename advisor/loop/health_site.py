@@ -9,9 +9,11 @@ from pathlib import Path
 from advisor.core.check import Check, check_error
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
+from advisor.core.power import DROPPED
 from advisor.core.units import format_count
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
+from advisor.loop.execution import IMPOSSIBLE
 from advisor.schedulers.base import Scheduler
 from advisor.store.node_classes import classifier
 from advisor.store.reader import Reader
@@ -29,6 +31,7 @@ def check_files(reader: Reader, folder: Path) -> Iterator[Check]:
         yield from _check_file(reader, folder / f"{kind}.yaml", kind)
     yield from _check_policy(reader)
     yield from check_trials(reader)
+    yield from check_energies(reader)
 
 
 def _check_file(reader: Reader, path: Path, kind: ConfigKind) -> Iterator[Check]:
@@ -88,6 +91,25 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
         f"mode {base.mode}, goal {base.goal}, {len(policy.rules)} rules, holdout "
         f"{100 * base.holdout:.1f} %, training {base.training.mode} (trust {base.training.trust})",
     )  # fmt: skip
+
+
+def check_energies(reader: Reader) -> Iterator[Check]:
+    """Count the readings of meters that were dropped; nothing where there are none."""
+    jobs = reader.rows(
+        "SELECT count(*) FROM outcomes WHERE json_extract(record, '$.ran.energy_note') = ?",
+        (IMPOSSIBLE,),
+    )[0][0]
+    runs = reader.rows(
+        "SELECT count(*) FROM observations WHERE json_extract(extra, ?) IS NOT NULL",
+        (f"$.{DROPPED}",),
+    )[0][0]
+    if jobs or runs:
+        yield Check(
+            "energy", "warn",
+            f"the meters of {format_count(jobs, 'job')} and {format_count(runs, 'imported run')} "
+            "said what their nodes cannot have used; these readings were dropped",
+            "see what the scheduler's energy plugin reads on these nodes: advisor why JOB",
+        )  # fmt: skip
 
 
 def check_trials(reader: Reader) -> Iterator[Check]:

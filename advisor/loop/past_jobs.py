@@ -17,7 +17,7 @@ from advisor.core.observation import Observation, Scope
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.requested_configuration import default_freq
 from advisor.loop import clock
-from advisor.loop.execution import Execution, ran
+from advisor.loop.execution import IMPOSSIBLE, Execution, ran
 from advisor.schedulers.base import JobRecord
 
 COARSEST = 0.05
@@ -34,6 +34,8 @@ class PastRuns:
 
     runs: dict[tuple[str, str], list[Observation]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+    impossible: int = 0
+    """Runs whose meter said what their nodes cannot have used: they have no energy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def past_jobs(
         if per_configuration[key] > MOST:
             past.left_out[f"the latest {MOST} of a user and configuration are enough"] += 1
             continue
+        past.impossible += seen.energy_note == IMPOSSIBLE
         past.runs.setdefault(name, []).append(_run(job, seen, configuration, meter, scope))
     return past
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from advisor.core.units import format_count
 from advisor.loop.backlog import backlog
 from advisor.loop.clock import form
-from advisor.loop.execution import NO_STEP, NOT_METERED, SHARED
+from advisor.loop.execution import IMPOSSIBLE, NO_STEP, NOT_METERED, SHARED
 from advisor.loop.report import Report
 from advisor.schedulers.choose import create
 from advisor.store.reader import Reader
@@ -122,6 +122,13 @@ def notes(report: Report, reader: Reader) -> list[str]:
 def _energy(report: Report) -> list[str]:
     """Return what to do about completed jobs without energy, by partition and cause."""
     sentences = []
+    dropped = sum(n for (*_, why), n in report.without_energy.items() if why == IMPOSSIBLE)
+    if dropped:
+        sentences.append(
+            f"no energy for {format_count(dropped, 'completed job')}: their meter said what their "
+            "nodes cannot have used, and that was dropped; see what the scheduler's energy plugin "
+            "reads on these nodes"
+        )
     for (scheduler, partition, why), count in report.without_energy.most_common(4):
         if count < _SOME * report.jobs or why not in _CAUSES:
             continue

@@ -26,6 +26,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.delivery import DeliveryKind
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
+from advisor.core.power import without_impossible
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
@@ -507,6 +508,8 @@ def _store(
             f"{delivery.contributor} has {stored['n']} runs stored, {stored['bytes']:.0f} bytes; "
             f"the limit is {MAX_STORED} and {MAX_STORED_BYTES // 1_000_000} MB"
         )
+    types = writer.inventory().node_types
+    runs = [without_impossible(r, types.get(r.configuration.node_type)) for r in runs]
     new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]
     if new:
         writer.add_observations(delivery.application, delivery.workload, new)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from advisor.core.observation import Quality
 from advisor.core.placement import in_order
+from advisor.core.power import is_possible
 from advisor.errors import MeterError, SchedulerError
 from advisor.meters.base import Load, Meter
 from advisor.meters.counters import Counters
@@ -143,6 +144,9 @@ def measure(
         return MeasuredProcess(
             code, elapsed, None, "missing", meter.NAME, str(error), timed_out, counted
         )
+    if not is_possible(reading.energy_j, elapsed, 1):
+        why = f"{reading.meter} says {reading.energy_j:.4g} J, which is impossible"
+        return MeasuredProcess(code, elapsed, None, "missing", meter.NAME, why, timed_out, counted)
     return MeasuredProcess(
         code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out,
         counted,

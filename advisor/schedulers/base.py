@@ -43,6 +43,8 @@ class StepRecord:
     """CPUs of all its nodes together, 0 when the accounting does not tell."""
     threads_per_rank: int = 0
     """Threads that the request sets for each rank, 0 where it sets none."""
+    energy_impossible: bool = False
+    """Its meter said what its nodes cannot have used, and that was dropped."""
 
     @property
     def numbered(self) -> bool:

@@ -1,10 +1,17 @@
-"""Run a scheduler's own command, or a script as a scheduler would."""
+"""Run a scheduler's own commands: the one way to do so, with one environment for all.
+
+What a command prints depends on its environment: how it writes times, which columns and jobs it
+shows, in which zone and language. So questions get an environment of their own
+(:func:`run_command`); submissions, whose environment becomes the job's, get the user's
+(:func:`submit`).
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import SchedulerError
@@ -27,14 +34,39 @@ def session_environment() -> dict[str, str]:
     )
 
 
-def run_command(
-    argv: Sequence[str], *, timeout_s: float = 60.0, variables: Mapping[str, str] | None = None
-) -> str:
-    """Run a scheduler's command and return its stdout. Raises SchedulerError with its stderr.
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """What a command that could be run left: exit code, stdout and stderr as text."""
 
-    ``variables`` are added to this process's environment.
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """What of a scheduler's variables shapes what its commands print.
+
+    ``prefixes`` and ``names`` are those that a question goes without; ``given`` are set for it.
+    Those that choose a cluster or a server stay.
     """
-    environment = {**os.environ, **variables} if variables else None
+
+    prefixes: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+    given: Mapping[str, str] | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return this process's environment as a question gets it: UTC, and no language."""
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(self.prefixes) and name not in self.names
+        }
+        return {**own, "TZ": "UTC", "LC_ALL": "C", **(self.given or {})}
+
+
+def answer(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> CommandAnswer:
+    """Run a command to its end, without input. Raises SchedulerError where it cannot be run."""
     try:
         done = subprocess.run(
             argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
@@ -46,11 +78,39 @@ def run_command(
         raise SchedulerError(f"{argv[0]} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:
         raise SchedulerError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        message = " ".join(lines[-1].split()) if lines else f"exit code {done.returncode}"
+    return CommandAnswer(
+        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
+
+
+def run_command(argv: Sequence[str], shaping: Shaping, *, timeout_s: float = 60.0) -> str:
+    """Ask by a scheduler's command and return its stdout. Raises SchedulerError with its stderr."""
+    done = answer(argv, shaping.environment(), timeout_s)
+    if done.code != 0:
+        lines = done.err.strip().splitlines()
+        message = " ".join(lines[-1].split()) if lines else f"exit code {done.code}"
         raise SchedulerError(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
-    return done.stdout.decode(errors="replace")
+    return done.out
+
+
+class SubmissionRefusedError(SchedulerError):
+    """The scheduler took no job; after other errors nobody knows whether it did."""
+
+
+def submit(argv: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Submit a sweep's job with this environment and return the command's stdout.
+
+    Raises SubmissionRefusedError with what the command says against it, SchedulerError where it
+    cannot be run or does not end.
+    """
+    done = answer(argv, environment, 120.0)
+    if done.code != 0 or not done.out.strip():
+        name = Path(argv[0]).name
+        message = " ".join((done.err or done.out).split()) or "no answer"
+        raise SubmissionRefusedError(
+            f"{name} refused the sweep: {message.removeprefix(f'{name}: ')}"
+        )
+    return done.out
 
 
 def interpreter(script: Path) -> list[str]:

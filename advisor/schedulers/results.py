@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
+from advisor.core.power import is_possible
 from advisor.core.rate import read_rate
 from advisor.errors import SchedulerError
 from advisor.meters.estimate import estimate_j
@@ -25,10 +26,12 @@ def good_run(
     ``run`` holds all else. Without ``energy_j`` it is estimated from the node type's stated power,
     where there is one, and ``why`` is the detail.
     """
-    if energy_j is not None:
-        return replace(run, energy_j=energy_j, energy_quality="measured", meter=meter)
     assert run.time_s is not None
     c = next(r.configuration for r in job.runs if r.seq == run.seq)
+    if energy_j is not None and not is_possible(energy_j, run.time_s, c.nodes, job.node_type):
+        energy_j, why = None, f"{meter} says {energy_j:.4g} J, which is impossible"
+    if energy_j is not None:
+        return replace(run, energy_j=energy_j, energy_quality="measured", meter=meter)
     energy_j = estimate_j(
         job.node_type,
         nodes=c.nodes,

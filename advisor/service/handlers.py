@@ -34,6 +34,7 @@ from advisor.service.decide import decide, unchanged
 from advisor.service.issue import issue, new_id, timestamp
 from advisor.service.limits import Limits
 from advisor.service.peer import Peer, Users
+from advisor.service.scripts import KEY, Scripts
 from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
 from advisor.service.watch import Watch
@@ -65,6 +66,7 @@ class Handlers:
     spool: Spool | None = None
     watch: Watch | None = None
     limits: Limits = field(init=False)
+    scripts: Scripts = field(init=False)
     _behind: deque[Callable[[], None]] = field(default_factory=deque)
     _issued: dict[str, int] = field(default_factory=dict)
     _latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
@@ -78,6 +80,7 @@ class Handlers:
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.users)
+        self.scripts = Scripts(self.users)
 
     def start(self) -> None:
         """Start writing behind; load what the first job would wait for."""
@@ -147,6 +150,9 @@ class Handlers:
         snapshot is not worked out again. What need not be done before the answer is sent waits for
         :meth:`settle`.
         """
+        if key := self.scripts.key_in(line):
+            line = self._with_script(line, peer)
+            key = self.scripts.key_in(line)
         snapshot, luck = self.source.snapshot, random.random()
         known = snapshot.answered.get((peer.uid, line))
         if known is not None and known.holds(luck):
@@ -172,10 +178,30 @@ class Handlers:
         if request.get("hook") == "job_submit" and not decision.policy.enforce:
             decision = decision.withdrawn()
         answered = Answered(decision, request, uid, bool(drawn))
-        if lasts and not decision.holdout and carried is None:
+        if lasts and not key and not decision.holdout and carried is None:
             snapshot.remember((peer.uid, line), answered)
         self._issue(lambda: decision, decision.id, answered)
         return answered.line(decision.id, decision.created_at)
+
+    def script_elsewhere(self, line: bytes, peer: Peer) -> tuple[int, str] | None:
+        """Return user and key of the text that a line needs, where it lies in the user's home.
+
+        Raises ProtocolError for a line that is no request.
+        """
+        key = self.scripts.key_in(line)
+        if not key:
+            return None
+        uid = self.users.subject(peer, parse_request_line(line))
+        return (uid, key) if self.scripts.lies_elsewhere(uid, key) else None
+
+    def _with_script(self, line: bytes, peer: Peer) -> bytes:
+        """Return a line with the text whose key it names, as it is where there is none."""
+        request = parse_request_line(line)
+        if request["op"] != "decide":
+            return line
+        if peer.uid in self.users.trusted_uids:
+            self.scripts.asked = True
+        return self.scripts.filled(line, self.users.subject(peer, request))
 
     def _handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
         operation = request["op"]
@@ -184,6 +210,9 @@ class Handlers:
             return decision.to_dict()
         if operation == "submitted":
             return self._submitted(request, peer)
+        if operation == "script":
+            self.scripts.put(peer.uid, request.get("key"), request.get("client"))
+            return {"ok": True, "asked": self.scripts.asked}
         if operation in ("observe", "characterise", "profile"):
             return self._deliver(request, peer)
         if operation in visible.SHOWN:
@@ -285,6 +314,8 @@ class Handlers:
             return unchanged(empty, snapshot, reason("bad-request", error)), False
         if self.source.error and not self.source.loaded:
             return unchanged(job, snapshot, reason("store-unreadable")), False
+        if KEY.fullmatch(str(request.get("client") or "")):  # its text would say what its user set
+            return unchanged(job, snapshot, reason("script-missing")), False
         may_try = self.journal is not None and hook_name != "job_submit"
         decision = decide(job, snapshot, chance=chance, trials=may_try)
         lasts = not problem
@@ -430,6 +461,7 @@ class Handlers:
             "connections": self.limits.connections,
             "refused": self.limits.refused,
             "takes_results": self.spool is not None,
+            "scripts": {"found": self.scripts.found, "missing": self.scripts.missing},
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }
 

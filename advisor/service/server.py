@@ -214,11 +214,24 @@ class Server:
 
     def at_once(self, line: bytes, peer: Peer) -> bool:
         """Tell whether a line needs nothing but memory."""
-        return self.handlers.users.known(peer.uid) and not self.copies.concerns(line)
+        return (
+            self.handlers.users.known(peer.uid)
+            and not self.copies.concerns(line)
+            and not (self.handlers.scripts.key_in(line) and self._script_elsewhere(line, peer))
+        )
+
+    def _script_elsewhere(self, line: bytes, peer: Peer) -> tuple[int, str] | None:
+        """Return user and key of a text that must be read in its user's home, None for none."""
+        with contextlib.suppress(ProtocolError):  # which the answer says
+            return self.handlers.script_elsewhere(line, peer)
+        return None
 
     async def answer_later(self, line: bytes, client: _Client) -> bytes:
-        """Answer a line for which a name must be looked up, or a published copy read."""
+        """Answer a line that waits: for a name's look-up, a published copy, a user's file."""
         await asyncio.to_thread(self.handlers.users.name, client.peer.uid)
+        elsewhere = self._script_elsewhere(line, client.peer)
+        if elsewhere and not client.use.spent():
+            await self.handlers.scripts.read(*elsewhere)
         if not self.copies.concerns(line) or client.use.spent():
             return self.answer(line, client)
         return await self.copies.answer(line, client.peer, client.use, self._answer)
@@ -310,6 +323,7 @@ class Server:
             task.cancel()
         await asyncio.wait(background, timeout=5.0)
         self._settle()
+        self.handlers.scripts.close()
         for client in list(self.waiting):
             self._drop(client)
         for connection in list(self.connections):

@@ -35,7 +35,10 @@ VARIABLES = {
         "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
         "job submitted from inside does not inherit them",
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
-        "ADVISOR_QSUB": "PBS: what the program before qsub read in the script; the hook reads it",
+        "ADVISOR_QSUB": "PBS: a random key to what the program before qsub read in the script; "
+        "the hook takes it out",
+        "ADVISOR_QSUB_PREPARED": "PBS: when the program before qsub became a site's own one, which "
+        "may call it again",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
         "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "
         "owner leaves its results for the store's host",

@@ -1,11 +1,15 @@
 #!/usr/bin/python3 -IS
 """Goes before PBS's qsub on login nodes: tells the advisor what a job runs, then becomes qsub.
 
-PBS's hooks do not see a job's script. This adds variables to `-v`, by name only: ADVISOR_QSUB
-(the script's fingerprint, its launcher line with what that needs to be understood, the builds of
-the programs it runs, the user's choices file) and the ADVISOR_ settings of the environment.
-Everything else is qsub's own: this process becomes it, so options, prompts, signals and exit codes
-are what they were. If anything goes wrong, qsub runs as it was called. Python 3.6 to 3.13 alone.
+PBS's hooks do not see a job's script. This hands to the daemon what the script runs (its outline,
+the builds of its programs, the user's choices file): over its socket, and where PBS's hook asks
+another daemon, in a file of the user's home that the user alone may read. Everybody sees a job's
+variables, so nothing of it goes there: `-v` gets ADVISOR_QSUB, a random key, and the ADVISOR_
+settings of the environment, by name. A `-v` replaces the one that the server gives every job
+(`default_qsub_arguments`), so what stands in that one goes along.
+Everything else is qsub's own: this process becomes the next qsub of PATH, so options, prompts,
+signals and exit codes are what they were. If anything goes wrong, qsub runs as it was called.
+Python 3.6 to 3.13 alone.
 """
 
 import os
@@ -18,7 +22,8 @@ except ImportError:
     import signal
 
 QSUB = ""
-"""The real qsub; "": the next one in PATH. Written by `advisor hook install`."""
+"""PBS's own qsub, where none comes after this file in PATH. Written by `advisor hook install`."""
+SOCKET = "/run/advisor/advisor.sock"
 LAUNCHERS = "aprun ibrun jsrun mpiexec mpiexec.hydra mpiexec.mpich mpiexec.openmpi mpirun mpirun.mpich mpirun.openmpi orterun prterun prun srun".split()  # noqa: E501, SIM905
 SKIP = """
 : [ [[ . case cd chmod conda cp date declare do done echo elif else env esac exit export false fi
@@ -26,11 +31,13 @@ for hostname if ln local ls mkdir ml module mv printf pwd readonly rm scontrol s
 source spack test then touch trap true ulimit unset wait while cat
 """.split()  # noqa: SIM905
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
-CLIENT = "ADVISOR_QSUB"
+CLIENT, PREPARED = "ADVISOR_QSUB", "ADVISOR_QSUB_PREPARED"
+FOLDER = ".cache/advisor/qsub"  # in the user's home; the daemon looks there, too
+WAIT_S, HUNG_S, SERVER_S, LASTS_S, MOST_FILES = 0.25, 30, 60, 600, 64
 PASSED = ("ADVISOR",)
 OFF = ("off",)
 FLAGS, VALUED = "fhIVXz", "aAcCejJklmMNopPqrRSuvW"
-MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 6000  # characters
+MAX_SCRIPT, MAX_EXCERPT, MAX_CHOICES, MAX_VALUE = 1 << 20, 4000, 4000, 32768  # characters
 SECRET = re.compile(r"^((?:export\s+)?[A-Za-z_]\w*)=(?:'[^']*'|\"[^\"$`]*\"|[^\s;&|$`'\"]*)$")
 ASSIGNMENT = re.compile(r"(?:export|declare|readonly|local)?\s*([A-Za-z_]\w*)=")
 VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -40,14 +47,23 @@ MAX_OUTLINE, MAX_SIZES, MAX_PROGRAMS, HEAD, MAX_NOTES = 40000, 20, 5, 65536, 655
 LAUNCH = re.compile(r"(?:^|[\s;&|(/])(?:" + "|".join(map(re.escape, LAUNCHERS)) + r")(?=\s|$)")
 
 
+class Kept(Exception):  # noqa: N818
+    """Why nothing can be added to `-v`."""
+
+
 def main(argv):
-    """Become qsub, with more in `-v` where that can be."""
+    """Become the next qsub, with more in `-v` where that can be."""
     words = argv[1:]
-    program = QSUB or next_qsub(argv[0])
-    for name in (CLIENT, "ADVISOR_DECISION"):
-        os.environ.pop(name, None)  # of the job this one is submitted from
+    program = next_qsub()
     try:
-        words = prepared(words)
+        if came_again():
+            program = QSUB or program
+        else:
+            for name in (CLIENT, "ADVISOR_DECISION"):
+                os.environ.pop(name, None)  # of the job this one is submitted from
+            words = prepared(words)
+            if QSUB and os.path.realpath(program) != os.path.realpath(QSUB):
+                os.environ[PREPARED] = str(int(now()))
     except KeyboardInterrupt:
         return 130
     except Exception as problem:
@@ -62,17 +78,29 @@ def main(argv):
         return 127
 
 
-def next_qsub(own):
-    """Return the qsub that comes after this file in PATH."""
-    here = os.path.realpath(own if os.sep in own else __file__)
+def now():
+    """Return the time in seconds since the epoch."""
+    import time
+
+    return time.time()
+
+
+def next_qsub():
+    """Return the qsub that comes after this file in PATH: a site's own program may be there."""
+    ours, behind = os.path.realpath(__file__), False
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder or ".", "qsub")
-        if os.access(path, os.X_OK) and os.path.realpath(path) not in (
-            here,
-            os.path.realpath(__file__),
-        ):
+        if os.path.realpath(path) == ours:
+            behind = True
+        elif behind and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    return "/opt/pbs/bin/qsub"
+    return QSUB or "/opt/pbs/bin/qsub"
+
+
+def came_again():
+    """Tell whether a site's qsub, which this one became, has called this one once more."""
+    at = os.environ.pop(PREPARED, "")
+    return at.isdigit() and 0 <= now() - int(at) < 60
 
 
 def prepared(words):
@@ -86,21 +114,209 @@ def prepared(words):
     rest = words[end:]
     text = b"" if rest[:1] == ["--"] else script_text(rest)
     lines = [] if text is None else text.decode("utf-8", "replace").splitlines()
-    if text is not None and not off:
-        value = client(text, directives(lines, prefix_of(options)), lines)
-        if value:
-            os.environ[CLIENT] = value
-            names.append(CLIENT)
-    if not names:
+    given = directives(lines, prefix_of(options))
+    value = "" if text is None or off else client(text, given, lines)
+    if value and not off and opted_out(lines):
+        names, value = [n for n in names if n != "ADVISOR"] + ["ADVISOR=off"], ""
+    if not names and not value:
         return words
     own = options.get("v")
     if own is None:  # what the script's own lines say goes behind the command line
-        for given in directives(lines, prefix_of(options)):
-            own = read_options(given)[0].get("v", own)
+        for line in given:
+            own = read_options(line)[0].get("v", own)
+    if own is None:
+        try:
+            own = variables_of_all_jobs(options.get("q", "").partition("@")[2])
+        except Kept as why:
+            if names:
+                listed = ", ".join(name.partition("=")[0] for name in names)
+                sys.stderr.write(f"advisor: {listed} not passed on: {why}; use qsub -v\n")
+            return words
     have = set(re.findall(r"(?:^|,)\s*(\w+)", own or ""))
-    added = [name for name in names if name not in have]
+    added = [name for name in names if name.partition("=")[0] not in have]
+    if value and CLIENT not in have:
+        os.environ[CLIENT] = hand_over(value)
+        added += [CLIENT] if os.environ[CLIENT] else []
     value = ",".join(([own] if own else []) + added)
     return [*words[:end], "-v", value, *rest] if added else words
+
+
+def opted_out(lines):
+    """Tell whether a line of the script itself says off: that does not depend on a daemon."""
+    own = (line[len("#ADVISOR") :].split() for line in lines if line.startswith("#ADVISOR"))
+    return any(word.lower() in OFF for words in own for word in words)
+
+
+# -- what goes to the daemon, past PBS ---------------------------------------------------------
+
+
+def hand_over(value):
+    """Leave a text where the daemon finds it; return the key to it, "" where that cannot be."""
+    import binascii
+
+    key = binascii.hexlify(os.urandom(16)).decode("ascii")
+    if sent(key, value) or left(key, value):
+        return key
+    return ""
+
+
+def sent(key, value):
+    """Send a text to the daemon of this host; True if it is the one that PBS's hook asks."""
+    path = os.environ.get("ADVISOR_SOCKET") or SOCKET
+    if not os.path.exists(path) or noted("daemon", HUNG_S) is not None:
+        return False
+    try:
+        import _socket as socket
+    except ImportError:
+        import socket
+    line = f'{{"v":1,"op":"script","key":"{key}","client":"{value}"}}\n'.encode("ascii")
+    answer, until = b"", now() + WAIT_S
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(WAIT_S)
+        connection.connect(path)
+        while line:
+            line = line[connection.send(line) :]
+            connection.settimeout(max(0.001, until - now()))
+        while not answer.endswith(b"\n") and len(answer) < 4096:
+            piece = connection.recv(4096)
+            if not piece:
+                break
+            answer += piece
+            connection.settimeout(max(0.001, until - now()))
+    except OSError as error:
+        if error.errno is None or isinstance(error, BlockingIOError):  # its time is over
+            try:
+                note("daemon", "")
+            except OSError:
+                return False
+        return False
+    finally:
+        connection.close()
+    return b'"asked":true' in answer
+
+
+def left(key, value):
+    """Write a text into a file that the user alone may read; tell whether it is there."""
+    try:
+        folder = own_folder()
+        path = os.path.join(folder, key)
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(number, value.encode("ascii"))
+            written = os.fstat(number).st_mtime  # by the clock of the file system
+        finally:
+            os.close(number)
+        tidy(folder, written)
+    except OSError:
+        return False
+    return True
+
+
+def tidy(folder, written):
+    """Remove what no daemon has taken: what is old, and of the rest all but the newest."""
+    ages = []
+    for name in os.listdir(folder):
+        if re.fullmatch("[0-9a-f]{32}", name):
+            path = os.path.join(folder, name)
+            try:
+                ages.append((written - os.lstat(path).st_mtime, path))
+            except OSError:
+                continue
+    for number, (age, path) in enumerate(sorted(ages)):
+        if age > LASTS_S or number >= MOST_FILES:
+            try:
+                os.unlink(path)
+            except OSError:
+                continue
+
+
+def own_folder():
+    """Return the user's folder for this, which others cannot enter. Raises OSError."""
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir  # where the daemon looks, whatever HOME says
+    except KeyError:
+        raise OSError("nobody has this uid") from None
+    folder = os.path.join(home, FOLDER)
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        status = os.lstat(folder)
+        if status.st_uid != os.getuid() or status.st_mode & 0o170077 != 0o040000:
+            raise OSError(f"{folder} is not the user's alone") from None
+    return folder
+
+
+def noted(name, lasts_s):
+    """Return what was noted less than so many seconds ago, None for nothing."""
+    try:
+        number = os.open(os.path.join(own_folder(), name), os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(number) as file:
+            at, _, text = file.read(65536).partition(" ")
+        return text if 0 <= now() - int(at) < lasts_s else None
+    except (OSError, ValueError):
+        return None
+
+
+def note(name, text):
+    """Note something, and when. Raises OSError."""
+    path = os.path.join(own_folder(), name)
+    partial = f"{path}.{os.getpid()}"
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{int(now())} {text}")
+    os.rename(partial, path)
+
+
+# -- the server's own -v, which one on the command line replaces -------------------------------
+
+
+def variables_of_all_jobs(server):
+    """Return the `-v` in the server's `default_qsub_arguments`, None for none. Raises Kept.
+
+    The server is asked once a minute: each question takes a privileged port of this host.
+    """
+    import zlib
+
+    places = [os.environ.get(n, "") for n in ("PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE")]
+    name = f"server-{zlib.crc32(repr([server, *places]).encode()):08x}"
+    text = noted(name, SERVER_S)
+    if text is None:
+        text = default_arguments(server)
+        try:
+            note(name, text)
+        except OSError as error:
+            raise Kept(f"{FOLDER} in your home cannot be written ({error.strerror})") from None
+    if text == "?":
+        raise Kept("the server does not say what it gives every job")
+    options, end = read_options(split_words(text))
+    if end != len(split_words(text)) or "C" in options:
+        raise Kept("the server's default_qsub_arguments are not understood")
+    return options.get("v")
+
+
+def default_arguments(server):
+    """Return the server's `default_qsub_arguments`, "?" where it does not answer."""
+    import subprocess
+
+    paths = [os.path.join(p, "qstat") for p in os.environ.get("PATH", "").split(os.pathsep) if p]
+    paths.append(os.path.join(os.path.dirname(QSUB or "/opt/pbs/bin/qsub"), "qstat"))
+    words = [next((p for p in paths if os.access(p, os.X_OK)), "qstat"), "-B", "-f"]
+    try:
+        done = subprocess.run(
+            [*words, *([server] if server else [])], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=2, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "?"
+    lines = done.stdout.decode("utf-8", "replace").replace("\n\t", "")  # long ones are folded
+    match = re.search(r"(?m)^ +default_qsub_arguments = (.*)$", lines)
+    return match.group(1) if match else "" if re.search(r"(?m)^Server", lines) else "?"
+
+
+# -- qsub's own options ------------------------------------------------------------------------
 
 
 def read_options(words):

@@ -93,6 +93,7 @@ def test_json(take: Run, grid: Path) -> None:
         "contributor": "ann",
         "account": "bio",
         "energy": {"measured": 1, "estimated": 0, "missing": 2},
+        "impossible_energies": 0,
         "extra_columns": ["note"],
         "next": "advisor fit app",
     }

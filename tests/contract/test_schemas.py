@@ -101,8 +101,8 @@ OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
-    "decide", "explain", "submitted", "observe", "characterise", "profile", "applications",
-    "options", "history", "metrics", "status", "ping",
+    "decide", "explain", "submitted", "script", "observe", "characterise", "profile",
+    "applications", "options", "history", "metrics", "status", "ping",
 )  # fmt: skip
 
 
@@ -272,6 +272,7 @@ def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> 
     requests: dict[str, dict[str, object]] = {
         "decide": job,
         "explain": job,
+        "script": {"key": "0" * 32, "client": "packed"},
         "observe": {"application": "fresh", "workload": "w", "observations": [run]},
         "characterise": {"characterisation": {**PHASES, "workload": "default"}},
         "profile": {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import admission
-from fake_server import Complex, now, on, run_hook
+from fake_server import Complex, clock, on, run_hook
 
 EVENTS = ("execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end")
 
@@ -72,13 +72,13 @@ def wait_for_nodes(pbs: Complex, job_id: str) -> None:
                 if isinstance(where, str):
                     job["comment"] = where
                 else:
-                    job["job_state"], job["substate"], job["stime"] = "R", 42, now()
+                    job["job_state"], job["substate"], job["stime"] = "R", 42, int(time.time())
                     job["exec_host"] = "+".join(
                         f"{admission.host_of(state, n)}/{i}*{c.get('ncpus', 1)}"
                         for i, (n, c) in enumerate(where)
                     )
                     job["exec_vnode"] = "+".join(f"({n}:{taken(state, c)})" for n, c in where)
-                    job["comment"] = f"Job run at {now()} on {job['exec_vnode']}"
+                    job["comment"] = f"Job run at {clock(time.time())} on {job['exec_vnode']}"
                     return
         time.sleep(0.02)
 
@@ -158,7 +158,12 @@ def end(state: dict[str, Any], job_id: str, code: int, used: dict[str, Any]) -> 
     job = state["jobs"][job_id]
     if job["job_state"] == "F":
         return
-    job.update(job_state="F", Exit_status=code, obittime=now(), history_timestamp=int(time.time()))
+    job.update(
+        job_state="F",
+        Exit_status=code,
+        obittime=int(time.time()),
+        history_timestamp=int(time.time()),
+    )
     job["resources_used"] = used
     deleted = job.pop("deleted", False)
     job["substate"] = 91 if deleted else 92 if code == 0 else 93

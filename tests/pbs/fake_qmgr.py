@@ -78,7 +78,9 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
     elif verb == "create" and kind == "hook":
         if name in hooks:
             raise hook_failed(name, f"hook name '{name}' already registered, try another name")
-        hooks[name] = {"name": name, "enabled": "true", "event": []}
+        hooks[name] = {
+            "name": name, "enabled": "true", "event": [], "alarm": "30", "order": "1",
+        }  # fmt: skip
         if tail:
             set_hook(state, hooks[name], tail)
     elif verb == "delete" and kind == "hook":

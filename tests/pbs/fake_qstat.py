@@ -5,13 +5,14 @@ from __future__ import annotations
 import getopt
 import json
 import os
+import re
 import signal
 import sys
 import time
 from typing import Any
 
 from fake_mom import end
-from fake_server import Complex, Refusal
+from fake_server import TIMES, Complex, Refusal, clock
 
 
 def qstat(pbs: Complex, argv: list[str]) -> int:
@@ -21,10 +22,19 @@ def qstat(pbs: Complex, argv: list[str]) -> int:
         pass
     head = {"timestamp": int(time.time()), "pbs_version": "23.06.06", "pbs_server": "pbs1"}
     if "-B" in flags:
-        return say({**head, "Server": {"pbs1": state["server"]}})
+        if flags.get("-F") == "json":
+            return say({**head, "Server": {"pbs1": state["server"]}})
+        print("Server: pbs1")
+        for key, value in state["server"].items():
+            print(f"    {key} = {folded(f'{key} = {value}')[len(key) + 3 :]}")
+        print()
+        return 0
     if "-Q" in flags:
         return say({**head, "Queue": state["queues"]})
-    jobs = state["jobs"]
+    jobs = {
+        name: {k: clock(v) if k in TIMES and isinstance(v, int) else v for k, v in job.items()}
+        for name, job in state["jobs"].items()
+    }
     shown: dict[str, Any] = {}
     code = 0
     for asked in ids:
@@ -55,6 +65,16 @@ def qstat(pbs: Complex, argv: list[str]) -> int:
                     print(f"    {key}{'.' if resource else ''}{resource} = {text}")
             print()
     return code
+
+
+def folded(text: str) -> str:
+    """Return a line as qstat prints a long one: broken behind commas, and indented by a tab."""
+    lines = [""]
+    for part in re.findall("[^,]*,|[^,]+$", text):
+        if lines[-1] and len(lines[-1]) + len(part) > 70:
+            lines.append("")
+        lines[-1] += part
+    return "\n\t".join(lines)
 
 
 def say(data: dict[str, Any]) -> int:

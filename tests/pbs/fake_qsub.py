@@ -10,19 +10,24 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import admission
-from fake_server import Complex, Refusal, now, on, run_hook, say_no, types
+from fake_server import Complex, Refusal, on, run_hook, say_no, types
 
 PYTHON = sys.executable, "-S", str(Path(__file__).resolve().with_name("fake_pbs.py"))
 QSUB_OPTIONS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
 
 
-def submission(argv: list[str]) -> tuple[dict[str, Any], str, dict[str, str]]:
-    """Return a job as its queuejob hook sees it, its script, and qsub's options by letter."""
+def submission(argv: list[str], defaults: str = "") -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Return a job as its queuejob hook sees it, its script, and qsub's options by letter.
+
+    ``defaults``: the server's default_qsub_arguments, of which each option holds where neither the
+    script nor the command line has it.
+    """
     try:
         given, rest = getopt.getopt(argv, QSUB_OPTIONS)
     except getopt.GetoptError as error:
@@ -42,6 +47,7 @@ def submission(argv: list[str]) -> tuple[dict[str, Any], str, dict[str, str]]:
         text = sys.stdin.read()
     options: dict[str, str] = {}
     resources: dict[str, str] = {}
+    take(getopt.getopt(shlex.split(defaults), QSUB_OPTIONS)[0], options, resources)
     for words in [] if executable else directives(text):
         take(getopt.getopt(words, QSUB_OPTIONS)[0], options, resources)
     take(given, options, resources)
@@ -72,7 +78,9 @@ def submission(argv: list[str]) -> tuple[dict[str, Any], str, dict[str, str]]:
 
 
 def qsub(pbs: Complex, argv: list[str]) -> int:
-    job, text, options = submission(argv)
+    with pbs.locked() as state:
+        defaults = state["server"].get("default_qsub_arguments", "")
+    job, text, options = submission(argv, defaults)
     resources, user = job["Resource_List"], pwd.getpwuid(os.getuid()).pw_name
     with pbs.locked() as state:
         say_no("qsub", lambda: admission.check_given(state, resources, user=True))
@@ -103,7 +111,7 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
             "job_state": waits,
             "queue": queue,
             "server": "pbs1",
-            "ctime": now(),
+            "ctime": int(time.time()),
             "Resource_List": shown(wants),
             "schedselect": select,
             "substate": 10,

@@ -98,5 +98,10 @@ def on(hook: dict[str, Any]) -> bool:
     return bool(hook.get("code")) and str(hook.get("enabled", "true")).lower() == "true"
 
 
-def now() -> str:
-    return time.strftime("%a %b %e %H:%M:%S %Y").replace("  ", " ")
+TIMES = ("ctime", "stime", "obittime")
+"""Attributes of a job that are kept in seconds; clients show them in their own zone."""
+
+
+def clock(seconds: float) -> str:
+    """Return a time as a client of PBS prints it: in the zone of its environment, unnamed."""
+    return time.strftime("%a %b %e %H:%M:%S %Y", time.localtime(seconds)).replace("  ", " ")

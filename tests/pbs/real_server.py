@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -68,11 +69,12 @@ def pose(site: str) -> None:
         qmgr(line)
 
 
-def submit(shape: Shape, folder: Path) -> tuple[posed.Outcome, int | None]:
+def submit(shape: Shape, folder: Path, handed: dict[str, str]) -> tuple[posed.Outcome, int | None]:
     """Submit a shape; return what became of it, and its exit status if it ended."""
     script = folder / "job.sh"
     script.write_text(shape.script)
-    variables = {"ADVISOR_QSUB": posed.client(shape.script)}
+    variables = {"ADVISOR_QSUB": secrets.token_hex(16)}
+    handed[variables["ADVISOR_QSUB"]] = posed.client(shape.script)
     words = list(shape.words)
     own = [words[i + 1] for i, w in enumerate(words) if w == "-v"]
     done = subprocess.run(
@@ -150,7 +152,8 @@ def compare(shapes: list[Shape], snapshot: Any, folder: Path) -> int:
             site = shape.site
             pose(site)
         qmgr(f"set hook {HOOK} enabled = false")
-        off, code = submit(shape, folder)
+        handed: dict[str, str] = {}
+        off, code = submit(shape, folder, handed)
         reading = availability.read()
         known = Availability(
             "pbs", rooms(snapshot.inventory, reading.nodes),
@@ -170,9 +173,9 @@ def compare(shapes: list[Shape], snapshot: Any, folder: Path) -> int:
         qmgr(f"set hook {HOOK} enabled = true")
         decisions: list[Decision] = []
         with posed.answering(
-            folder / f"s{number}", replace(snapshot, availability=known), decisions
+            folder / f"s{number}", replace(snapshot, availability=known), decisions, handed
         ):
-            on, then = submit(shape, folder)
+            on, then = submit(shape, folder, handed)
         wrong = off.compared(on)
         if code != then:
             wrong.append(f"exit status {code}, then {then}")

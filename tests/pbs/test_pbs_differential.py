@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import secrets
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,11 +233,14 @@ def client(script: str) -> str:
 
 
 @contextmanager
-def answering(path: Path, snapshot: Snapshot, decisions: list[Decision]) -> Iterator[None]:
-    """Answer a hook at a socket, from a snapshot."""
+def answering(
+    path: Path, snapshot: Snapshot, decisions: list[Decision], handed: Mapping[str, str]
+) -> Iterator[None]:
+    """Answer a hook at a socket, from a snapshot and what was handed over by key."""
 
     def behave(connection: socket.socket, line: bytes) -> None:
         request = json.loads(line)
+        request["client"] = handed.get(request["client"], "")
         try:
             job = parse_request(request, user="alice", uid=1000, choices={})
         except ValueError as error:
@@ -269,10 +273,12 @@ def differences(
             put(state, job["Resource_List"], "")
         before = json.dumps(state)
         submitted = []
+        handed: dict[str, str] = {}
         for shape in group:
             (folder / "job.sh").write_text(shape.script)
             job, text, _ = fake_qsub.submission([*shape.words, "job.sh"])
-            job["Variable_List"]["ADVISOR_QSUB"] = client(text)
+            job["Variable_List"]["ADVISOR_QSUB"] = key = secrets.token_hex(16)
+            handed[key] = client(text)
             submitted.append((shape, job))
         inventory = hook_inventory(state["server"], fake_qstat.nodes_of(state), state["queues"])
         settings = queuejob_config(
@@ -290,7 +296,7 @@ def differences(
                    "resources": fake_server.types(state)} for _, job in submitted]  # fmt: skip
         events = [e for e, (_, job) in zip(events, submitted, strict=True) if knows(state, job)]
         submitted = [(s, job) for s, job in submitted if knows(state, job)]
-        with answering(folder / f"s{number}", known, decisions):
+        with answering(folder / f"s{number}", known, decisions, handed):
             outcomes = run_hook("advisor_queuejob.py", events, settings, folder=folder)
         for (shape, job), outcome in zip(submitted, outcomes, strict=True):
             assert outcome["answer"] == ["accept", ""], outcome

@@ -23,6 +23,7 @@ from posed_sys import PosedSys
 from advisor.core.protocol import call
 from advisor.schedulers.pbs import scheduler as backend
 from advisor.schedulers.pbs.accounting import record_of
+from advisor.schedulers.pbs.qsub import default_variables
 from advisor.store.reader import Reader
 from tests.verdicts import verdict_of
 from tests.waiting import wait_for
@@ -437,6 +438,13 @@ def submit(work: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def keep_in(client: Path, folder: Path) -> None:
+    """Let the login node's part leave files in a folder of the test instead of the user's home."""
+    text = client.read_text()
+    assert 'FOLDER = ".cache/advisor/qsub"' in text
+    client.write_text(text.replace('FOLDER = ".cache/advisor/qsub"', f"FOLDER = {str(folder)!r}"))
+
+
 def ended_job(job_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + 60
     while True:
@@ -484,6 +492,7 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     exec_config = json.dumps({
         "sys_root": str(site.sys.root), "boot_id": str(site.sys.boot), "max_power_w": 5000.0,
     })  # fmt: skip
+    keep_in(login / "qsub", tmp_path / "left")
     state = site.state()
     state["hooks"]["advisor_exec"]["config"] = exec_config
     (site.root / "server.json").write_text(json.dumps(state))
@@ -547,3 +556,105 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert "advisor_stamp" not in left["Resource_List"]
     assert "no daemon answers" in site.log()
     assert shutil.which("qsub") == str(login / "qsub")
+
+
+PRIVATE = """#!/bin/bash
+#PBS -l select=1:ncpus=1
+#PBS -l walltime=00:01:00
+true "Authorization: Bearer eyJhbGciOi"
+true -phunter2
+echo site $SITE own $OWN
+"""
+
+
+@pytest.mark.parametrize("switch", ["on", "disabled", "removed", "no daemon"])
+def test_nobody_sees_what_a_script_says_whatever_is_switched_off(
+    site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    """And the server's own -v reaches the job as it does without the login node's part."""
+    work, login = tmp_path / "work", tmp_path / "login"
+    for folder in (work, login):
+        folder.mkdir()
+    (work / "job.sh").write_text(PRIVATE)
+    site.change(default_qsub_arguments="-v SITE=7,OWN -r n")
+    monkeypatch.setenv("OWN", "mine")
+    assert advisor("hook", "install", "--scheduler", "pbs").code == 0
+    assert advisor("hook", "install", "--scheduler", "pbs", "--login", login).code == 0
+    keep_in(login / "qsub", tmp_path / "left")
+    if switch == "disabled":
+        state = site.state()
+        state["hooks"]["advisor"]["enabled"] = "false"
+        (site.root / "server.json").write_text(json.dumps(state))
+    if switch == "removed":
+        assert advisor("hook", "remove", "--scheduler", "pbs").code == 0
+    monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
+
+    def shown() -> tuple[str, dict[str, Any]]:
+        ended = ended_job(job_id := submit(work, "job.sh"))
+        words = ["qstat", "-x", "-f", job_id]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        return text, ended
+
+    if switch == "on":
+        with serving(tmp_path) as socket:
+            text, job = shown()
+            assert call(socket, {"op": "status"})["scripts"] == {"found": 1, "missing": 0}
+    else:
+        text, job = shown()
+    assert not [w for w in ("eyJhbGciOi", "hunter2", "Bearer", "eNp", "eNq") if w in text]
+    variables = job["Variable_List"]
+    assert (variables["SITE"], variables["OWN"]) == (7, "mine")
+    ours = {k: v for k, v in variables.items() if k.startswith("ADVISOR")}
+    if switch in ("on", "no daemon"):
+        assert set(ours) <= {"ADVISOR_DECISION"}
+    else:
+        assert set(ours) == {"ADVISOR_QSUB"} and len(ours["ADVISOR_QSUB"]) == 32
+
+
+def test_a_reinstall_keeps_what_the_site_set_of_a_hook(site: Site, advisor: Run) -> None:
+    assert advisor("hook", "install", "--scheduler", "pbs").code == 0
+    state = site.state()
+    assert state["hooks"]["advisor"]["order"] == "500"
+    state["hooks"]["advisor"] |= {"order": "7", "alarm": "20", "enabled": "false"}
+    state["hooks"]["advisor_exec"] |= {"order": "9", "alarm": "45"}
+    (site.root / "server.json").write_text(json.dumps(state))
+    done = advisor("hook", "install", "--scheduler", "pbs", "--socket", "/run/y")
+    assert done.code == 0, done.err
+    hooks = site.state()["hooks"]
+    assert {k: hooks["advisor"][k] for k in ("order", "alarm", "enabled")} == {
+        "order": "7", "alarm": "20", "enabled": "false",
+    }  # fmt: skip
+    assert {k: hooks["advisor_exec"][k] for k in ("order", "alarm", "enabled")} == {
+        "order": "9", "alarm": "45", "enabled": "true",
+    }  # fmt: skip
+    assert json.loads(hooks["advisor"]["config"])["socket"] == "/run/y"
+    assert 'hook advisor stays disabled, as it was: qmgr -c "set hook advisor enabled=true"' in (
+        done.out
+    )
+    # an alarm that would ring before the hook is done would reject jobs
+    state = site.state()
+    state["hooks"]["advisor"]["alarm"] = "1"
+    (site.root / "server.json").write_text(json.dumps(state))
+    done = advisor("hook", "install", "--scheduler", "pbs")
+    assert site.state()["hooks"]["advisor"]["alarm"] == "2"
+    assert "hook advisor: its alarm of 1 s was too short" in done.out
+
+
+def test_doctor_names_default_arguments_that_are_not_understood(site: Site, advisor: Run) -> None:
+    def told() -> list[str]:
+        checks = advisor("doctor", "--json").json()["checks"]
+        return [c["text"] for c in checks if c["name"] == "login"]
+
+    site.change(default_qsub_arguments="-v X=1 -l place=free")
+    assert told() == []
+    site.change(default_qsub_arguments="-C '#X'")
+    [text] = told()
+    assert "default_qsub_arguments are not understood" in text
+
+
+def test_the_runs_of_a_sweep_get_what_the_server_gives_every_job() -> None:
+    assert default_variables({}) == ""
+    assert default_variables({"default_qsub_arguments": "-q w -v 'A=1 2,B'"}) == "A=1 2,B"
+    for bad in ("-v A job.sh", "-C X"):
+        with pytest.raises(ValueError):
+            default_variables({"default_qsub_arguments": bad})

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hooked import HOOKS
+from fake_qstat import folded
+from hooked import HOOKS, answering, daemon, hanging
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +30,7 @@ from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
 from advisor.schedulers.pbs.hooks import client_text
 from advisor.schedulers.pbs.translator import parse_request, read_client
+from tests.schemas import check_request
 
 CLIENT = HOOKS / "qsub.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
@@ -73,8 +76,20 @@ class Seen:
     stdin: str | None
     env: dict[str, str]
 
+    left: Path
+
+    def packed(self) -> str:
+        """Return what was left in the user's home by the key in the job's variables."""
+        key = self.env.get("ADVISOR_QSUB", "")
+        if not key:
+            return ""
+        assert re.fullmatch("[0-9a-f]{32}", key)
+        file = self.left / key
+        assert file.stat().st_mode & 0o7777 == 0o600
+        return file.read_text()
+
     def client(self) -> dict[str, Any]:
-        return read_client(self.env.get("ADVISOR_QSUB", ""))
+        return read_client(self.packed())
 
 
 class Qsub:
@@ -87,13 +102,29 @@ class Qsub:
         real = folder / "pbs" / "qsub"
         real.write_text(REAL.replace("/usr/bin/python3", PYTHON))
         real.chmod(0o755)
-        (folder / "bin" / "qsub").write_text(client_text("").replace("/usr/bin/python3", PYTHON))
+        self.left = folder / ".cache" / "left"
+        text = client_text("", folder / "socket").replace("/usr/bin/python3", PYTHON)
+        assert 'FOLDER = ".cache/advisor/qsub"' in text
+        text = text.replace('FOLDER = ".cache/advisor/qsub"', f"FOLDER = {str(self.left)!r}")
+        (folder / "bin" / "qsub").write_text(text)
+        self.serve("")
         (folder / "bin" / "qsub").chmod(0o755)
         (folder / "job.sh").write_text(SCRIPT)
         self.env = {
             "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin", "HOME": str(folder),
             "SEEN": str(folder / "seen.json"),
         }  # fmt: skip
+
+    def serve(self, default_arguments: str) -> None:
+        """Let a server answer qstat -B, with what it gives every qsub that says nothing of it."""
+        line = f"    default_qsub_arguments = {default_arguments}\n" if default_arguments else ""
+        answer = self.folder / "answer"
+        answer.write_text(f"Server: pbs1\n    server_state = Active\n{line}\n")
+        qstat = self.folder / "pbs" / "qstat"
+        qstat.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/asked; cat {answer}\n')
+        qstat.chmod(0o755)
+        for noted in self.left.glob("server-*"):
+            noted.unlink()
 
     def __call__(
         self, *words: str, stdin: bytes | int = subprocess.DEVNULL, program: str = "qsub",
@@ -111,7 +142,7 @@ class Qsub:
         seen = json.loads((self.folder / "seen.json").read_text())
         return Seen(
             done.returncode, done.stdout.decode(), done.stderr.decode(), seen["argv"],
-            seen["stdin"], seen["env"],
+            seen["stdin"], seen["env"], self.left,
         )  # fmt: skip
 
 
@@ -312,6 +343,201 @@ def test_older_pythons_run_it(qsub: Qsub) -> None:
         assert "mpirun" in seen.client()["script"]
 
 
+# -- nothing of a script where others see it -------------------------------------------------------
+
+SECRETS = """#!/bin/bash
+#PBS -l select=1:ncpus=4
+curl -H "Authorization: Bearer eyJhbGciOi" https://example.org/in > in
+mysql -u ann -phunter2 <<< 'select 1'
+export OMP_NUM_THREADS=4
+./stencil --key=sesame in
+"""
+TOLD = ("eyJhbGciOi", "hunter2", "sesame", "stencil")
+
+
+@pytest.mark.parametrize("words", [[], ["-V"], ["-v", "A=1"]])
+def test_nothing_of_a_script_is_in_a_job_s_variables(qsub: Qsub, words: list[str]) -> None:
+    (qsub.folder / "job.sh").write_text(SECRETS)
+    (qsub.folder / "stencil").write_text("x")
+    (qsub.folder / "stencil").chmod(0o755)
+    seen = qsub(*words, "job.sh")
+    key = seen.env["ADVISOR_QSUB"]
+    shown = [*seen.argv, *(f"{k}={v}" for k, v in seen.env.items() if k not in qsub.env)]
+    assert not [text for text in shown if any(word in text for word in TOLD)]
+    packed = seen.packed()
+    assert not [text for text in shown if packed[:20] in text]
+    script = seen.client()["script"]
+    assert all(word in script for word in TOLD)
+    assert qsub(*words, "job.sh").env["ADVISOR_QSUB"] != key  # it tells nothing of the script
+    assert seen.left.stat().st_mode & 0o7777 == 0o700
+
+
+def test_a_daemon_that_the_hook_asks_gets_it_over_its_socket(qsub: Qsub) -> None:
+    answer = answering(b'{"v":1,"ok":true,"asked":true}\n')
+    with daemon(qsub.folder / "socket", answer) as asked:
+        seen = qsub("job.sh")
+    request = json.loads(asked[0])
+    check_request(request)
+    assert (request["op"], request["key"]) == ("script", seen.env["ADVISOR_QSUB"])
+    assert read_client(request["client"])["script"]
+    assert not (qsub.left / request["key"]).exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b'{"v":1,"ok":true,"asked":false}\n', b'{"v":1,"error":"unknown op \'script\'"}\n', b"x\n"],
+)
+def test_another_daemon_is_not_relied_on(qsub: Qsub, answer: bytes) -> None:
+    """One of a login node answers from a copy; PBS's hook asks the one on the server's host."""
+    with daemon(qsub.folder / "socket", answering(answer)):
+        assert qsub("job.sh").client()["script"]
+
+
+def test_a_daemon_that_hangs_is_not_asked_again_for_a_while(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", hanging) as asked:
+        assert qsub("job.sh").client()["script"]
+        assert len(asked) == 1
+        assert qsub("job.sh").client()["script"]
+        assert len(asked) == 1
+
+
+def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
+    qsub("job.sh")
+    old = qsub.left / ("a" * 32)
+    old.write_text("x")
+    os.utime(old, (1, 1))
+    for number in range(70):
+        (qsub.left / f"{number:032x}").write_text("x")
+    seen = qsub("job.sh")
+    assert not old.exists()
+    assert len(list(qsub.left.glob("?" * 32))) == 64
+    assert seen.client()["script"]
+
+
+def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
+    qsub.left.parent.mkdir()
+    (qsub.folder / "theirs").mkdir(mode=0o777)
+    qsub.left.symlink_to(qsub.folder / "theirs")
+    assert qsub("job.sh").argv == ["job.sh"]
+    assert list((qsub.folder / "theirs").iterdir()) == []
+    qsub.left.unlink()
+    qsub.left.mkdir(mode=0o755)
+    assert qsub("job.sh").argv == ["job.sh"]
+
+
+def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
+    (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR off\n./a\n")
+    assert qsub("job.sh").argv == ["-v", "ADVISOR=off", "job.sh"]
+    assert qsub("-v", "A", "job.sh", env={"ADVISOR": "on"}).argv[3] == "A,ADVISOR=off"
+    assert "ADVISOR_QSUB" not in qsub("job.sh").env
+    (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR workload=off\n./a\n")
+    assert "ADVISOR_QSUB" in qsub("job.sh").env
+
+
+# -- what the server and the site do with qsub -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "words", "value"),
+    [
+        ("-v X=1", "", [], "X=1,ADVISOR_QSUB"),
+        ("-q w -v 'X=a b',Y -r n", "", [], "X=a b,Y,ADVISOR_QSUB"),
+        ("-l place=free -V", "", [], "ADVISOR_QSUB"),
+        ("-v X=1", "#PBS -v A=1", [], "A=1,ADVISOR_QSUB"),
+        ("-v X=1", "", ["-v", "A=1"], "A=1,ADVISOR_QSUB"),
+        ("-v X=1", "#PBS -v A=1", ["-v", "B"], "B,ADVISOR_QSUB"),
+        ("-v " + ",".join(f"V{n}=1" for n in range(30)), "", [],
+         ",".join(f"V{n}=1" for n in range(30)) + ",ADVISOR_QSUB"),
+    ],
+)  # fmt: skip
+def test_variables_that_the_server_gives_every_job_stay(
+    qsub: Qsub, arguments: str, script: str, words: list[str], value: str
+) -> None:
+    """A -v in default_qsub_arguments counts only where no other one does."""
+    qsub.serve(folded(f"default_qsub_arguments = {arguments}").partition(" = ")[2])
+    (qsub.folder / "job.sh").write_text(f"#!/bin/sh\n{script}\n./a\n")
+    assert qsub(*words, "job.sh").argv == [*words, "-v", value, "job.sh"]
+
+
+@pytest.mark.parametrize("answer", ["-v X=1 job.sh", "-C '#X' -v X=1", "-w", "-? 3", None])
+def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | None) -> None:
+    qsub.serve(answer or "")
+    if answer is None:
+        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\nexit 1\n")
+    seen = qsub("job.sh")
+    assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
+    assert list(qsub.left.glob("?" * 32)) == []
+    seen = qsub("job.sh", env={"ADVISOR": "off"})
+    assert seen.argv == ["job.sh"]
+    said, warning = seen.err.splitlines()
+    assert said.startswith("advisor: ADVISOR not passed on: the server")
+    assert said.endswith("use qsub -v") and warning == "a warning"
+    assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
+
+
+def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
+    """Each question takes a privileged port of the login node."""
+    for _ in range(3):
+        qsub("job.sh")
+    assert (qsub.folder / "asked").read_text() == "-B -f\n"
+    qsub("-q", "q@other", "job.sh")
+    assert (qsub.folder / "asked").read_text() == "-B -f\n-B -f other\n"
+    [noted] = [f for f in qsub.left.glob("server-*") if f.read_text().split()[0].isdigit()][:1]
+    noted.write_text("1 ")
+    qsub("job.sh")
+    qsub("-q", "q@other", "job.sh")
+    assert len((qsub.folder / "asked").read_text().splitlines()) == 3
+
+
+def wrapper(folder: Path, call: str) -> None:
+    folder.mkdir()
+    (folder / "qsub").write_text(f"#!/bin/sh\necho wrapped {folder.name} >&2\n{call}\n")
+    (folder / "qsub").chmod(0o755)
+
+
+def installed(qsub: Qsub) -> None:
+    """Write PBS's own qsub into the program, as an installation does."""
+    path = qsub.folder / "bin" / "qsub"
+    path.write_text(path.read_text().replace("QSUB = ''", f"QSUB = '{qsub.folder}/pbs/qsub'"))
+
+
+def test_a_site_s_own_qsub_behind_it_is_called(qsub: Qsub) -> None:
+    wrapper(qsub.folder / "site", f'exec {qsub.folder}/pbs/qsub -l site=1 "$@"')
+    qsub.env["PATH"] = f"{qsub.folder}/bin:{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
+    installed(qsub)
+    seen = qsub("job.sh")
+    assert seen.argv == ["-l", "site=1", "-v", "ADVISOR_QSUB", "job.sh"]
+    assert seen.err == "wrapped site\na warning\n"
+
+
+def test_a_site_s_own_qsub_in_front_of_it_calls_it(qsub: Qsub) -> None:
+    wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub -l site=1 "$@"')
+    qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/bin:{qsub.folder}/pbs:/usr/bin:/bin"
+    installed(qsub)
+    seen = qsub("job.sh", program=str(qsub.folder / "site" / "qsub"))
+    assert seen.argv == ["-l", "site=1", "-v", "ADVISOR_QSUB", "job.sh"]
+    assert seen.err == "wrapped site\na warning\n"
+
+
+@pytest.mark.parametrize("call", ['exec qsub "$@"', 'qsub "$@"'])
+def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> None:
+    wrapper(qsub.folder / "site", call)
+    qsub.env["PATH"] = f"{qsub.folder}/bin:{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
+    installed(qsub)
+    seen = qsub("job.sh", env={"ADVISOR_GOAL": "power"})
+    assert seen.argv == ["-v", "ADVISOR_GOAL,ADVISOR_QSUB", "job.sh"]
+    assert seen.err == "wrapped site\na warning\n"
+    assert seen.client()["script"]
+    assert "ADVISOR_QSUB_PREPARED" not in seen.env
+
+
+def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
+    wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub "$@"')
+    qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
+    installed(qsub)
+    assert qsub("job.sh").err == "a warning\n"
+
+
 # -- the excerpt says what the script says -------------------------------------------------------
 
 
@@ -380,8 +606,11 @@ def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
     assert client["programs"] == {"./stencil": expected}
     text = (qsub.folder / "stencil").read_bytes()
     assert expected["build"] == f"adler:{zlib.adler32(text):08x}:{len(text)}"
-    packed = qsub("job.sh").env["ADVISOR_QSUB"]
-    payload = {"client": packed, "options": {"l.select": "1:ncpus=4"}, "cwd": str(qsub.folder)}
+    payload = {
+        "client": qsub("job.sh").packed(),
+        "options": {"l.select": "1:ncpus=4"},
+        "cwd": str(qsub.folder),
+    }
     assert parse_request(payload, user="ann", uid=1, choices={}).program == expected
 
 

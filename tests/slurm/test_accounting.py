@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
+import pytest
 from testbed import Testbed
 
+from advisor.loop.clock import moment
 from advisor.schedulers.base import JobRecord
+from advisor.schedulers.slurm.control import queued_job
 from advisor.schedulers.slurm.scheduler import Slurm
 
 
@@ -47,3 +51,40 @@ def test_accounting_of_all_jobs(slurm: Slurm, testbed: Testbed) -> None:
     assert str(submitted.job_id) in {r.job_id for r in found}
     assert slurm.job("99999999") is None
     slurm.finished_jobs("2100-01-01T00:00:00")  # another host's clock may be ahead
+
+
+@pytest.mark.parametrize("form", ["%Y", "relative", "%c", "standard"])
+def test_the_user_s_own_formats_change_no_record(
+    slurm: Slurm, testbed: Testbed, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A submission time that cannot be read would leave a job out of the report."""
+    begin = time.time()
+    submitted = testbed.sbatch("-N1", "-pbroadwell", "-t1", "-Jtimed", "--wrap=true")
+    waits = testbed.sbatch("-H", "-N1", "-pbroadwell", "-t1", "-Jheld", "--wrap=true")
+    foreign = {
+        "SLURM_TIME_FORMAT": form, "SQUEUE_FORMAT": "%j", "SQUEUE_STATES": "R",
+        "SACCT_FORMAT": "JobName", "SLURM_BITSTR_LEN": "1", "TZ": "America/New_York",
+    }  # fmt: skip
+    for name, value in foreign.items():
+        monkeypatch.setenv(name, value)
+    time.tzset()
+    try:
+        deadline = time.monotonic() + 60
+        ended: list[JobRecord] = []
+        while not ended:
+            assert time.monotonic() < deadline
+            since = datetime.fromtimestamp(begin - 60, UTC).isoformat()
+            ended = [r for r in slurm.finished_jobs(since) if r.job_id == str(submitted.job_id)]
+        queued = {r.job_id: r for r in slurm.unfinished_jobs()}[str(waits.job_id)]
+        held = slurm.job(str(waits.job_id))
+        assert held is not None
+        for text in (ended[0].submitted_at, ended[0].ended_at, queued.submitted_at,
+                     held.submitted_at):  # fmt: skip
+            at = moment(text)
+            assert at is not None, text
+            assert begin - 1 <= at.timestamp() <= time.time() + 1
+        assert queued_job(str(waits.job_id)).submitted_at == queued.submitted_at  # type: ignore[union-attr]
+    finally:
+        testbed.run(["scancel", str(waits.job_id)])
+        monkeypatch.undo()
+        time.tzset()

@@ -71,11 +71,11 @@ def test_a_job_whose_start_is_not_recorded_yet_is_taken_later(
     printed = row(JobID="5", JobName="allocation", User="ann", Partition=partition, QOS="Unknown",
                   Submit=ended, End=ended)  # fmt: skip
 
-    def sacct(command: list[str]) -> str:
+    def sacct(*command: str) -> str:
         (between,) = (w.partition("=")[2] for w in command if w.startswith("--delimiter="))
         return printed.replace(SEPARATOR, between)
 
-    monkeypatch.setattr(accounting, "run_command", sacct)
+    monkeypatch.setattr(accounting, "ask", sacct)
     assert [record.job_id for record in finished_jobs(ended)] == ["5"] * taken
 
 

@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.delivery import VARIABLE, marked_place
+from advisor.core.power import is_possible
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.pbs import control as pbs_control
@@ -32,6 +33,7 @@ _WROTE, _ALTERED = "+wrote:", "+altered"
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TIMEOUT_S = 300.0
 """Seconds that qstat may take for all ended jobs of a large site."""
@@ -54,8 +56,6 @@ def finished_jobs(since: str) -> list[JobRecord]:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
-    if moment.tzinfo is not None:
-        moment = moment.astimezone().replace(tzinfo=None)
     records = []
     jobs = read_jobs("-x", "-t")
     known = hosts_by_name() if jobs else None
@@ -63,7 +63,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
         record = record_of(job_id, attributes, known)
         if record is None or record.job_id.endswith("[]") or not record.finished:
             continue
-        if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment:
+        if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment.astimezone(UTC):
             records.append(record)
     return records
 
@@ -225,9 +225,12 @@ def _with_step(
 ) -> JobRecord:
     """Add what the job's one run was: PBS knows of no steps. ``own``: variables the hook set."""
     nodes = record.nodes
-    energy_j = float(_number(used.get("energy_j"))) or None
+    energy_j = _joules(used.get("energy_j"))
     if _number(used.get("energy_nodes")) != nodes:
         energy_j = None  # some node could not tell its part
+    impossible = energy_j is not None and not is_possible(energy_j, record.elapsed_s, nodes)
+    if impossible:
+        energy_j = None
     held, cap = None, record.freq_requested_khz
     if cap and "cpu_freq_mhz" in used:
         held = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
@@ -244,7 +247,7 @@ def _with_step(
         tasks = cpus = threads = 0
     step = StepRecord(
         "0", record.name, record.state, record.elapsed_s, nodes, tasks, energy_j,
-        record.freq_requested_khz, held, cpus, threads,
+        record.freq_requested_khz, held, cpus, threads, impossible,
     )  # fmt: skip
     return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
 
@@ -278,6 +281,14 @@ def _number(text: str | None) -> int:
         return 0
 
 
+def _joules(text: str | None) -> float | None:
+    """Return an energy as it stands; None for none, 0 and what is no number."""
+    try:
+        return float(text or 0) or None
+    except ValueError:
+        return None
+
+
 def _seconds(text: str) -> float | None:
     match = _WALLTIME.fullmatch(text.strip())
     if not match:
@@ -293,15 +304,18 @@ def _kb(text: str) -> float:
 
 
 def _time(value: object) -> str:
-    """Return PBS's local time, or seconds since the epoch, as ISO 8601; "" for neither."""
+    """Return the time that PBS's clients print in UTC, or seconds since 1970, as ISO 8601.
+
+    "" for neither. The clients are asked in UTC, since they name no zone.
+    """
     text = str(value or "")
     try:
         if text.isdecimal():
-            return datetime.fromtimestamp(int(text)).isoformat(timespec="seconds")
+            return datetime.fromtimestamp(int(text), UTC).strftime(_FORM)
         _, month, day, clock, year = text.split()
         return datetime.fromisoformat(
             f"{int(year):04d}-{_MONTHS.index(month) + 1:02d}-{int(day):02d}T{clock}"
-        ).isoformat(timespec="seconds")
+        ).strftime(_FORM)
     except (ValueError, OverflowError, OSError):
         return ""
 

@@ -7,14 +7,16 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import SchedulerError
-from advisor.schedulers.command import run_command
+from advisor.schedulers.command import Shaping, answer, run_command
+
+SHAPING = Shaping(("PBS_QSTAT_", "PBS_QMGR_"), frozenset({"PBSDEBUG", "PBS_DPREFIX"}))
+"""PBS's clients write times in their own zone, without naming it."""
 
 
 def conf() -> dict[str, str]:
@@ -48,21 +50,15 @@ def program(name: str) -> str:
 
 def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
     """Run a command of PBS and return its stdout. Raises SchedulerError with its stderr."""
-    return run_command([program(name), *arguments], timeout_s=timeout_s)
+    return run_command([program(name), *arguments], SHAPING, timeout_s=timeout_s)
 
 
 def qmgr(command: str) -> str:
     """Run one command of qmgr and return its stdout. Raises SchedulerError with what it says."""
-    try:
-        done = subprocess.run(
-            [program("qmgr"), "-c", command], capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=60, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SchedulerError(f"qmgr: {error}") from None
-    if done.returncode == 0:
-        return done.stdout
-    message = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+    done = answer([program("qmgr"), "-c", command], SHAPING.environment(), 60.0)
+    if done.code == 0:
+        return done.out
+    message = next(iter(done.err.strip().splitlines()), f"exit code {done.code}")
     message = re.sub(r"^qmgr obj=\S* svr=\S*: ", "", message)
     if "unauthorized" in message or "Unauthorized" in message:
         raise SchedulerError(f"qmgr: {message.strip()}", hint="run this as root on the PBS server")

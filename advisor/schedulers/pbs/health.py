@@ -12,6 +12,7 @@ from advisor.errors import SchedulerError
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs import hook_state as state
 from advisor.schedulers.pbs.hooks import EXECJOB, LATER_EVENTS, QUEUEJOB, RESOURCES, Installed
+from advisor.schedulers.pbs.qsub import default_variables
 
 _INSTALL = "advisor hook install --scheduler pbs"
 _DOES = {QUEUEJOB: "jobs run as written", EXECJOB: "no job is capped or metered"}
@@ -39,6 +40,15 @@ def _server(server: Mapping[str, Any]) -> Iterator[Check]:
             'qmgr -c "set server job_history_enable=True"',
         )  # fmt: skip
         return
+    try:
+        default_variables(server)
+    except ValueError as error:
+        yield Check(
+            "login", "warn",
+            f"{error}, so the login nodes' part adds nothing to a job without a -v of its own: "
+            "what its script runs stays unknown",
+            'qmgr -c "set server default_qsub_arguments = ..." with options alone, and no -C',
+        )  # fmt: skip
     lasts = server.get("job_history_duration", "336:00:00")
     yield Check("accounting", "ok", f"finished jobs are kept for {lasts}: collect more often")
 

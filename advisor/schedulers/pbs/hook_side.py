@@ -24,8 +24,9 @@ class PbsHooks:
         """Plan install or remove."""
         request = self._request
         if request.login is not None:
-            install = request.action == "install"
-            return (hooks.plan_client if install else hooks.plan_client_removal)(self.folder)
+            if request.action == "install":
+                return hooks.plan_client(self.folder, socket_path(request.socket).absolute())
+            return hooks.plan_client_removal(self.folder)
         if request.action == "remove":
             return hooks.plan_remove(self.folder)
         socket = socket_path(request.socket).absolute()

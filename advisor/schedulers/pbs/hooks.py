@@ -76,6 +76,8 @@ class Installed:
     name: str
     state: str
     enabled: bool = False
+    order: str = ""
+    alarm_s: int = 0
     config: Mapping[str, object] | None = None
     code: str = ""
     events: tuple[str, ...] = ()
@@ -107,14 +109,15 @@ def read_hook(name: str) -> Installed:
     code = _export(name, "application/x-python")
     # one without code was made by an installation that was cut short
     state = "advisor" if _MARK in code or not code.strip() else "foreign"
-    enabled = re.search(r"enabled = (\w+)", text)
     events = re.search(r"event = \"?([\w,]+)", re.sub(r",\s*\n\s+", ",", text))
+    listed = dict(re.findall(r"(?m)^\s+(enabled|order|alarm) = (\w+)", text))
     try:
         config = json.loads(_export(name, "application/x-config") or "{}")
     except ValueError:
         config = {}
     return Installed(
-        name, state, bool(enabled and pbs_control.truthy(enabled[1])),
+        name, state, pbs_control.truthy(listed.get("enabled", "")), listed.get("order", ""),
+        int(listed.get("alarm", "")) if listed.get("alarm", "").isdecimal() else 0,
         config if isinstance(config, dict) else {}, code,
         tuple(events[1].split(",")) if events else (),
     )  # fmt: skip
@@ -144,6 +147,8 @@ def _export(name: str, form: str) -> str:
 def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInventory | None) -> Plan:
     """Plan an install or a reinstall; nothing is done yet.
 
+    Of a hook that is there, the order stays, and whether it is enabled; so does its alarm, unless
+    it would ring, and PBS reject the job, before the hook's own deadline is over.
     ``folder`` keeps what is imported, and the commands. Raises InputError for a socket's path
     that is too long, a resource of another type, and a foreign hook in the way.
     """
@@ -172,20 +177,31 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
             )
         elif set(flags) - set(known[name][1]):
             commands.append(f"set resource {name} flag={flags}")
-    alarm = {QUEUEJOB: max(2, int(settings.deadline_s) + 2), EXECJOB: 30}
+    least_s = {QUEUEJOB: max(2, int(settings.deadline_s) + 2), EXECJOB: 30}
+    plan = Plan()
     for hook in hooks:
         name = hook.name
         if hook.state == "absent":
             commands.append(f"create hook {name}")
+        fresh = not hook.code.strip()  # new, or made by an installation that was cut short
+        enabled = "true" if fresh or hook.enabled else "false"
+        alarm_s = least_s[name] if fresh else max(hook.alarm_s, least_s[name])
+        if enabled == "false":
+            plan.notes.append(
+                f"hook {name} stays disabled, as it was: "
+                f'qmgr -c "set hook {name} enabled=true" enables it'
+            )
+        if not fresh and alarm_s != hook.alarm_s:
+            plan.notes.append(f"hook {name}: its alarm of {hook.alarm_s} s was too short")
         commands += [
             f"set hook {name} enabled = false",
             f'set hook {name} event = "{",".join(_EVENTS[name])}"',
-            f"set hook {name} alarm = {alarm[name]}",
-            f"set hook {name} order = 500",
+            f"set hook {name} alarm = {alarm_s}",
+            *([] if hook.order and not fresh else [f"set hook {name} order = 500"]),
             *([f"set hook {name} freq = {PERIOD_S}"] if name == EXECJOB else []),
             f"import hook {name} application/x-python default {folder / _SOURCES[name]}",
             f"import hook {name} application/x-config default {folder / f'{name}.json'}",
-            f"set hook {name} enabled = true",
+            f"set hook {name} enabled = {enabled}",
         ]
     files = {
         **{source: _source(name) for name, source in _SOURCES.items()},
@@ -194,7 +210,6 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
         "install.qmgr": "\n".join(commands) + "\n",
         "made.json": json.dumps(sorted(made)) + "\n",
     }
-    plan = Plan()
     plan.add(f"write {folder}: {', '.join(files)}", lambda: _write_all(folder, files))
     for command in commands:
         plan.add(f"qmgr: {command}", _manage(command))
@@ -365,16 +380,22 @@ def client_state(path: Path) -> str:
     return "advisor" if _CLIENT_MARK in text else "foreign"
 
 
-def client_text(qsub: Path | str) -> str:
-    """Return the program that goes before a qsub, with what the protocol's home says."""
+def client_text(qsub: Path | str, socket: Path) -> str:
+    """Return the program that goes before a qsub, with what the protocol's home says.
+
+    ``qsub`` is PBS's own, ``socket`` where a daemon of the same host listens, if there is one.
+    """
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
-    words = {"QSUB": str(qsub), "PASSED": protocol.SETTINGS, "OFF": protocol.OFF}
+    words = {
+        "QSUB": str(qsub), "SOCKET": str(socket), "PASSED": protocol.SETTINGS,
+        "OFF": protocol.OFF,
+    }  # fmt: skip
     return re.sub(
         rf"(?m)^({'|'.join(words)}) = .*$", lambda line: f"{line[1]} = {words[line[1]]!r}", text
     )
 
 
-def plan_client(folder: Path) -> Plan:
+def plan_client(folder: Path, socket: Path) -> Plan:
     """Plan putting the program that goes before qsub into a folder. Raises InputError."""
     folder = folder.absolute()
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -383,7 +404,7 @@ def plan_client(folder: Path) -> Plan:
     if client_state(path) == "foreign":
         raise InputError(f"{path}: in the way, and not the advisor's", hint="choose another folder")
     real = _real_qsub(path)
-    text = client_text(real)
+    text = client_text(real, socket)
 
     def step() -> None:
         write_whole(path, text, 0o755, exactly=True, sync=True)

@@ -143,6 +143,18 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
     return split_words(words)[0]
 
 
+def default_variables(server: Mapping[str, object]) -> str:
+    """Return the ``-v`` that a server gives every job which has none, "" where it has none.
+
+    ``server``: its attributes. Raises ValueError for default_qsub_arguments that hold words which
+    are no options, or ``-C``, which changes what counts as a line of options.
+    """
+    options, rest = split_words(_words(str(server.get("default_qsub_arguments") or "")))
+    if rest or "prefix" in options:
+        raise ValueError("the server's default_qsub_arguments are not understood")
+    return options.get("variables", "")
+
+
 def environment_options() -> dict[str, str]:
     """Return nothing: qsub takes no options from its environment."""
     return {}

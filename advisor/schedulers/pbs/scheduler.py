@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.command import session_environment
+from advisor.schedulers.command import SubmissionRefusedError, session_environment, submit
 from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
@@ -42,6 +41,7 @@ from advisor.schedulers.pbs.driver import (
     write_script,
 )
 from advisor.schedulers.pbs.inventory import hosts_of, read_cluster, read_hosts
+from advisor.schedulers.pbs.qsub import default_variables
 from advisor.schedulers.pbs.submit import SWEEP, cap_khz, qsub_words
 from advisor.schedulers.pbs.translator import FREQ
 from advisor.schedulers.results import append_result, good_run, rated, read_results
@@ -79,6 +79,7 @@ class Pbs(Scheduler):
         self._asked: dict[str, float] = {}
         self._states: dict[str, JobRecord | None] = {}
         self._since: dict[tuple[int, int], float] = {}
+        self._defaults: str | None = None
 
     # -- what there is -------------------------------------------------------------------------
 
@@ -259,24 +260,26 @@ class Pbs(Scheduler):
         script = write_script(job, run, attempt, cap_khz(job, run), self._root)
         argv = [
             pbs_control.program("qsub"),
-            *qsub_words(job, run, attempt),
+            *qsub_words(job, run, attempt, self._default_variables()),
             *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
             str(script),
         ]
         (job.folder / "submitting").touch()
         try:
-            done = subprocess.run(
-                argv, env=_environment(), capture_output=True, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=120, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SchedulerError(f"qsub: {error}") from error
-        job_id = (done.stdout.split() or [""])[0]
-        if done.returncode != 0 or not job_id:
-            message = " ".join((done.stderr or done.stdout).split()) or "no answer"
+            return submit(argv, _environment()).split()[0]
+        except SubmissionRefusedError:
             (job.folder / "submitting").unlink(missing_ok=True)
-            raise SchedulerError(f"qsub refused the sweep: {message.removeprefix('qsub: ')}")
-        return job_id
+            raise
+
+    def _default_variables(self) -> str:
+        """Return what the server passes to a job without ``-v``, and a sweep's ``-v`` would keep
+        from its runs. Raises SchedulerError where that cannot be known."""
+        if self._defaults is None:
+            try:
+                self._defaults = default_variables(pbs_control.server())
+            except ValueError as error:
+                raise SchedulerError(str(error), hint="advisor doctor says what to do") from None
+        return self._defaults
 
     # -- results -------------------------------------------------------------------------------
 

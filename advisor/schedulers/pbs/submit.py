@@ -23,8 +23,13 @@ def cap_khz(job: SweepJob, run: PlannedRun) -> int:
     return job.cap_to_set(run) if job.node_type.freq_khz else 0
 
 
-def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
-    """Return qsub's words: the job's own, with what makes the run's configuration."""
+def qsub_words(
+    job: SweepJob, run: PlannedRun, attempt: int, default_variables: str = ""
+) -> list[str]:
+    """Return qsub's words: the job's own, with what makes the run's configuration.
+
+    ``default_variables``: the ``-v`` that the server gives a job which has none.
+    """
     cap, threads = cap_khz(job, run), job.threads_to_set(run)
     options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
     if job.method == "request":
@@ -40,7 +45,7 @@ def qsub_words(job: SweepJob, run: PlannedRun, attempt: int) -> list[str]:
     if cap:
         options[FREQ] = str(cap // 1000)
     mark = f"{SWEEP}={job.id}/{job.stage}/{run.seq}/{attempt}"
-    variables = [job.options.get("variables", ""), "ADVISOR=off", mark]
+    variables = [job.options.get("variables") or default_variables, "ADVISOR=off", mark]
     if job.results is not None:
         variables.append(place_mark(job.results))
     if threads:  # PBS itself sets OMP_NUM_THREADS, from the chunk

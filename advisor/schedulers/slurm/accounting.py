@@ -10,13 +10,13 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from advisor.core.delivery import marked_place
+from advisor.core.power import LEAST_W, is_possible
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.command import run_command
-from advisor.schedulers.slurm.control import UNFINISHED
+from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
 
 FIELDS = (
     "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
@@ -27,15 +27,11 @@ FIELDS = (
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
-_LEAST_W = 1.0
-"""No node runs on less (W): the step ended before its meter was read again."""
 START_S = 60.0
 """So long after a job's end its start may still reach the database; 4 s were seen."""
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
-_NO_VALUE = 2**63
-"""Slurm's NO_VAL64 and INFINITE64 are above this."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -48,9 +44,9 @@ def records(arguments: Sequence[str]) -> list[JobRecord]:
     partition, no options and another name, and the job counts as one that has not finished.
     """
     separator = f"\x1f{secrets.token_hex(8)}\x1f"
-    text = run_command(
-        ["sacct", "--parsable", f"--delimiter={separator}", "--noheader",
-         f"--format={','.join(FIELDS)}", *arguments]
+    text = ask(
+        "sacct", "--parsable", f"--delimiter={separator}", "--noheader",
+        f"--format={','.join(FIELDS)}", *arguments,
     )  # fmt: skip
     return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
 
@@ -71,7 +67,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
         record
         for record in again(
             records(
-                ["--allusers", "--duplicates", f"--starttime={_local(since)}", "--endtime=now",
+                ["--allusers", "--duplicates", f"--starttime={_asked(since)}", "--endtime=now",
                  f"--state={ENDED}"]
             )
         )
@@ -84,10 +80,10 @@ def unfinished_jobs() -> list[JobRecord]:
 
     Only id, user, state and time of submission. Raises SchedulerError.
     """
-    text = run_command(["squeue", "--all", "--noheader", "--format=%i %u %T %V"])
+    text = ask("squeue", "--all", "--noheader", "--format=%i %u %T %V")
     rows = (line.split() for line in text.splitlines())
     return [
-        JobRecord(job_id, "", user, "", state, submitted_at=_time(submitted))
+        JobRecord(job_id, "", user, "", state, submitted_at=time_of(submitted))
         for job_id, user, state, submitted in (row for row in rows if len(row) == 4)
     ]
 
@@ -127,7 +123,7 @@ def stamp(job_id: str) -> dict[str, str]:
     the job's end, since the database takes it in last. It is the user's own word.
     """
     try:
-        text = run_command(["sacct", f"--jobs={job_id}", "--env-vars"])
+        text = ask("sacct", f"--jobs={job_id}", "--env-vars")
     except SchedulerError:
         return {}
     matches = (_STAMP.match(line) for line in text.splitlines())
@@ -205,8 +201,8 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         account=row["Account"],
         state=state,
         finished=state not in UNFINISHED,
-        submitted_at=_time(row["Submit"]),
-        ended_at=_time(row["End"]),
+        submitted_at=time_of(row["Submit"]),
+        ended_at=time_of(row["End"]),
         elapsed_s=_number(row["ElapsedRaw"]),
         nodes=int(_number(row["NNodes"]) or 0),
         node_list="" if row["NodeList"] == "None assigned" else row["NodeList"],
@@ -226,9 +222,10 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
 
 def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
     elapsed_s, nodes = _number(row["ElapsedRaw"]), int(_number(row["NNodes"]) or 0)
-    joules = energy_j(row["ConsumedEnergyRaw"])
-    if joules is not None and joules < _LEAST_W * nodes * (elapsed_s or 0.0):
-        joules = None
+    joules = _number(row["ConsumedEnergyRaw"]) or None
+    impossible = joules is not None and not is_possible(joules, elapsed_s, nodes)
+    # a short step may end before its meter is read again: that is no reading
+    unread = impossible and 0 < (joules or 0) < LEAST_W * nodes * BRIEF_S
     return StepRecord(
         step_id=step_id,
         name=row["JobName"],
@@ -236,7 +233,8 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
         elapsed_s=elapsed_s,
         nodes=nodes,
         tasks=int(_number(row["NTasks"]) or 0),
-        energy_j=joules,
+        energy_j=None if impossible else energy_j(row["ConsumedEnergyRaw"]),
+        energy_impossible=impossible and not (unread and (elapsed_s or 0.0) < BRIEF_S),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
         cpus=int(_number(row["NCPUS"]) or 0),
@@ -275,9 +273,9 @@ def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
 
 
 def energy_j(text: str) -> float | None:
-    """Return ConsumedEnergyRaw in joules; None for blank, 0 and Slurm's "no value"."""
+    """Return ConsumedEnergyRaw in joules; None for blank, 0 and what stands for no value."""
     value = _number(text)
-    return value if value is not None and 0 < value < _NO_VALUE else None
+    return value if value and is_possible(value, None, 0) else None
 
 
 def freq_khz(text: str) -> int | None:
@@ -305,17 +303,11 @@ def _state(text: str) -> str:
     return words[0].rstrip("+") if words else ""
 
 
-def _time(text: str) -> str:
-    return "" if text in ("Unknown", "None") else text.strip()
-
-
-def _local(since: str) -> str:
-    """Return an ISO 8601 time as sacct takes it: local, without a zone, never in the future."""
+def _asked(since: str) -> str:
+    """Return an ISO 8601 time as sacct is asked: in UTC, without a zone, never in the future."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
-    if moment.tzinfo is not None:
-        moment = moment.astimezone().replace(tzinfo=None)
-    moment = min(moment, datetime.now() - timedelta(seconds=1))
+    moment = min(moment.astimezone(UTC), datetime.now(UTC) - timedelta(seconds=1))
     return moment.strftime("%Y-%m-%dT%H:%M:%S")

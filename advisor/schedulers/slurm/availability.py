@@ -21,8 +21,8 @@ from advisor.core.availability import Bounds, JobLimits, PartitionState, account
 from advisor.core.nodelist import expand
 from advisor.core.units import parse_memory_mb
 from advisor.errors import SchedulerError
-from advisor.schedulers.command import run_command
 from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, NodeState
+from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.inventory import records
 from advisor.schedulers.slurm.table import parse_limit
 
@@ -42,8 +42,6 @@ _QOS = (
     "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
     "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES", "MaxWall",
 )  # fmt: skip
-_SECONDS = {"SLURM_TIME_FORMAT": "%s"}
-"""Makes Slurm print times as seconds since 1970."""
 _NORMAL = "normal"
 _OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
 _COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")
@@ -83,15 +81,14 @@ def read_limits() -> JobLimits:
 
 
 def _scontrol(what: str) -> str:
-    command = ["scontrol", "--all", "--oneliner", "show", what]
-    return run_command(command, timeout_s=TIMEOUT_S, variables=_SECONDS)
+    return ask("scontrol", "--all", "--oneliner", "show", what, timeout_s=TIMEOUT_S)
 
 
 def _sacctmgr(what: str, fields: Iterable[str], *where: str) -> str:
     command = ["sacctmgr", "--noheader", "--parsable2", "--readonly", "show", what, *where]
     try:
         command.append(f"format={','.join(fields)}")
-        return run_command(command, timeout_s=TIMEOUT_S, variables=_SECONDS)
+        return ask(*command, timeout_s=TIMEOUT_S)
     except SchedulerError as error:
         raise SchedulerError(
             error.message,

@@ -1,12 +1,13 @@
-"""Questions to Slurm's controller."""
+"""Questions to Slurm: its commands, and what its controller says."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord
-from advisor.schedulers.command import run_command
+from advisor.schedulers.command import Shaping, run_command
 from advisor.schedulers.slurm.table import parse_limit
 
 UNFINISHED = frozenset(
@@ -14,12 +15,42 @@ UNFINISHED = frozenset(
      "STOPPED", "SIGNALING", "STAGE_OUT", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD"}
 )  # fmt: skip
 """States of a job that may still run."""
+_SHAPING = Shaping(
+    ("SACCT_", "SACCTMGR_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_"),
+    frozenset({"SLURM_BITSTR_LEN"}),
+    {"SLURM_TIME_FORMAT": "%s"},
+)
+"""Times are seconds since 1970, so that no change of the clock sorts them wrongly."""
+
+
+def ask(*argv: str, timeout_s: float = 60.0) -> str:
+    """Run a command of Slurm and return its stdout, without the user's own formats and filters.
+
+    Raises SchedulerError with its stderr.
+    """
+    return run_command(argv, _SHAPING, timeout_s=timeout_s)
+
+
+def time_of(text: str) -> str:
+    """Return a time that Slurm printed as ISO 8601, "" for none (Unknown, None).
+
+    Seconds since 1970 become UTC; another text, out of somebody's file, stays as it is.
+    """
+    text = text.strip()
+    if text in ("Unknown", "None", "N/A", "(null)"):
+        return ""
+    if not text.isdecimal():
+        return text
+    try:
+        return datetime.fromtimestamp(int(text), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
 
 
 def config_value(key: str) -> str:
     """Return a value of the controller's configuration, "" when it cannot be asked."""
     try:
-        text = run_command(["scontrol", "show", "config"])
+        text = ask("scontrol", "show", "config")
     except SchedulerError:
         return ""
     match = re.search(rf"^{re.escape(key)}\s*=\s*(.*)$", text, re.MULTILINE)
@@ -31,7 +62,7 @@ def partition_minutes(partition: str) -> int | None:
     if not partition:
         return None
     try:
-        text = run_command(["scontrol", "show", "partition", partition])
+        text = ask("scontrol", "show", "partition", partition)
     except SchedulerError:
         return None
     match = re.search(r"\bMaxTime=(\S+)", text)
@@ -49,7 +80,7 @@ def gives_whole_nodes(partition: str) -> bool:
     if not partition:
         return False
     try:
-        text = run_command(["scontrol", "show", "partition", partition])
+        text = ask("scontrol", "show", "partition", partition)
     except SchedulerError:
         return False
     return "OverSubscribe=EXCLUSIVE" in text.split()
@@ -61,7 +92,7 @@ def queued_job(job_id: str) -> JobRecord | None:
     The accounting learns the admin comment only when a job ends; the controller knows it before.
     """
     try:
-        text = run_command(["scontrol", "show", "job", job_id])
+        text = ask("scontrol", "show", "job", job_id)
     except SchedulerError:
         return None
 
@@ -81,7 +112,7 @@ def queued_job(job_id: str) -> JobRecord | None:
         account=value("Account"),
         state=value("JobState"),
         finished=value("JobState") not in UNFINISHED,
-        submitted_at=value("SubmitTime"),
+        submitted_at=time_of(value("SubmitTime")),
         nodes=int(nodes) if nodes.isdecimal() else 0,
         node_list=value("NodeList"),
         partition=value("Partition"),

@@ -10,8 +10,8 @@ from advisor import __version__
 from advisor.core.check import Check, opening
 from advisor.core.request import plain_name
 from advisor.errors import AdvisorError, SchedulerError
-from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import hook_state as state
+from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.hooks import KEYS, HookFile, find_folder, read_hooks
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.table import OPTIONS
@@ -21,7 +21,7 @@ _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 
 def read_settings() -> dict[str, str]:
     """Return the controller's configuration by key. Raises SchedulerError when it is not there."""
-    text = run_command(["scontrol", "show", "config"])
+    text = ask("scontrol", "show", "config")
     settings = {}
     for line in text.splitlines():
         match = re.match(r"(\w+)\s*=\s*(.*)$", line)
@@ -59,7 +59,7 @@ def _options(understood: Collection[str]) -> Iterator[Check]:
             "take it out of understood_options in site.yaml, then advisor site apply",
         )  # fmt: skip
     try:
-        helps = [run_command([c, "--help"], timeout_s=20) for c in ("sbatch", "srun", "salloc")]
+        helps = [ask(c, "--help", timeout_s=20) for c in ("sbatch", "srun", "salloc")]
     except SchedulerError as error:
         yield Check("options", "warn", f"not compared: {error.message}")
         return
@@ -98,7 +98,7 @@ def _accounting(s: Mapping[str, str]) -> Iterator[Check]:
         )  # fmt: skip
         return
     try:
-        run_command(["sacct", "--noheader", "--starttime=now", "--endtime=now"], timeout_s=20)
+        ask("sacct", "--noheader", "--starttime=now", "--endtime=now", timeout_s=20)
     except SchedulerError as error:
         yield Check("accounting", "fail", f"{storage}, but {error.message}", "is slurmdbd running?")
         return

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
+from advisor.schedulers.slurm.control import ask
 
 TIMEOUT_S = 60.0
 """Seconds that the controller may take to answer."""
@@ -35,29 +35,12 @@ def read_cluster() -> Cluster:
 
 
 def _scontrol(*arguments: str) -> str:
-    command = " ".join(("scontrol", *arguments))
     if shutil.which("scontrol") is None:
         raise SchedulerError(
             "scontrol is not in PATH",
             hint="run this where Slurm's commands are; --scheduler local takes this machine alone",
         )
-    try:
-        done = subprocess.run(
-            ["scontrol", *arguments],
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        raise SchedulerError(f"{command} gave no answer within {TIMEOUT_S:g} s") from None
-    except OSError as error:
-        raise SchedulerError(f"{command}: {error.strerror}") from None
-    text = done.stdout.decode(errors="replace")
-    if done.returncode:
-        lines = (done.stderr.decode(errors="replace") or text).strip().splitlines()
-        raise SchedulerError(f"{command} failed: {lines[0] if lines else done.returncode}")
-    return text
+    return ask("scontrol", *arguments, timeout_s=TIMEOUT_S)
 
 
 def _nodes_json() -> list[Node]:

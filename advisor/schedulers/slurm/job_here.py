@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass
 
 from advisor.errors import SchedulerError
-from advisor.schedulers.command import run_command
+from advisor.schedulers.slurm.control import ask
 
 _TIMEOUT_S = 30.0
 """Seconds that the controller may take to answer."""
@@ -35,7 +35,7 @@ class SlurmJobHere:
         """Return the steps that srun runs now, as JOB.STEP; none where Slurm does not answer."""
         command = ["squeue", "--noheader", "--steps", f"--jobs={self.id}", "--format=%i"]
         try:
-            listed = run_command(command, timeout_s=_TIMEOUT_S)
+            listed = ask(*command, timeout_s=_TIMEOUT_S)
         except SchedulerError:
             return []
         return [step for step in listed.split() if step.rpartition(".")[2].isdecimal()]
@@ -44,4 +44,4 @@ class SlurmJobHere:
         """Send a signal to all processes of a step; a step that is gone is no error."""
         command = ["scancel", f"--signal={number.name.removeprefix('SIG')}", step]
         with contextlib.suppress(SchedulerError):
-            run_command(command, timeout_s=_TIMEOUT_S)
+            ask(*command, timeout_s=_TIMEOUT_S)

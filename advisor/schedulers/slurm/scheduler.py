@@ -20,11 +20,10 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.command import run_command
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.accounting_file import read_sacct
-from advisor.schedulers.slurm.control import config_value, gives_whole_nodes, queued_job
+from advisor.schedulers.slurm.control import ask, config_value, gives_whole_nodes, queued_job
 from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.job_here import SlurmJobHere
@@ -90,7 +89,7 @@ class Slurm(Sweeps, Scheduler):
             if shutil.which(program) is None:
                 return f"{program} is not in PATH"
         try:
-            answer = run_command(["scontrol", "ping"], timeout_s=15)
+            answer = ask("scontrol", "ping", timeout_s=15)
         except SchedulerError as error:
             return str(error)
         return None if " UP" in answer else f"the controller is down: {answer.strip()}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 
@@ -20,12 +19,13 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepStatus,
 )
-from advisor.schedulers.command import run_command, session_environment
+from advisor.schedulers.command import session_environment, submit
 from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.results import append_result, good_run, rated, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
     UNFINISHED,
+    ask,
     config_value,
     partition_minutes,
 )
@@ -94,23 +94,10 @@ class Sweeps:
         driver = write_files(job, due, metered=self._metered(job))
         runs = [run for run, _ in due]
         argv = ["sbatch", "--parsable", *self._options(job, runs), str(driver)]
-        try:
-            done = subprocess.run(
-                argv,
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=120,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SchedulerError(f"sbatch: {error}") from error
-        job_number = re.match(r"\s*(\d+)", done.stdout)
-        if done.returncode != 0 or job_number is None:
-            message = " ".join((done.stderr or done.stdout).split()) or "no answer"
-            raise SchedulerError(f"sbatch refused the sweep: {message}")
+        listed = submit(argv, _environment())
+        job_number = re.match(r"\s*(\d+)", listed)
+        if job_number is None:
+            raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
         return job_number[1]
 
     @staticmethod
@@ -167,15 +154,10 @@ class Sweeps:
 
     def _running(self, job: SweepJob) -> str:
         try:
-            text = run_command(
-                [
-                    "squeue",
-                    "--noheader",
-                    f"--user={os.getuid()}",
-                    f"--name={job_name(job)}",
-                    "--format=%i",
-                ]
-            )
+            text = ask(
+                "squeue", "--noheader", f"--user={os.getuid()}", f"--name={job_name(job)}",
+                "--format=%i",
+            )  # fmt: skip
         except SchedulerError:
             return ""
         return next(iter(text.split()), "")
@@ -209,7 +191,7 @@ class Sweeps:
         """Cancel the allocation; a job that has ended already is no error."""
         if handle.isdecimal():
             try:
-                run_command(["scancel", handle])
+                ask("scancel", handle)
             except SchedulerError as error:
                 if "Invalid job id" not in str(error) and "already" not in str(error):
                     raise
@@ -222,8 +204,8 @@ class Sweeps:
             return last
         self._asked[handle] = now
         try:
-            text = run_command(
-                ["squeue", "--noheader", f"--jobs={handle}", "--states=all", "--format=%T %r"]
+            text = ask(
+                "squeue", "--noheader", f"--jobs={handle}", "--states=all", "--format=%T %r"
             ).strip()
         except SchedulerError as error:
             if "Invalid job id" not in str(error):

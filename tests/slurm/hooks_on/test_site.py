@@ -157,7 +157,7 @@ def test_doctor_says_which_key_an_option_of_the_site_s_own_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "  --project-code=x  billed project\n  --new_way\n"
-    monkeypatch.setattr("advisor.schedulers.slurm.health.run_command", lambda *_, **__: text)
+    monkeypatch.setattr("advisor.schedulers.slurm.health.ask", lambda *_, **__: text)
     [check] = _options(())
     assert check.state == "warn" and "--new-way, --project-code" in check.text
     assert "understood_options: {new-way: harmless}" in check.todo

@@ -178,6 +178,15 @@ _OTHERS = {
         SLURM_HOSTFILE SLURM_PACK_SIZE
         """,
 }
+SET_IN_JOBS = frozenset(
+    """
+    SLURM_BITSTR_LEN SLURM_CLUSTER_NAME SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE SLURM_GTIDS
+    SLURM_JOBID SLURM_LAUNCH_NODE_IPADDR SLURM_LOCALID SLURM_NNODES SLURM_NODEID SLURM_NODELIST
+    SLURM_NODE_ALIASES SLURM_PROCID SLURM_SHARDS_ON_NODE SLURM_STEPID SLURM_TASKS_PER_NODE
+    SLURM_TASK_PID SLURM_TOPO_LEN SLURM_WORKING_CLUSTER SLURM_CONTAINER SLURM_CONTAINER_ID
+    """.split()  # noqa: SIM905
+)
+"""Of the harmless variables those by which a job's steps find their nodes and tasks."""
 FAMILIES = (
     "SLURM_ADVISOR_", "SLURM_ARRAY_", "SLURM_HET_JOB_", "SLURM_JOB_", "SLURM_PACK_JOB_",
     "SLURM_PMI", "SLURM_RLIMIT_", "SLURM_SPANK_", "SLURM_SRUN_", "SLURM_STEP_", "SLURM_TOPOLOGY_",
@@ -294,6 +303,41 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     if option == "export" and name.startswith(("SLURM_", "SRUN_")) and value.upper() != "ALL":
         return ("binds:threads",)
     return classes_of(option or "", value, known)
+
+
+def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
+    """Judge the variables that a job's script sets, as srun reads them there.
+
+    ``assigned``: name -> the values it may be given, "" where it is unset, None where a value is
+    not known. What Slurm itself sets in each job says nothing of a submission that has it, but a
+    script that changes it has a reason.
+    """
+    judged: list[tuple[str, tuple[str, ...]]] = []
+    for name, values in assigned.items():
+        if not name.startswith(READS["srun"]):
+            continue
+        classes, option = VARIABLES.get(name), SETS.get(name)
+        if classes is None or (option is None and name in SET_IN_JOBS):
+            plugin = name.startswith(("SLURM_SPANK_", "SLURM_PMI", "SLURM_ADVISOR_"))
+            judged.append((name, ("harmless" if plugin else "all",)))
+            continue
+        for value in values:
+            if option == "export":
+                known = value is not None and value.upper() in ("", "ALL")
+                judged.append((name, ("harmless" if known else "binds:threads",)))
+            elif value is None and (rules := VALUES.get(option or "")):
+                special = [extra for _, extra in rules]
+                judged.append((name, tuple(" ".join((classes, *special)).split())))
+            else:
+                judged.append((name, classes_of(option or "", value or "", classes)))
+    return _gather(judged)
+
+
+def both(first: Judged, second: Judged) -> Judged:
+    """Return what two judgements keep together."""
+    unknown = dict.fromkeys((*first.not_understood, *second.not_understood))
+    binds = {**second.binds, **first.binds}
+    return Judged(binds, tuple(unknown), first.held or second.held)
 
 
 def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:

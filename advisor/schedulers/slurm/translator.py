@@ -20,6 +20,7 @@ from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
+from advisor.core.script import read
 from advisor.core.script_use import THREAD_VARIABLES, counts_threads
 from advisor.core.units import parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
@@ -62,6 +63,8 @@ _AXIS_OF = {
     "nodes": "nodes",
 }
 _HET = re.compile(r"^#SBATCH\s+(het|pack)job\b", re.MULTILINE)
+_SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
+"""A script that may set a variable which srun reads: most only use them."""
 _AFTER_FIRST = re.compile("[-,:km]")
 """What follows the first number of ``--nodes``: such a job is left alone (slurm_table.COUNTS)."""
 _TASKS = ("ntasks", "ntasks-per-node")
@@ -158,6 +161,8 @@ def parse_request(
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
+    if isinstance(script, str) and _SETS.search(script):
+        judged = slurm_table.both(judged, slurm_table.judge_script(read(script, argv[1:]).assigned))
 
     def get(name: str) -> str:
         return options.get(name, "")

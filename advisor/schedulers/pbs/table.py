@@ -9,6 +9,7 @@ daemon uses it, and the installation writes the names into the queuejob hook.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,6 +57,10 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Built-in resources, those of the advisor's own hooks, and names in use everywhere."""
 
+OWN_VARIABLES = re.compile(r"PBS_(?!O_)\w+|NCPUS")
+"""Variables by which mpirun and programs find a job's nodes and cores; a script that sets one runs
+on others."""
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 HELD = ("held",)
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -123,12 +128,20 @@ def bound(
         entry = ATTRIBUTES.get(name)
         if entry is None:
             unknown.append(name)
+        elif name == "Shell_Path_List" and not _reads_sh(value):
+            axes.setdefault("all", f"-S {value}")
         elif entry is HELD:
             held = held or not (name == "Hold_Types" and value == "n")
         else:
             for axis in entry:
                 axes.setdefault(axis, name)
     return Bound(axes, tuple(unknown), held)
+
+
+def _reads_sh(shells: str) -> bool:
+    """Tell whether each of ``/bin/bash@host,/bin/sh`` runs a script as it is read here."""
+    paths = (s.strip("\"' ").partition("@")[0] for s in shells.split(","))
+    return all(path.rsplit("/", 1)[-1] in _SHELLS for path in paths)
 
 
 def attributes_of(options: Mapping[str, str]) -> dict[str, str]:

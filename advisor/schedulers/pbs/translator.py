@@ -22,7 +22,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
-from advisor.core.script import main_command
+from advisor.core.script import main_command, read
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import (
@@ -44,7 +44,13 @@ from advisor.schedulers.pbs.qsub import (
     split_words,
     written,
 )
-from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
+from advisor.schedulers.pbs.table import (
+    FREQ,
+    OWN_VARIABLES,
+    attributes_of,
+    bound,
+    resources_of,
+)
 
 __all__ = [
     "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETTINGS", "SUBMIT", "array_task",
@@ -148,6 +154,10 @@ def parse_request(
     job = asked(options, hosts or ())
     bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**bound_by.axes, **_binds(job)}
+    if request.script is not None and ("PBS_" in request.script or "NCPUS" in request.script):
+        assigned = read(request.script, command[1:]).assigned
+        if own := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
+            binds["all"] = own
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 

@@ -75,7 +75,8 @@ PREFIXES = (
     "I_MPI_PIN", "I_MPI_PERHOST", "I_MPI_HYDRA_", "HYDRA_", "MPIEXEC_", "OMPI_MCA_rmaps",
     "OMPI_MCA_hwloc", "OMPI_MCA_orte_", "PRTE_MCA_", "ADVISOR_SIZE_",
 )  # fmt: skip
-"""How such variables begin, and those that place an MPI library's ranks, for hooks that see the whole environment; they also send every
+"""How such variables begin, and those that place an MPI library's ranks, for hooks that see the
+whole environment; they also send every
 ``..._NUM_THREADS``."""
 
 COUNTS = (

@@ -61,12 +61,12 @@ OWN_VARIABLES = re.compile(r"PBS_(?!O_)\w+|NCPUS")
 """Variables by which mpirun and programs find a job's nodes and cores; a script that sets one runs
 on others."""
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
-HELD = ("held",)
+HELD, SHELL = ("held",), ("shell",)
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("Account_Name", "Checkpoint", "Error_Path", "Output_Path", "Join_Path", "Keep_Files",
          "Mail_Points", "Mail_Users", "Job_Name", "Priority", "Rerunable", "Remove_Files",
-         "Shell_Path_List", "User_List", "group_list", "umask", "project", "block", "sandbox",
+         "User_List", "group_list", "umask", "project", "block", "sandbox",
          "stagein", "stageout", "pwd", "run_count", "interactive", "array", "comment",
          "array_indices_submitted", "max_run_subjobs", "release_nodes_on_stageout",
          "job_kill_delay", "no_stdio_sockets", "forward_x11_cookie", "forward_x11_port", "gui",
@@ -77,6 +77,8 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     ),
     # it starts when nobody knows yet
     **dict.fromkeys(("Execution_Time", "Hold_Types", "depend"), HELD),
+    # which shell reads the script; `all` where it is none that the advisor reads
+    "Shell_Path_List": SHELL,
     # its nodes are reserved as it starts
     "create_resv_from_job": SIZE,
     # it is given more nodes than it asks for
@@ -128,8 +130,9 @@ def bound(
         entry = ATTRIBUTES.get(name)
         if entry is None:
             unknown.append(name)
-        elif name == "Shell_Path_List" and not _reads_sh(value):
-            axes.setdefault("all", f"-S {value}")
+        elif entry is SHELL:
+            if not _reads_sh(value):
+                axes.setdefault("all", f"-S {value}")
         elif entry is HELD:
             held = held or not (name == "Hold_Types" and value == "n")
         else:

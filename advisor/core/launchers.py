@@ -16,25 +16,43 @@ LAUNCHERS = frozenset(
     mpiexec.openmpi orterun prterun prun
     """.split()  # noqa: SIM905
 )
-# Launcher options that take no value of their own.
+# Options of aprun, mpirun and their like that take no value of their own.
 _FLAGS = frozenset(
     """
-    -E -h -H -I -K -l -O -Q -s -u -V -v -X -Z --exclusive --overlap --overcommit --label --quiet
-    --verbose --unbuffered --no-kill --pty --multi-prog --oversubscribe --contiguous --immediate
-    --kill-on-bad-exit --whole --exact --test-only --spread-job --use-min-nodes --hold
-    --propagate --resv-ports --disable-status --preserve-env --no-allocate --bynode --bycore
-    --report-bindings --allow-run-as-root --oversubscribe --tag-output --bind-to-core
-    --display-map --nolocal --do-not-launch
+    -h -H -I -K -l -Q -s -u -V -v --verbose --quiet --label --oversubscribe --overcommit --bynode
+    --bycore --report-bindings --allow-run-as-root --tag-output --bind-to-core --display-map
+    --nolocal --do-not-launch
     """.split()  # noqa: SIM905
 )
+SRUN_LETTERS = "A:B:b:C:c:D:d:Ee:F:G:HhI::i:J:K::k::L:lM:m:N:n:Oo:p:Qq:r:S:sT:t:uVvW:w:Xx:Z"
+"""srun's short options as getopt has them: with ":" where a value must follow, with "::" where one
+may be written behind the letter. Several may stand in one word, as for all of Slurm's commands."""
+SRUN_FLAGS = frozenset(
+    """
+    async bcast compress consolidate-segments contiguous debugger-test disable-status exact
+    exclusive external-launcher help hold immediate interactive kill-on-bad-exit label multi-prog
+    nice no-allocate no-kill oom-kill-step overcommit overlap oversubscribe parsable preserve-env
+    propagate pty quiet quit-on-interrupt reboot resv-ports send-libs spread-job spread-segments
+    stepmgr test-only unbuffered usage use-min-nodes verbose version wait-for-children whole x11
+    """.split()  # noqa: SIM905
+)
+"""srun's long options that take no value from the next word."""
+VALUE_IS_A_NAME = frozenset(
+    """
+    -o --output -e --error -i --input -J --job-name -D --chdir --comment --wdir -wdir
+    --output-filename
+    """.split()  # noqa: SIM905
+)
+"""Options whose value is a name: whatever it is, the launcher starts the same."""
+_OWN_JOB = re.compile(r"\$\{?SLURM_JOB_?ID\}?")
 _TWO_VALUES = frozenset({"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"})
 
 _NOTHING = """
     -n --ntasks -N --nodes --ntasks-per-node -K --kill-on-bad-exit -l --label -u --unbuffered -o
     --output -e --error -i --input -J --job-name -D --chdir -W --wait --mpi -Q --quiet -v --verbose
-    -t --time -X --disable-status --resv-ports --msg-timeout --slurmd-debug --bcast --compress
+    -X --disable-status --resv-ports --msg-timeout --slurmd-debug --bcast --compress
     --propagate --prolog --epilog --task-prolog --task-epilog --comment --signal --mem-bind
-    --profile --acctg-freq --gres-flags --sprof --jobid
+    --profile --acctg-freq --gres-flags --sprof
     -np --np -q -prefix --prefix -wdir --wdir --tag-output --output-filename --report-bindings
     --display-map --allow-run-as-root -mca --mca -gmca --gmca -genv -env -genvall -print-rank-map
     -prepend-rank -ordered-output --timestamp-output
@@ -139,36 +157,66 @@ def option_keeps(launcher: str, option: str) -> str | None:
     name = option.partition("=")[0]
     if name == "-x" and launcher != "srun":
         return ""  # Open MPI: a variable that goes along
-    if name not in OPTIONS and not name.startswith("--"):
+    if launcher != "srun" and name not in OPTIONS and not name.startswith("--"):
         name = name[:2]
     value = option.partition("=")[2]
+    if name == "--jobid" and _OWN_JOB.fullmatch(value):
+        return ""  # of another job nobody knows the cores
     if name in ("--export",) and value.upper().startswith("ALL"):
         return ""
     return OPTIONS.get(name)
 
 
-def split_options(words: list[str]) -> tuple[list[str], list[str]]:
+def split_options(launcher: str, words: list[str]) -> tuple[list[str], list[str]]:
     """Return a launcher's options, each with its value behind ``=``, and the words after them."""
     options: list[str] = []
     i = 0
     while i < len(words) and words[i].startswith("-") and words[i] != "-":
         word = words[i]
-        if word == "--":
-            i += 1
-            break
-        options.append(word)
         i += 1
-        values = 0
-        if word in _TWO_VALUES:
-            values = 2
-        elif word.startswith("--"):
-            values = 0 if "=" in word or word in _FLAGS else 1
-        elif word not in _FLAGS:
-            short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
-                r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir)", word
-            )
-            values = 0 if short_with_glued_value else 1
+        if word == "--":
+            break
+        if launcher == "srun":
+            name, values = _srun_option(word, options)
+        else:
+            name, values = word, _values_of(word)
+        options.append(name)
         for value in words[i : i + values]:
             options[-1] += f"={value}"
         i += values
     return options, words[i:]
+
+
+def _srun_option(word: str, options: list[str]) -> tuple[str, int]:
+    """Return the last option of a word of srun's and how many words are its value.
+
+    Letters before it go to ``options``: ``-ln4`` is ``-l`` and ``-n=4``.
+    """
+    if word.startswith("--"):
+        return word, 0 if "=" in word or word[2:] in SRUN_FLAGS else 1
+    for at in range(1, len(word)):
+        letter, rest = word[at], word[at + 1 :]
+        place = -1 if letter == ":" else SRUN_LETTERS.find(letter)
+        value = SRUN_LETTERS[place + 1 : place + 3] if place >= 0 else "?"
+        if not value.startswith(":"):  # no value, or one that srun does not know
+            if rest:
+                options.append(f"-{letter}")
+                continue
+            return f"-{letter}", 0
+        if rest:
+            return f"-{letter}={rest.removeprefix('=')}", 0
+        return f"-{letter}", 0 if value == "::" else 1
+    return word, 0
+
+
+def _values_of(word: str) -> int:
+    if word in _TWO_VALUES:
+        return 2
+    if word.startswith("--"):
+        return 0 if "=" in word or word in _FLAGS else 1
+    if word in _FLAGS:
+        return 0
+    short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
+        r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir)", word
+    )
+    return 0 if short_with_glued_value else 1

@@ -72,9 +72,11 @@ THREADS = (
 
 PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_",
-    "I_MPI_PIN", "ADVISOR_SIZE_",
+    "I_MPI_PIN", "I_MPI_PERHOST", "I_MPI_HYDRA_", "HYDRA_", "MPIEXEC_", "OMPI_MCA_rmaps",
+    "OMPI_MCA_hwloc", "OMPI_MCA_orte_", "PRTE_MCA_", "ADVISOR_SIZE_",
 )  # fmt: skip
-"""How such variables begin, for hooks that see the whole environment; they also send every
+"""How such variables begin, and those that place an MPI library's ranks, for hooks that see the
+whole environment; they also send every
 ``..._NUM_THREADS``."""
 
 COUNTS = (

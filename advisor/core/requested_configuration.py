@@ -13,6 +13,7 @@ from advisor.core.request import JobRequest
 from advisor.core.script import threads_of
 from advisor.core.script_use import (
     NO_USE,
+    PLACES_RANKS,
     THREAD_VARIABLES,
     ScriptUse,
     binds_to_cores,
@@ -38,7 +39,11 @@ def use_of(
         if request.script_truncated:
             return ScriptUse(("script-not-understood", "only a part of it is known"))
         arguments = request.command[1:]
-        return use_of_script(request.script, arguments, variables, named=named)
+        use = use_of_script(request.script, arguments, variables, named=named)
+        placing = next((n for n in request.environment if PLACES_RANKS.fullmatch(n)), "")
+        if placing and use.launcher not in ("", "srun"):
+            return ScriptUse(("script-not-understood", f"your environment sets {placing}"))
+        return use
     if request.kind == "run" and request.command:
         return use_of_command(request.command, variables, named=named, launcher=request.launcher)
     return ScriptUse(("no-script", ""))

@@ -9,30 +9,34 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from time import thread_time
 
-from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light, split_options
+from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, VALUE_IS_A_NAME, is_light, split_options
 from advisor.core.remembered import Remembered
 from advisor.core.shell import Shell, ShellCommand, read_shell
-from advisor.core.shell_words import TOO_SLOW, NotFollowedError
+from advisor.core.shell_values import (
+    ALTERS,
+    Doubtful,
+    ShellValues,
+    assignment,
+    doubtful,
+    run_builtin,
+    unsettled_names,
+)
+from advisor.core.shell_words import TOO_SLOW, NotFollowedError, TooSlowError
 
 DEADLINE_S = 0.01
 """Reading one script may take so much of the processor; then nothing in it is recognised."""
 
-MAX_EXPANDED = 65536
-"""Characters that the variables of one script may become in all: they can double in each line."""
-
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
 INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_DECLARES = frozenset({"export", "declare", "readonly", "local", "typeset"})
 _PLAIN_WRAPPERS = frozenset(
     {"time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"}
 )
 _WRAPPERS = frozenset({"nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"})
 _CONTAINERS = frozenset({"singularity", "apptainer"})
-_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
 _REMEMBERED_LENGTH = 16384
 """Characters of the longest script whose reading is remembered."""
@@ -59,6 +63,8 @@ class Command:
     """Words of ``numactl -C 0-13`` and the like in front of the executable or the launcher."""
     place: ShellCommand = NOWHERE
     """Where it stands in the script."""
+    unclear: str = ""
+    """The variable or substitution that leaves open which options the launcher gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,13 @@ class ScriptReading:
     threads: Threads
     shell: Shell
     unresolved: tuple[str, ...] = ()
-    """Commands that a variable names whose value is not known: ``$RUN``."""
+    """Commands that a variable names whose value is not known: ``$RUN``; and words that leave open
+    which variables are set: ``export $NAME``."""
+    renamed: tuple[str, ...] = ()
+    """Names of commands that mean something else here, by ``alias`` or a function."""
+    assigned: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """Variable -> the values it may be given in the script, "" where it is unset, None where a
+    value is not known. The script's own environment is not here."""
 
 
 def advisor_lines(script: str) -> dict[str, str]:
@@ -118,27 +130,48 @@ def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
 def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
     until = thread_time() + DEADLINE_S
     shell = read_shell(script, until)
-    variables = _Values({str(i): value for i, value in enumerate(arguments, 1)})
-    variables["@"] = variables["*"] = " ".join(arguments)
+    places = [(place.words, place.function) for place in shell.commands]
+    unsettled = unsettled_names(places, shell.text) | shell.loop_variables
+    variables = ShellValues(arguments, frozenset(unsettled), until)
+    inner: ShellValues | None = None  # in (...), which keeps its assignments to itself
     commands_read = []
     unresolved: list[str] = []
+    for name in unsettled:
+        variables.note(name, (f"${name}",))
     for place in shell.commands:
         if thread_time() > until:
             return ScriptReading((), Threads(), Shell(problem=TOO_SLOW))
-        values = variables.copy() if place.conditional else variables
+        inner = (inner or variables.copy()) if place.subshell else None
+        outer = inner or variables
+        apart = place.conditional or place.substituted or place.function
+        values = outer.copy() if apart else outer
         try:
             command = _command(place.words, values, shell.functions, unresolved, place)
+        except TooSlowError:
+            return ScriptReading((), Threads(), Shell(problem=TOO_SLOW))
         except NotFollowedError as error:
             shell = replace(shell, problem=shell.problem or str(error))
             break
         if command is not None:
             commands_read.append(command)
         if place.conditional:  # nobody knows whether it is assigned
-            for name in [n for n in values if values[n] != variables.get(n)]:
-                variables[name] = f"${name}"
+            outer.forget_changes(values)
     return ScriptReading(
-        tuple(commands_read), _threads(shell, commands_read), shell, tuple(unresolved)
-    )
+        tuple(commands_read), _threads(shell, commands_read), shell, tuple(unresolved),
+        _renamed(shell), variables.assigned,
+    )  # fmt: skip
+
+
+def _renamed(shell: Shell) -> tuple[str, ...]:
+    """Return launchers that are functions, and aliases that the script uses."""
+    names = sorted(shell.functions & LAUNCHERS)
+    if any(c.words[0] == "alias" for c in shell.commands):
+        used = {w.rsplit("/", 1)[-1] for c in shell.commands if c.words[0] != "alias"
+                for w in c.words}  # fmt: skip
+        aliases = {w.partition("=")[0] for c in shell.commands if c.words[0] == "alias"
+                   for w in c.words[1:] if "=" in w}  # fmt: skip
+        names += sorted(n for n in aliases if n in used or "$" in n)
+    return tuple(names)
 
 
 def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
@@ -151,7 +184,7 @@ def main_command(script: str, arguments: Sequence[str] = ()) -> Command | None:
 def command_of(argv: Sequence[str]) -> Command | None:
     """Return a command given as words, as after ``srun`` or ``sbatch --wrap``."""
     try:
-        return _command(argv, _Values())
+        return _command(argv, ShellValues())
     except NotFollowedError:
         return None
 
@@ -168,31 +201,6 @@ class Threads:
 
 
 _READ: Remembered[ScriptReading] = Remembered(16 << 20)
-
-
-class _Values(dict[str, str]):
-    """Variables, and how many characters they may still become: copies share the rest."""
-
-    __slots__ = ("room",)
-
-    def __init__(self, values: Mapping[str, str] | None = None, room: list[int] | None = None):
-        super().__init__(values or {})
-        self.room = room if room is not None else [MAX_EXPANDED]
-
-    def copy(self) -> _Values:
-        return _Values(self, self.room)
-
-    def expand(self, word: str) -> str:
-        """Return a word with its variables' values. Raises NotFollowedError beyond the room."""
-        return _VARIABLE.sub(self._value, word) if "$" in word else word
-
-    def _value(self, match: re.Match[str]) -> str:
-        default = match[2]
-        value = self.get(match[1] or match[3], match[0] if default is None else default)
-        self.room[0] -= len(value)
-        if self.room[0] < 0:
-            raise NotFollowedError(f"its variables become more than {MAX_EXPANDED} characters")
-        return value
 
 
 def _threads(shell: Shell, script_commands: Sequence[Command]) -> Threads:
@@ -217,35 +225,57 @@ def _threads(shell: Shell, script_commands: Sequence[Command]) -> Threads:
 
 def _command(
     written: Sequence[str],
-    variables: _Values,
+    variables: ShellValues,
     functions: frozenset[str] = frozenset(),
     unresolved: list[str] | None = None,
     place: ShellCommand = NOWHERE,
 ) -> Command | None:
-    environment: dict[str, str] = {}
-    if written and written[0] in _DECLARES:
-        for word in written[1:]:
-            _assign(word, variables)
+    if not written:
         return None
+    environment: dict[str, str] = {}
     at = 0
-    while at < len(written) and _assign(written[at], variables, environment):
+    own = variables  # of a command with assignments in front, which last as long as it does
+    while at < len(written) and (assigned := assignment(written[at])):
+        if not at and any(assignment(w) is None for w in written):
+            own = variables.copy()
+        name, kind, value = assigned
+        items = getattr(written[at], "items", None)
+        if items is None:
+            environment[name] = text = own.text(value)
+            own.assign(name, (text,), kind)
+        else:
+            own.assign(name, [w for item in items for w in own.words(item)], kind)
         at += 1
-    words = variables.expand(written[at]).split() if at < len(written) else []  # as the shell does
-    words += [variables.expand(w) if "$" in w else w for w in written[at + 1 :]]
+    if at < len(written) and written[at] in ALTERS:
+        _builtin(written[at:], variables, unresolved)
+        return None
+    words = [w for word in written[at:] for w in variables.words(word)]
+    words, maybe = _without_maybe(words)
     wrappers: list[str] = []
     words = _unwrap(words, environment, wrappers)
+    for name, text in environment.items():
+        own.note(name, (text,))
+    for name in _unset(wrappers):
+        own.note(name, ())
     if not words:
         return None
+    if words[0] in ALTERS:  # command export A=1
+        _builtin(words, variables, unresolved)
+        return None
     word, name = words[0], words[0].rsplit("/", 1)[-1]
-    launcher = ""
+    launcher = unclear = ""
     options: list[str] = []
     if name in LAUNCHERS:
         launcher = name
-        options, words = split_options(words[1:])
-        words = _unwrap(words, environment, wrappers)
+        options, rest = split_options(name, words[1:])
+        unclear = _unclear(words[1 : len(words) - len(rest)])
+        words = _unwrap(rest, environment, wrappers)
         if not words:
             return None
         word, name = words[0], words[0].rsplit("/", 1)[-1]
+        unclear = unclear or next((why for n, why in maybe if n >= len(words)), "")
+    elif in_front := next((why for n, why in maybe if n >= len(words)), ""):
+        word = name = in_front
     elif name in functions or is_light(words):
         return None
     if not name or name.startswith(("-", "$", "`")):
@@ -259,19 +289,51 @@ def _command(
             wrappers += words[:start]
             words, word, name = words[start:], rest[0], rest[0].rsplit("/", 1)[-1]
     return Command(
-        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place
-    )
+        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place,
+        unclear,
+    )  # fmt: skip
 
 
-def _assign(word: str, variables: _Values, environment: dict[str, str] | None = None) -> bool:
-    match = _ASSIGNMENT.fullmatch(word) if "=" in word else None
-    if not match:
-        return False
-    value = variables.expand(match[2])
-    variables[match[1]] = value
-    if environment is not None:
-        environment[match[1]] = value
-    return True
+def _without_maybe(words: Sequence[str]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Take out words that may be none; return the rest, and of each how many of these are behind
+    it, and its variable."""
+    left = [w for w in words if w or not isinstance(w, Doubtful)]
+    maybe, behind = [], len(left)
+    for word in words if len(left) < len(words) else ():
+        if not word and isinstance(word, Doubtful):
+            maybe.append((behind, word.why))
+        else:
+            behind -= 1
+    return left, maybe
+
+
+def _builtin(words: Sequence[str], variables: ShellValues, unresolved: list[str] | None) -> None:
+    open_word = run_builtin(words, variables)
+    if open_word and unresolved is not None:
+        unresolved.append(open_word)
+
+
+def _unset(wrappers: Sequence[str]) -> list[str]:
+    """Return the variables that ``env -u NAME`` takes out."""
+    unset = [b for a, b in pairwise(wrappers) if a == "-u" and "env" in map(_base, wrappers)]
+    return unset + [w.partition("=")[2] for w in wrappers if w.startswith("--unset=")]
+
+
+def _base(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
+def _unclear(words: Sequence[str]) -> str:
+    """Return what is not known among a launcher's options, "" if that cannot matter: a file's name
+    may be any."""
+    before = ""
+    for word in words:
+        name = word.partition("=")[0]
+        is_name = before in VALUE_IS_A_NAME or (name != word and name in VALUE_IS_A_NAME)
+        if isinstance(word, Doubtful) and not is_name:
+            return word.why
+        before = word
+    return ""
 
 
 def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) -> list[str]:
@@ -285,12 +347,12 @@ def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) 
             positional = {"timeout": 1, "taskset": 1, "chrt": 1}.get(name, 0)
             at += 1
             while at < end:
-                match = _ASSIGNMENT.fullmatch(words[at])
+                match = assignment(words[at])
                 if words[at].startswith("-"):
                     takes_value = words[at] in ("-n", "-k", "-s", "-u", "-m", "-N", "-C", "-c")
                     at += 2 if takes_value else 1
                 elif match and name == "env":
-                    environment[match[1]] = match[2]
+                    environment[match[0]] = doubtful(match[2], getattr(words[at], "why", ""))
                     at += 1
                 elif positional:
                     positional -= 1

@@ -72,6 +72,10 @@ _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
 _ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), Signs(re.compile(r"\bprlimit\b"), ("prlimit",))
 _CPU_TIME = re.compile(r"-\w*t")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
+_CLEARS = re.compile(
+    r"\benv\s(?:.*\s)?(?:-|-\w*[iS]\S*|--ignore-environment|--split-string\S*)(?:\s|$)"
+)
+"""What takes variables away from the program that nobody names: ``env -i``."""
 _TASKSET = re.compile(r"\btaskset\b")
 _CPU_BIND = ("--cpu-bind", "--cpu_bind")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
@@ -83,6 +87,16 @@ _ANYTHING = frozenset(
     """.split()  # noqa: SIM905
 )
 """Programs that run others, which nobody sees."""
+PLACES_RANKS = re.compile(
+    r"(?:OMPI|PRTE)_MCA_(?:orte_|prte_|opal_)?(?:rmaps|hwloc|ras|rds|default_hostfile|rankfile"
+    r"|process_binding|cpu_set)\w*|OMPI_MCA_mpi_paffinity_alone|OMPI_MCA_orte_(?:num|host)\w*"
+    r"|HYDRA_(?:HOST_?FILE|BIND|MAP|RMK|RANKS_PER|TOPO|DEFAULT_RMK)\w*"
+    r"|I_MPI_(?:PERHOST|PROCESSES_PER|RANKS_PER|JOB_RESPECT_PROCESS_PLACEMENT|JOB_TIMEOUT"
+    r"|HYDRA_(?:HOST_FILE|HOSTS|RMK|MACHINE)|MPIEXEC_TIMEOUT|HOST)\w*"
+    r"|MPIEXEC_(?:TIMEOUT|PERHOST|PPN|HOST|NUM)\w*|IBRUN_TASKS\w*|PALS_(?:PPN|DEPTH|NRANKS|CPU|HOST)\w*"
+    r"|MP_(?:PROCS|NODES|TASKS\w*|HOSTFILE|RMPOOL)|JSRUN_\w+"
+)
+"""Variables by which mpirun and its like start other ranks, or put them elsewhere, or end them."""
 _SHEBANG = re.compile(r"#!\s*(?:/\S*/env\s+(?:-\S+\s+)*)?(?:/\S*/)?(\S+)")
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 _THREAD_OPTION = re.compile(
@@ -166,6 +180,9 @@ def _use_of_script(
     if reading.unresolved:
         detail = f"it is not known what {reading.unresolved[0]} runs"
         return ScriptUse(("script-not-understood", detail))
+    if reading.renamed:
+        detail = f"it gives {reading.renamed[0]} another meaning"
+        return ScriptUse(("script-not-understood", detail))
     if not commands:
         return ScriptUse()
     main = next((c for c in commands if c.launcher), commands[-1])
@@ -179,6 +196,10 @@ def _use_of_script(
     if main.place.function or main.place.substituted:
         where = "a shell function" if main.place.function else "$(...)"
         return ScriptUse(("script-not-understood", f"it runs its program inside {where}"))
+    if main.launcher != "srun":
+        placing = next((n for n in reading.assigned if PLACES_RANKS.fullmatch(n)), "")
+        if placing:
+            return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
     return _use(main, shell.text, variables, named=named)
 
 
@@ -213,6 +234,8 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if ends_after_s is None or _limits_cpu_time(text):
         detail = "it ends its program after a time that cannot be read"
         return ScriptUse(("script-not-understood", detail))
+    if _CLEARS.search(" ".join(main.wrappers)):
+        return ScriptUse(("script-not-understood", "env takes variables out that are not known"))
     obstacles = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
@@ -235,6 +258,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
     if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
         unclear = True
+    if main.unclear and not unclear:  # without ranks nothing changes, either
+        detail = f"it is not known which options {main.launcher} gets from {main.unclear}"
+        return ScriptUse(("script-not-understood", detail))
     pinned = (
         _lists_cores(text)
         or _TASKSET.search(wrapped)
@@ -298,7 +324,7 @@ def _stated(
 
     What matches ``same`` is the job's own number: as if it were not stated.
     """
-    for option in main.launcher_options:
+    for option in reversed(main.launcher_options):  # the last one counts
         name, _, value = option.partition("=")
         if name not in names and name[:2] in names and name[2:].isdecimal():
             name, value = name[:2], name[2:]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from advisor.core.shell_words import (
     BLANK,
     TOO_SLOW,
+    ListWord,
     NotFollowedError,
     TooSlowError,
     WordReader,
@@ -28,7 +29,7 @@ MAX_NESTING = 50
 """Compound commands inside one another; nobody writes more by hand."""
 
 _USUAL = re.compile(  # possessive: a word has one reading, and what is none is seen at once
-    r"(?:[ \t]|\\\n)*+((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\{?\w++\}?)"
+    r"(?:[ \t]|\\\n)*+((?!\d+[<>])(?:[^\s;&|<>()'\"`$\\#]|\$\w++|\$\{\w++\})"
     r"(?:[^\s;&|<>()'\"`$\\]|\$\w++|\$\{\w++\})*+)(?=[\s;&|)])"
 )
 """Blanks and a word without quotes and substitutions: most of a script."""
@@ -37,6 +38,7 @@ _REDIRECT = re.compile(r"\d*(?:<<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())|&>>?")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 _LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
 _TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
 _OPENING = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select": "loop",
             "case": "case", "{": "{"}  # fmt: skip
@@ -56,6 +58,8 @@ class ShellCommand:
     substituted: bool = False
     """Inside ``$(...)``, backquotes or ``<(...)``."""
     background: bool = False
+    subshell: bool = False
+    """In ``(...)``: what it assigns holds there alone."""
     conditional: bool = False
     """It may not run at all: in ``if`` or ``case``, in a loop, behind ``&&`` or ``||``."""
 
@@ -66,6 +70,8 @@ class Shell:
 
     commands: tuple[ShellCommand, ...] = ()
     functions: frozenset[str] = frozenset()
+    loop_variables: frozenset[str] = frozenset()
+    """What ``for`` and ``select`` give values to."""
     text: str = ""
     problem: str = ""
     """What could not be followed, "" if all was."""
@@ -88,6 +94,7 @@ class _Frame:
 class _Reader(WordReader):
     commands: list[ShellCommand] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    loop_variables: set[str] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
@@ -182,9 +189,10 @@ class _Reader(WordReader):
         self._check_depth()
         inner = _Reader(text, self.depth + 1, until=self.until)
         inner.read()
-        loop, function, _ = self._where()
+        loop, function, _, _ = self._where()
         self.texts += inner.texts
         self.functions |= inner.functions
+        self.loop_variables |= inner.loop_variables
         self.commands += [
             replace(c, loop=loop or c.loop, function=function or c.function, substituted=True)
             for c in inner.commands
@@ -197,15 +205,17 @@ class _Reader(WordReader):
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _where(self) -> tuple[bool, bool, bool]:
-        """Return whether what stands here is in a loop, in a function, and may not run at all."""
-        loop = function = False
+    def _where(self) -> tuple[bool, bool, bool, bool]:
+        """Return whether what stands here is in a loop, in a function, in (...), and may not run
+        at all."""
+        loop = function = subshell = False
         conditional = self.chained
         for frame in self.frames:
             loop = loop or frame.kind == "loop"
             function = function or frame.function
+            subshell = subshell or frame.kind == "("
             conditional = conditional or frame.kind in ("if", "case", "loop")
-        return loop, function, conditional
+        return loop, function, subshell, conditional
 
     def _open(self, kind: str) -> None:
         self.frames.append(_Frame(kind, self.first, self.body))
@@ -227,6 +237,8 @@ class _Reader(WordReader):
             self.head = _HEADS.get(word, "")
             if self.head == "for":
                 self._blank()
+                if name := _NAME.match(self.source, self.at):
+                    self.loop_variables.add(name[0])
                 if match := self._take(_LOOP_HEAD):
                     self.texts.append(match[0])
         elif word in _CLOSING:
@@ -298,6 +310,7 @@ class _Reader(WordReader):
         self._blank()
         name = self.words[-1]
         if name.endswith("=") and self.source.find(")", self.at) >= 0:  # a list of values
+            values: list[str] = []
             while not self.source.startswith(")", self.at):
                 self._tick()
                 if match := re.compile(r"\s+|#[^\n]*").match(self.source, self.at):
@@ -307,7 +320,10 @@ class _Reader(WordReader):
                     if value is None:
                         raise NotFollowedError(f"what {name}( begins")
                     self.texts.append(value)
+                    values.append(value)
             self.at += 1
+            self.words[-1] = listed = ListWord(name)
+            listed.items = tuple(values)
             return
         if not (len(self.words) == 1 and self.source.startswith(")", self.at)):
             raise NotFollowedError(f"a ( behind {name}")
@@ -320,9 +336,11 @@ class _Reader(WordReader):
         """Keep the simple command that has ended."""
         if not self.words:
             return
-        loop, function, conditional = self._where()
+        loop, function, subshell, conditional = self._where()
         self.commands.append(
-            ShellCommand(tuple(self.words), loop, function, conditional=conditional)
+            ShellCommand(
+                tuple(self.words), loop, function, subshell=subshell, conditional=conditional
+            )
         )
         self.words = []
         self._check_length()
@@ -369,5 +387,6 @@ def read_shell(script: str, until: float = math.inf) -> Shell:
                 break
             reader.skip_line()
     return Shell(
-        tuple(reader.commands), frozenset(reader.functions), "\n".join(reader.texts), problem
-    )
+        tuple(reader.commands), frozenset(reader.functions), frozenset(reader.loop_variables),
+        "\n".join(reader.texts), problem,
+    )  # fmt: skip

@@ -22,6 +22,27 @@ _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
 BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
 
 
+LITERAL, KEPT, SPLIT = range(3)
+"""How a part of a word stands in a script: as it is (in ``'...'``, behind a backslash), with its
+variables replaced (in ``"..."``), or with what they become split at blanks, too (without quotes).
+"""
+
+
+class Quoted(str):
+    """A word with variables of which a part was in quotes: equal to its text without them."""
+
+    __slots__ = ("pieces",)
+    pieces: tuple[tuple[str, int], ...]
+    """Its parts, each with LITERAL, KEPT or SPLIT."""
+
+
+class ListWord(str):
+    """The word ``NAME=`` of ``NAME=(...)``, or ``NAME+=``, with the words in the parentheses."""
+
+    __slots__ = ("items",)
+    items: tuple[str, ...]
+
+
 class NotFollowedError(Exception):
     """The rest of the line is not understood."""
 
@@ -63,51 +84,61 @@ class WordReader:
 
     def _word(self) -> str | None:
         """Return the word that begins here without its quotes, None if there is none."""
-        source, parts, start = self.source, [], self.at
+        source, start = self.source, self.at
+        parts: list[tuple[str, int]] = []
         while self.at < len(source):
             self._tick()
             char = source[self.at]
             if match := self._take(_PLAIN):
-                parts.append(match[0])
+                parts.append((match[0], SPLIT))
             elif char == "'":
                 match = _SINGLE.match(source, self.at)
                 if match is None:
                     raise NotFollowedError("a quote ' has no end")
                 self.at = match.end()
-                parts.append(match[1])
+                parts.append((match[1], LITERAL))
             elif char == '"':
-                parts.append(self._double())
+                parts += self._double()
             elif char == "\\":
-                parts.append(source[self.at + 1 : self.at + 2])
+                parts.append((source[self.at + 1 : self.at + 2], LITERAL))
                 self.at += 2
             elif char in "$`":
-                parts.append(self._dollar())
+                ansi = source.startswith("$'", self.at)
+                parts.append((self._dollar(), LITERAL if ansi else SPLIT))
             elif char in "<>" and source[self.at + 1 : self.at + 2] == "(":
                 self.at += 2
-                parts.append(f"{char}({self._inner()})")
+                parts.append((f"{char}({self._inner()})", SPLIT))
             else:
                 break
         if self.at == start:
             return None
-        return "".join(parts)
+        text = "".join([part for part, _ in parts])
+        if "$" not in text or all(how == SPLIT for _, how in parts):
+            return text
+        word = Quoted(text)
+        word.pieces = tuple(parts)
+        return word
 
-    def _double(self) -> str:
-        source, parts = self.source, []
+    def _double(self) -> list[tuple[str, int]]:
+        """Return the parts of what stands in double quotes, of which the first is here."""
+        source = self.source
+        parts = [("", KEPT)]
         self.at += 1
         while self.at < len(source):
             self._tick()
             char = source[self.at]
             if match := self._take(_IN_DOUBLE):
-                parts.append(match[0])
+                parts.append((match[0], KEPT))
             elif char == '"':
                 self.at += 1
-                return "".join(parts)
+                return parts
             elif char == "\\":
                 following = source[self.at + 1 : self.at + 2]
-                parts.append(following if following in '"\\$`' else "\\" + following)
+                escaped = following if following in '"\\$`' else "\\" + following
+                parts.append((escaped, LITERAL))
                 self.at += 2
             else:
-                parts.append(self._dollar())
+                parts.append((self._dollar(), KEPT))
         raise NotFollowedError('a quote " has no end')
 
     def _dollar(self) -> str:

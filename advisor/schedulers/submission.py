@@ -54,11 +54,8 @@ def payload_of(
     language = translator(scheduler)
     uid, name = identity(user)
     script, truncated = read_script(path)
-    given = (
-        language.read_directives(script)
-        | language.environment_options()
-        | language.read_arguments(options)
-    )
+    given = language.environment_options() | language.read_arguments(options)
+    given = language.read_directives(script, given) | given
     given.setdefault("job-name", path.name)
     return {
         "type": language.SUBMIT,

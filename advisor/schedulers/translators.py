@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Protocol, cast
 
 from advisor import plugins
@@ -76,8 +77,14 @@ class Translator(Protocol):
         known, or that says how large the job is.
         """
 
-    def read_directives(self, script: str) -> dict[str, str]:
-        """Return the options of a script's own lines."""
+    def read_directives(
+        self, script: str, given: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """Return the options of a script's own lines.
+
+        ``given`` are options of the command line or the environment, which may say which lines of a
+        script count. Whoever has none leaves it out.
+        """
 
     def without(self, line: str, names: Collection[str]) -> str:
         """Return a script's own line of options as it is beside lines below it that set ``names``.

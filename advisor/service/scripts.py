@@ -18,12 +18,12 @@ import pwd
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from advisor.core.protocol import ProtocolError
+from advisor.interpreter import own_environment, own_python
 from advisor.service.peer import Users, groups_of
 from advisor.service.script_reader import MAX_PACKET, MAX_TEXT, TEXT, WantedText, read_answer
 
@@ -165,8 +165,9 @@ class _Child:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "advisor.service.script_reader"],
+                own_python("advisor.service.script_reader"),
                 stdin=theirs.fileno(), stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
+                env=own_environment(),
             )  # fmt: skip
         self._socket.setblocking(False)
         asyncio.get_running_loop().add_reader(self._socket, self._readable)

@@ -174,11 +174,11 @@ def understand(
     text = script_text(script) if script is not None else None
     language = translator(scheduler)
     if options is None:
-        options = {
-            **(language.read_directives(text) if text else {}),
+        given = {
             **(_from_environment(language) if scheduler != "local" else {}),
             **language.read_arguments(extra_options),
         }
+        options = {**(language.read_directives(text, given) if text else {}), **given}
     request = _request(scheduler, options, text, script, arguments, command)
     if request.het:
         raise InputError(

@@ -177,3 +177,29 @@ def test_attributes_of_w() -> None:
     assert job.not_understood == ("nosuch",)
     assert job.binds["all"] == "tolerate_node_failures"
     assert not request({}, attributes={"Hold_Types": "n"}).held
+
+
+@pytest.mark.parametrize(
+    ("lines", "bound"),
+    [
+        ("export PBS_NODEFILE=mine", "PBS_NODEFILE"), ("read NCPUS < f", "NCPUS"),
+        ("unset PBS_NODEFILE", "PBS_NODEFILE"), ("env PBS_NP=4 true", "PBS_NP"),
+        ("echo $PBS_NODEFILE $NCPUS; export PBS_O_PATH=/bin", None),
+    ],
+)  # fmt: skip
+def test_a_script_that_sets_what_its_ranks_are_placed_by_is_left_alone(
+    lines: str, bound: str | None
+) -> None:
+    job = request({"select": "1:ncpus=28"}, script=f"{lines}\nmpirun -n 4 ./app\n")
+    assert job.binds.get("all") == bound
+
+
+@pytest.mark.parametrize(
+    ("shell", "binds"),
+    [("/bin/bash", False), ("/bin/sh@front,/usr/bin/ksh", False), ("/bin/csh", True),
+     ("/bin/bash,/bin/tcsh@n1", True), ("/usr/bin/python3", True)],
+)  # fmt: skip
+def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
+    assert ("all" in request({"select": "1:ncpus=28", "shell": shell}).binds) is binds
+    by_hook = request({"select": "1:ncpus=28"}, attributes={"Shell_Path_List": shell})
+    assert ("all" in by_hook.binds) is binds

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import runpy
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.paths import share
 from advisor.schedulers.pbs.chunks import Place, asked, parse_size_mb
 from advisor.schedulers.pbs.qsub import (
     decode_arguments,
+    directive_split,
     directive_words,
     read_arguments,
     read_directives,
@@ -23,6 +26,9 @@ from advisor.schedulers.pbs.qsub import (
 from advisor.schedulers.pbs.translator import read_client
 from advisor.views.script import rewritten
 from tests.unit.pbs_request import request
+
+CLIENT = runpy.run_path(str(share("hooks/pbs/qsub.py")), run_name="client")
+"""The program before qsub, which reads its words for itself."""
 
 
 def test_words_of_qsub() -> None:
@@ -51,6 +57,42 @@ def test_directives_end_at_the_first_command() -> None:
         "select": "1:ncpus=4", "job-name": "my job", "queue": "workq", "account": "climate",
     }  # fmt: skip
     assert directive_words("#PBS -N 'open\necho") == [["-N", "'open"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "options"),
+    [
+        ("#PBS -N 'a b' -l \"select=1:ncpus=4\"\n", {}, {"job-name": "a b", "select": "1:ncpus=4"}),
+        ("#PBS -N a\\ b#c\n", {}, {"job-name": "a b#c"}),
+        ("\t #PBS\t-hN x -lncpus=4\n", {}, {"hold": "", "job-name": "x", "ncpus": "4"}),
+        ("#PBS -l ncpus=4,mem=1gb \\\n  -q w\n", {}, {"ncpus": "4", "mem": "1gb", "queue": "w"}),
+        ("#PBS -N a\\\n  b\n", {}, {"job-name": "a"}),
+        ("#PBS -N x\n: label\n#PBS -q w\n", {}, {"job-name": "x", "queue": "w"}),
+        ("#PBS -N x # -q w\n#PBS -A acct\n", {}, {"job-name": "x", "account": "acct"}),
+        ("#PBS -W group_list=g,umask=022 -S /bin/csh\n", {},
+         {"additional": "group_list=g,umask=022", "shell": "/bin/csh"}),
+        ("#PBS -N x\n#QSUB -N y\n", {"prefix": "#QSUB"}, {"job-name": "y"}),
+        ("#PBS -N x\n", {"prefix": ""}, {}),
+        ("#PBS -N x\x0b-q w\n", {}, {"job-name": "x", "queue": "w"}),
+    ],
+)  # fmt: skip
+def test_directives_as_qsub_reads_them(
+    script: str, given: dict[str, str], options: dict[str, str]
+) -> None:
+    assert read_directives(script, given) == options
+
+
+def test_the_prefix_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PBS_DPREFIX", "#JOB")
+    assert read_directives("#PBS -N x\n#JOB -N y\n") == {"job-name": "y"}
+    assert read_directives("#PBS -N x\n#JOB -N y\n", {"prefix": "#PBS"}) == {"job-name": "x"}
+
+
+@given(st.lists(st.sampled_from(["a", "-l", "=", ",", "#", " ", "\t", "' a\"'", '"b \' "', "\\ ",
+                                 "\\'", "''"]), max_size=12))  # fmt: skip
+def test_the_client_before_qsub_splits_lines_in_the_same_way(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert CLIENT["split_words"](text) == directive_split(text)
 
 
 def test_options_as_they_are_typed() -> None:

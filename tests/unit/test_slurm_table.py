@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core import protocol
+from advisor.core import launchers, protocol
 from advisor.paths import share
 from advisor.schedulers.slurm import table as slurm_table
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
 from advisor.schedulers.slurm.table import Judged, judge
+from advisor.schedulers.slurm.translator import read_arguments, read_directives, written
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,60 @@ def test_every_documented_variable_is_sent_by_both_hooks() -> None:
 )  # fmt: skip
 def test_what_may_be_set(name: str, count: bool) -> None:
     assert protocol.is_thread_count(name) is count
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("#SBATCH -N 2 # -n 9\n#SBATCH -n 4\n", {"nodes": "2", "ntasks": "4"}),
+        ("#SBATCH -N2#x\n#SBATCH -n4\n", {"nodes": "2", "ntasks": "4"}),
+        ('#SBATCH\t--job-name="a # b"\t-HN2\r\n', {"job-name": "a # b", "hold": "", "nodes": "2"}),
+        ("#SBATCH --out x --tasks-per-n=3\n", {"output": "x", "ntasks-per-node": "3"}),
+        ("#SBATCH --stepmgr -N 2 --exclusive -n 3\n",
+         {"stepmgr": "", "nodes": "2", "exclusive": "", "ntasks": "3"}),
+        ("#SBATCH --nice --propagate --get-user-env --exclusive=user -k -n 1\n",
+         {"nice": "", "propagate": "", "get-user-env": "", "exclusive": "user", "no-kill": "",
+          "ntasks": "1"}),
+        ("#SBATCH --kill-on-invalid-dep yes -n 2\n", {"kill-on-invalid-dep": "yes", "ntasks": "2"}),
+        ("#SBATCH --comment a\\ b\\#c\n", {"comment": "a b#c"}),
+        ('#SBATCH --comment "" -N 9\n#SBATCH -n 2\n', {"comment": "-n"}),
+        ("#SBATCH --wrap=x -v -Q\n", {}),
+        ("#SBATCH --ex -N 2\n", {"ex": "", "nodes": "2"}),
+        ("#SBATCH -N 1\n#SBATCH HetJob\n#SBATCH -N 2\n", {"nodes": "1"}),
+        (" #SBATCH -N 1\n##SBATCH -n 2\n#SBATCH -c 3\ntrue\n#SBATCH -t 4\n",
+         {"cpus-per-task": "3"}),
+        ("#SBATCH -N 1\ntrue\n#PBS -N x -l nodes=2:ppn=4\n#PBS -l walltime=60 # no\n",
+         {"nodes": "2", "job-name": "x", "ntasks": "8", "time": "60"}),
+        ("#SBATCH --ignore-pbs\n#PBS -N x\n", {"ignore-pbs": ""}),
+    ],
+)  # fmt: skip
+def test_lines_of_options_as_sbatch_reads_them(script: str, options: dict[str, str]) -> None:
+    assert read_directives(f"#!/bin/sh\n{script}") == options
+
+
+def test_options_are_written_so_that_sbatch_reads_them_again() -> None:
+    options = {"overcommit": "set", "nice": "", "exclusive": "user", "nodes": "2", "hold": ""}
+    words = [word for part in written(options) for word in part]
+    assert words == ["--overcommit", "--nice", "--exclusive=user", "--nodes=2", "--hold"]
+    assert read_arguments(words) == {**options, "overcommit": ""}
+
+
+def test_a_launcher_line_is_read_by_the_same_options() -> None:
+    takes = {o.name: o.value for o in slurm_table.RECORDS if "srun" in o.programs}
+    flags = {name for name, value in takes.items() if value != "required"}
+    assert flags <= launchers.SRUN_FLAGS
+    assert not {n for n, value in takes.items() if value == "required"} & launchers.SRUN_FLAGS
+    colons = {"no": "", "required": ":", "optional": "::"}
+    letters = {o.letter: colons[o.value] for o in slurm_table.RECORDS
+               if o.letter and "srun" in o.programs}  # fmt: skip
+    assert dict(re.findall("([A-Za-z])(:*)", launchers.SRUN_LETTERS)) == letters
+    for name, classes in slurm_table.LAUNCHER.items():
+        kept = launchers.option_keeps("srun", f"--{name}=1")
+        assert kept != "" or classes == "harmless", name
+
+
+def test_every_option_has_one_record_for_each_program() -> None:
+    for program in ("sbatch", "srun", "salloc"):
+        names = [o.name for o in slurm_table.RECORDS if program in o.programs]
+        letters = [o.letter for o in slurm_table.RECORDS if o.letter and program in o.programs]
+        assert len(names) == len(set(names)) and len(letters) == len(set(letters))

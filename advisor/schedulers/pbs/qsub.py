@@ -7,9 +7,10 @@ library only: the daemon uses it.
 from __future__ import annotations
 
 import html
+import os
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 _VALUED = {
     "a": "after", "A": "account", "c": "checkpoint", "C": "prefix", "e": "error", "j": "join",
@@ -84,37 +85,62 @@ def split_quoted(text: str) -> list[str]:
     return parts
 
 
-def directive_words(script: str) -> list[list[str]]:
-    """Return the words of each ``#PBS`` line before a script's first command, as qsub does."""
-    directives = []
-    lines = iter(script.splitlines())
+def directive_words(script: str, prefix: str = "#PBS") -> list[list[str]]:
+    """Return the words of each line of options before a script's first command, as qsub does.
+
+    Lines begin with ``prefix``, blanks before it do not count; "" is none at all. One that ends in
+    a backslash goes on in the next.
+    """
+    directives: list[list[str]] = []
+    lines = iter(script.split("\n") if prefix else ())
     for line in lines:
-        stripped = line.strip()
-        if stripped.startswith("#PBS"):
-            while stripped.endswith("\\"):
-                stripped = stripped[:-1] + next(lines, "").strip()
-            directives.append(_words(stripped[len("#PBS") :]))
-        elif stripped and not stripped.startswith("#"):
+        text = line.lstrip()
+        if text.startswith(prefix):
+            while text.rstrip().endswith("\\"):
+                text = text.rstrip()[:-1] + next(lines, "")
+            directives.append(directive_split(text.removeprefix(prefix)))
+        elif text and not text.startswith("#") and not line.startswith(":"):
             break
     return directives
 
 
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
+def directive_split(text: str) -> list[str]:
+    """Return the words of a line of options: quotes group, a backslash takes the next character
+    as it is; a ``#`` is a character like any other. qsub refuses a quote without an end."""
+    words: list[str] = []
+    word: str | None = None
+    quote, at = "", 0
+    while at < len(text):
+        character, at = text[at], at + 1
+        if quote:
+            quote, word = (
+                ("", word or "") if character == quote else (quote, (word or "") + character)
+            )
+        elif character in "\"'":
+            quote, word = character, word or ""
+        elif character == "\\" and at < len(text):
+            word, at = (word or "") + text[at], at + 1
+        elif character.isspace():
+            words += [] if word is None else [word]
+            word = None
+        else:
+            word = (word or "") + character
+    if quote:
         return text.split()
+    return words if word is None else [*words, word]
 
 
-def read_directives(script: str) -> dict[str, str]:
+def read_directives(script: str, given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Return the options of a script's ``#PBS`` lines.
 
-    As for qsub, of a resource that several lines ask for the first counts, of all else the last.
+    What they begin with ``-C`` of the command line (``given``) says, else PBS_DPREFIX. As for
+    qsub, of a resource that several lines ask for the first counts, of all else the last.
     """
     options: dict[str, str] = {}
-    for words in directive_words(script):
-        given = split_words(words)[0]
-        options.update({n: v for n, v in given.items() if n in ATTRIBUTES or n not in options})
+    prefix = given.get("prefix", os.environ.get("PBS_DPREFIX", "#PBS"))
+    for words in directive_words(script, prefix):
+        found = split_words(words)[0]
+        options.update({n: v for n, v in found.items() if n in ATTRIBUTES or n not in options})
     return options
 
 
@@ -149,7 +175,7 @@ def default_variables(server: Mapping[str, object]) -> str:
     ``server``: its attributes. Raises ValueError for default_qsub_arguments that hold words which
     are no options, or ``-C``, which changes what counts as a line of options.
     """
-    options, rest = split_words(_words(str(server.get("default_qsub_arguments") or "")))
+    options, rest = split_words(directive_split(str(server.get("default_qsub_arguments") or "")))
     if rest or "prefix" in options:
         raise ValueError("the server's default_qsub_arguments are not understood")
     return options.get("variables", "")

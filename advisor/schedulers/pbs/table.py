@@ -9,6 +9,7 @@ daemon uses it, and the installation writes the names into the queuejob hook.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,12 +57,16 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Built-in resources, those of the advisor's own hooks, and names in use everywhere."""
 
-HELD = ("held",)
+OWN_VARIABLES = re.compile(r"PBS_(?!O_)\w+|NCPUS")
+"""Variables by which mpirun and programs find a job's nodes and cores; a script that sets one runs
+on others."""
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
+HELD, SHELL = ("held",), ("shell",)
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("Account_Name", "Checkpoint", "Error_Path", "Output_Path", "Join_Path", "Keep_Files",
          "Mail_Points", "Mail_Users", "Job_Name", "Priority", "Rerunable", "Remove_Files",
-         "Shell_Path_List", "User_List", "group_list", "umask", "project", "block", "sandbox",
+         "User_List", "group_list", "umask", "project", "block", "sandbox",
          "stagein", "stageout", "pwd", "run_count", "interactive", "array", "comment",
          "array_indices_submitted", "max_run_subjobs", "release_nodes_on_stageout",
          "job_kill_delay", "no_stdio_sockets", "forward_x11_cookie", "forward_x11_port", "gui",
@@ -72,6 +77,8 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     ),
     # it starts when nobody knows yet
     **dict.fromkeys(("Execution_Time", "Hold_Types", "depend"), HELD),
+    # which shell reads the script; `all` where it is none that the advisor reads
+    "Shell_Path_List": SHELL,
     # its nodes are reserved as it starts
     "create_resv_from_job": SIZE,
     # it is given more nodes than it asks for
@@ -123,12 +130,21 @@ def bound(
         entry = ATTRIBUTES.get(name)
         if entry is None:
             unknown.append(name)
+        elif entry is SHELL:
+            if not _reads_sh(value):
+                axes.setdefault("all", f"-S {value}")
         elif entry is HELD:
             held = held or not (name == "Hold_Types" and value == "n")
         else:
             for axis in entry:
                 axes.setdefault(axis, name)
     return Bound(axes, tuple(unknown), held)
+
+
+def _reads_sh(shells: str) -> bool:
+    """Tell whether each of ``/bin/bash@host,/bin/sh`` runs a script as it is read here."""
+    paths = (s.strip("\"' ").partition("@")[0] for s in shells.split(","))
+    return all(path.rsplit("/", 1)[-1] in _SHELLS for path in paths)
 
 
 def attributes_of(options: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
 from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import default_freq
-from advisor.core.script import main_command
+from advisor.core.script import main_command, read
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import parse_choices
 from advisor.schedulers.pbs.chunks import (
@@ -47,7 +47,13 @@ from advisor.schedulers.pbs.qsub import (
     without,
     written,
 )
-from advisor.schedulers.pbs.table import FREQ, attributes_of, bound, resources_of
+from advisor.schedulers.pbs.table import (
+    FREQ,
+    OWN_VARIABLES,
+    attributes_of,
+    bound,
+    resources_of,
+)
 
 __all__ = [
     "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETS_THREADS", "SETTINGS", "SUBMIT",
@@ -155,6 +161,10 @@ def parse_request(
     binds = {**bound_by.axes, **_binds(job)}
     if "all" in bound_by.axes:
         binds["all"] = bound_by.axes["all"]
+    if request.script is not None and ("PBS_" in request.script or "NCPUS" in request.script):
+        assigned = read(request.script, command[1:]).assigned
+        if own := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
+            binds["all"] = own
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 

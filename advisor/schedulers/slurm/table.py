@@ -19,53 +19,97 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_OPTIONS = {
+_OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VALUE" may, @programs
     "harmless": """
-        account acctg-freq argv array autocomplete bcast bcast-exclude bell chdir comment compress
-        context debugger-test disable-status environment epilog error exclusive export gpu-freq
-        help ignore-pbs input interactive job-name kill-command kill-on-bad-exit
-        kill-on-invalid-dep label licenses mail-type mail-user mcs-label mpi msg-timeout network
-        nice no-bell no-kill no-requeue no-shell oom-kill-step open-mode output parsable partition
-        priority profile prolog propagate pty qos quiet quit-on-interrupt requeue resv-ports
-        send-libs signal slurmd-debug stepmgr task-epilog test-only threads time treewidth
-        unbuffered usage verbose version wait wait-all-nodes wckey whole wrap x11
+        A,account: acctg-freq: argv:@ a,array:@sbatch autocomplete: bcast::@srun bcast-exclude:@srun
+        bell@salloc D,chdir: comment: compress::@srun context: debugger-test@srun
+        X,disable-status@srun environment:@ epilog:@srun e,error:@sbatch+srun exclusive::
+        export:@sbatch+srun gpu-freq: h,help ignore-pbs@sbatch i,input:@sbatch+srun interactive@srun
+        J,job-name: K,kill-command::@salloc K,kill-on-bad-exit::@srun kill-on-invalid-dep:@sbatch
+        l,label@srun L,licenses: mail-type: mail-user: mcs-label: mpi:@srun msg-timeout:@srun
+        network: nice:: no-bell@salloc k,no-kill:: no-requeue@sbatch no-shell@salloc oom-kill-step::
+        open-mode:@sbatch+srun o,output:@sbatch+srun parsable@sbatch p,partition: priority: profile:
+        prolog:@srun propagate::@sbatch+srun pty::@srun q,qos: Q,quiet quit-on-interrupt@srun
+        requeue@sbatch resv-ports:: send-libs::@srun signal: slurmd-debug:@srun stepmgr
+        task-epilog:@srun test-only@sbatch+srun T,threads:@srun t,time: treewidth:@srun
+        u,unbuffered@srun usage v,verbose V,version W,wait@sbatch W,wait:@srun
+        wait-all-nodes:@salloc+sbatch wckey: whole@srun wrap:@sbatch x11::@salloc+srun
         """,
-    "axis:frequency": "cpu-freq",
-    "axis:threads": "cpus-per-task",
-    "axis:node_type": "constraint",
-    "axis:nodes": "nodes",
-    "axis:ranks": "ntasks ntasks-per-node tasks-per-node",
+    "axis:frequency": "cpu-freq:",
+    "axis:threads": "c,cpus-per-task:",
+    "axis:node_type": "C,constraint:",
+    "axis:nodes": "N,nodes:",
+    "axis:ranks": "n,ntasks: ntasks-per-node: tasks-per-node:",
     # Named or excluded nodes, nodes of a kind a constraint does not tell, or nodes that must be
     # free now: on another node type the job could be refused or never start.
     "binds:node_type": """
-        batch bb bbf contiguous deadline delay-boot exclude extra immediate nodefile nodelist
-        prefer reboot reservation segment switches tmp
+        batch:@sbatch bb: bbf: contiguous deadline: delay-boot: x,exclude: extra:
+        I,immediate::@salloc+srun F,nodefile: w,nodelist: prefer: reboot reservation: segment:
+        switches: tmp:
         """,
     # Their number depends on the nodes the job gets.
-    "binds:node_type binds:cores": "mincpus use-min-nodes",
-    "binds:memory": "mem",
+    "binds:node_type binds:cores": "mincpus: use-min-nodes",
+    "binds:memory": "mem:",
     # A smaller request would have less memory; all cores of a larger node would need more.
-    "binds:memory binds:cores binds:node_type": "mem-per-cpu",
+    "binds:memory binds:cores binds:node_type": "mem-per-cpu:",
     "binds:gpus binds:cores binds:node_type": """
-        accel-bind gpu-bind gpus gpus-per-node gres gres-flags mem-per-gpu tres-bind
+        accel-bind:@srun gpu-bind: G,gpus: gpus-per-node: gres: gres-flags: mem-per-gpu: tres-bind:
         """,
-    "binds:frequency": "power",
+    "binds:frequency": "power:",
     # The variables come from somewhere else and may hold a number of threads.
-    "binds:threads": "export-file get-user-env task-prolog",
-    "binds:cores": "mem-bind",
+    "binds:threads": "export-file:@sbatch get-user-env::@salloc+sbatch task-prolog:@srun",
+    "binds:cores": "mem-bind:",
     # Tasks bound to cores, maybe to one each, and a step that uses a part of what its job has.
-    "binds:threads binds:cores": "cpu-bind distribution exact",
-    "held": "begin dependency hold",
+    "binds:threads binds:cores": "cpu-bind:@srun m,distribution: exact@srun",
+    "held": "b,begin: d,dependency: H,hold",
     "all": """
-        cluster cluster-constraint clusters container container-id core-spec cores-per-socket
-        cpus-per-gpu external-launcher extra-node-info gid gpus-per-socket gpus-per-task het-group
-        hint jobid multi-prog no-allocate ntasks-per-core ntasks-per-gpu ntasks-per-socket
-        ntasks-per-tres overcommit overlap oversubscribe pack-group preserve-env relative
-        sockets-per-node spread-job thread-spec threads-per-core time-min tres-per-task uid
+        cluster: cluster-constraint: M,clusters: container: container-id: S,core-spec:
+        cores-per-socket: cpus-per-gpu: external-launcher::@srun B,extra-node-info: gid:
+        gpus-per-socket: gpus-per-task: het-group:@srun hint: jobid:@srun multi-prog@srun
+        Z,no-allocate@srun ntasks-per-core: ntasks-per-gpu: ntasks-per-socket: ntasks-per-tres:
+        O,overcommit overlap::@srun s,oversubscribe pack-group:@srun E,preserve-env@srun
+        r,relative:@srun sockets-per-node: spread-job thread-spec: threads-per-core: time-min:
+        tres-per-task: uid:
         """,
 }
-OPTIONS: Mapping[str, str] = {n: c for c, names in _OPTIONS.items() for n in names.split()}
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOption:
+    """One option of sbatch, srun or salloc: all that is known of it stands here once."""
+
+    name: str
+    """The long name; Slurm takes any beginning that only one option of the program has."""
+    letter: str
+    """The short name, "" where there is none."""
+    value: str
+    """``no``, ``required`` (the next word if not behind "=" or the letter) or ``optional`` (only
+    behind "=" or the letter)."""
+    programs: frozenset[str]
+    classes: str
+
+
+_VALUE = {"": "no", ":": "required", "::": "optional"}
+_RECORD = re.compile(r"(?:(\w),)?([\w-]+)(:{0,2})(?:@([\w+]*))?")
+
+
+def _records() -> Iterable[SlurmOption]:
+    for classes, words in _OPTIONS.items():
+        for match in _RECORD.finditer(words):
+            letter, name, value, programs = match.groups()
+            known = ("sbatch", "srun", "salloc") if programs is None else programs.split("+")
+            yield SlurmOption(name, letter or "", _VALUE[value], frozenset(known), classes)
+
+
+RECORDS = tuple(_records())
+"""Every option; what is below follows from it. ``argv`` and ``environment`` are only listed by
+Slurm to its filters. Of ``wait`` sbatch and srun have one each."""
+OPTIONS: Mapping[str, str] = {o.name: o.classes for o in RECORDS}
 """Long option name -> its classes."""
+SHORT: Mapping[str, str] = {o.letter: o.name for o in RECORDS if o.letter}
+"""Short options of sbatch, srun and salloc."""
+SAME = {"tasks-per-node": "ntasks-per-node"}
+"""Other names of options, which Slurm lists by the first one."""
 
 LAUNCHER: Mapping[str, str] = {
     "exclusive": "binds:threads binds:cores",
@@ -95,12 +139,7 @@ COUNTS = frozenset({"nodes"})
 """Options that are ``all`` where their value is no single number: of a range (``1-4``) or a list,
 nobody knows how many the job gets."""
 
-FLAGS = frozenset(
-    """
-    contiguous exact external-launcher multi-prog no-allocate overcommit overlap oversubscribe
-    preserve-env reboot spread-job use-min-nodes
-    """.split()  # noqa: SIM905
-)
+FLAGS = frozenset(o.name for o in RECORDS if o.value == "no") | {"external-launcher", "overlap"}
 """Options without a value: as a variable they are set when empty, and not when 0 or no."""
 
 _READ = {
@@ -178,6 +217,15 @@ _OTHERS = {
         SLURM_HOSTFILE SLURM_PACK_SIZE
         """,
 }
+SET_IN_JOBS = frozenset(
+    """
+    SLURM_BITSTR_LEN SLURM_CLUSTER_NAME SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE SLURM_GTIDS
+    SLURM_JOBID SLURM_LAUNCH_NODE_IPADDR SLURM_LOCALID SLURM_NNODES SLURM_NODEID SLURM_NODELIST
+    SLURM_NODE_ALIASES SLURM_PROCID SLURM_SHARDS_ON_NODE SLURM_STEPID SLURM_TASKS_PER_NODE
+    SLURM_TASK_PID SLURM_TOPO_LEN SLURM_WORKING_CLUSTER SLURM_CONTAINER SLURM_CONTAINER_ID
+    """.split()  # noqa: SIM905
+)
+"""Of the harmless variables those by which a job's steps find their nodes and tasks."""
 FAMILIES = (
     "SLURM_ADVISOR_", "SLURM_ARRAY_", "SLURM_HET_JOB_", "SLURM_JOB_", "SLURM_PACK_JOB_",
     "SLURM_PMI", "SLURM_RLIMIT_", "SLURM_SPANK_", "SLURM_SRUN_", "SLURM_STEP_", "SLURM_TOPOLOGY_",
@@ -307,6 +355,41 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     return classes_of(option or "", value, known)
 
 
+def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
+    """Judge the variables that a job's script sets, as srun reads them there.
+
+    ``assigned``: name -> the values it may be given, "" where it is unset, None where a value is
+    not known. What Slurm itself sets in each job says nothing of a submission that has it, but a
+    script that changes it has a reason.
+    """
+    judged: list[tuple[str, tuple[str, ...]]] = []
+    for name, values in assigned.items():
+        if not name.startswith(READS["srun"]):
+            continue
+        classes, option = VARIABLES.get(name), SETS.get(name)
+        if classes is None or (option is None and name in SET_IN_JOBS):
+            plugin = name.startswith(("SLURM_SPANK_", "SLURM_PMI", "SLURM_ADVISOR_"))
+            judged.append((name, ("harmless" if plugin else "all",)))
+            continue
+        for value in values:
+            if option == "export":
+                known = value is not None and value.upper() in ("", "ALL")
+                judged.append((name, ("harmless" if known else "binds:threads",)))
+            elif value is None and (rules := VALUES.get(option or "")):
+                special = [extra for _, extra in rules]
+                judged.append((name, tuple(" ".join((classes, *special)).split())))
+            else:
+                judged.append((name, classes_of(option or "", value or "", classes)))
+    return _gather(judged)
+
+
+def both(first: Judged, second: Judged) -> Judged:
+    """Return what two judgements keep together."""
+    unknown = dict.fromkeys((*first.not_understood, *second.not_understood))
+    binds = {**second.binds, **first.binds}
+    return Judged(binds, tuple(unknown), first.held or second.held)
+
+
 def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
     binds: dict[str, str] = {}
     unknown, held = [], False
@@ -321,18 +404,26 @@ def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
     return Judged(binds, tuple(dict.fromkeys(unknown)), held)
 
 
-SHORT = {
-    "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task",
-    "C": "constraint", "d": "dependency", "D": "chdir", "e": "error", "E": "preserve-env",
-    "F": "nodefile", "G": "gpus", "h": "help", "H": "hold", "i": "input", "I": "immediate",
-    "J": "job-name", "k": "no-kill", "K": "kill-on-bad-exit", "l": "label", "L": "licenses",
-    "m": "distribution", "M": "clusters", "n": "ntasks", "N": "nodes", "o": "output",
-    "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "r": "relative",
-    "s": "oversubscribe", "S": "core-spec", "t": "time", "T": "threads", "u": "unbuffered",
-    "v": "verbose", "V": "version", "w": "nodelist", "W": "wait", "x": "exclude",
-    "X": "disable-status", "Z": "no-allocate",
-}  # fmt: skip
-"""Short options of sbatch, srun and salloc."""
+def option_of(word: str, program: str) -> SlurmOption | None:
+    """Return the option that a long name or its beginning means to a program, as getopt does.
+
+    None where no option begins so, or several do.
+    """
+    names = _BY_NAME.get(program, {})
+    if word in names:
+        return names[word]
+    beginning = [option for name, option in names.items() if word and name.startswith(word)]
+    return beginning[0] if len(beginning) == 1 else None
+
+
+def letter_of(letter: str, program: str) -> SlurmOption | None:
+    """Return the option that a letter means to a program, None for none."""
+    return _BY_LETTER.get(program, {}).get(letter)
+
+
+_PROGRAMS = ("sbatch", "srun", "salloc")
+_BY_NAME = {p: {o.name: o for o in RECORDS if p in o.programs} for p in _PROGRAMS}
+_BY_LETTER = {p: {o.letter: o for o in RECORDS if o.letter and p in o.programs} for p in _PROGRAMS}
 
 
 def parse_limit(text: str) -> int | None:

@@ -8,9 +8,8 @@ daemon uses it.
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.availability import Availability
@@ -21,6 +20,7 @@ from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import default_freq
+from advisor.core.script import read
 from advisor.core.script_use import (
     THREAD_VARIABLES,
     ScriptUse,
@@ -29,8 +29,21 @@ from advisor.core.script_use import (
 )
 from advisor.core.units import parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.sbatch import (
+    SUBMIT,
+    environment_options,
+    read_arguments,
+    read_directives,
+    written,
+)
 
-SUBMIT, DIRECTIVE, TIME_LIMIT = "sbatch", "#SBATCH", "time"
+__all__ = [
+    "DIRECTIVE", "FOLLOWS", "LEFT_ALONE", "NOT_SWEPT", "SETS_THREADS", "SETTINGS", "SUBMIT",
+    "TIME_LIMIT", "array_task", "asking_for", "bound_ranks", "cap_obstacle", "environment_options",
+    "fold", "launched", "limited", "parse_request", "read_arguments", "read_directives", "render",
+    "without", "written",
+]  # fmt: skip
+DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
 _LIMITS = {
     "file": "tmp", "mem": "mem", "pmem": "mem-per-cpu", "pvmem": "mem-per-cpu", "vmem": "mem",
     "walltime": "time",
@@ -49,7 +62,7 @@ NOT_SWEPT = frozenset(
      "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
      "job-name", "kill-on-invalid-dep", "mail-type", "mail-user", "no-requeue", "open-mode",
      "output", "parsable", "priority", "quiet", "requeue", "signal", "test-only", "time",
-     "time-min", "verbose", "wait", "wait-all-nodes", "wrap"}
+     "pbs-lines", "time-min", "verbose", "wait", "wait-all-nodes", "wrap"}
 )  # fmt: skip
 _AXIS_OF = {
     "cpu-freq": "frequency",
@@ -68,55 +81,18 @@ _AXIS_OF = {
     "gpus": "node_type",
     "nodes": "nodes",
 }
-_HET = re.compile(r"^#SBATCH\s+(het|pack)job\b", re.MULTILINE)
+_HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
+_SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
+"""A script that may set a variable which srun reads: most only use them."""
 _AFTER_FIRST = re.compile("[-,:km]")
 """What follows the first number of ``--nodes``: such a job is left alone (slurm_table.COUNTS)."""
 _TASKS = ("ntasks", "ntasks-per-node")
 _KINDS = {"sbatch": "batch", "srun": "run", "salloc": "allocate"}
-_NO_VALUE = frozenset(
-    {"exclusive", "oversubscribe", "hold", "requeue", "no-requeue", "overcommit", "parsable",
-     "quiet", "verbose", "wait", "contiguous", "no-kill", "immediate", "spread-job",
-     "use-min-nodes", "test-only", "reboot", "ignore-pbs", "get-user-env", "propagate", "nice",
-     "kill-on-invalid-dep-unused"}
-)  # fmt: skip
-
-
-def read_directives(script: str) -> dict[str, str]:
-    """Return the options of a script's ``#SBATCH`` lines (those before the first command)."""
-    words: list[str] = []
-    for line in script.splitlines():
-        stripped = line.strip()
-        if line.startswith("#SBATCH"):
-            words += stripped.removeprefix("#SBATCH").split(" #", 1)[0].split()
-        elif stripped and not stripped.startswith("#"):
-            break
-    return read_arguments(words)
 
 
 def without(line: str, names: Collection[str]) -> str:
     """Return the line as it is, "" where it holds nothing else: for sbatch the last line counts."""
     return "" if set(read_directives(line)) <= set(names) else line
-
-
-def read_arguments(words: Iterable[str]) -> dict[str, str]:
-    """Return sbatch's command-line options by long name; stops at the first non-option."""
-    options: dict[str, str] = {}
-    queue = list(words)
-    while queue:
-        word = queue.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            if not equals and name not in _NO_VALUE and queue:
-                value = queue.pop(0)
-            options[name] = value
-        elif word.startswith("-") and len(word) > 1:
-            name, value = slurm_table.SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
-            if not value and name not in _NO_VALUE and queue:
-                value = queue.pop(0)
-            options[name] = value
-        else:
-            break
-    return options
 
 
 def array_task(number: str) -> dict[str, str]:
@@ -138,13 +114,6 @@ def bound_ranks(binding: str) -> dict[str, str]:
         return {"SLURM_CPU_BIND": "map_cpu:" + ",".join(map(str, by_rank[0]))}
     masks = (hex(sum(1 << cpu for cpu in set(rank))) for rank in by_rank)
     return {"SLURM_CPU_BIND": "mask_cpu:" + ",".join(masks)}
-
-
-def environment_options() -> dict[str, str]:
-    """Return the options that sbatch takes from its environment; they win over the script's."""
-    names = {"timelimit": "time"}
-    variables = {k[7:].lower(): v for k, v in os.environ.items() if k.startswith("SBATCH_")}
-    return {names.get(k, k.replace("_", "-")): v for k, v in variables.items()}
 
 
 def parse_request(
@@ -170,6 +139,8 @@ def parse_request(
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
+    if isinstance(script, str) and _SETS.search(script):
+        judged = slurm_table.both(judged, slurm_table.judge_script(read(script, argv[1:]).assigned))
 
     def get(name: str) -> str:
         return options.get(name, "")
@@ -231,7 +202,7 @@ def parse_request(
 
 
 def _is_het(script: str) -> bool:
-    return ("hetjob" in script or "packjob" in script) and _HET.search(script) is not None
+    return _HET.search(script) is not None
 
 
 def parse_cpu_freq(text: str) -> tuple[int | None, int | None]:
@@ -382,11 +353,6 @@ def limited(limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, st
         kb = int(size[1]) * _KB[size[2]] / (nodes if option == "mem" else 1)
         bounds[option] = f"{max(1, math.ceil(kb))}K"
     return {**bounds, **options}
-
-
-def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return options as they are typed, one word each: ``--cpus-per-task=16``."""
-    return [(f"--{name}={value}",) for name, value in options.items()]
 
 
 def _named(text: str) -> int | None:

@@ -192,3 +192,89 @@ def test_ranks_that_cannot_be_told_are_not_guessed(
     decision = ask(store, arguments, script)
     assert not decision.rewrite and not decision.environment
     assert "no-baseline" in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'OPTS="-n 7 -c 4"; srun $OPTS ./stencil',
+        'OPTS=(-n 7 -c 4)\nsrun "${OPTS[@]}" ./stencil',
+        'OPTS="-n 7"\nOPTS+=" -c 4"\nsrun $OPTS ./stencil',
+        'srun ${OPTS:--n 7 -c 4} ./stencil',
+        "srun ${OPTS-} ./stencil",
+        "srun $OPTS ./stencil",
+        'set -- -n 7 -c 4\nsrun "$@" ./stencil',
+        "srun -lun7 ./stencil",
+        "srun -n 1 -n 7 ./stencil",
+        'X=--multi-prog; srun $X ./stencil',
+        "N=1\nread N < file\nsrun -n $N ./stencil",
+        "N=1\nf() { N=7; }\nf\nsrun -n $N ./stencil",
+        "N=1\nfor N in 7; do :; done\nsrun -n $N ./stencil",
+        "N=1; (( N = 7 )); srun -n $N ./stencil",
+        "N=1; : ${M:=3}; printf -v N %s 7; srun -n $N ./stencil",
+        "O='-n 7'; IFS=,; O=-n,7; srun $O ./stencil",
+        'alias srun="srun -n 7"\nsrun ./stencil',
+        'srun() { command srun -n 7 "$@"; }\nsrun ./stencil',
+        "function srun { :; }\nsrun ./stencil",
+        "srun --jobid=12 ./stencil",
+        "srun --jobid $OTHER ./stencil",
+        "srun -t 1 ./stencil",
+        "export $SETTINGS\nsrun ./stencil",
+        "env -i srun ./stencil",
+        "env -iu A srun ./stencil",
+        *(
+            f"{front}\nsrun ./stencil"
+            for front in (
+                "export SLURM_NTASKS=7 SRUN_CPUS_PER_TASK=4", "export SLURM_NPROCS=7",
+                "export SLURM_EXACT=1", "SLURM_EXACT=$UNKNOWN", "export SLURM_HINT=nomultithread",
+                "export SLURM_OVERCOMMIT=1", "export SLURM_MULTI_PROG=1",
+                "export SLURM_SRUN_MULTI=1", "export SLURM_NTASKS_PER_NODE=7",
+                "declare -x SLURM_NTASKS=7", "typeset -x SLURM_NTASKS=7", "readonly SLURM_NTASKS=7",
+                "read SLURM_NTASKS < file", "unset SLURM_NTASKS", "unset -v SLURM_NTASKS",
+                "export -n SLURM_NTASKS", ": ${SLURM_NTASKS:=7}", "(( SLURM_NTASKS = 7 ))",
+                "let SLURM_NTASKS=7", "printf -v SLURM_NTASKS 7", "export SLURM_JOB_NUM_NODES=1",
+                "export SLURM_NNODES=1", "export SLURM_JOB_ID=12", "export SLURM_NEW=1",
+                "if test -f x; then export SLURM_NTASKS=7; fi", "for SLURM_NTASKS in 7; do :; done",
+                "set_it() { SLURM_NTASKS=7; }\nset_it", "export SLURM_HOSTFILE=hosts",
+                "export SLURM_TASKS_PER_NODE=7",
+            )
+        ),
+        "SLURM_NTASKS=7 srun ./stencil",
+        "env SLURM_NTASKS=7 srun ./stencil",
+        "env -u SLURM_NTASKS srun ./stencil",
+        "OMPI_MCA_rmaps_base_mapping_policy=ppr:7:node mpirun -n 1 ./stencil",
+        "export I_MPI_PERHOST=7\nmpirun -n 1 ./stencil",
+        "export HYDRA_HOST_FILE=hosts\nmpiexec -n 1 ./stencil",
+        "export MPIEXEC_TIMEOUT=60\nmpiexec -n 1 ./stencil",
+    ],
+)  # fmt: skip
+def test_what_a_launcher_gets_by_variables_keeps_threads_and_node_type(
+    store: Writer, lines: str
+) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive", f"#!/bin/bash\n{lines}\n")
+    assert not decision.environment and "constraint" not in decision.rewrite, decision.rewrite
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "export SLURM_EXPORT_ENV=ALL\nsrun ./stencil",
+        "unset SLURM_EXPORT_ENV\nsrun ./stencil",
+        "export SLURM_MPI_TYPE=pmix SLURM_UNBUFFEREDIO=1\nsrun ./stencil",
+        'OPTS="-n 1 --mpi=pmix"\nsrun $OPTS ./stencil',
+        'OPTS=(-n 1 --label)\nsrun "${OPTS[@]}" ./stencil',
+        "OPTS=\nsrun $OPTS ./stencil",
+        "N=1; srun -ln$N ./stencil",
+        'srun --output="$HOME/out" ./stencil',
+        "srun -o $HOME/out ./stencil",
+        "srun --jobid=$SLURM_JOB_ID ./stencil",
+        "while IFS= read -r line; do echo $line; done\nsrun ./stencil",
+        "ll() { ls; }\nalias la='ls -a'\nsrun ./stencil",
+        "cd $SLURM_SUBMIT_DIR && set -euo pipefail\nsrun ./stencil",
+        "for i in 1 2; do mkdir -p d$i; done\nsrun ./stencil",
+        "(cd /tmp; N=7)\nN=1\nsrun -n $N ./stencil",
+    ],
+)
+def test_variables_that_change_nothing_of_the_ranks_keep_nothing(store: Writer, lines: str) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive", f"#!/bin/bash\n{lines}\n")
+    assert decision.rewrite and decision.environment, decision.to_dict()["explanation"]

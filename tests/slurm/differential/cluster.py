@@ -53,7 +53,7 @@ PartitionName=oversubscribed Nodes=ALL OverSubscribe=FORCE:2 DefaultTime=5
 LIMITED = "PartitionName=limits Nodes=ALL QOS=small DefaultTime=5\n"
 VOUCHED = """\
 applications:
-  - {name: app, executable: [app], threads_unset: all-cores}
+  - {name: app, match: {executable: app}, threads_unset: all-cores}
 """
 #: Ranks on a node which the model was measured with.
 RANKS = (1, 2, 4, 14, 28)

@@ -99,7 +99,7 @@ def test_what_a_run_counted_is_held_against_what_is_assumed() -> None:
     assert filled([run(28, None)]) == []
     assert filled([run(28, counted(28)), run(28, counted(14))]) == []  # the newest
     assert filled([run(28, counted(14)), run(28, counted(28))]) == [(1, 1, 28)]
-    wrong = ([0], [], "28", [True], [1] * 5000)
+    wrong: tuple[object, ...] = ([0], [], "28", [True], [1] * 5000)
     no_use: list[object] = [{"unset": True, "threads": threads} for threads in wrong]
     for bad in (*no_use, {}, {"unset": 1, "threads": [28]}, [28], "x"):
         assert ThreadUse.from_dict(bad) is None

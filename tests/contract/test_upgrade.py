@@ -70,7 +70,31 @@ def ask(path: Path, line: bytes) -> dict[str, Any]:
     return answer
 
 
+def count_threads(place: Path) -> None:
+    """Have the old model say that its runs with unset variables used all of their threads.
+
+    Earlier versions counted nothing, and then its jobs keep their threads.
+    """
+    with closing(sqlite3.connect(place / "a.db")) as db:
+        shapes = db.execute(
+            "SELECT DISTINCT nodes, ranks_per_node, threads_per_node FROM observations"
+        ).fetchall()
+        db.execute(
+            "UPDATE models SET stats = json_set(stats, '$.threads_unset', json(?))",
+            (json.dumps(shapes),),
+        )
+        db.commit()
+
+
+def test_a_model_from_before_threads_were_counted_changes_none(place: Path) -> None:
+    with serving(place):
+        wait_for(lambda: call(place / "s", {"op": "status"})["models"] == 1)
+        now = ask(place / "s", (RECORDED / "cli_filter.request").read_bytes())
+    assert now["env"] == {} and "threads-unset" in now["stamp"]
+
+
 def test_the_daemon_answers_while_the_store_is_brought_up_to_date(place: Path) -> None:
+    count_threads(place)
     with serving(place):
         assert call(place / "s", DECIDE)["decision"]  # whatever is known of the store by now
         wait_for(lambda: call(place / "s", {"op": "status"})["models"] == 1)

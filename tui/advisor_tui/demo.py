@@ -21,6 +21,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
+from advisor.core.thread_use import filled
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
@@ -84,7 +85,8 @@ def _program(writer: Writer, p: Program, now: datetime) -> None:
         writer.add_observations(p.name, p.workload, seen)
         model = writer.save_model(
             p.name, p.workload, name, scope="all", owner="", name="bspline",
-            energy_quality=p.quality, n_train=len(seen), stats={"error": 0.05}, options=made,
+            energy_quality=p.quality, n_train=len(seen), options=made,
+            stats={"error": 0.05, "threads_unset": [list(shape) for shape in filled(seen)]},
         )  # fmt: skip
         if p.state == "suspended":
             writer.set_model_state(

@@ -15,6 +15,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
+from advisor.core.thread_use import KEY, ThreadUse
 
 POLICY = """\
 # The example site's policy.
@@ -175,6 +176,11 @@ def grid(m: DemoMachine) -> list[Configuration]:
     return [Configuration(name, 1, 1, t, f) for t in range(step, cores + 1, step) for f in khz]
 
 
+def _counted(c: Configuration) -> dict[str, object]:
+    """Return what a sweep counts in the run of the job as written: it uses all cores by itself."""
+    return {KEY: ThreadUse(True, (c.threads_per_rank,) * c.ranks_per_node).to_dict()}
+
+
 def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]]:
     """Return a program's options on a machine, and the runs behind them."""
     draw = random.Random(f"{p.name} {p.workload} {m.node_type.name}")
@@ -198,8 +204,11 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
         )  # fmt: skip
         if measured:
             seen.append(
-                Observation(c, t, e, None, p.quality, "example", "sweep", "ann", scope="all")
-            )
+                Observation(
+                    c, t, e, None, p.quality, "example", "sweep", "ann", scope="all",
+                    extra=_counted(c) if c == points[-1] else {},
+                )
+            )  # fmt: skip
     if p.state == "grid":
         made = [replace(o, measured=True, confirmed=True) for o in made]
     elif p.state != "fitted":

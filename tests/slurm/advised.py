@@ -159,15 +159,17 @@ class AdvisedSite:
             )
         return done
 
-    def counted(self, threads: int) -> None:
-        """Have stored runs of one rank with so many threads say what a sweep counts in them."""
-        use = json.dumps({"unset": True, "threads": [threads]})
+    def counted(self) -> None:
+        """Have the stored runs say what a sweep counts where unset variables use all threads."""
         with sqlite3.connect(self.store) as store:
-            store.execute(
-                "UPDATE observations SET extra = json_set(extra, '$.thread_use', json(?))"
-                " WHERE ranks_per_node = 1 AND threads_per_node = ?",
-                (use, threads),
-            )
+            places = "SELECT DISTINCT ranks_per_node, threads_per_node FROM observations"
+            for ranks, threads in store.execute(places).fetchall():
+                use = json.dumps({"unset": True, "threads": [threads // ranks] * ranks})
+                store.execute(
+                    "UPDATE observations SET extra = json_set(extra, '$.thread_use', json(?))"
+                    " WHERE ranks_per_node = ? AND threads_per_node = ?",
+                    (use, ranks, threads),
+                )
 
     def settle(self) -> None:
         """Wait until the daemon has taken over what was last written into the store."""

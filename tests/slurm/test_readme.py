@@ -83,7 +83,7 @@ def import_runs(site: AdvisedSite) -> None:
         "import", grid, "--application", "simapp", "--workload=--kernel stencil --scale 2",
         "--node-type", posed.feature, "--scope", "own",
     )  # fmt: skip
-    site.counted(posed.cores)
+    site.counted()
     site.advisor("fit", "simapp")
     site.settle()
 

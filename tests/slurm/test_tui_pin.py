@@ -55,7 +55,7 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
         "import", grid, "--application", "simapp", "--workload", workload,
         "--node-type", BDW.feature,
     )  # fmt: skip
-    site.counted(BDW.cores)
+    site.counted()
     site.advisor("fit", "simapp", "--workload", workload)
     site.settle()
     script = site.script(

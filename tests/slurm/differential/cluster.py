@@ -102,6 +102,7 @@ class Cluster:
             write_grid(grid, node_type)
             where = ["--application", "app", "--node-type", node_type.feature]
             self.site.advisor("import", grid, *where)
+        self.site.counted()
         self.site.advisor("fit", "app", "--model", "bspline")
         self.site.settle()
         self.no_filter.mkdir()

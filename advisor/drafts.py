@@ -23,6 +23,7 @@ _ELSEWHERE_S = 86400.0
 _NAME = 40
 """Characters of the file's name that its draft has, so that a long name's fits as well."""
 _TRIES = 100
+"""Random names that are tried before a folder full of drafts is an error."""
 
 
 @contextmanager

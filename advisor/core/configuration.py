@@ -15,6 +15,7 @@ MAX_FREQS = 16
 MAX_CELLS = 5000
 """Configurations of a grid that is read from outside."""
 _MOST = 1 << 30
+"""Nodes, ranks, threads or kHz that a configuration read from outside has at most."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -165,8 +165,9 @@ def _node_type_obstacle(name: str, x: Constraints) -> str:
         code, detail = x.obstacles[name]
         return f"{code}:{detail}"
     own_type = name == x.baseline.node_type
-    # What it states, or is given by default, it gets on its own node type in any case.
-    if not (own_type and any(x.request.default_memory_mb or ())) and not all(
+    # What it is given by default per node, it gets on its own node type in any case. By default per
+    # CPU it may land where there are more of them, and get more.
+    if not (own_type and (x.request.default_memory_mb or (0.0,))[0]) and not all(
         _as_much_memory(x.request, own, node_type) for own in x.landing
     ):
         return "no-room"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from advisor.core.launchers import LAUNCHERS
 from advisor.core.thread_use import ThreadUse
+from advisor.drafts import write_whole
 
 MARK = "ADV_SWEEP_RUN"
 """Variable whose value tells a run's processes from all others."""
@@ -84,11 +85,9 @@ done
 def write_counter(folder: Path) -> Path:
     """Write the script into a folder and return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    script, partial = folder / NAME, folder / f".{NAME}"
+    script = folder / NAME
     names = "|".join(sorted(name[:_COMM] for name in LAUNCHERS | _SHELLS))
-    partial.write_text(_COUNTER.replace("@STARTERS@", names))
-    partial.chmod(0o700)
-    partial.replace(script)
+    write_whole(script, _COUNTER.replace("@STARTERS@", names), 0o700)
     return script
 
 

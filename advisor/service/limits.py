@@ -34,6 +34,7 @@ _DEBT = 2000.0
 RECORDS = 20_000
 """Decisions of one user that are recorded in a day; of further ones the job's stamp tells."""
 _DAY_S = 86400.0
+"""A day, in seconds."""
 
 UNNAMED = 0xFFFFFFFE
 """What all user ids without a name are booked to: a number that belongs to nobody."""

@@ -38,6 +38,7 @@ WROTE, ALTERED = "+wrote:", "+altered"  # behind the stamp: what was written, th
 LOOKED_AT = ("select", "place", "nodes", "ncpus", "mpiprocs", THREADS, FREQ)
 NO_LIMIT = ("host", "vnode", "mpiprocs", THREADS)  # of a chunk, but no class of hosts has them
 OF_HOST = ("ncpus", "mem", "vmem", "hbmem", "arch", *NO_LIMIT)
+# Bytes of the daemon's answer; characters of a text, a stamp, an attribute, what was written.
 MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_ATTRIBUTE, MAX_WROTE = 65536, 65536, 2000, 200, 4000
 MAX_MHZ = 20000  # no processor's
 FORMS = {

@@ -223,4 +223,4 @@ def test_a_copy_that_the_daemon_only_reads_is_left_alone(
 
 def test_unknown_scheduler(advisor: Run) -> None:
     result = advisor("collect", "--scheduler", "lsf")
-    assert result.code == 1 and "lsf" in result.err and "slurm" in result.err
+    assert result.code == 2 and "lsf" in result.err and "slurm" in result.err

@@ -208,7 +208,7 @@ def test_bad_input_is_one_line(past: Path, advisor: Advisor, tmp_path: Path) -> 
         assert done.code == 2 and done.err.count("\n") == 1 and since in done.err
     done = advisor("policy", "simulate", good, "--since", "1s")
     assert done.code == 0 and "no decision was stored since" in done.out
-    assert advisor("policy", "simulate", good, "--plot", "p.txt").code == 1
+    assert advisor("policy", "simulate", good, "--plot", "p.txt").code == 2
     with Reader(past) as reader:
         assert reader.policy() == PolicySet.from_compiled(PRESENT, 1)  # nothing was applied
 

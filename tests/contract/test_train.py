@@ -255,12 +255,12 @@ def test_a_policy_without_training_refuses(advisor: Run, script: Path, store_pat
         (["job.sh", "--estimate", "soon"], 2, "--estimate"),
         (["job.sh", "--limit", "0"], 2, "--limit"),
         (["job.sh", "--sbatch", "'"], 2, "--options"),
-        (["job.sh", "--node-type", "knl"], 1, "not in the inventory"),
-        (["job.sh", "--meter", "rapl2"], 1, "no meter"),
+        (["job.sh", "--node-type", "knl"], 2, "not in the inventory"),
+        (["job.sh", "--meter", "rapl2"], 2, "no meter"),
         (["job.sh", "--application", "\x01 "], 2, "not a name"),
         (["--resume", "no-such"], 3, "there is no sweep no-such"),
         (["--resume"], 3, "no unfinished sweep"),
-        (["job.sh", "--scheduler", "lsf"], 1, "no scheduler"),
+        (["job.sh", "--scheduler", "lsf"], 2, "no scheduler"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -49,6 +49,7 @@ def patient(testbed: Testbed) -> Iterator[AdvisedSite]:
         grid = site.folder / "grid.csv"
         grid.write_text("\n".join(rows) + "\n")
         site.advisor("import", grid, "--application", "stencil", "--node-type", BDW.feature)
+        site.counted()
         site.advisor("fit", "stencil")
         site.settle()
         site.script(

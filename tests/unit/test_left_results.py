@@ -338,7 +338,9 @@ def test_a_sweep_in_the_background_leaves_its_results_where_others_do(
     state: Any = SimpleNamespace(settings=SimpleNamespace(user="ann"))
 
     def left(work_dir: Path | None) -> object:
-        return train._results(Namespace(db=None, work_dir=work_dir), state, Policy())
+        return train._results(
+            Namespace(db=None, work_dir=work_dir, for_daemon=False), state, Policy()
+        )
 
     usual = paths.state_dir()
     assert left(None) == left(usual / "sweeps") == usual / "to-collect"

@@ -123,11 +123,11 @@ def test_configurations_may_stand_beside_the_rest(store: Writer) -> None:
     [
         ({"energy_j": 0}, (None, "missing", "sweep")),
         ({"energy_j": ""}, (None, "missing", "sweep")),
-        ({"energy_j": 5.0, "energy_quality": "exact"}, (5.0, "estimated", "sweep")),
-        ({"energy_j": 5.0, "energy_quality": "missing"}, (None, "missing", "sweep")),
-        ({"energy_j": 5.0, "source": "import"}, (5.0, "measured", "run")),
-        ({"energy_j": 5.0, "source": "job"}, (5.0, "measured", "run")),
-        ({"energy_j": 5.0, "source": "confirm"}, (5.0, "measured", "confirm")),
+        ({"energy_j": 5000.0, "energy_quality": "exact"}, (5000.0, "estimated", "sweep")),
+        ({"energy_j": 5000.0, "energy_quality": "missing"}, (None, "missing", "sweep")),
+        ({"energy_j": 5000.0, "source": "import"}, (5000.0, "measured", "run")),
+        ({"energy_j": 5000.0, "source": "job"}, (5000.0, "measured", "run")),
+        ({"energy_j": 5000.0, "source": "confirm"}, (5000.0, "measured", "confirm")),
     ],
 )
 def test_what_a_user_may_say_of_a_run(

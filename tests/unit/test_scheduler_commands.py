@@ -28,7 +28,7 @@ QUESTIONS = frozenset(
 STARTERS = {
     "command.py",  # the one way
     "slurm/hook_files.py", "slurm/hook_state.py",  # compilers, and Lua
-    "local/watched.py",  # our own process beside a run
+    "local/watched.py", "thread_counter.py",  # our own processes beside a run
 }  # fmt: skip
 """Modules of the schedulers' rooms that start programs, and what else than a scheduler's."""
 

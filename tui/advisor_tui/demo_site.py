@@ -26,6 +26,7 @@ max_slowdown: 8%
 min_saving: 3%
 holdout: 10%
 node_type_change: allow
+estimated_node_types: accept
 rules:
   - match: {partition: debug}
     mode: off
@@ -41,6 +42,7 @@ COMPILED: dict[str, object] = {
         "min_saving": 0.03,
         "holdout": 0.1,
         "node_type_change": "allow",
+        "estimated_node_types": "accept",
     },
     "rules": [
         {"match": {"partition": ["debug"]}, "set": {"mode": "off"}},

@@ -139,8 +139,10 @@ def read_directives(script: str, given: Mapping[str, str] = MappingProxyType({})
     options: dict[str, str] = {}
     prefix = given.get("prefix", os.environ.get("PBS_DPREFIX", "#PBS"))
     for words in directive_words(script, prefix):
-        found = split_words(words)[0]
-        options.update({n: v for n, v in found.items() if n in ATTRIBUTES or n not in options})
+        line_options = split_words(words)[0]
+        options.update(
+            {n: v for n, v in line_options.items() if n in ATTRIBUTES or n not in options}
+        )
     return options
 
 

@@ -51,10 +51,6 @@ PartitionName=oversubscribed Nodes=ALL OverSubscribe=FORCE:2 DefaultTime=5
 """
 #: Named once its QOS is there: the controller does not start without it.
 LIMITED = "PartitionName=limits Nodes=ALL QOS=small DefaultTime=5\n"
-VOUCHED = """\
-applications:
-  - {name: app, match: {executable: app}, threads_unset: all-cores}
-"""
 #: Ranks on a node which the model was measured with.
 RANKS = (1, 2, 4, 14, 28)
 THREADS = (1, 2, 4, 7, 10, 14, 20, 28, 40, 64)
@@ -92,11 +88,6 @@ class Cluster:
         with (testbed.conf_dir / "slurm.conf").open("a") as conf:
             conf.write(LIMITED)
         testbed.run(["scontrol", "reconfigure"])
-        # An imported grid says nothing of unset variables: the site vouches for this program, so
-        # that threads are changed as often as can be.
-        with (self.site.config / "site.yaml").open("a") as site_yaml:
-            site_yaml.write(VOUCHED)
-        self.site.advisor("site", "apply")
         for node_type in NODE_TYPES.values():
             grid = self.site.folder / f"{node_type.name}.csv"
             write_grid(grid, node_type)

@@ -193,7 +193,7 @@ def mixed(store: Writer, memory_mb: tuple[float, float] | None, arguments: str =
     ("memory_mb", "changed"),
     [
         ((4000.0, 0.0), True),  # DefMemPerNode: the same on each of them
-        ((0.0, 1000.0), True),  # DefMemPerCPU: what its own node's cores have
+        ((0.0, 1000.0), False),  # DefMemPerCPU: it may land where there are more cores
         ((0.0, 0.0), False),  # all that its node has, and it may land where that is more
         (None, False),
     ],

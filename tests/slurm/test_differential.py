@@ -13,7 +13,7 @@ from differential.cluster import cluster
 from differential.compare import Verdict, compare
 from differential.draw import draw
 from differential.pairs import Trial
-from differential.shapes import Shape, fixed
+from differential.shapes import Shape, fixed, scripts
 from testbed import requirements
 
 pytestmark = pytest.mark.slurm
@@ -54,8 +54,9 @@ def test_drawn_shapes_end_as_without_the_advisor(trial: Trial) -> None:
 
 def test_scripts_that_wait_for_nodes_come_to_their_end(trial: Trial) -> None:
     """Both sides of this one held all nodes of a type, waited for each other and never ended."""
-    shapes = [s for s in draw(20261824, 100) if s.script.submits and "-N2" in s.options]
-    (pair,) = trial.run(shapes)
+    waits = scripts()["nested-salloc"]
+    options = ("-N2", "--exclusive", "-p", "maxmemory")
+    (pair,) = trial.run([Shape("all nodes of a type", waits, options)])
     for side in (pair.off, pair.on):
         assert {record["JobState"] for record in side.ended} == {"COMPLETED"}, side
 

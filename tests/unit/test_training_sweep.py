@@ -52,7 +52,8 @@ read khz < SYS/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
 printf -v seconds '0.%07d' $((1000000 + (2000000 - khz) / 50))
 sleep $seconds
 read joules unit < SYS/cray/pm_counters/energy
-echo "$((joules + (extra + 400 + khz / 1000 * khz / 1000000) / 20)) J" > SYS/cray/pm_counters/energy.new
+used=$(((extra + 400 + khz / 1000 * khz / 1000000) / 20))
+echo "$((joules + used)) J" > SYS/cray/pm_counters/energy.new
 mv SYS/cray/pm_counters/energy.new SYS/cray/pm_counters/energy
 : srun ./posed
 """

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore lint bench schema docs man packages package-tools slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore lint bench size schema docs man packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -14,6 +14,7 @@ help:
 	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
 	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
 	@echo "make bench       print the benchmarks' ratios"
+	@echo "make size        count what there is to read, and what makes reading slow"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
 	@echo "make packages    wheel, deb and rpm for a site, with man pages and units, into dist/"
 	@echo "make man         write the man pages into build/man/man1"
@@ -75,8 +76,11 @@ lint: setup-dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+size: setup
+	@$(BIN)/python benchmarks/size.py
+
 bench: setup
-	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	@for b in $(filter-out benchmarks/unchanged.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 schema: setup
 	@$(BIN)/python -m advisor.store.schema > db/schema.sql

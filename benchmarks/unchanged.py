@@ -301,7 +301,7 @@ def record(path: Path, requests: int) -> None:
     path.write_text(json.dumps(result, indent=0))
     changed = sum('\\"chg\\":1' in line for line in answers)
     print(f"{len(answers)} answers ({changed} change a job), {len(outputs)} outputs, "
-          f"{sum(map(len, result['rows'].values()))} rows: {path}")  # fmt: skip
+          f"{sum(len(lines) for lines in rows.values())} rows: {path}")  # fmt: skip
 
 
 def compare(first: Path, second: Path) -> int:

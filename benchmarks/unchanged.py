@@ -81,7 +81,7 @@ BODIES = (
 VERBS = (
     "options app{a} --all", "options app{a} --sort energy", "predict app{a} --at nodes=2",
     "report --since 60d",
-    "site show", "policy show", "doctor", "evaluate grid0.csv", "metrics",
+    "site show", "policy show", "evaluate grid0.csv", "metrics",
     "pareto grid0.csv --x time_s:min --y energy_j:min", "policy simulate policy.yaml",
     "explain job0.sh", "explain job1.sh", "explain job2.sh", "explain job3.sh", "nosuchverb",
     "options nosuchapplication", "choose app0 --goal edp", "off", "on", "demo",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 if TYPE_CHECKING:
     from advisor.core.observation import Scope
@@ -25,30 +26,37 @@ Trust = Literal["own", "account", "all"]
 Allocation = Literal["shrink", "keep"]
 NodeTypeChange = Literal["no-later", "allow"]
 MessageTo = Literal["tty", "always", "never"]
-
 ColdStartMode = Literal["off", "advise", "apply"]
 ExtrapolationMode = Literal["refuse", "advise", "accept"]
+ApplicationClass = Literal[
+    "cpu-bound", "memory-bound", "mixed", "mpi-bound", "io-bound", "busy-waiting", "gpu", "unknown"
+]
 
-MODES: tuple[Mode, ...] = ("off", "observe", "advise", "apply")
-GOALS: tuple[Goal, ...] = (
-    "power", "balanced", "performance", "min_energy", "min_time", "edp", "ed2p",
-)  # fmt: skip
-RESOURCES: tuple[Resources, ...] = ("thrifty", "balanced", "greedy")
-AXIS_RULES: tuple[AxisRule, ...] = ("keep", "fill", "cap", "override")
-AXES = ("frequency", "threads", "node_type")
-ESTIMATES: tuple[Estimates, ...] = ("accept", "refuse")
-TRUST: tuple[Trust, ...] = ("own", "account", "all")
-ALLOCATIONS: tuple[Allocation, ...] = ("shrink", "keep")
-NODE_TYPE_CHANGES: tuple[NodeTypeChange, ...] = ("no-later", "allow")
-COLD_START_MODES: tuple[ColdStartMode, ...] = ("off", "advise", "apply")
-EXTRAPOLATED: tuple[ExtrapolationMode, ...] = ("refuse", "advise", "accept")
+MODES: tuple[Mode, ...] = get_args(Mode)
+GOALS: tuple[Goal, ...] = get_args(Goal)
+AXIS_RULES: tuple[AxisRule, ...] = get_args(AxisRule)
+ESTIMATES: tuple[Estimates, ...] = get_args(Estimates)
+COLD_START_MODES: tuple[ColdStartMode, ...] = get_args(ColdStartMode)
+EXTRAPOLATED: tuple[ExtrapolationMode, ...] = get_args(ExtrapolationMode)
 """What is done for sizes and node counts that never ran, most careful first."""
 FARTHEST = 16.0
 """Beyond so many times the largest measured size nothing is predicted for jobs."""
-CLASSES = (
-    "cpu-bound", "memory-bound", "mixed", "mpi-bound", "io-bound", "busy-waiting", "gpu", "unknown",
-)  # fmt: skip
-MESSAGE_TO: tuple[MessageTo, ...] = ("tty", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A fraction that people write as a percentage; both bounds are included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A number, whole where its type is ``int``; both bounds are included."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,78 +111,168 @@ def scope_of(trust: Trust, account: str) -> Scope:
     return "own" if trust == "account" and not account else trust
 
 
+# Each key of policy.yaml is defined once, here: its type (the words of a Literal, or the bounds
+# beside it), its default, and what it means. From that follow the reader of the file and what it
+# says of mistakes, its JSON schema, docs/reference, `policy show`, diff and simulate, and the TUI.
+
+
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Per axis: ``keep`` never changes it, ``fill`` sets what the user left open, ``cap`` may
-    also lower what the user set, ``override`` may replace it. Nodes, tasks and memory are the
-    user's and no axis."""
+    """What may be changed in a job: keep never changes it, fill sets what the user left open,
+    cap may also lower what the user set, override may replace it."""
 
-    frequency: AxisRule = "cap"
-    threads: AxisRule = "fill"
-    node_type: AxisRule = "fill"
+    frequency: Annotated[AxisRule, "the cap on core frequency"] = "cap"
+    threads: Annotated[
+        AxisRule, "threads of the program; cores of the request where nodes are shared"
+    ] = "fill"
+    node_type: Annotated[AxisRule, "the type of node"] = "fill"
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """When and how missing models are trained."""
+    """When and how a missing model is measured."""
 
-    mode: TrainingMode = "ask"
-    samples: int = 12
-    confirm: int = 1
-    budget_node_hours: float = 10.0
-    payback_runs: int = 20
-    trust: Trust = "own"
-    stop_early: bool = True
-    within: float = 0.03
+    mode: Annotated[
+        TrainingMode, "off, ask (print the command for the user) or auto (queue the sweep)"
+    ] = "ask"
+    samples: Annotated[int, Between(4, 1000), "runs a model is fitted from"] = 12
+    confirm: Annotated[int, Between(0, 10), "runs at the recommended point that confirm it"] = 1
+    budget_node_hours: Annotated[float, Between(0, 1e6), "the most one sweep may cost"] = 10.0
+    payback_runs: Annotated[
+        int,
+        Between(1, 1_000_000),
+        "a sweep that pays back only after more runs than this is not started",
+    ] = 20
+    trust: Annotated[Trust, "whose jobs one user's measurements advise"] = "own"
+    stop_early: Annotated[
+        bool,
+        "end a sweep's runs once their time and energy are known; the first and the confirming "
+        "ones are always complete, and all of those that `mode: auto` makes",
+    ] = True
+    within: Annotated[
+        float, Share(0.001, 0.2), "how tightly: half the width of their 90 % intervals"
+    ] = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """What is done for an application never swept, by what others like it do.
+    """What is done for jobs of applications that no sweep measured, from similar ones."""
 
-    ``confidence``: that a trial keeps ``max_slowdown``; ``trials`` of a workload, one at a time;
-    ``classes``: those whose jobs may change.
-    """
-
-    mode: ColdStartMode = "advise"
-    confidence: float = 0.75
-    min_applications: int = 5
-    trials: int = 2
-    classes: tuple[str, ...] = ("cpu-bound", "memory-bound", "mixed")
+    mode: Annotated[
+        ColdStartMode,
+        "off, advise (only show it) or apply (also change the job, where the policy's mode is "
+        "apply)",
+    ] = "advise"
+    confidence: Annotated[
+        float, Share(0.5, 0.999), "confidence at which a trial must keep `max_slowdown`"
+    ] = 0.75
+    min_applications: Annotated[
+        int,
+        Between(3, 1000),
+        "least number of measured applications on a node type to advise by class",
+    ] = 5
+    trials: Annotated[
+        int, Between(0, 10), "how many jobs of a workload may try an option, one at a time"
+    ] = 2
+    classes: Annotated[tuple[ApplicationClass, ...], "the classes whose jobs may be changed"] = (
+        "cpu-bound",
+        "memory-bound",
+        "mixed",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """How much less conservative than the site a user may be with their own jobs."""
+    """How far users may go beyond the policy with their own jobs."""
 
-    mode: Mode = "apply"
-    max_slowdown: float = 1.0
+    mode: Annotated[Mode, "the furthest mode a user may ask for"] = "apply"
+    max_slowdown: Annotated[float, Share(0, 1), "the largest slowdown a user may ask for"] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings that hold for one job. Fractions, not percent."""
+    """The settings that hold for a job: all of them may stand at the top and in a rule."""
 
-    mode: Mode = "advise"
-    goal: Goal = "balanced"
-    max_slowdown: float = 0.05
-    min_saving: float = 0.03
-    confidence: float = 0.90
-    resources: Resources = "thrifty"
+    mode: Annotated[
+        Mode,
+        "off, observe (decide and record), advise (also print one line) or apply (change the job)",
+    ] = "advise"
+    goal: Annotated[
+        Goal,
+        "what to weigh most: time and energy the same (balanced, edp), energy more (power) or "
+        "alone (min_energy), time more (performance, ed2p) or alone (min_time)",
+    ] = "balanced"
+    max_slowdown: Annotated[
+        float, Share(0, 1), "the largest slowdown against the baseline, at `confidence`"
+    ] = 0.05
+    min_saving: Annotated[
+        float, Share(0, 0.9), "the least energy saving worth a change, at `confidence`"
+    ] = 0.03
+    confidence: Annotated[
+        float, Share(0.5, 0.999), "one-sided confidence at which both bounds above must hold"
+    ] = 0.90
+    resources: Annotated[
+        Resources,
+        "which of equally good options to take: that with fewest cores (thrifty), the best by its "
+        "score (balanced), or that with most cores (greedy)",
+    ] = "thrifty"
     axes: Axes = Axes()
-    holdout: float = 0.02
+    holdout: Annotated[
+        float, Share(0, 0.5), "share of jobs that stay unchanged at random, to measure the effect"
+    ] = 0.02
     training: Training = Training()
     cold_start: ColdStart = ColdStart()
-    enforce: bool = False
-    message: MessageTo = "tty"
-    allocation: Allocation = "shrink"
-    node_type_change: NodeTypeChange = "no-later"
-    unknown_workload: Literal["default", "skip"] = "default"
-    estimated_energy: Literal["apply", "advise"] = "advise"
-    estimated_node_types: Estimates = "refuse"
-    extrapolated: ExtrapolationMode = "advise"
-    max_extrapolation: float = 4.0
+    enforce: Annotated[bool, "also rewrite jobs that did not pass the submit filter"] = False
+    message: Annotated[
+        MessageTo, "print one line to the user: tty (only on a terminal), always or never"
+    ] = "tty"
+    allocation: Annotated[
+        Allocation,
+        "shrink: a job that shares its nodes may ask for fewer cores where `axes.threads` lets it; "
+        "keep: never",
+    ] = "shrink"
+    node_type_change: Annotated[
+        NodeTypeChange,
+        "no-later: only to nodes that are idle now; allow: also where the job may wait",
+    ] = "no-later"
+    unknown_workload: Annotated[
+        Literal["default", "skip"],
+        "for an unknown input of a known application: its model for `default`, or none",
+    ] = "default"
+    estimated_energy: Annotated[
+        Literal["apply", "advise"],
+        "whether a model of estimated energy may change jobs (apply) or is only shown (advise)",
+    ] = "advise"
+    estimated_node_types: Annotated[
+        Estimates,
+        "whether a job may go to a node type whose times are estimated from microbenchmarks, "
+        "where `axes.node_type` lets it: accept or refuse",
+    ] = "refuse"
+    extrapolated: Annotated[
+        ExtrapolationMode,
+        "what is done for a size or node count that never ran, where others of its family did: "
+        "refuse, advise (only show it) or accept (also change the job, where mode is apply)",
+    ] = "advise"
+    max_extrapolation: Annotated[
+        float,
+        Between(1, FARTHEST),
+        "the largest size and node count to advise for, as a multiple of the largest measured",
+    ] = 4.0
     user_limits: UserLimits = UserLimits()
+
+
+@cache
+def shares() -> frozenset[str]:
+    """Return the names of the settings that people write as a percentage, of every section."""
+    hints = (
+        get_type_hints(s, include_extras=True) for s in (Policy, Training, ColdStart, UserLimits)
+    )
+    return frozenset(
+        name
+        for section in hints
+        for name, kind in section.items()
+        if any(isinstance(about, Share) for about in get_args(kind))
+    )
 
 
 def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:

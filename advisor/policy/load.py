@@ -18,20 +18,14 @@ from advisor.errors import InputError
 from advisor.policy.checks import warnings_for
 from advisor.policy.document import MAX_BYTES, Document, decode, parse
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
-from advisor.policy.schema import (
-    AxesSection,
-    ColdStartSection,
-    PolicyFile,
-    RuleSection,
-    TrainingSection,
-    UserLimitsSection,
-)
+from advisor.policy.schema import PolicyFile, RuleSection, sections
 from advisor.policy.site_schema import FILES, UNION_TAGS, NodeTypeSection, SiteFile
 
 DocumentKind = Literal["policy", "site"]
 
 _MAY_BE_EMPTY = {
-    *("axes", "training", "user_limits", "rules"),
+    *sections(),
+    "rules",
     *("node_types", "default_node_types", "applications"),
 }
 """Keys of which nothing may be left but comments; they then count as not given."""
@@ -150,12 +144,7 @@ def _unknown_key(path: Path, kind: DocumentKind) -> tuple[str, str, tuple[str, .
 
 def _home_of(key: str, path: Path) -> str:
     """Say where a key belongs that stands in the wrong place."""
-    for section, model in (
-        ("axes", AxesSection),
-        ("training", TrainingSection),
-        ("cold_start", ColdStartSection),
-        ("user_limits", UserLimitsSection),
-    ):
+    for section, model in sections().items():
         if key in model.model_fields:
             return f"it belongs under '{section}:'"
     if key in core.MATCH_FIELDS:

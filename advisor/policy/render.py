@@ -11,11 +11,10 @@ from typing import Any
 import yaml
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-from advisor.core.policy import PolicySet
+from advisor.core.policy import PolicySet, shares
 from advisor.core.units import format_freq, parse_freq_khz
 from advisor.policy.schema import VERSION
 
-_FRACTIONS = ("max_slowdown", "min_saving", "confidence", "holdout")
 _FREQUENCIES = ("freq_khz", "default_freq_khz")
 
 
@@ -90,7 +89,7 @@ def _written(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _value(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return _written(value)
-    if key in _FRACTIONS:
+    if key in shares():
         return f"{value * 100:.10g}%"
     if key in _FREQUENCIES:
         return _steps(value) if isinstance(value, list) else _freq(value)

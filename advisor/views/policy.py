@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from advisor.core.policy import MATCH_FIELDS, JobFacts, Policy, PolicySet
-from advisor.core.units import format_count, format_percent
+from advisor.core.policy import MATCH_FIELDS, JobFacts, Policy, PolicySet, shares
+from advisor.core.units import format_percent
 from advisor.schedulers.choose import named
 from advisor.store.reader import Reader
 
@@ -62,29 +62,15 @@ def settings_lines(settings: Policy, base: Policy | None = None) -> list[str]:
     ]
 
 
-def _rows(p: Policy) -> list[tuple[str, str]]:
-    a, t, c, u = p.axes, p.training, p.cold_start, p.user_limits
-    return [
-        ("mode", p.mode),
-        ("goal", p.goal),
-        ("max_slowdown", format_percent(p.max_slowdown)),
-        ("min_saving", format_percent(p.min_saving)),
-        ("confidence", format_percent(p.confidence)),
-        ("resources", p.resources),
-        ("axes", f"frequency {a.frequency}, threads {a.threads}, node_type {a.node_type}"),
-        ("allocation", p.allocation),
-        ("node_type_change", p.node_type_change),
-        ("holdout", format_percent(p.holdout)),
-        ("training", f"{t.mode}, {t.samples} samples, at most {t.budget_node_hours:g} node-hours, "
-                     f"trust {t.trust}"),
-        ("cold_start", f"{c.mode}, {format_count(c.trials, 'trial')} at "
-                       f"{format_percent(c.confidence)}, "
-                       f"{format_count(c.min_applications, 'application')} at least, "
-                       f"{', '.join(c.classes)}"),
-        ("unknown_workload", p.unknown_workload),
-        ("estimated_energy", p.estimated_energy),
-        ("estimated_node_types", p.estimated_node_types),
-        ("extrapolated", f"{p.extrapolated}, to {p.max_extrapolation:g} times the largest size"),
-        ("enforce", "yes" if p.enforce else "no"),
-        ("users may", f"mode up to {u.mode}, slowdown up to {format_percent(u.max_slowdown)}"),
-    ]  # fmt: skip
+def _rows(policy: Policy) -> list[tuple[str, str]]:
+    return [(name, _words(name, value)) for name, value in asdict(policy).items()]
+
+
+def _words(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_words(key, part)}" for key, part in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return format_percent(value) if name in shares() else f"{value:g}"
+    return " ".join(value) if isinstance(value, tuple) else str(value)

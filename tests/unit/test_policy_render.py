@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 import yaml
 from hypothesis import given, settings
@@ -21,8 +22,10 @@ SETTINGS = st.fixed_dictionaries(
         "goal": st.sampled_from(core.GOALS),
         "max_slowdown": FRACTION,
         "holdout": FRACTION,
-        "resources": st.sampled_from(core.RESOURCES),
-        "axes": st.dictionaries(st.sampled_from(core.AXES), st.sampled_from(core.AXIS_RULES)),
+        "resources": st.sampled_from(get_args(core.Resources)),
+        "axes": st.dictionaries(
+            st.sampled_from([f.name for f in fields(core.Axes)]), st.sampled_from(core.AXIS_RULES)
+        ),
         "training": st.fixed_dictionaries(
             {}, optional={"mode": st.just("off"), "samples": st.integers(4, 99)}
         ),

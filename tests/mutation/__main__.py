@@ -14,27 +14,36 @@ import yaml
 
 from tests.mutation.running import ROOT, Plugin
 
-FILES = (
-    "advisor/core/select.py", "advisor/core/feasible.py", "advisor/service/choice.py",
-    "advisor/schedulers/slurm/translator.py", "advisor/schedulers/slurm/table.py",
-    "advisor/schedulers/slurm/sbatch.py", "advisor/schedulers/pbs/translator.py",
-    "advisor/schedulers/pbs/table.py",
+_SLURM = (
+    "unit/test_slurm_request.py", "unit/test_slurm_table.py", "unit/decide/test_requests.py",
+    "unit/decide/test_unset_and_uncapped.py", "unit/decide/test_bounds.py",
 )  # fmt: skip
-TESTS = (
-    "tests/unit/decide", "tests/unit/trials", "tests/unit/sizes/test_decisions.py",
-    "tests/unit/test_select.py", "tests/unit/test_recommend.py", "tests/unit/test_objectives.py",
-    "tests/unit/test_transfer_models.py", "tests/unit/test_schedulers_choose.py",
-    "tests/unit/test_slurm_table.py", "tests/unit/test_pbs_render.py",
-    "tests/unit/test_pbs_fold.py", "tests/unit/test_pbs_options.py",
-    "tests/unit/test_qsub_words.py", "tests/unit/test_training_plan.py",
+_PBS = (
+    "unit/test_pbs_render.py", "unit/test_pbs_options.py", "unit/test_qsub_words.py",
+    "unit/test_pbs_fold.py",
 )  # fmt: skip
-"""Tests that meet these files, without starting a cluster."""
+TESTS = {
+    "advisor/core/select.py": ("unit/test_select.py",),
+    "advisor/core/feasible.py": (
+        "unit/test_feasible.py", "unit/decide/test_bounds.py", "unit/decide/test_node_types.py",
+    ),
+    "advisor/service/choice.py": (
+        "unit/trials", "unit/decide/test_settings.py", "unit/decide/test_bounds.py",
+        "unit/decide/test_node_types.py", "unit/test_transfer_models.py",
+    ),
+    "advisor/schedulers/slurm/translator.py": _SLURM,
+    "advisor/schedulers/slurm/table.py": _SLURM,
+    "advisor/schedulers/slurm/sbatch.py": _SLURM,
+    "advisor/schedulers/pbs/translator.py": _PBS,
+    "advisor/schedulers/pbs/table.py": _PBS,
+}  # fmt: skip
+"""File -> the tests that meet it closely, and take seconds together."""
 
 
 def main() -> int:
     """Run the mutants of the named files; 1 where one survives or an entry fits none."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("files", nargs="*", default=FILES, metavar="FILE")
+    parser.add_argument("files", nargs="*", default=[*TESTS], metavar="FILE")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--seconds", type=float, default=4.0, metavar="S",
                         help="processor time for the tests of a mutant, the fastest first (4)")  # fmt: skip
@@ -42,7 +51,8 @@ def main() -> int:
     files = [ROOT / name for name in arguments.files]
     plugin = Plugin(files, arguments.jobs, arguments.seconds)
     options = ["--tb=native", "-p", "no:xdist", "--capture=no", "--no-header", "--no-summary"]
-    if pytest.main([*options, *(str(ROOT / t) for t in TESTS)], [plugin]) not in (0, 5):
+    tests = dict.fromkeys(str(ROOT / "tests" / t) for f in arguments.files for t in TESTS[f])
+    if pytest.main([*options, *tests], [plugin]) not in (0, 5):
         return 2
     with (ROOT / "tests/mutation/equivalent.yaml").open() as stream:
         equivalent = yaml.safe_load(stream) or {}

@@ -51,12 +51,13 @@ class Reached:
             self.lines[frame.f_code.co_filename][frame.f_lineno].add(self._item)
         return self._line
 
-    def run(self, items: list[pytest.Item]) -> list[str]:
+    def run(self, items: list[pytest.Item], caches: list[Any]) -> list[str]:
         """Run all tests once; return the names of those that fail, which tell nothing."""
         failed = []
         threading.settrace(self._trace)
         sys.settrace(self._trace)
         for item, following in zip(items, [*items[1:], None], strict=True):
+            _clear(caches)
             self._item, start = item, time.monotonic()
             if any(r.failed for r in runtestprotocol(item, log=False, nextitem=following)):
                 failed.append(item.nodeid)
@@ -126,9 +127,9 @@ class Plugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all tests once, then for each mutant those that reach it."""
         reached = Reached(self.files)
-        failed = reached.run(session.items)
-        print(f"{len(session.items)} tests, {len(failed)} of which fail without a mutant", *failed)
         caches = [x for x in gc.get_objects() if isinstance(x, functools._lru_cache_wrapper)]
+        failed = reached.run(session.items, caches)
+        print(f"{len(session.items)} tests, {len(failed)} of which fail without a mutant", *failed)
         gc.freeze()
         for file in self.files:
             tree = ast.parse(file.read_text())
@@ -173,12 +174,17 @@ def _try(
         os.dup2(nothing, 2)
         session.config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
         install(module, compile(tree, str(module.__file__), "exec"))
-        for cache in caches:
-            if (cache.__module__ or "").startswith("advisor"):
-                cache.cache_clear()
+        _clear(caches)
         code = int(not all(_passes(tests, time.process_time() + most_s)))
     finally:
         os._exit(code)
+
+
+def _clear(caches: list[Any]) -> None:
+    """Forget what functions of ours remember: a mutant's answer may differ."""
+    for cache in caches:
+        if (cache.__module__ or "").startswith("advisor"):
+            cache.cache_clear()
 
 
 def _passes(tests: list[pytest.Item], end_s: float) -> Iterator[bool]:

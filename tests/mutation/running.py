@@ -133,9 +133,7 @@ class Plugin:
         gc.freeze()
         for file in self.files:
             tree = ast.parse(file.read_text())
-            module = importlib.import_module(
-                ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            )
+            module = importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
             for mutant in mutants(tree):
                 self.counts[file] += 1
                 tests = reached.by(file, mutant)
@@ -157,7 +155,8 @@ class Plugin:
         if status == 0:
             self.survivors.append((file, mutant, tests))
             print("SURV", file.name, mutant.line, mutant.function, mutant.change, flush=True)
-        if sum(self.counts.values()) % 50 == 0: print(sum(self.counts.values()), time.monotonic(), flush=True)
+        if sum(self.counts.values()) % 50 == 0:
+            print(sum(self.counts.values()), time.monotonic(), flush=True)
 
 
 def _try(

@@ -70,11 +70,10 @@ class Reached:
     def by(self, file: Path, mutant: Mutant) -> list[pytest.Item]:
         """Return the tests that reach a mutant, the fastest first."""
         lines = self.lines[str(file)]
+        items = set(self.seconds)
         if mutant.in_body:
             numbers = range(mutant.line, mutant.last_line + 1)
             items = set().union(*(lines.get(n, set()) for n in numbers))
-        else:
-            items = set().union(*lines.values())
         fast = (i for i in items if self.seconds.get(i, LONGEST_S) < LONGEST_S)
         return sorted(fast, key=lambda i: (self.seconds[i], i.nodeid))
 

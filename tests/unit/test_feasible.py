@@ -443,3 +443,33 @@ def test_reasons_are_counted_where_a_number_says_more() -> None:
     assert [(r.code, r.details) for r in reasons] == [("time-limit-unknown", ("2",))]
     _, reasons = feasible([row(freq=f).option("own") for f in (1, 2)], constraints(freq_kept="x"))
     assert [r.code for r in reasons] == ["axis-bound"]
+
+
+def test_no_options_are_no_reason() -> None:
+    """Not even where the signal comes before the job's start."""
+    assert feasible_rows("own", [], constraints()) == ([], {})
+    x = constraints(job(time_limit_s=10, signal_before_s=60), freq_kept="x")
+    assert feasible_rows("own", [row(freq=STEPS[0])], x)[1].keys() == {
+        "axis-bound:frequency is kept: x"
+    }
+    assert why(constraints(job(time_limit_s=10, signal_before_s=60))) == "time-limit"
+
+
+def test_of_several_that_which_ends_at_the_limit_stays() -> None:
+    rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], constraints(job(
+        time_limit_s=101)))  # fmt: skip
+    assert [r.time_hi_s for r in rows] == [101] and dropped == {"time-limit": 1}
+
+
+def test_on_its_own_node_type_a_job_is_what_it_was_found_to_be() -> None:
+    x = replace(constraints(), baseline=Configuration("own", 1, 1, 12, 1_600_000))
+    assert x.natural(OWN) == x.baseline
+    kept = replace(x, policy=Policy(axes=Axes("keep", "keep", "keep")))
+    rows, _ = feasible_rows("own", [row(t, f) for t in (8, 12, 16) for f in STEPS], kept)
+    assert [r[2:4] for r in rows] == [(12, 1_600_000)]
+
+
+def test_a_cap_on_threads_lets_fewer_of_the_user_s_own() -> None:
+    request = job(explicit=frozenset({"threads"}))
+    assert why(constraints(request, axes=Axes(threads="cap")), row(8)) == ""
+    assert why(constraints(request, axes=Axes(threads="fill")), row(8)) == "user-set:threads"

@@ -388,6 +388,26 @@ def test_what_a_run_could_confirm() -> None:
     assert ("unconfirmed", ("1",)) in told(*others, hope, policy=policy)
 
 
+def test_a_hope_lies_within_the_bounds_on_average_and_no_run_was_there() -> None:
+    policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03, confidence=0.9)
+    assert told(option(110, 800, confirmed=False), policy=policy)[-1] == ("no-candidates", ())
+    assert told(option(100, 960, error=0.05), policy=policy) == [
+        ("saving-too-small", ("4.0 %", "3 %"))
+    ]
+    faster = replace(FREE, goal="min_time")
+    assert ("unconfirmed", ("1",)) in told(option(90, 1000, confirmed=False), policy=faster)
+    assert told(option(100, 1000, confirmed=False), policy=faster) == [
+        ("baseline-is-best", ("min_time",))
+    ]
+
+
+def test_the_best_saving_is_told() -> None:
+    policy = replace(FREE, goal="min_energy", min_saving=0.3)
+    assert told(option(100, 765), option(100, 790), policy=policy) == [
+        ("saving-too-small", ("23.5 %", "30 %"))
+    ]
+
+
 def test_a_choice_says_what_it_changes() -> None:
     policy = replace(FREE, goal="min_energy")
     assert told(option(98, 900), policy=policy) == [
@@ -412,6 +432,12 @@ def test_resources_decide_between_equals(resources: Resources, threads: int) -> 
     row, told_codes = picked(*equal, policy=policy)
     assert row.threads_per_node == threads
     assert ("tie-resources" in told_codes) == (threads != 16)
+
+
+def test_resources_that_choose_the_best_itself_are_not_named() -> None:
+    policy = replace(FREE, goal="min_energy", resources="thrifty")
+    row, told_codes = picked(option(100, 850, threads=8), option(100, 851), policy=policy)
+    assert row.threads_per_node == 8 and "tie-resources" not in told_codes
 
 
 def test_cores_are_those_of_all_nodes() -> None:
@@ -469,6 +495,20 @@ def test_of_estimates_that_with_the_least_sure_score_is_taken() -> None:
     within, beyond = (estimate(90, 800 * f, error=0.01, threads=8) for f in (1.015, 1.025))
     assert picked(near, within, policy=thrifty)[0] == row_of(within)
     assert picked(near, beyond, policy=thrifty)[0] == row_of(near)
+
+
+def test_only_what_the_goal_weighs_makes_an_estimate_unsure() -> None:
+    policy = replace(FREE, goal="min_energy", resources="balanced", confidence=0.9)
+    slow, less = estimate(90, 800), replace(estimate(90, 795), time_lo_s=80.0)
+    assert picked(slow, less, policy=policy)[0] == row_of(less)
+
+
+def test_an_estimate_that_beats_what_was_measured_is_taken_however_unsure() -> None:
+    policy = replace(FREE, goal="balanced", resources="balanced", confidence=0.9)
+    best = estimate(90, 800, error=0.08)
+    off = math.exp(0.055)  # more than both errors together, less than their sum
+    measured = option(90 * off, 800 * off, error=1e-6)
+    assert picked(best, measured, policy=policy)[0] == row_of(best)
 
 
 # -- the baseline --------------------------------------------------------------------------------

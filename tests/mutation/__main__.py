@@ -14,10 +14,7 @@ import yaml
 
 from tests.mutation.running import ROOT, Plugin
 
-_SLURM = (
-    "unit/test_slurm_request.py", "unit/test_slurm_table.py", "unit/decide/test_requests.py",
-    "unit/decide/test_unset_and_uncapped.py", "unit/decide/test_bounds.py",
-)  # fmt: skip
+_SLURM = ("unit/test_slurm_request.py", "unit/test_slurm_table.py")
 _PBS = (
     "unit/test_pbs_render.py", "unit/test_pbs_options.py", "unit/test_qsub_words.py",
     "unit/test_pbs_fold.py",

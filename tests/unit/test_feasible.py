@@ -473,3 +473,19 @@ def test_a_cap_on_threads_lets_fewer_of_the_user_s_own() -> None:
     request = job(explicit=frozenset({"threads"}))
     assert why(constraints(request, axes=Axes(threads="cap")), row(8)) == ""
     assert why(constraints(request, axes=Axes(threads="fill")), row(8)) == "user-set:threads"
+
+
+def test_not_even_one_thread_has_room_on_too_many_nodes() -> None:
+    for partition in ("", "batch"):
+        x = constraints(job(nodes=3, ntasks=3), nodes=3, threads=1, partition=partition)
+        assert why(x, row(1, nodes=3)) == "no-room"
+    x = constraints(job(memory_per_node_mb=64_001.0), threads=1, landing=())
+    assert why(x, row(1)) == "no-room"
+
+
+def test_other_reasons_are_given_once_with_what_they_name() -> None:
+    x = constraints(freq_kept="why")
+    _, reasons = feasible([row(freq=f).option("own") for f in STEPS], x)
+    assert [(r.code, r.details) for r in reasons] == [("axis-bound", ("frequency is kept: why",))]
+    _, reasons = feasible([row(nodes=2).option("own")], constraints())
+    assert [(r.code, r.details) for r in reasons] == [("allocation-kept", ())]

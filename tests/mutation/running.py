@@ -153,9 +153,6 @@ class Plugin:
         shutil.rmtree(folder, ignore_errors=True)
         if status == 0:
             self.survivors.append((file, mutant, tests))
-            print("SURV", file.name, mutant.line, mutant.function, mutant.change, flush=True)
-        if sum(self.counts.values()) % 50 == 0:
-            print(sum(self.counts.values()), time.monotonic(), flush=True)
 
 
 def _try(

@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", default=[*TESTS], metavar="FILE")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--seconds", type=float, default=4.0, metavar="S",
-                        help="processor time for a mutant, the fastest tests first (4)")  # fmt: skip
+                        help="processor time for a mutant, fastest tests first (4)")  # fmt: skip
     arguments = parser.parse_args()
     files = [ROOT / name for name in arguments.files]
     plugin = Plugin(files, arguments.jobs, arguments.seconds)

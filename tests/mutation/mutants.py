@@ -6,8 +6,9 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-_OTHER: dict[type[ast.AST], type[ast.AST]] = {
+_OTHER: dict[type[ast.AST], Any] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -119,9 +120,9 @@ def _alternatives(node: ast.AST, parent: ast.AST) -> Iterator[ast.AST]:
         case ast.While(_, body, orelse):
             yield ast.While(ast.Constant(False), body, orelse)
         case ast.Return(value) if value is not None:
-            for other in (ast.Constant(None), ast.Constant(""), ast.UnaryOp(ast.Not(), value)):
-                if ast.unparse(other) != ast.unparse(value):
-                    yield ast.Return(other)
+            for result in (ast.Constant(None), ast.Constant(""), ast.UnaryOp(ast.Not(), value)):
+                if ast.unparse(result) != ast.unparse(value):
+                    yield ast.Return(result)
         case ast.Expr(ast.Call()) | ast.Assign([ast.Subscript()]):
             yield ast.Pass()
         case _ if isinstance(node, _EFFECTS):
@@ -168,7 +169,7 @@ def _text(node: ast.AST) -> str:
 
 def _last_line(statement: ast.stmt) -> int:
     """Return the last line of a statement, or of what stands before its body."""
-    body = getattr(statement, "body", None)
+    body: list[ast.stmt] = getattr(statement, "body", [])
     if body:
         return max(statement.lineno, body[0].lineno - 1)
     return statement.end_lineno or statement.lineno

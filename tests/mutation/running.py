@@ -26,7 +26,7 @@ from hypothesis import Phase, settings
 from tests.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
-CPU_S, MEMORY = 30, 8 << 30
+CPU_S, MEMORY = 15, 8 << 30
 """Processor seconds and bytes that one mutant may take; then it hangs, and counts as killed."""
 LONGEST_S = 0.5
 """Tests that take longer are left out."""

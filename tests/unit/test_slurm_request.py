@@ -156,7 +156,7 @@ def test_variables_that_cap_a_job(
         ({}, None), ({"nodes": "4"}, 4), ({"nodes": "4-4"}, 4), ({"nodes": "0"}, None),
         ({"nodes": "2k"}, 2), ({"nodelist": "n[1-3]"}, 3), ({"nodelist": "n1"}, 1),
         ({"nodes": "5", "nodelist": "n[1-3]"}, 5), ({"nodelist": "n[1-"}, None),
-        ({"nodelist": ""}, None),
+        ({"nodelist": ""}, None), ({"nodelist": ","}, None),
     ],
 )  # fmt: skip
 def test_nodes(options: dict[str, str], nodes: int | None) -> None:
@@ -166,7 +166,7 @@ def test_nodes(options: dict[str, str], nodes: int | None) -> None:
 def test_tasks_and_cores() -> None:
     job = request({"ntasks": "8", "ntasks-per-node": "4", "cpus-per-task": "2"})
     assert (job.ntasks, job.ntasks_per_node, job.cpus_per_task) == (8, 4, 2)
-    assert request().cpus_per_task is None
+    assert request().cpus_per_task is None and request({"ntasks": "0"}).ntasks is None
     assert job.explicit == {"ranks", "threads"}
     assert request({"nodes": "1", "cpu-freq": "1", "constraint": "x"}).explicit == {
         "nodes", "frequency", "node_type",
@@ -237,6 +237,7 @@ def test_every_word_of_a_request_arrives() -> None:
     assert job.choices == {"goal": "edp"} and job.options["job-name"] == "run"
     plain = request()
     assert not (plain.array or plain.held or plain.script_truncated or plain.het)
+    assert (plain.hook, plain.launcher, plain.kind) == ("", "", "batch")
     assert (plain.script, plain.command, plain.script_path, plain.cwd) == (None, (), "", "")
     wrapped = request({"wrap": "srun ./b"}, script="x", argv=["y"])
     assert (wrapped.script, wrapped.command) == ("srun ./b", ())
@@ -259,6 +260,18 @@ def test_a_null_option_is_set_and_binds() -> None:
     )
 
 
+def test_what_is_in_no_table_leaves_the_job_alone() -> None:
+    job = request({"new-one": "1"}, env={"SLURM_NEW": "1"})
+    assert job.not_understood == ("--new-one", "SLURM_NEW")
+
+
+def test_values_of_options_count() -> None:
+    assert request({"reservation": "unset"}).binds == {}
+    assert "all" in request({"cpu-bind": "map_cpu:0"}).binds
+    assert "all" not in request({"cpu-bind": "cores"}).binds
+    assert request({"cpu-freq": "high", "power": "x"}).binds == {"frequency": "--cpu-freq"}
+
+
 def test_heterogeneous_jobs() -> None:
     assert request({}, het=True).het
     for line in ("#SBATCH hetjob", "#SBATCH  packjob", "#sbatch HetJob"):
@@ -279,7 +292,7 @@ def test_what_a_script_sets_for_srun_counts() -> None:
 
 
 def watched(limit_s: float | None) -> Availability:
-    place = PartitionState(default=True, time_limit_s=limit_s)
+    place = PartitionState(default=True, time_limit_s=limit_s, default_memory_mb=(0.0, 2000.0))
     return Availability("slurm", partitions={"batch": place}, limits=JobLimits(enforced=False))
 
 
@@ -296,6 +309,7 @@ def test_the_limit_that_will_hold(
 ) -> None:
     job = request({"partition": "batch", **options})
     assert fold(job, watched(limit_s)).time_limit_s == holds_s
+    assert fold(job, watched(limit_s)).default_memory_mb == (0.0, 2000.0)
     unwatched = fold(job, None)
     assert unwatched.time_limit_s == (None if "deadline" in options else job.time_limit_s)
     assert unwatched.default_memory_mb is None
@@ -323,6 +337,10 @@ def test_only_what_differs_is_written() -> None:
 def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
     fewer = replace(BASE, threads_per_node=12, freq_khz=STEPS[0])
     assert written(fewer, whole=False) == ({"cpus-per-task": "6"}, {"OMP_NUM_THREADS": "6"})
+    for job, environment in ((request(), {"OMP_NUM_THREADS": "6"}),
+                             (replace(request(), script_counts=True), {})):  # fmt: skip
+        smaller = render(BASE, fewer, TYPE, job, pin_node_type=False, whole=False)
+        assert smaller == ({"cpus-per-task": "6"}, environment)
     counts = "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./a\n"
     assert written(fewer, whole=False, script=counts) == ({"cpus-per-task": "6"}, {})
     assert written(fewer, script=counts)[1] == {"OMP_NUM_THREADS": "6"}
@@ -370,7 +388,10 @@ def test_what_a_cap_reaches(
     use: str, options: dict[str, str], environment: dict[str, str], capped: bool
 ) -> None:
     job = request(options, env=environment)
-    assert (cap_obstacle(job, replace(NO_USE, launcher=use)) == "") is capped
+    obstacle = cap_obstacle(job, replace(NO_USE, launcher=use))
+    assert (obstacle == "") is capped
+    if "none" in (*options.values(), *environment.values()):
+        assert obstacle == "without binding to cores, srun sets no cap"
     assert cap_obstacle(replace(job, scheduler="local"), NO_USE) == ""
 
 
@@ -403,7 +424,8 @@ def test_a_job_that_asks_for_a_configuration() -> None:
     [
         ("walltime=1:00:00", 2, {"time": "1:00:00"}), ("mem=4gb", 1, {"mem": "4194304K"}),
         ("mem=4gb", 2, {"mem": "2097152K"}), ("mem=1kb", 2, {"mem": "1K"}),
-        ("mem=3k", 2, {"mem": "2K"}), ("mem=1", 1, {"mem": "1K"}), ("mem=1025", 1, {"mem": "2K"}),
+        ("mem=3k", 2, {"mem": "2K"}), ("mem=1", 1, {"mem": "1K"}),
+        ("mem=0", 1, {"mem": "1K"}), ("mem=1025", 1, {"mem": "2K"}),
         ("pmem=4GB", 2, {"mem-per-cpu": "4194304K"}), ("vmem=1m", 1, {"mem": "1024K"}),
         ("file=1tb", 4, {"tmp": "1073741824K"}),
         ("pvmem=1m, walltime=60", 3, {"mem-per-cpu": "1024K", "time": "60"}),

@@ -64,7 +64,7 @@ class Reached:
             else:
                 self.seconds[item] = time.process_time() - start
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         return failed
 
     def by(self, file: Path, mutant: Mutant) -> list[pytest.Item]:

@@ -61,7 +61,7 @@ def main() -> int:
         for change in changes
     }  # fmt: skip
     left, fitting = 0, set[tuple[str, str, str]]()
-    for path, mutant, tests in sorted(plugin.survivors, key=lambda s: (s[0], s[1].line)):
+    for path, mutant, reaching in sorted(plugin.survivors, key=lambda s: (s[0], s[1].line)):
         name = path.relative_to(ROOT).as_posix()
         before = mutant.change.partition(" -> ")[0]
         keys = {(name, mutant.function, change) for change in (mutant.change, before)}
@@ -69,7 +69,7 @@ def main() -> int:
             fitting |= keys & entries
             continue
         left += 1
-        print(f"{name}:{mutant.line} {mutant.function} [{tests} tests]: {mutant.change}")
+        print(f"{name}:{mutant.line} {mutant.function} [{reaching} tests]: {mutant.change}")
     for path, number in plugin.counts.items():
         survivors = sum(p == path for p, _, _ in plugin.survivors)
         print(f"{path.relative_to(ROOT)}: {number} mutants, {number - survivors} killed, "

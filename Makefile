@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore lint bench size schema docs man packages package-tools slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore mutants lint bench size schema docs man packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -13,6 +13,7 @@ help:
 	@echo "make differential  submit requests without and with the advisor, print how many differ"
 	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
 	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
+	@echo "make mutants     put faults into the decision's code, name those that no test notices"
 	@echo "make bench       print the benchmarks' ratios"
 	@echo "make size        count what there is to read, and what makes reading slow"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
@@ -69,6 +70,9 @@ explore: setup-dev
 	@end=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$end ]; do \
 	    $(BIN)/python -m pytest -m hypothesis --hypothesis-profile explore --numprocesses 2 tests \
 	    || exit 1; done
+
+mutants: setup-dev
+	@$(BIN)/python -m tests.mutation
 
 lint: setup-dev
 	@$(BIN)/ruff check .

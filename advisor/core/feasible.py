@@ -144,7 +144,7 @@ def _in_time(rows: list[Row], x: Constraints, dropped: Counter[str]) -> list[Row
     Where that is not known, those that are not slower than the job as it is written.
     """
     limit = x.limit_s
-    if max(map(TIME_HI, rows), default=0.0) > limit:
+    if max(map(TIME_HI, rows), default=limit) > limit:
         in_time = [row for row in rows if row.time_hi_s <= limit]
         dropped["time-limit"] += len(rows) - len(in_time)
         rows = in_time
@@ -195,13 +195,13 @@ def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool
     per_node, per_cpu = request.default_memory_mb or (0.0, 0.0)
     if need := request.memory_per_node_mb or (0.0 if request.memory_per_cpu_mb else per_node):
         return not other.memory_mb or need <= other.memory_mb
-    all_of_it = request.default_memory_mb is not None and not per_cpu
     fewer = _cpus(other) < _cpus(own)
     if request.memory_per_cpu_mb:
         return not fewer
     if per_cpu:
         return not fewer and (not other.memory_mb or per_cpu * _cpus(other) <= other.memory_mb)
-    return other.memory_mb >= own.memory_mb and (all_of_it or not fewer)
+    # all that a node has
+    return other.memory_mb >= own.memory_mb and (request.default_memory_mb is not None or not fewer)
 
 
 def _cpus(node_type: NodeType) -> int:

@@ -120,8 +120,6 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     what was measured, then to the policy's ``resources``.
     ``candidates`` must not hold the baseline itself.
     """
-    if not candidates:
-        return Selection(None, (), (reason("no-candidates"),))
     if math.isnan(baseline.energy_j):
         return Selection(None, (), (reason("energy-unknown"),))
     z = one_sided(policy.confidence)
@@ -190,12 +188,10 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
         )
 
     measured = [x for x in passed if x.row.confirmed]
-    if best.row.estimated:
-        known = next((x for x in measured if equal(x, best)), None)
-        if known is None:
-            return _break_tie_of_estimates(passed, policy)
-        best = known
-    return _thrifty(best, [x for x in measured if equal(x, best)], policy)
+    best_measured = next((x for x in measured if equal(x, best)), None)
+    if best_measured is None:
+        return _break_tie_of_estimates(passed, policy)
+    return _thrifty(best_measured, [x for x in measured if equal(x, best_measured)], policy)
 
 
 def _break_tie_of_estimates(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Reason]]:

@@ -203,3 +203,42 @@ def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
     assert ("all" in request({"select": "1:ncpus=28", "shell": shell}).binds) is binds
     by_hook = request({"select": "1:ncpus=28"}, attributes={"Shell_Path_List": shell})
     assert ("all" in by_hook.binds) is binds
+
+
+@pytest.mark.parametrize(
+    ("options", "axes"),
+    [
+        ({"select": "1:ncpus=28:mem=1gb"}, set()),
+        ({"select": "1:ncpus=28:mem=1gb:site=abc"}, {"node_type"}),
+        ({"select": "1:ncpus=28:mem=1gb:host=n1"}, {"node_type"}),
+        ({"select": "1:ncpus=28:mem=1gb:vnode=n1"}, {"node_type"}),
+        ({"select": "1:ncpus=28:mem=1gb:accelerator=True"}, {"node_type", "cores"}),
+        ({"select": "1:ncpus=28:mem=1gb:ngpus=1"}, {"node_type", "cores"}),
+        ({"select": "1:ncpus=28:mem=1gb", "place": "group=rack"}, {"node_type"}),
+        ({"select": "1:ncpus=28:mem=1gb", "place": "excl"}, {"cores"}),
+        ({"select": "1:ncpus=28"}, {"cores"}),
+        ({"select": "2:ncpus=28:mem=1gb"}, {"cores"}),
+        ({"select": "1:ncpus=28:mem=1gb:mpiprocs=1"}, set()),
+        ({"select": "1:ncpus=28:mem=1gb:mpiprocs=2"}, {"cores", "threads"}),
+        ({"select": "1:ncpus=28:mem=1gb:mpiprocs=2:ompthreads=14"}, {"cores"}),
+        ({"ncpus": "28", "mem": "1gb"}, {"cores", "node_type"}),
+        ({"nodes": "1:ppn=28"}, {"cores", "node_type", "threads"}),
+        ({"select": "1:ncpus=28:mem=1gb", "mppwidth": "4"}, {"all"}),
+    ],
+)  # fmt: skip
+def test_what_a_request_binds(options: dict[str, str], axes: set[str]) -> None:
+    assert set(request(options).binds) == axes
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_s"),
+    [("0", 1), ("1", 1), ("59", 59), ("1:00", 60), ("1:02:03", 3723), ("25:00:00", 90_000),
+     ("10.9", 10), (" 1:00 ", 60), ("", None)],
+)  # fmt: skip
+def test_limits_of_time(text: str, limit_s: int | None) -> None:
+    assert request({"walltime": text}).time_limit_s == limit_s
+
+
+def test_no_frequency_is_no_cap() -> None:
+    assert request({"cpu_freq_mhz": "0"}).freq_khz is None
+    assert request({"cpu_freq_mhz": "1"}).freq_khz == 1000

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.availability import Availability, Queue
 from advisor.core.configuration import Configuration
+from advisor.core.request import CannotWriteError
 from advisor.core.requested_configuration import configuration_of, fills_nodes
 from advisor.core.script_use import NO_USE
 from advisor.schedulers.pbs.translator import fold, render
@@ -176,3 +179,55 @@ def test_a_chunk_without_cores_has_the_server_s() -> None:
     assert base.threads_per_node == 28
     rewrite, _ = render(base, new, BDW, job, pin_node_type=False)
     assert rewrite == {"select": "1:mem=4gb:ompthreads=20", "cpu_freq_mhz": "1900"}
+
+
+# -- exactly at the bounds -----------------------------------------------------------------------
+
+
+def test_threads_up_to_the_cores_of_the_chunk_are_no_more_than_it_has() -> None:
+    shared = {"select": "1:ncpus=14:ompthreads=7:mem=4gb"}
+    assert write(shared, 1, 1, 14) == {"select": "1:ncpus=14:ompthreads=14:mem=4gb"}
+    with pytest.raises(ValueError, match="not made larger"):
+        write(shared, 1, 1, 15)
+    whole = {"select": "1:ncpus=28:mpiprocs=2:ompthreads=7", "place": "excl"}
+    assert write(whole, 1, 2, 28) == {"select": "1:ncpus=28:mpiprocs=2:ompthreads=14"}
+    with pytest.raises(CannotWriteError, match="28 cores each") as caught:
+        write(whole, 1, 2, 30)
+    assert (caught.value.axis, caught.value.binding) == ("threads", "ncpus=28")
+
+
+def test_the_chunk_s_threads_stay_where_a_site_rule_names_another_variable() -> None:
+    job = request({"select": "1:ncpus=28:ompthreads=28", "place": "excl"})
+    base, new = configuration_of(job, BDW), Configuration("bdw", 1, 1, 20, 2_200_000)
+    names = ("MKL_NUM_THREADS",)
+    rewrite, environment = render(base, new, BDW, job, pin_node_type=False, variables=names)
+    assert rewrite == {} and environment == {"MKL_NUM_THREADS": "20"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "word"), [("kind=skl", "kind=skl"), ("bigmem", "bigmem=True")]
+)  # fmt: skip
+def test_another_node_type_is_named_even_where_none_is_pinned(feature: str, word: str) -> None:
+    job = request({"select": "1:ncpus=28", "place": "excl"})
+    other = replace(BDW, name="skl", feature=feature)
+    new = Configuration("skl", 1, 1, 28, 2_200_000)
+    written = render(configuration_of(job, BDW), new, other, job, pin_node_type=False)
+    assert written == ({"select": f"1:ncpus=28:{word}"}, {})
+
+
+def test_a_resource_of_the_user_s_own_is_never_replaced() -> None:
+    job = request({"select": "1:ncpus=28:gen=2", "place": "excl"})
+    base, third = configuration_of(job, BDW), replace(BDW, feature="gen=3")
+    with pytest.raises(CannotWriteError, match="gen=2 is yours") as caught:
+        render(base, base, third, job, pin_node_type=True)
+    assert (caught.value.axis, caught.value.binding) == ("node_type", "gen=2")
+
+
+def test_a_cap_is_written_where_it_differs_from_what_the_job_has() -> None:
+    capped = {"select": "1:ncpus=28", "place": "excl", "cpu_freq_mhz": "1900"}
+    assert write(capped, 1, 1, 28, 1_900_000) == {}
+    assert write(capped, 1, 1, 28, 1_200_000) == {"cpu_freq_mhz": "1200"}
+    assert write(capped, 1, 1, 28, 2_200_000) == {"cpu_freq_mhz": "2200"}
+    job, bare = request({"select": "1:ncpus=28", "place": "excl"}), replace(BDW, freq_khz=())
+    new = Configuration("bdw", 1, 1, 28, 1_900_000)
+    assert render(configuration_of(job, BDW), new, bare, job, pin_node_type=False) == ({}, {})

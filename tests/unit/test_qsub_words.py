@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import runpy
 import zlib
 
@@ -23,7 +24,7 @@ from advisor.schedulers.pbs.qsub import (
     without,
     written,
 )
-from advisor.schedulers.pbs.translator import read_client
+from advisor.schedulers.pbs.translator import parse_request, read_client
 from advisor.views.script import rewritten
 from tests.unit.pbs_request import request
 
@@ -197,3 +198,44 @@ def test_a_client_that_was_tampered_with_counts_for_nothing(text: str) -> None:
 def test_a_client_that_would_fill_the_memory_is_cut() -> None:
     bomb = base64.urlsafe_b64encode(zlib.compress(b" " * (64 << 20), 9)).decode()
     assert read_client(bomb) == {}
+
+
+def test_lines_of_the_script_and_words_of_qsub_are_the_user_s_together() -> None:
+    script = "#!/bin/bash\n#PBS -l select=1:ncpus=4\n./stencil\n"
+    client = packed(script=script)
+    assert request({"select": "1:ncpus=4"}, client=client).explicit == {"nodes", "threads"}
+    typed = "<jsdl-hpcpa:Argument>-lselect=1:ncpus=4:kind=a</jsdl-hpcpa:Argument>"
+    both = request({"select": "1:ncpus=4:kind=a"}, client=client, submit_arguments=typed)
+    assert both.explicit == {"nodes", "threads", "node_type"}
+    assert request({}, client=packed(), submit_arguments="").explicit == frozenset()
+
+
+def test_choices_of_the_hook_go_before_those_of_the_client() -> None:
+    client = packed(script="./a\n", choices='{"version": 1, "goal": "power"}')
+    payload = {"options": {}, "client": client}
+    job = parse_request(payload, user="ada", uid=1, choices={"goal": "edp"})
+    assert job.choices == {"goal": "edp"}
+
+
+@pytest.mark.parametrize("length", range(8))
+def test_a_client_of_any_length_is_read(length: int) -> None:
+    text = random.Random(length).randbytes(length).hex()
+    assert read_client(packed(script=text))["script"] == text
+    assert read_client(packed(script="a" * length))["script"] == "a" * length
+
+
+@pytest.mark.parametrize("data", [{"v": 2}, {}, [1], "v", 1, None])
+def test_a_client_of_another_form_counts_for_nothing(data: object) -> None:
+    text = base64.urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode()
+    assert read_client(text) == {}
+
+
+def test_a_whole_script_is_said_to_be_one() -> None:
+    for whole in (True, False):
+        job = request({"select": "1:ncpus=28"}, client=packed(script="./a\n", whole=whole))
+        assert job.script_truncated is not whole
+    assert not request({}).script_truncated and request({}, truncated=True).script_truncated
+
+
+def test_a_command_without_arguments() -> None:
+    assert request({}, executable="/opt/stencil").command == ("/opt/stencil",)

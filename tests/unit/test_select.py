@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90, Option, Row, pack_options, row_of, unpack_rows
-from advisor.core.policy import GOALS, Goal, Policy
-from advisor.core.select import Candidate, Selection, find_row, select
+from advisor.core.policy import GOALS, Goal, Policy, Resources
+from advisor.core.select import RUN_SIGMA, Candidate, Selection, find_row, one_sided, select
 
 
 def option(
@@ -260,3 +261,271 @@ def test_a_baseline_is_found_or_its_neighbour_but_never_guessed() -> None:
     assert (row.threads_per_node, row.freq_khz) == (16, 2_000_000)
     assert find_row(rows, 1, 1, 64, 0) == (None, False)
     assert find_row(rows, 2, 1, 16, 0) == (None, False)
+
+
+# -- exactly at the bounds -----------------------------------------------------------------------
+
+PRODUCTS: dict[Goal, tuple[int, int]] = {
+    "min_energy": (1, 0), "power": (3, 1), "balanced": (1, 1), "edp": (1, 1), "ed2p": (1, 2),
+    "performance": (1, 3), "min_time": (0, 1),
+}  # fmt: skip
+"""Goal -> exponents of energy and time in the product that it makes least."""
+FREE = Policy(max_slowdown=1.0, min_saving=0.0, confidence=0.5, resources="balanced")
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_a_goal_makes_its_product_least(goal: Goal, factor: float) -> None:
+    of_energy, of_time = PRODUCTS[goal]
+    for energy, time in ((0.9, 0.95), (0.8, 0.7), (0.7, 0.8)):  # of the baseline's
+        other = 0.85  # the second's energy, and the time at which the products are equal
+        if of_time:
+            equal = (energy**of_energy * time**of_time / other**of_energy) ** (1 / of_time)
+            second = option(100 * equal * factor, 1000 * other)
+        else:
+            second = option(80, 1000 * energy * factor)
+        both = candidates(option(100 * time, 1000 * energy), second)
+        policy = replace(FREE, goal=goal)
+        first = chosen(select(both, row_of(BASE), policy)).energy_j == both[0][1].energy_j
+        assert first == (factor > 1)
+
+
+@pytest.mark.parametrize(
+    ("off", "passes"), [(0.0, True), (1e-6, False), (-1e-6, True)]
+)  # fmt: skip
+def test_no_slowdown_at_all_means_as_fast(off: float, passes: bool) -> None:
+    policy = replace(FREE, goal="min_energy", max_slowdown=0.0)
+    result = select(candidates(option(100 * (1 + off), 900)), row_of(BASE), policy)
+    assert (result.chosen is not None) == passes
+    assert ("slowdown" in codes(result)) != passes
+
+
+@pytest.mark.parametrize(("off", "passes"), [(0.0, True), (1e-6, False), (-1e-6, True)])
+def test_no_saving_at_all_means_no_more_energy(off: float, passes: bool) -> None:
+    policy = replace(FREE, goal="min_time")
+    result = select(candidates(option(90, 1000 * (1 + off))), row_of(BASE), policy)
+    assert (result.chosen is not None) == passes
+
+
+def test_what_is_no_better_than_the_job_as_written_changes_nothing() -> None:
+    for goal in GOALS:
+        result = select(candidates(option(100, 1000)), row_of(BASE), replace(FREE, goal=goal))
+        assert result.chosen is None and codes(result) == ["baseline-is-best"]
+
+
+@pytest.mark.parametrize("energy", [880.0, 999.0])
+def test_an_option_of_unknown_energy_is_as_if_it_were_not_there(energy: float) -> None:
+    """Whatever its place: what cannot be compared must not disturb the order of the others."""
+    usual = [option(100, e) for e in (990.0, energy, 985.0, 950.0, 960.0)]
+    rows = candidates(*usual, *(option(t, math.nan) for t in (80, 99, 100)))
+    policy = replace(FREE, goal="min_energy")
+    rng = random.Random(3)
+    for _ in range(40):
+        rng.shuffle(rows)
+        result = select(rows, row_of(BASE), policy)
+        assert chosen(result).energy_j == min(energy, 950.0)
+        assert len(result.alternatives) == len(usual)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "errors"),
+    [(0.0, 0.0), (0.4, 0.0), (0.5, 0.0), (0.9, 1.2816), (0.99, 2.3263), (0.9999, 3.719),
+     (1.0, 3.719)],
+)  # fmt: skip
+def test_how_many_standard_errors_a_confidence_is(confidence: float, errors: float) -> None:
+    """Never fewer than none: a low confidence lets no bound go."""
+    assert one_sided(confidence) == pytest.approx(errors, abs=1e-4)
+
+
+def test_a_run_is_known_to_two_percent() -> None:
+    assert NormalDist().inv_cdf(0.975) * RUN_SIGMA == pytest.approx(0.02, rel=1e-4)
+
+
+def test_no_more_than_six_are_shown_and_none_twice() -> None:
+    policy = replace(FREE, goal="min_energy", min_saving=0.05)
+    good = [option(100, 900 - e) for e in range(4)]
+    bad = [option(100, 980 - e) for e in range(5)]
+    shown = select(candidates(*bad, *good), row_of(BASE), policy).alternatives
+    assert [w.row.energy_j for w in shown] == [897, 898, 899, 900, 976, 977]
+    many = [option(100, 900 - e) for e in range(8)]
+    shown = select(candidates(*many, *bad), row_of(BASE), policy).alternatives
+    assert [w.row.energy_j for w in shown] == [893, 894, 895, 896, 897, 898]
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def told(*options: Option, policy: Policy) -> list[tuple[str, tuple[str, ...]]]:
+    result = select(candidates(*options), row_of(BASE), policy)
+    return [(r.code, r.details) for r in result.reasons]
+
+
+def test_why_nothing_was_chosen() -> None:
+    policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03)
+    assert told(option(100, 980), option(100, 990), policy=policy) == [
+        ("saving-too-small", ("2.0 %", "3 %"))
+    ]
+    assert told(option(100, 1100), policy=policy) == [("saving-too-small", ("0.0 %", "3 %"))]
+    slow = option(110, 800)
+    assert told(slow, slow, option(100, 990), policy=policy) == [
+        ("slowdown", ("2", "5 %", "50 %")), ("saving-too-small", ("1.0 %", "3 %")),
+    ]  # fmt: skip
+    assert told(slow, policy=policy) == [("slowdown", ("1", "5 %", "50 %")), ("no-candidates", ())]
+    hope = option(100, 800, confirmed=False)
+    assert told(hope, policy=policy) == [("unconfirmed", ("1",)), ("no-candidates", ())]
+    assert told(hope, option(100, 990), policy=policy)[0] == ("unconfirmed", ("1",))
+
+
+def test_what_a_run_could_confirm() -> None:
+    """Not what is too slow, saves too little or is worse for the goal, nor what is confirmed."""
+    policy = replace(FREE, goal="min_time", max_slowdown=0.05, min_saving=0.03)
+    others = [
+        option(110, 800, confirmed=False), option(95, 990, confirmed=False),
+        option(103, 800, confirmed=False), option(103, 800), option(95, math.nan, confirmed=False),
+    ]  # fmt: skip
+    assert "unconfirmed" not in {code for code, _ in told(*others, policy=policy)}
+    hope = option(95, 900, confirmed=False)
+    assert ("unconfirmed", ("1",)) in told(*others, hope, policy=policy)
+
+
+def test_a_hope_lies_within_the_bounds_on_average_and_no_run_was_there() -> None:
+    policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03, confidence=0.9)
+    assert told(option(110, 800, confirmed=False), policy=policy)[-1] == ("no-candidates", ())
+    assert told(option(100, 960, error=0.05), policy=policy) == [
+        ("saving-too-small", ("4.0 %", "3 %"))
+    ]
+    faster = replace(FREE, goal="min_time")
+    assert ("unconfirmed", ("1",)) in told(option(90, 1000, confirmed=False), policy=faster)
+    assert told(option(100, 1000, confirmed=False), policy=faster) == [
+        ("baseline-is-best", ("min_time",))
+    ]
+
+
+def test_the_best_saving_is_told() -> None:
+    policy = replace(FREE, goal="min_energy", min_saving=0.3)
+    assert told(option(100, 765), option(100, 790), policy=policy) == [
+        ("saving-too-small", ("23.5 %", "30 %"))
+    ]
+
+
+def test_a_choice_says_what_it_changes() -> None:
+    policy = replace(FREE, goal="min_energy")
+    assert told(option(98, 900), policy=policy) == [
+        ("chosen", ("energy −10.0 %, time −2.0 %",)), ("confirmed", ()),
+    ]  # fmt: skip
+
+
+# -- ties ----------------------------------------------------------------------------------------
+
+
+def picked(*options: Option, policy: Policy) -> tuple[Row, list[str]]:
+    result = select(candidates(*options), row_of(BASE), policy)
+    return chosen(result), codes(result)
+
+
+@pytest.mark.parametrize(
+    ("resources", "threads"), [("balanced", 16), ("thrifty", 8), ("greedy", 24)]
+)  # fmt: skip
+def test_resources_decide_between_equals(resources: Resources, threads: int) -> None:
+    equal = [option(100, e, threads=t) for e, t in ((850, 16), (851, 24), (852, 8))]
+    policy = replace(FREE, goal="min_energy", resources=resources)
+    row, told_codes = picked(*equal, policy=policy)
+    assert row.threads_per_node == threads
+    assert ("tie-resources" in told_codes) == (threads != 16)
+
+
+def test_resources_that_choose_the_best_itself_are_not_named() -> None:
+    policy = replace(FREE, goal="min_energy", resources="thrifty")
+    row, told_codes = picked(option(100, 850, threads=8), option(100, 851), policy=policy)
+    assert row.threads_per_node == 8 and "tie-resources" not in told_codes
+
+
+def test_cores_are_those_of_all_nodes() -> None:
+    wide, small = option(100, 850, threads=16), option(100, 851, threads=12)
+    two = replace(small, configuration=Configuration("bdw", 2, 1, 12, 2_000_000))
+    policy = replace(FREE, goal="min_energy", resources="thrifty")
+    assert picked(wide, two, policy=policy)[0].nodes == 1
+
+
+@pytest.mark.parametrize(("off", "equal"), [(0.009, True), (0.011, False)])
+def test_one_percent_is_a_tie(off: float, equal: bool) -> None:
+    best = option(100, 800, threads=16, error=1e-9)
+    other = option(100, 800 * math.exp(off), threads=8, error=1e-9)
+    policy = replace(FREE, goal="min_energy", resources="thrifty")
+    assert (picked(best, other, policy=policy)[0].threads_per_node == 8) == equal
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("share", [0.9, 1.1])
+def test_what_the_confidence_cannot_tell_apart_is_a_tie(goal: Goal, share: float) -> None:
+    """The errors of both options count, weighed as the goal weighs them; not the baseline's."""
+    of_energy, of_time = PRODUCTS[goal]
+    w = of_energy / (of_energy + of_time)
+    error = 0.02
+    sigma = -math.log1p(-error) / Z90
+    both = 2**0.5 * math.hypot(w * sigma, (1 - w) * sigma)
+    off = NormalDist().inv_cdf(0.9) * both * share
+    best = option(60, 600, threads=16, error=error)
+    factor = math.exp(off)
+    other = option(60 * factor, 600 * factor, threads=8, error=error)
+    policy = Policy(goal=goal, max_slowdown=0.0, min_saving=0.0, resources="thrifty")
+    assert (picked(best, other, policy=policy)[0].threads_per_node == 8) == (share < 1)
+
+
+def estimate(time_s: float, energy_j: float, **more: Any) -> Option:
+    return replace(option(time_s, energy_j, confirmed=False, **more), estimated=True)
+
+
+def test_an_estimate_must_surely_beat_what_was_measured() -> None:
+    policy = replace(FREE, goal="min_energy", resources="balanced", confidence=0.9)
+    measured = option(100, 850, error=0.01)
+    better, equal = estimate(100, 700, error=0.01), estimate(100, 849, error=0.01)
+    assert picked(measured, equal, policy=policy)[0] == row_of(measured)
+    assert picked(measured, better, policy=policy)[0] == row_of(better)
+    row, told_codes = picked(equal, policy=policy)
+    assert row == row_of(equal) and "confirmed" not in told_codes
+
+
+def test_of_estimates_that_with_the_least_sure_score_is_taken() -> None:
+    policy = replace(FREE, goal="balanced", resources="balanced", confidence=0.9)
+    far, near = estimate(90, 780, error=0.08, threads=8), estimate(90, 800, error=0.01)
+    assert picked(far, near, policy=policy)[0] == row_of(near)
+    assert picked(far, policy=policy)[0] == row_of(far)
+    thrifty = replace(policy, resources="thrifty")
+    within, beyond = (estimate(90, 800 * f, error=0.01, threads=8) for f in (1.015, 1.025))
+    assert picked(near, within, policy=thrifty)[0] == row_of(within)
+    assert picked(near, beyond, policy=thrifty)[0] == row_of(near)
+
+
+def test_only_what_the_goal_weighs_makes_an_estimate_unsure() -> None:
+    policy = replace(FREE, goal="min_energy", resources="balanced", confidence=0.9)
+    slow, less = estimate(90, 800), replace(estimate(90, 795), time_lo_s=80.0)
+    assert picked(slow, less, policy=policy)[0] == row_of(less)
+
+
+def test_an_estimate_that_beats_what_was_measured_is_taken_however_unsure() -> None:
+    policy = replace(FREE, goal="balanced", resources="balanced", confidence=0.9)
+    best = estimate(90, 800, error=0.08)
+    off = math.exp(0.055)  # more than both errors together, less than their sum
+    measured = option(90 * off, 800 * off, error=1e-6)
+    assert picked(best, measured, policy=policy)[0] == row_of(best)
+
+
+# -- the baseline --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("threads", "near"), [(100, True), (85, True), (84, False), (117, True), (118, False)]
+)
+def test_how_near_a_neighbour_is(threads: int, near: bool) -> None:
+    row, exact = find_row([row_of(option(1, 1, threads=100))], 1, 1, threads, 2_000_000)
+    assert (row is not None) == near and exact == (threads == 100)
+
+
+def test_a_cap_between_two_steps_has_the_nearer_one_and_ranks_are_not_guessed() -> None:
+    rows = [row_of(option(1, 1, freq=f)) for f in (1_200_000, 2_000_000)]
+    row, exact = find_row(rows, 1, 1, 16, 1_250_000)
+    assert row == rows[0] and not exact
+    row, exact = find_row(rows, 1, 1, 16, 1_200_000)
+    assert row == rows[0] and exact
+    assert find_row(rows, 1, 2, 16, 0) == find_row([], 1, 1, 16, 0) == (None, False)

@@ -187,3 +187,94 @@ def test_every_option_has_one_record_for_each_program() -> None:
         names = [o.name for o in slurm_table.RECORDS if program in o.programs]
         letters = [o.letter for o in slurm_table.RECORDS if o.letter and program in o.programs]
         assert len(names) == len(set(names)) and len(letters) == len(set(letters))
+
+
+@pytest.mark.parametrize(
+    ("assigned", "judged"),
+    [
+        ({"PATH": ["x"], "SBATCH_EXCLUSIVE": [""], "SALLOC_HINT": ["x"]}, Judged()),
+        ({"SLURM_NTASKS": ["4"]}, Judged({"all": "SLURM_NTASKS"})),
+        ({"SLURM_NEW": ["4"]}, Judged({"all": "SLURM_NEW"})),
+        ({"SLURM_SPANK_X": ["4"], "SLURM_PMIX": ["1"], "SLURM_ADVISOR_X": ["1"]}, Judged()),
+        # where its steps find their nodes and tasks
+        ({"SLURM_NODELIST": ["n1"]}, Judged({"all": "SLURM_NODELIST"})),
+        ({"SLURM_UMASK": ["022"]}, Judged()),
+        ({"SLURM_EXPORT_ENV": ["ALL", ""]}, Judged()),
+        ({"SLURM_EXPORT_ENV": ["NONE"]}, Judged({"threads": "SLURM_EXPORT_ENV"})),
+        ({"SLURM_EXPORT_ENV": [None]}, Judged({"threads": "SLURM_EXPORT_ENV"})),
+        ({"SLURM_CPU_BIND": ["cores"]},
+         Judged({"threads": "SLURM_CPU_BIND", "cores": "SLURM_CPU_BIND"})),
+        ({"SLURM_CPU_BIND": ["cores", "map_cpu:0"]},
+         Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"))),
+        ({"SLURM_CPU_BIND": [None]},  # it may be any
+         Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"))),
+        ({"SLURM_DEPENDENCY": [None]}, Judged()),
+        ({"SLURM_RESERVATION": [None]}, Judged({"node_type": "SLURM_RESERVATION"})),
+    ],
+)  # fmt: skip
+def test_what_a_script_sets_for_its_steps(
+    assigned: dict[str, list[str | None]], judged: Judged
+) -> None:
+    assert slurm_table.judge_script(assigned) == judged
+
+
+@pytest.mark.parametrize(
+    ("variables_", "program", "options", "binds"),
+    [
+        ({"SLURM_OVERCOMMIT": v}, "sbatch", {}, {"all": "SLURM_OVERCOMMIT"} if on else {})
+        for v, on in (("", True), ("yes", True), ("2", True), ("+01", True), ("no", False),
+                      ("0", False), ("-3", True))
+    ] + [
+        ({"SLURM_EXCLUSIVE": ""}, "sbatch", {},
+         {"threads": "SLURM_EXCLUSIVE", "cores": "SLURM_EXCLUSIVE"}),
+        # an option of srun wins over its variable; to sbatch it does for what it writes itself
+        ({"SLURM_RESERVATION": "r"}, "srun", {"reservation": "q"}, {"node_type": "--reservation"}),
+        ({"SLURM_RESERVATION": "r"}, "sbatch", {"reservation": "q"},
+         {"node_type": "--reservation"}),
+        ({"SLURM_HINT": "x"}, "srun", {"hint": "unset"}, {}),
+        ({"SLURM_HINT": "x"}, "sbatch", {"hint": "unset"}, {"all": "SLURM_HINT"}),
+        ({"SBATCH_EXPORT": "NONE"}, "sbatch", {}, {}),
+        ({"SBATCH_EXPORT": "OMP_NUM_THREADS=4"}, "sbatch", {}, {"threads": "SBATCH_EXPORT"}),
+        ({"SRUN_EXPORT_ENV": "X=1"}, "sbatch", {}, {"threads": "SRUN_EXPORT_ENV"}),
+        ({"SLURM_CPU_BIND": "map_cpu:1"}, "sbatch", {},
+         dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+    ],
+)  # fmt: skip
+def test_which_variables_count(
+    variables_: dict[str, str], program: str, options: dict[str, str], binds: dict[str, str]
+) -> None:
+    assert judge(options, variables_, program).binds == binds
+
+
+def test_caps_in_variables() -> None:
+    names = {"SLURM_CPU_FREQ_REQ": "1", "SBATCH_CPU_FREQ_REQ": "2", "SALLOC_CPU_FREQ_REQ": "3",
+             "SLURM_NTASKS": "4", "OTHER": "5"}  # fmt: skip
+    caps = slurm_table.frequency_variables(names, "sbatch")
+    assert caps == {"SLURM_CPU_FREQ_REQ": "1", "SBATCH_CPU_FREQ_REQ": "2"}
+    assert slurm_table.frequency_variables(dict.fromkeys(names, ""), "sbatch") == {}
+    # another binding is named first: a site may vouch for the cap
+    judged = judge({}, {"SLURM_CPU_FREQ_REQ": "1", "SLURM_POWER": "x"}, "sbatch")
+    assert judged.binds == {"frequency": "SLURM_POWER"}
+
+
+def test_two_judgements_keep_what_either_keeps() -> None:
+    first = Judged({"all": "a", "cores": "a"}, ("x", "y"), True)
+    second = Judged({"all": "b", "threads": "b"}, ("y", "z"), False)
+    together = Judged({"all": "a", "cores": "a", "threads": "b"}, ("x", "y", "z"), True)
+    assert slurm_table.both(first, second) == together
+    assert slurm_table.both(second, first).held and not slurm_table.both(second, second).held
+    assert judge({"hold": "set", "time": "1"}, {}, "sbatch").held
+
+
+def test_a_beginning_of_a_name_means_an_option_where_only_one_begins_so() -> None:
+    for word, program, name in (
+        ("ntasks", "sbatch", "ntasks"), ("exc", "sbatch", None), ("exclusi", "sbatch", "exclusive"),
+        ("excl", "sbatch", None), ("", "sbatch", None), ("multi", "srun", "multi-prog"),
+        ("multi", "sbatch", None), ("array", "srun", None), ("x", "nothing", None),
+    ):  # fmt: skip
+        option = slurm_table.option_of(word, program)
+        assert (option.name if option else None) == name, word
+    for letter, program, name in (("a", "sbatch", "array"), ("a", "srun", None), ("", "srun", None),
+                                  ("W", "srun", "wait"), ("?", "sbatch", None)):  # fmt: skip
+        option = slurm_table.letter_of(letter, program)
+        assert (option.name if option else None) == name, letter

@@ -184,8 +184,6 @@ def _binds(job: Asked) -> dict[str, str]:
         binds["node_type"] = job.place.group
     for name, value in job.selectors().items():
         binds["node_type"] = f"{name}={value}"
-    if job.host or job.devices:
-        binds["node_type"] = f"host={job.host}" if job.host else "an accelerator"
     if job.form != "select":
         binds["cores"] = "a request without select"
     elif job.count > 1 or job.mpiprocs > 1:

@@ -222,7 +222,7 @@ def _bound_by_name(cpu_freq: str) -> dict[str, str]:
     ``high`` alone keeps the cores at their highest frequency. What ``low``, ``medium`` and
     ``highm1`` are is only known on the node, so there is no baseline to compare with.
     """
-    bounds = [b for b in cpu_freq.partition(":")[0].split("-") if not b.strip().isdecimal()]
+    bounds = cpu_freq.partition(":")[0].split("-")
     if any(b.strip().lower() in ("low", "medium", "highm1") for b in bounds):
         return {"all": "--cpu-freq"}
     return {"frequency": "--cpu-freq"} if cpu_freq.lower().startswith("high") else {}

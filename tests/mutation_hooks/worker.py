@@ -1,0 +1,121 @@
+"""Runs the tests of one hook for one mutant after the other; its folder is a copy of the checkout.
+
+python -m tests.mutation_hooks.worker SOURCE TEST...
+
+Reads the mutants' texts from standard input, a line of JSON each, and writes what became of each.
+Tests are collected once; a child runs them for each mutant.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO
+
+import pytest
+from _pytest import main as pytest_main
+
+LIMIT_S = 90.0
+"""For the tests of one mutant; one that needs longer hangs, and that is noticed."""
+SLOW = (
+    "no_message_can_steer", "both_libraries", "other_pythons", "older_pythons", "time_spent",
+    "stands_still",
+)  # fmt: skip
+"""Tests that take seconds and notice nothing that others do not."""
+
+
+class Tries:
+    """Takes the place of pytest's loop over the tests."""
+
+    def __init__(self, source: Path, texts: IO[str], answers: IO[str]) -> None:
+        self.source, self.texts, self.answers = source, texts, answers
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try each text."""
+        for line in self.texts:
+            self.source.write_text(json.loads(line))
+            self.answers.write(outcome(session) + "\n")
+            self.answers.flush()
+        return True
+
+
+def outcome(session: pytest.Session) -> str:
+    """Return what became of the mutant that is in the folder now."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        code = 1
+        try:
+            pytest_main.pytest_runtestloop(session)
+            code = 0
+        finally:
+            os._exit(code)
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return "survived" if status == 0 else "killed"
+        time.sleep(0.005)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hung"
+
+
+def forked(
+    command: list[str], *, input: str, env: dict[str, str], cwd: Path, **_: object
+) -> SimpleNamespace:
+    """Run a hook as tests/pbs/hooked.py does, in a child that need not start a Python."""
+    runner, hook = command[-2:]
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.chdir(cwd)
+                os.environ.clear()
+                os.environ.update(env)
+                sys.argv, sys.stdin, sys.stdout = [runner, hook], io.StringIO(input), output
+                text = Path(runner).read_text()
+                names = {"__name__": "__main__", "__file__": runner}
+                exec(compile(text, runner, "exec", optimize=2), names)
+                output.flush()
+                code = 0
+            finally:
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        output.seek(0)
+        return SimpleNamespace(returncode=status, stdout=output.read(), stderr="")
+
+
+def main(source: str, *tests: str) -> None:
+    """Serve until standard input ends."""
+    from advisor.schedulers.slurm import hook_files
+    from tests.unit.hook_lua import modules
+
+    hook_files._native = functools.cache(hook_files._native)
+    hook_files._native(Path("hooks/slurm/advisor/native.c").resolve())
+    programs = {name: hook_files.lua_programs(name)[:1] for name in ("lua", "luac")}
+    hook_files.lua_programs = programs.__getitem__
+    del modules.LUAS[1:]
+    sys.path.insert(0, "tests/pbs")
+    hooked = importlib.import_module("hooked")
+    hooked.subprocess = SimpleNamespace(run=forked)
+    texts, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2 if os.environ.get("MUTANTS_DEBUG") else os.open(os.devnull, os.O_WRONLY), 1)
+    options = ["-x", "-p", "no:xdist", "--tb=no", "-k", " and ".join(f"not {n}" for n in SLOW)]
+    there = [test for test in tests if Path(test.partition("::")[0]).exists()]
+    pytest.main([*options, *there], plugins=[Tries(Path(source), texts, answers)])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -103,19 +103,20 @@ def tried(source: str, mutants: list[Mutant], jobs: int) -> list[tuple[Mutant, s
             started.append(worker)
             workers.put(worker)
 
-        def ask(text: str) -> str:
+        def ask(mutant: Mutant) -> str:
             worker = workers.get()
             assert worker.stdin and worker.stdout
-            worker.stdin.write(json.dumps(text) + "\n")
+            worker.stdin.write(json.dumps([mutant.text, mutant.line, mutant.last]) + "\n")
             worker.stdin.flush()
             outcome = worker.stdout.readline().strip()
             workers.put(worker)
             return outcome
 
         with ThreadPoolExecutor(jobs) as pool:
-            unchanged = ask((ROOT / source).read_text())
+            nothing = Mutant((ROOT / source).read_text(), 1, 1, "", "")
+            unchanged = min(pool.map(ask, [nothing] * jobs))  # one each: none is back before all are out
             assert unchanged == "survived", f"{source}: its tests fail without any change: {unchanged}"
-            found = list(zip(mutants, pool.map(ask, [m.text for m in mutants]), strict=True))
+            found = list(zip(mutants, pool.map(ask, mutants), strict=True))
         for worker in started:
             worker.communicate("")
     return found

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A source with one change: the number of the line, what stood there and what stands there."""
+    """A source with one change: its first and last line, what stood there and what stands there."""
 
     text: str
     line: int
+    last: int
     before: str
     after: str
 
@@ -23,7 +24,7 @@ class Mutant:
         first = text.rfind("\n", 0, begin) + 1
         line = text[first : text.find("\n", end - 1 if text[end - 1] == "\n" else end)]
         changed = mutated[first : begin + len(new) + len(line) - (end - first)]
-        return cls(mutated, number, line.strip(), changed.strip())
+        return cls(mutated, number, text.count("\n", 0, end) + 1, line.strip(), changed.strip())
 
     def __str__(self) -> str:
         return f"{self.line}: {self.before}  =>  {self.after or '(nothing)'}"

@@ -9,6 +9,7 @@ Tests are collected once; a child runs them for each mutant.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import io
 import json
@@ -17,9 +18,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO
+from types import CodeType, FrameType, SimpleNamespace
+from typing import IO, Any
 
 import pytest
 from _pytest import main as pytest_main
@@ -33,18 +35,37 @@ SLOW = (
 """Tests that take seconds and notice nothing that others do not."""
 
 
+LINES = Path("lines").resolve()
+"""Where it exists, hooks note the lines that a test reaches, and the test: JSON, a line each."""
+
+
 class Tries:
     """Takes the place of pytest's loop over the tests."""
 
     def __init__(self, source: Path, texts: IO[str], answers: IO[str]) -> None:
         self.source, self.texts, self.answers = source, texts, answers
+        self.reached: dict[str, set[int]] = {}
+        self.runs = Counter[str]()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each text."""
+        items = session.items
         for line in self.texts:
-            self.source.write_text(json.loads(line))
+            text, first, last = json.loads(line)
+            self.source.write_text(text)
+            near = set(range(first - 1, last + 2))
+            if self.reached:  # else this is the source as it is, and the tests' lines are noted
+                session.items = [
+                    item for item in sorted(items, key=lambda i: self.runs[i.nodeid])
+                    if near & self.reached.get(item.nodeid, near)
+                ]  # fmt: skip
             self.answers.write(outcome(session) + "\n")
             self.answers.flush()
+            if not self.reached:
+                for note in map(json.loads, LINES.read_text().splitlines() if LINES.exists() else []):
+                    self.reached.setdefault(note[0], set()).update(note[1])
+                    self.runs[note[0]] += 1
+                LINES.unlink(missing_ok=True)
         return True
 
 
@@ -70,27 +91,49 @@ def outcome(session: pytest.Session) -> str:
     return "hung"
 
 
+@functools.cache
+def compiled(path: str, name: str = "<embedded code object>", optimize: int = 2) -> CodeType:
+    """Compile once for all tests of a mutant what each of them would compile."""
+    return compile(Path(path).read_text(), name, "exec", optimize=optimize)
+
+
 def forked(
     command: list[str], *, input: str, env: dict[str, str], cwd: Path, **_: object
 ) -> SimpleNamespace:
     """Run a hook as tests/pbs/hooked.py does, in a child that need not start a Python."""
     runner, hook = command[-2:]
+    test, code = os.environ["PYTEST_CURRENT_TEST"], compiled(hook)
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
-            code = 1
+            status = 1
             try:
                 os.chdir(cwd)
                 os.environ.clear()
                 os.environ.update(env)
                 sys.argv, sys.stdin, sys.stdout = [runner, hook], io.StringIO(input), output
-                text = Path(runner).read_text()
-                names = {"__name__": "__main__", "__file__": runner}
-                exec(compile(text, runner, "exec", optimize=2), names)
+                names = {
+                    "__name__": "__main__", "__file__": runner, "compile": lambda *_: code,
+                }  # fmt: skip
+                lines = set[int]()
+
+                def trace(frame: FrameType, *_: object) -> Any:
+                    if frame.f_code.co_filename != "<embedded code object>":
+                        return None
+                    lines.add(frame.f_lineno)
+                    return trace
+
+                if LINES.exists():
+                    sys.settrace(trace)
+                exec(compiled(runner, runner), names)
+                sys.settrace(None)
                 output.flush()
-                code = 0
+                if LINES.exists():
+                    with LINES.open("a") as notes:
+                        notes.write(json.dumps([test.rpartition(" ")[0], sorted(lines)]) + "\n")
+                status = 0
             finally:
-                os._exit(code)
+                os._exit(status)
         status = os.waitpid(child, 0)[1]
         output.seek(0)
         return SimpleNamespace(returncode=status, stdout=output.read(), stderr="")
@@ -109,10 +152,12 @@ def main(source: str, *tests: str) -> None:
     sys.path.insert(0, "tests/pbs")
     hooked = importlib.import_module("hooked")
     hooked.subprocess = SimpleNamespace(run=forked)
+    LINES.touch()
     texts, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2 if os.environ.get("MUTANTS_DEBUG") else os.open(os.devnull, os.O_WRONLY), 1)
     options = ["-x", "-p", "no:xdist", "--tb=no", "-k", " and ".join(f"not {n}" for n in SLOW)]
+    gc.freeze()
     there = [test for test in tests if Path(test.partition("::")[0]).exists()]
     pytest.main([*options, *there], plugins=[Tries(Path(source), texts, answers)])
 

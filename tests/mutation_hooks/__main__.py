@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -82,8 +83,8 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def tried(source: str, mutants: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
-    """Return what became of each mutant: killed, survived, or slow where its tests never ended."""
+def tried(source: str, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
+    """Yield what became of each mutant: killed, survived, or slow where its tests never ended."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         workers: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         started = []
@@ -116,10 +117,9 @@ def tried(source: str, mutants: list[Mutant], jobs: int) -> list[tuple[Mutant, s
             nothing = Mutant((ROOT / source).read_text(), 1, 1, "", "")
             unchanged = min(pool.map(ask, [nothing] * jobs))  # one each: none is back before all are out
             assert unchanged == "survived", f"{source}: its tests fail without any change: {unchanged}"
-            found = list(zip(mutants, pool.map(ask, mutants), strict=True))
+            yield from zip(mutants, pool.map(ask, mutants), strict=True)
         for worker in started:
             worker.communicate("")
-    return found
 
 
 if __name__ == "__main__":

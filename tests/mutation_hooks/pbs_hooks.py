@@ -30,10 +30,11 @@ def _all(text: str) -> Iterator[Mutant]:
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     docs = {
-        id(node.body[0].value)
+        id(part)
         for node in ast.walk(tree)
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
         and isinstance(node.body[0], ast.Expr)
+        for part in ast.walk(node.body[0])
     } | {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
          for part in ast.walk(node)}  # fmt: skip
 

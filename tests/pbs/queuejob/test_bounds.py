@@ -48,6 +48,12 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
         ({**PART, "place": "free:shared"}, {"cpu_freq_mhz": "1900"}, {}, "may be shared"),
         ({"select": "2:ncpus=14", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),  # of 64 in places
+        ({"select": "2:ncpus=14:node_type=bdw", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {},
+         "be shared"),
+        ({"select": "1:ncpus=14:node_type=bdw+1:ncpus=14:node_type=bdw"},
+         {"cpu_freq_mhz": "1900"}, {}, "be shared"),
+        ({"select": "3:ncpus=9:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {},
+         "be shared"),
         ({"ncpus": "28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28:mem=999gb", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {},
@@ -74,6 +80,7 @@ def test_no_answer_goes_beyond_what_the_job_has(
         ({"select": "4:ncpus=7:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=28:node_type=bdw"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=64"}, {"cpu_freq_mhz": "1900"}, {}),
+        ({"select": "1:ncpus=14:ompthreads=20", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {}),
     ],
 )
 def test_what_is_within_them_is_written(
@@ -84,6 +91,16 @@ def test_what_is_within_them_is_written(
         [done] = run_hook(HOOK, [job(given)], settings, folder=tmp_path)
     assert done["resources"] == stamped(given, rewrite), done["log"]
     assert env.items() <= done["variables"].items()
+
+
+def test_a_queue_may_be_named_with_its_server(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    rewrite = {"cpu_freq_mhz": "1900"}
+    given = {"select": "1:ncpus=28:node_type=bdw"}
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(given, queue="bdw@pbs1")], settings, folder=tmp_path)
+    assert done["resources"] == stamped(given, rewrite), done["log"]
 
 
 def test_what_the_server_fills_in_counts(
@@ -133,6 +150,26 @@ def test_a_cap_needs_nodes_that_are_the_job_s_by_place_and_sharing(
         "default_shared": "-x-x", "default_excl": "xx-x", "default_exclhost": "xx-x",
         "ignore_excl": "----", "force_excl": "xxxx", "force_exclhost": "xxxx",
     }[sharing], [one["log"] for one in done]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "said"),
+    [({"select": "1:ncpus=10:mem=4gb"}, "its nodes are whole"),
+     ({"cpu_freq_mhz": "1900"}, "its nodes may be shared")],
+)  # fmt: skip
+def test_hosts_of_either_kind_count(
+    tmp_path: Path, path: Path, settings: dict[str, object], rewrite: dict[str, str], said: str
+) -> None:
+    """Where a job may get whole hosts or shared ones, both bounds hold."""
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        if kind["resources"]["ncpus"] == 28:
+            kind["sharings"] = ["force_exclhost"]
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
+    assert untouched(done, job(PART))
+    assert said in done["log"][0]
 
 
 # -- a hook behind this one ----------------------------------------------------------------------

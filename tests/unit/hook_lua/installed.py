@@ -51,9 +51,9 @@ def options_json(options: Mapping[str, str], argv: Sequence[str]) -> str:
 
 
 def read(line: bytes) -> dict[str, Any]:
-    """Return a request, {} for one that is no JSON."""
+    """Return a request, {} for a line that is no JSON; the daemon reads no second one."""
     try:
-        found: dict[str, Any] = json.loads(line.decode("utf-8", "replace"))
+        found: dict[str, Any] = json.loads(line.partition(b"\n")[0].decode("utf-8", "replace"))
     except ValueError:
         return {}
     return found

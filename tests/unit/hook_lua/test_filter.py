@@ -144,6 +144,10 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
         }
         assert job.env["GOMAXPROCS"] == "5"  # changed since: its user's own
         assert job.requests[0]["env"].get("OMP_NUM_THREADS") is None
+    # the outer job's stamp goes with no job but that one
+    stamps = {n: "advisor:{}" for n in ("ADVISOR_STAMP", "SLURM_ADVISOR_STAMP", "ADVISOR_DECISION")}
+    installed.reply = lambda _: b'{"v":1,"error":"busy"}\n'
+    assert_as_written(installed.filter(**stamps), {})
 
 
 @pytest.mark.parametrize("kind", ["srun", "salloc", "sbatch"])
@@ -248,7 +252,7 @@ def test_people_read_the_message_and_programs_do_not(installed: Installed) -> No
     assert installed.filter().said == ""
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", " {", "{"])
+@pytest.mark.parametrize("text", ["", "x", "[]", " {", "{", 'x{"argv":[]}'])
 def test_slurm_does_not_say_what_was_asked_for(installed: Installed, text: str) -> None:
     installed.reply = lambda _: PLAN
     job = installed.filter({"cpus-per-task": "14"}, explicit=text)

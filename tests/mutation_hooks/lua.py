@@ -58,7 +58,7 @@ def _instead(token: re.Match[str]) -> Iterator[str]:
             yield f"({word} - 1)"
     elif token.lastgroup == "string" and not MESSAGE.search(word):
         inner = word[1:-1]
-        yield f"{word[0]}{inner}~{word[0]}" if inner[-1:] != "$" else f"{word[0]}{inner[:-1]}{word[0]}"
+        yield word[0] + (inner[:-1] if inner.endswith("$") else inner + "~") + word[0]
         if inner.startswith("^"):
             yield word[0] + inner[1:] + word[0]
     else:

@@ -14,6 +14,11 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
     ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
 }  # fmt: skip
+CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 MESSAGE = re.compile(r"[a-z] [a-z%]|^ [a-z]")
 """Texts that people read."""
 REPLACED = {"min": "max", "max": "min", "any": "all", "all": "any"}
@@ -71,17 +76,15 @@ def _instead(node: ast.expr | ast.stmt) -> Iterator[str]:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield f"({ast.unparse(node.operand)})"
     elif isinstance(node, ast.BinOp):
-        swapped = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-                   ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr}  # fmt: skip
-        if type(node.op) in swapped:
+        if type(node.op) in CALCULATED:
             new_binary = copy.copy(node)
-            new_binary.op = swapped[type(node.op)]()
+            new_binary.op = CALCULATED[type(node.op)]()
             yield f"({ast.unparse(new_binary)})"
     elif isinstance(node, ast.Constant):
         yield from _constants(node.value)
     elif isinstance(node, ast.Name) and node.id in REPLACED:
         yield REPLACED[node.id]
-    elif isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)):
+    elif isinstance(node, STATEMENTS):
         yield "pass"
     elif isinstance(node, ast.Return) and node.value is not None:
         yield "return None"

@@ -62,9 +62,10 @@ class Tries:
             self.answers.write(outcome(session) + "\n")
             self.answers.flush()
             if not self.reached:
-                for note in map(json.loads, LINES.read_text().splitlines() if LINES.exists() else []):
-                    self.reached.setdefault(note[0], set()).update(note[1])
-                    self.runs[note[0]] += 1
+                for note in LINES.read_text().splitlines() if LINES.exists() else []:
+                    test, lines = json.loads(note)
+                    self.reached.setdefault(test, set()).update(lines)
+                    self.runs[test] += 1
                 LINES.unlink(missing_ok=True)
         return True
 

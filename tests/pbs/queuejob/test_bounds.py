@@ -172,6 +172,19 @@ def test_hosts_of_either_kind_count(
     assert said in done["log"][0]
 
 
+@pytest.mark.parametrize(("place", "capped"), [("excl", False), ("exclhost", True)])
+def test_a_vnode_may_be_a_part_of_its_host(
+    tmp_path: Path, path: Path, settings: dict[str, object], place: str, capped: bool
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["parted"] = True
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job({**ALL, "place": place})], settings, folder=tmp_path)
+    assert ("cpu_freq_mhz" in done["resources"]) == capped, done["log"]
+
+
 # -- a hook behind this one ----------------------------------------------------------------------
 
 

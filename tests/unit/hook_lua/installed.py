@@ -1,4 +1,4 @@
-"""The hooks' installed Lua files in the place of Slurm: what they ask, and what becomes of a job."""
+"""The hooks' installed Lua files, called as Slurm calls them: what they ask, what they change."""
 
 from __future__ import annotations
 
@@ -148,9 +148,10 @@ class Installed:
         """Let the filter see a submission; ``more`` options are set, but not by the user."""
         given = dict(options or {})
         explicit = options_json(given, argv) if explicit is None else explicit
+        all_options = {"type": kind, "argv": list(argv), **given, **(more or {})}
         names = {
             "EXPLICIT": explicit, "FAILS": fails or None, "OFFSETS": list(offsets),
-            "POSTS": list(posts), "OPTIONS": {"type": kind, "argv": list(argv), **given, **(more or {})},
+            "POSTS": list(posts), "OPTIONS": all_options,
         }  # fmt: skip
         return self._run("cli_filter.lua", FILTER, names, words, env)
 

@@ -18,7 +18,9 @@ from tests.unit.hook_lua.modules import LUAS
 pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
 
 CAP = "1200000-1900000"
-PLAN = answer({"constraint": "old", "cpu-freq": CAP, "cpus-per-task": "10"}, {"OMP_NUM_THREADS": "9"})
+PLAN = answer(
+    {"constraint": "old", "cpu-freq": CAP, "cpus-per-task": "10"}, {"OMP_NUM_THREADS": "9"}
+)
 OURS = ("ADVISOR_", "SLURM_ADVISOR_", "OMP_", "MKL_", "SLURM_CPU")
 
 
@@ -118,7 +120,11 @@ def test_what_is_not_off_is_asked_about(installed: Installed, word: str) -> None
     ],
 )
 def test_steps_and_later_components_are_left_alone(
-    installed: Installed, kind: str, options: dict[str, str], env: dict[str, str], offsets: list[int]
+    installed: Installed,
+    kind: str,
+    options: dict[str, str],
+    env: dict[str, str],
+    offsets: list[int],
 ) -> None:
     installed.reply = lambda _: PLAN
     set_ = {"ADVISOR_STAMP": "x", "ADVISOR_SET": "OMP_NUM_THREADS=4", "OMP_NUM_THREADS": "4"}
@@ -140,7 +146,9 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
             **{name: set_},
         )  # fmt: skip
         assert ours(job) == {
-            "MKL_NUM_THREADS": " x,y", "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP
+            "MKL_NUM_THREADS": " x,y",
+            "ADVISOR_DECISION": DECISION,
+            "ADVISOR_STAMP": STAMP,
         }
         assert job.env["GOMAXPROCS"] == "5"  # changed since: its user's own
         assert job.requests[0]["env"].get("OMP_NUM_THREADS") is None
@@ -151,7 +159,9 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("kind", ["srun", "salloc", "sbatch"])
-def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(installed: Installed, kind: str) -> None:
+def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(
+    installed: Installed, kind: str
+) -> None:
     job = installed.filter(kind=kind, posts=[1, 0, 0])
     assert job.results == ["0"] * 4
     told = [r for r in job.requests if r["op"] == "submitted"]
@@ -286,6 +296,7 @@ def test_a_script_and_choices_go_along(installed: Installed, tmp_path: Path) -> 
         assert (request["choices"], request["script"]) == ("{}", "#!/bin/sh\nsrun ./app\n")
     [request] = installed.filter(kind="salloc").requests
     assert (request["script"], request["choices"], request["type"]) == (None, "", "salloc")
+    assert request["script_path"] == ""
 
 
 @pytest.mark.parametrize(
@@ -360,6 +371,7 @@ def test_no_daemon_is_no_harm(installed: Installed) -> None:
 
 def test_of_a_long_problem_comes_the_beginning(installed: Installed) -> None:
     installed.reply = lambda _: json.dumps({"v": 1, "error": "e" * 9000}).encode() + b"\n"
-    assert len(installed.filter().log[0]) == len(
-        "<12>advisor: submitted unchanged: the daemon says: "
-    ) + 200
+    assert (
+        len(installed.filter().log[0])
+        == len("<12>advisor: submitted unchanged: the daemon says: ") + 200
+    )

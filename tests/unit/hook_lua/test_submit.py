@@ -320,7 +320,9 @@ def test_without_modules_a_job_goes_on(installed: Installed) -> None:
     seen = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert "admin_comment" not in seen.values and seen.results == ["0"]
     assert seen.said.startswith("error advisor: jobs go on unchanged and without a stamp: ")
-    module.write_text(text.replace("function M.job_submit(job)", "function M.job_submit(job) error('y')"))
+    module.write_text(
+        text.replace("function M.job_submit(job)", "function M.job_submit(job) error('y')")
+    )
     seen = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert "admin_comment" not in seen.values and seen.results == ["0"]
     assert seen.said.startswith("error advisor: ") and seen.said.endswith("y\n")

@@ -178,7 +178,7 @@ end
 """
 OPTION, VARIABLE = {"cpus-per-task": "2"}, {"OMP_NUM_THREADS": "2"}
 PROGRAM = {"path": "/x", "size": "1", "mtime": "-1", "build": "adler:0000000a:1 0af"}
-PLANS = {
+PLANS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "nothing of the environment": {"env": None},
     "options": {"rewrite": {"cpus-per-task": "999999", "constraint": "9a_.-Z", "cpu-freq": "0-0"}},
@@ -195,7 +195,7 @@ PLANS = {
     "a program": {"program": PROGRAM},
     "a program's long path": {"program": {**PROGRAM, "path": "/" + "x" * 3999}},
 }  # fmt: skip
-NO_PLANS: dict[str, dict[str, object]] = {
+NO_PLANS: dict[str, dict[str, Any]] = {
     "version 2": {"v": 2}, "no version": {"v": None}, "a text as version": {"v": "1"},
     "no decision": {"decision": None}, "a number": {"decision": 1234567812345678},
     "15 digits": {"decision": "0" * 15}, "17 digits": {"decision": "0" * 17},

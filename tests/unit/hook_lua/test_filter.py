@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -123,14 +123,15 @@ def test_steps_and_later_components_are_left_alone(
     installed: Installed,
     kind: str,
     options: dict[str, str],
-    env: dict[str, str],
+    env: dict[str, Any],
     offsets: list[int],
 ) -> None:
     installed.reply = lambda _: PLAN
-    set_ = {"ADVISOR_STAMP": "x", "ADVISOR_SET": "OMP_NUM_THREADS=4", "OMP_NUM_THREADS": "4"}
+    set_: dict[str, Any] = {"ADVISOR_STAMP": "x", "ADVISOR_SET": "GOMAXPROCS=4", "GOMAXPROCS": "4"}
     job = installed.filter(options, kind=kind, offsets=offsets, **env, **set_)
     assert not job.requests
-    assert_as_written(job, options, **set_)
+    assert job.env["GOMAXPROCS"] == "4"
+    assert_as_written(job, options, ADVISOR_STAMP="x", ADVISOR_SET="GOMAXPROCS=4")
 
 
 def test_a_batch_job_of_a_job_is_a_job(installed: Installed) -> None:
@@ -143,7 +144,7 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
         job = installed.filter(
             OMP_NUM_THREADS="4", MKL_NUM_THREADS="2", SLURM_CPU_FREQ_REQ=CAP, GOMAXPROCS="5",
             ADVISOR_STAMP="advisor:{}", SLURM_ADVISOR_STAMP="advisor:{}", ADVISOR_DECISION="x",
-            **{name: set_},
+            **cast(dict[str, Any], {name: set_}),
         )  # fmt: skip
         assert ours(job) == {
             "MKL_NUM_THREADS": " x,y",
@@ -153,9 +154,11 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
         assert job.env["GOMAXPROCS"] == "5"  # changed since: its user's own
         assert job.requests[0]["env"].get("OMP_NUM_THREADS") is None
     # the outer job's stamp goes with no job but that one
-    stamps = {n: "advisor:{}" for n in ("ADVISOR_STAMP", "SLURM_ADVISOR_STAMP", "ADVISOR_DECISION")}
     installed.reply = lambda _: b'{"v":1,"error":"busy"}\n'
-    assert_as_written(installed.filter(**stamps), {})
+    job = installed.filter(
+        ADVISOR_STAMP="advisor:{}", SLURM_ADVISOR_STAMP="advisor:{}", ADVISOR_DECISION="x"
+    )
+    assert_as_written(job, {})
 
 
 @pytest.mark.parametrize("kind", ["srun", "salloc", "sbatch"])
@@ -285,11 +288,12 @@ def test_json_over_several_lines_and_with_raw_characters(installed: Installed) -
 
 def test_a_script_and_choices_go_along(installed: Installed, tmp_path: Path) -> None:
     (installed.folder / "job.sh").write_text("#!/bin/sh\nsrun ./app\n")
-    for folder, env in (
+    places: list[tuple[Path, dict[str, Any]]] = [
         (tmp_path / "x", {"XDG_CONFIG_HOME": str(tmp_path / "x"), "HOME": "/nowhere"}),
         (tmp_path / "h/.config", {"XDG_CONFIG_HOME": "relative", "HOME": str(tmp_path / "h")}),
         (tmp_path / "h/.config", {"HOME": str(tmp_path / "h")}),
-    ):
+    ]
+    for folder, env in places:
         (folder / "advisor").mkdir(parents=True, exist_ok=True)
         (folder / "advisor" / "choices.json").write_text("{}")
         [request] = installed.filter(**env).requests

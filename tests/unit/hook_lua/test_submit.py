@@ -176,7 +176,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def asked(enforced: Installed, **fields: object) -> dict[str, str]:
+def asked(enforced: Installed, **fields: Any) -> dict[str, str]:
     """Return the options that the daemon is told of."""
     enforced.reply = lambda _: answer()
     options: dict[str, str] = enforced.submit(desc(**fields)).requests[0]["options"]

@@ -416,7 +416,7 @@ def refuse_impossible(kinds, count, chunk, place, queue):
     fit = 0
     for kind in kinds:
         each = kind["resources"]["ncpus"] // count_of(chunk, "ncpus")
-        fit += kind["nodes"] * (1 if "scatter" in place else max(1, int(each)))
+        fit += kind["nodes"] * (1 if "scatter" in place else int(each))
     if fit < count:
         shown = ":".join(f"{name}={value}" for name, value in chunk.items())
         raise Unchanged(f"queue {queue} has no nodes for {count} of {shown}")

@@ -119,7 +119,10 @@ def test_what_the_server_fills_in_counts(
 def test_steps_that_were_not_known_at_install(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
-    for steps, cap, taken in (({}, "1901", True), ({"node_type=skl": [1901]}, "1901", False)):
+    for steps, cap, taken in (
+        ({}, "1901", True), ({"node_type=skl": [1901]}, "1901", False),
+        ({"": [1901]}, "1901", True), ({"": [1900]}, "1901", False), ({}, "20001", False),
+    ):  # fmt: skip
         path.unlink(missing_ok=True)
         with daemon(path, answering(plan({"cpu_freq_mhz": cap}))):
             known = {**settings, "steps_mhz": steps}
@@ -170,6 +173,18 @@ def test_hosts_of_either_kind_count(
         [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
     assert untouched(done, job(PART))
     assert said in done["log"][0]
+
+
+def test_a_host_may_have_several_values_of_a_resource(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["resources"]["node_type"] += ",other"
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
+    assert done["resources"]["cpu_freq_mhz"] == "1900", done["log"]
 
 
 @pytest.mark.parametrize(("place", "capped"), [("excl", False), ("exclhost", True)])

@@ -176,6 +176,7 @@ def test_interactive_jobs_and_those_who_opted_out_are_not_asked_about(
         ("2:ncpus=28", "scatter", "bdw", True),
         ("3:ncpus=28", "scatter", "bdw", False),
         ("3:ncpus=14", "free", "bdw", True),
+        ("3:ncpus=14", "scatter", "bdw", False),
         ("5:ncpus=14", "free", "bdw", False),
         ("1:ncpus=64", "excl", "skl", True),
         ("1:ncpus=65", "excl", "skl", False),

@@ -104,7 +104,7 @@ def test_off_is_off(installed: Installed, word: str) -> None:
         assert_as_written(job, {"cpus-per-task": "14"}, OMP_NUM_THREADS="2")
 
 
-@pytest.mark.parametrize("word", ["on", "", "offf", "of", "off no"])
+@pytest.mark.parametrize("word", ["on", "", "offf", "of", "off no", "[", "."])
 def test_what_is_not_off_is_asked_about(installed: Installed, word: str) -> None:
     assert len(installed.filter(ADVISOR=word).requests) == 1
 

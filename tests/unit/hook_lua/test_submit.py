@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,13 +99,14 @@ def test_off_is_off(enforced: Installed, word: str) -> None:
 
 
 def test_what_cannot_be_seen_is_left_alone(enforced: Installed) -> None:
-    for export in ("NONE", "PATH", "NIL"):
+    for export in ("NONE", "PATH", "NIL", "PATH,X=ALL"):
         assert untouched(enforced, desc({"SLURM_EXPORT_ENV": export})) == {}
         stamped = desc({"SLURM_EXPORT_ENV": export, "ADVISOR_STAMP": STAMP})
         assert len(enforced.submit(stamped).requests) == 1
     for export in ("ALL", "all,A=1"):
         assert len(enforced.submit(desc({"SLURM_EXPORT_ENV": export})).requests) == 1
-    assert len(enforced.submit(desc({"ADVISOR": "on"})).requests) == 1
+    for word in ("on", "[", "."):
+        assert len(enforced.submit(desc({"ADVISOR": word})).requests) == 1
 
 
 def test_a_plan_is_written_into_the_job(enforced: Installed) -> None:
@@ -292,6 +294,24 @@ def test_a_daemon_that_answers_garbage_is_not_asked_for_a_while(enforced: Instal
     enforced.reply = lambda _: b'{"v":1,"error":"busy"}\n'
     seen = enforced.submit(desc(), desc())
     assert len(seen.requests) == 2 and seen.said.count("the daemon says: busy\n") == 2
+
+
+def test_a_daemon_that_hangs_delays_one_submission(home: Path, path: Path) -> None:
+    hooks = Installed(home, path.parent, deadline_s=0.4)
+    Path(f"{hooks.socket}.enforce").touch()
+
+    def late(_: dict[str, Any]) -> bytes:
+        time.sleep(1.5)
+        return PLAN
+
+    hooks.reply = late
+    seen = hooks.submit(desc(), desc(), desc())
+    assert len(seen.requests) == 1 and seen.values["features"] == ""
+    assert "no answer in time (not asked again for 30 s)" in seen.said
+    job = hooks.filter({"time": "1"})
+    assert len(job.requests) == 1 and "constraint" not in job.values
+    assert "no answer in time (not asked again for 30 s)" in job.log[0]
+    assert hooks.filter({"time": "1"}).requests == []
 
 
 def test_a_daemon_that_answered_garbage_is_asked_again_later(home: Path, path: Path) -> None:

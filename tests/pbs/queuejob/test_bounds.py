@@ -58,6 +58,9 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
         ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28:mem=999gb", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {},
          "queue workq has no nodes for 1 of ncpus=28:mem=999gb"),
+        # 72 GB in words of 8 bytes
+        ({"select": "1:ncpus=28:mem=9gw:node_type=bdw", "place": "excl"}, {"cpu_freq_mhz": "1900"},
+         {}, "queue workq has no nodes for 1 of ncpus=28:mem=9gw"),
     ],
 )  # fmt: skip
 def test_no_answer_goes_beyond_what_the_job_has(
@@ -77,6 +80,7 @@ def test_no_answer_goes_beyond_what_the_job_has(
     [
         (ALL, {**with_(ALL, "ompthreads=28"), "cpu_freq_mhz": "1200"}, {"MKL_NUM_THREADS": "28"}),
         (PART, {"select": "1:ncpus=13:mem=4gb"}, {}),
+        ({"select": "1:ncpus=14:mem=4GB"}, {"select": "1:ncpus=13:mem=4GB"}, {}),
         ({"select": "4:ncpus=7:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=28:node_type=bdw"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=64"}, {"cpu_freq_mhz": "1900"}, {}),
@@ -173,6 +177,19 @@ def test_hosts_of_either_kind_count(
         [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
     assert untouched(done, job(PART))
     assert said in done["log"][0]
+
+
+def test_each_vnode_of_a_host_must_be_the_job_s(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["sharings"] = ["force_excl", "default_shared"]
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
+    assert untouched(done, job(PART))
+    assert "its nodes may be shared" in done["log"][0]
 
 
 def test_a_host_may_have_several_values_of_a_resource(

@@ -136,6 +136,16 @@ def test_a_plan_is_written_into_the_job(enforced: Installed) -> None:
     assert set(job.env) == {"ADVISOR_DECISION", "ADVISOR_STAMP"}
 
 
+def test_what_a_plan_does_not_say_stays_the_user_s(enforced: Installed) -> None:
+    enforced.reply = lambda _: answer({"cpu-freq": CAP})
+    job = enforced.submit(desc(features="old"))
+    assert job.values["features"] == "old" and job.env["SLURM_CPU_FREQ_REQ"] == CAP
+    enforced.reply = lambda _: answer({}, {"OMP_NUM_THREADS": "4"})
+    job = enforced.submit(desc({"SLURM_CPU_FREQ_REQ": CAP}, features="old"))
+    assert job.values["features"] == "old" and job.env["OMP_NUM_THREADS"] == "4"
+    assert job.env["SLURM_CPU_FREQ_REQ"] == CAP
+
+
 def test_a_plan_without_a_stamp(enforced: Installed) -> None:
     enforced.reply = lambda _: answer({"constraint": "old"}, stamp=None)
     job = enforced.submit(desc({"ADVISOR_STAMP": STAMP}))

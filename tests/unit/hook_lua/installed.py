@@ -143,6 +143,13 @@ class Installed:
         self._log.bind(str(folder / "log"))
         self._log.setblocking(False)
 
+    def site(self, hook: str, text: str, copy: str = "") -> None:
+        """Put a site's own script beside a hook, and its copy of the last install."""
+        name = hook.replace(".lua", ".site.lua")
+        (self.folder / name).write_text(text)
+        (self.folder / "advisor" / "id" / name).write_text(copy or text)
+        (self.folder / hook).write_bytes(stub(hook, self.folder, "id", name))
+
     def filter(
         self, options: Mapping[str, str] | None = None, *, kind: str = "sbatch",
         argv: Sequence[str] = ("job.sh",), explicit: str | None = None,

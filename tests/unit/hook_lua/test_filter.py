@@ -351,6 +351,43 @@ def test_another_program_than_the_measured_one_is_asked_about_once(installed: In
     assert len(job.requests) == 1 and job.values["constraint"] == "old"
 
 
+SITE = """\
+function slurm_cli_pre_submit(options, offset)
+  if options["job-name"] == "forbidden" then return slurm.ERROR end
+  if options["job-name"] == "silent" then return nil end
+  options.comment = "by site"
+  return slurm.SUCCESS
+end
+return slurm.SUCCESS
+"""
+
+
+def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
+    installed.reply = lambda _: answer({"constraint": "old"})
+    installed.site("cli_filter.lua", SITE)
+    job = installed.filter(posts=[0])
+    assert (job.values["comment"], job.values["constraint"]) == ("by site", "old")
+    assert (job.results, job.said, len(job.requests)) == (["0", "0"], "", 1)
+    job = installed.filter({"job-name": "forbidden"})
+    assert (job.results, job.requests) == (["-1"], [])
+    assert_as_written(installed.filter({"job-name": "x", "comment": "by site"}, ADVISOR="off"),
+                      {"job-name": "x", "comment": "by site"})  # fmt: skip
+    job = installed.filter({"job-name": "silent"})
+    assert (job.results, len(job.requests)) == (["nil"], 1)
+
+
+@pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])
+def test_a_copy_stands_in_for_a_site_s_script_that_does_not_load(
+    installed: Installed, broken: str
+) -> None:
+    installed.site("cli_filter.lua", broken, SITE)
+    job = installed.filter()
+    assert job.values["comment"] == "by site" and len(job.requests) == 1
+    assert job.said.startswith("advisor: the site's own script does not load: ")
+    installed.site("cli_filter.lua", broken)
+    assert installed.filter().results == ["0"]
+
+
 def test_without_modules_a_job_goes_on(installed: Installed) -> None:
     module = installed.folder / "advisor" / "id" / "filter.lua"
     text = module.read_text()

@@ -356,3 +356,38 @@ def test_without_modules_a_job_goes_on(installed: Installed) -> None:
     seen = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert "admin_comment" not in seen.values and seen.results == ["0"]
     assert seen.said.startswith("error advisor: ") and seen.said.endswith("y\n")
+
+
+SITE = """\
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  if job_desc.name == "rejected" then return 2000 end
+  if job_desc.name == "silent" then return nil end
+  job_desc.admin_comment = "by site"
+  return slurm.SUCCESS
+end
+return slurm.SUCCESS
+"""
+
+
+def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
+    installed.site("job_submit.lua", SITE)
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
+    assert (job.values["admin_comment"], job.results) == (f"by site {STAMP}", ["0"])
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}, name="rejected"))
+    assert "admin_comment" not in job.values and job.results == ["2000"]
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}, name="silent"))
+    assert (job.values["admin_comment"], job.results) == (STAMP, ["nil"])
+
+
+@pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])
+def test_a_copy_stands_in_for_a_site_s_script_that_does_not_load(
+    installed: Installed, broken: str
+) -> None:
+    installed.site("job_submit.lua", broken, SITE)
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
+    assert job.values["admin_comment"] == f"by site {STAMP}"
+    assert "the site's own script does not load" in job.said
+    assert "its copy of the last install is used" in job.said
+    installed.site("job_submit.lua", broken)
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
+    assert (job.values["admin_comment"], job.results) == (STAMP, ["0"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hooked import HOOKS, answering, daemon, job, plan, run_hook
@@ -190,6 +191,29 @@ def test_each_vnode_of_a_host_must_be_the_job_s(
         [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
     assert untouched(done, job(PART))
     assert "its nodes may be shared" in done["log"][0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "capped"),
+    [
+        ("true", "True", True), ("Y", "True", True), ("false", "True", False),
+        ("false", "False", True), ("No", None, True), ("true", "False", False),
+        ("true", None, False), ("maybe", "True", False),
+    ],
+)  # fmt: skip
+def test_hosts_have_what_is_true_or_false(
+    tmp_path: Path, path: Path, settings: dict[str, Any], asked: str, has: str | None, capped: bool
+) -> None:
+    known = json.loads(settings["inventory"])
+    for kind in known["queues"]["workq"]:
+        kind["resources"]["bigmem"] = has
+    changed = {"inventory": json.dumps(known), "resources": [*settings["resources"], "bigmem"]}
+    event = job({"select": f"1:ncpus=14:bigmem={asked}", "place": "excl"})
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [event], {**settings, **changed}, folder=tmp_path)
+    assert ("cpu_freq_mhz" in done["resources"]) == capped, done["log"]
+    if not capped:
+        assert "has no nodes for 1 of" in done["log"][0]
 
 
 def test_a_host_may_have_several_values_of_a_resource(

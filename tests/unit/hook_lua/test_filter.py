@@ -399,6 +399,9 @@ def test_without_modules_a_job_goes_on(installed: Installed) -> None:
     assert said.startswith("advisor: submitted unchanged: ") and "hook install" in said
     module.write_text(text)
     assert len(installed.filter().requests) == 1
+    (module.parent / "log.lua").write_text("error('x')")  # the last that could be told of it
+    installed.reply = lambda _: b"hello\n"
+    assert_as_written(installed.filter({"time": "1"}), {"time": "1"})
 
 
 def test_no_daemon_is_no_harm(installed: Installed) -> None:

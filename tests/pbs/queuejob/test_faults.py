@@ -136,6 +136,7 @@ def test_a_plan_that_cannot_be_is_not_begun(
         ({"select": "1:ncpus=14"}, {"select": "1:ncpus=0"}, "does not write ncpus=0"),
         ({"select": "1:ncpus=14"}, {"select": "1:ncpus=15"}, "does not write ncpus=15"),
         ({"select": "1:mpiprocs=14"}, {"select": "1:ncpus=1"}, "does not write ncpus=1"),
+        ({"select": "1:ncpus=14"}, {"select": "1:mpiprocs=10"}, "does not write mpiprocs=10"),
         ({"select": "1:mem=14"}, {"select": "1:mem=13"}, "does not write mem=13 for mem=14"),
         ({"select": "1:ncpus=4:mem=4gb"}, {"select": "1:ncpus=4:ompthreads=4"},
          "does not write ompthreads=4 for mem=4gb"),

@@ -390,20 +390,19 @@ def refuse_beyond(plan, asked, queue, settings):
     for default in ways:
         place, before = chunks(asked, default, of_host)
         after = chunks({**asked, **plan["rewrite"]}, default, of_host)[1]
-        packed = "pack" in place or sum(count for count, _ in after) == 1
         together = sum(count * count_of(chunk, "ncpus") for count, chunk in after)
         for (_, was), (count, now) in zip(before, after):
             most = count_of(was, THREADS, count_of(was, "ncpus") // count_of(was, "mpiprocs"))
-            own = [count_of(now, THREADS)] if now.get(THREADS) != was.get(THREADS) else []
-            if max(threads + own, default=0) > max(1, most):
-                raise Unchanged(f"{max(threads + own)} threads are more than a rank has: {most}")
+            largest = max([*threads, count_of(now, THREADS)])
+            if largest > most:
+                raise Unchanged(f"{largest} threads are more than a rank has: {most}")
             looked_at = {name: value for name, value in now.items() if name in known}
             kinds = [kind for kind in classes if within(looked_at, kind["resources"])]
             refuse_impossible(kinds, count, now, place, queue)
             alone = [has_alone(place, kind) for kind in kinds]
             if count_of(now, "ncpus") < count_of(was, "ncpus") and any(alone):
                 raise Unchanged("its nodes are whole, so no cores are taken")
-            cores = together if packed else count_of(now, "ncpus")
+            cores = together if "pack" in place else count_of(now, "ncpus")
             if cap and not all(
                 has or cores >= kind["resources"]["ncpus"] for has, kind in zip(alone, kinds)
             ):
@@ -417,7 +416,7 @@ def refuse_impossible(kinds, count, chunk, place, queue):
     fit = 0
     for kind in kinds:
         each = kind["resources"]["ncpus"] // count_of(chunk, "ncpus")
-        fit += kind["nodes"] * (1 if "scatter" in place else max(1, int(each)))
+        fit += kind["nodes"] * (1 if "scatter" in place else int(each))
     if fit < count:
         shown = ":".join(f"{name}={value}" for name, value in chunk.items())
         raise Unchanged(f"queue {queue} has no nodes for {count} of {shown}")

@@ -366,6 +366,17 @@ def test_a_node_is_the_job_s_by_place_and_sharing(
         mom({**part, "event": "EXECJOB_END"})
 
 
+def test_each_vnode_of_a_node_must_be_the_job_s(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mixed = {"node1": ["force_exclhost", "default_shared"]}
+    mom = Mom(tmp_path, node.settings(state, sharings=mixed))
+    begun = event("EXECJOB_BEGIN", place="free", ncpus=2)
+    [_, done] = mom(begun, {**begun, "event": "EXECJOB_EPILOGUE"})
+    assert node.caps() == [HIGH] * 4
+    assert done["used"] == {"cpu_freq_mhz": "0"}
+
+
 # -- meters --------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hooked import HOOKS, answering, daemon, job, plan, run_hook
@@ -48,10 +49,19 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
         ({**PART, "place": "free:shared"}, {"cpu_freq_mhz": "1900"}, {}, "may be shared"),
         ({"select": "2:ncpus=14", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),  # of 64 in places
+        ({"select": "2:ncpus=14:node_type=bdw", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {},
+         "be shared"),
+        ({"select": "1:ncpus=14:node_type=bdw+1:ncpus=14:node_type=bdw"},
+         {"cpu_freq_mhz": "1900"}, {}, "be shared"),
+        ({"select": "3:ncpus=9:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {},
+         "be shared"),
         ({"ncpus": "28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28:mem=999gb", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {},
          "queue workq has no nodes for 1 of ncpus=28:mem=999gb"),
+        # 72 GB in words of 8 bytes
+        ({"select": "1:ncpus=28:mem=9gw:node_type=bdw", "place": "excl"}, {"cpu_freq_mhz": "1900"},
+         {}, "queue workq has no nodes for 1 of ncpus=28:mem=9gw"),
     ],
 )  # fmt: skip
 def test_no_answer_goes_beyond_what_the_job_has(
@@ -71,9 +81,11 @@ def test_no_answer_goes_beyond_what_the_job_has(
     [
         (ALL, {**with_(ALL, "ompthreads=28"), "cpu_freq_mhz": "1200"}, {"MKL_NUM_THREADS": "28"}),
         (PART, {"select": "1:ncpus=13:mem=4gb"}, {}),
+        ({"select": "1:ncpus=14:mem=4GB"}, {"select": "1:ncpus=13:mem=4GB"}, {}),
         ({"select": "4:ncpus=7:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=28:node_type=bdw"}, {"cpu_freq_mhz": "1900"}, {}),
         ({"select": "1:ncpus=64"}, {"cpu_freq_mhz": "1900"}, {}),
+        ({"select": "1:ncpus=14:ompthreads=20", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {}),
     ],
 )
 def test_what_is_within_them_is_written(
@@ -84,6 +96,16 @@ def test_what_is_within_them_is_written(
         [done] = run_hook(HOOK, [job(given)], settings, folder=tmp_path)
     assert done["resources"] == stamped(given, rewrite), done["log"]
     assert env.items() <= done["variables"].items()
+
+
+def test_a_queue_may_be_named_with_its_server(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    rewrite = {"cpu_freq_mhz": "1900"}
+    given = {"select": "1:ncpus=28:node_type=bdw"}
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(given, queue="bdw@pbs1")], settings, folder=tmp_path)
+    assert done["resources"] == stamped(given, rewrite), done["log"]
 
 
 def test_what_the_server_fills_in_counts(
@@ -102,7 +124,10 @@ def test_what_the_server_fills_in_counts(
 def test_steps_that_were_not_known_at_install(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
-    for steps, cap, taken in (({}, "1901", True), ({"node_type=skl": [1901]}, "1901", False)):
+    for steps, cap, taken in (
+        ({}, "1901", True), ({"node_type=skl": [1901]}, "1901", False),
+        ({"": [1901]}, "1901", True), ({"": [1900]}, "1901", False), ({}, "20001", False),
+    ):  # fmt: skip
         path.unlink(missing_ok=True)
         with daemon(path, answering(plan({"cpu_freq_mhz": cap}))):
             known = {**settings, "steps_mhz": steps}
@@ -133,6 +158,87 @@ def test_a_cap_needs_nodes_that_are_the_job_s_by_place_and_sharing(
         "default_shared": "-x-x", "default_excl": "xx-x", "default_exclhost": "xx-x",
         "ignore_excl": "----", "force_excl": "xxxx", "force_exclhost": "xxxx",
     }[sharing], [one["log"] for one in done]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "said"),
+    [({"select": "1:ncpus=10:mem=4gb"}, "its nodes are whole"),
+     ({"cpu_freq_mhz": "1900"}, "its nodes may be shared")],
+)  # fmt: skip
+def test_hosts_of_either_kind_count(
+    tmp_path: Path, path: Path, settings: dict[str, object], rewrite: dict[str, str], said: str
+) -> None:
+    """Where a job may get whole hosts or shared ones, both bounds hold."""
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        if kind["resources"]["ncpus"] == 28:
+            kind["sharings"] = ["force_exclhost"]
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
+    assert untouched(done, job(PART))
+    assert said in done["log"][0]
+
+
+def test_each_vnode_of_a_host_must_be_the_job_s(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["sharings"] = ["force_excl", "default_shared"]
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job(PART)], settings, folder=tmp_path)
+    assert untouched(done, job(PART))
+    assert "its nodes may be shared" in done["log"][0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "capped"),
+    [
+        ("true", "True", True), ("Y", "True", True), ("false", "True", False),
+        ("false", "False", True), ("No", None, True), ("true", "False", False),
+        ("true", None, False), ("maybe", "True", False),
+    ],
+)  # fmt: skip
+def test_hosts_have_what_is_true_or_false(
+    tmp_path: Path, path: Path, settings: dict[str, Any], asked: str, has: str | None, capped: bool
+) -> None:
+    known = json.loads(settings["inventory"])
+    for kind in known["queues"]["workq"]:
+        kind["resources"]["bigmem"] = has
+    changed = {"inventory": json.dumps(known), "resources": [*settings["resources"], "bigmem"]}
+    event = job({"select": f"1:ncpus=14:bigmem={asked}", "place": "excl"})
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [event], {**settings, **changed}, folder=tmp_path)
+    assert ("cpu_freq_mhz" in done["resources"]) == capped, done["log"]
+    if not capped:
+        assert "has no nodes for 1 of" in done["log"][0]
+
+
+def test_a_host_may_have_several_values_of_a_resource(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["resources"]["node_type"] += ",other"
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
+    assert done["resources"]["cpu_freq_mhz"] == "1900", done["log"]
+
+
+@pytest.mark.parametrize(("place", "capped"), [("excl", False), ("exclhost", True)])
+def test_a_vnode_may_be_a_part_of_its_host(
+    tmp_path: Path, path: Path, settings: dict[str, object], place: str, capped: bool
+) -> None:
+    known = json.loads(str(settings["inventory"]))
+    for kind in known["queues"]["workq"]:
+        kind["parted"] = True
+    settings["inventory"] = json.dumps(known)
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [job({**ALL, "place": place})], settings, folder=tmp_path)
+    assert ("cpu_freq_mhz" in done["resources"]) == capped, done["log"]
 
 
 # -- a hook behind this one ----------------------------------------------------------------------

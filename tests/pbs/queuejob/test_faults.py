@@ -54,9 +54,11 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, env=["MKL_NUM_THREADS"])), "not one for PBS"),
         (answering(plan().replace(b"{}", b"[]", 1)), "not one for PBS"),
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
+        (answering(plan(REWRITE, stamp="advisor:{}\nx")), "stamp is malformed"),
         (answering(plan(REWRITE, stamp=None)), "no stamp"),
         (answering(plan(REWRITE, stamp="advisor:{" + "x" * 2000 + "}")), "no stamp"),
         (answering(plan({"select": 4})), "is not valid"),  # type: ignore[dict-item]
+        (answering(plan({"select": "1:ncpus=" + "1" * 4000})), "is not valid"),
         (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
         (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
         (answering(plan({"select": ""})), "not one the advisor writes"),
@@ -94,6 +96,7 @@ def test_a_daemon_that_misbehaves_is_asked_once(
         (answering(plan({"nosuch": "x"})), "there is no resource nosuch"),
         (answering(plan(env={"LD_PRELOAD": "4"})), "not the advisor's to set"),
         (answering(plan(env={"OMP_NUM_THREADS": "4"})), "not the advisor's to set"),
+        (answering(plan(env={"MKL_NUM_THREADS x": "4"})), "not the advisor's to set"),
         (answering(plan(REWRITE, env={"PBS_O_X": "4"})), "not the advisor's to set"),
         (answering(plan({"select": "1:ncpus=64:mpiprocs=1:node_type=bdw"})), "does not write"),
         (answering(plan({"select": "2:ncpus=28:mpiprocs=1:node_type=bdw"})), "does not write"),
@@ -116,6 +119,42 @@ def test_a_plan_that_cannot_be_is_not_begun(
     assert said in done["log"][0]
     assert "\x1b" not in done["log"][0]
     assert not (tmp_path / "breaker").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "rewrite", "said"),
+    [
+        ({"nodes": "1:ppn=4"}, {"ompthreads": "2"}, "not the advisor's to write"),
+        ({"ncpus": "4", "ompthreads": "4"}, {"ompthreads": "2"}, "not the advisor's to write"),
+        ({}, {"place": "excl"}, "not the advisor's to write"),
+        ({"ncpus": "4"}, {"select": "1:ncpus=4"}, "does not make chunks"),
+        ({"select": "+".join(["1:ncpus=28:node_type=bdw"] * 170), "place": "excl"},
+         {"cpu_freq_mhz": "1900"}, "too long to be kept"),
+        ({"select": "1:ncpus=14:mem=4gb+1:ncpus=14"}, {"select": "1:ncpus=10:mem=4gb+1:ncpus=14"},
+         "does not write ncpus=10 for ncpus=14"),
+        ({"select": "2:ncpus=14"}, {"select": "2:ncpus=10"}, "does not write ncpus=10"),
+        ({"select": "1:ncpus=14"}, {"select": "1:ncpus=0"}, "does not write ncpus=0"),
+        ({"select": "1:ncpus=14"}, {"select": "1:ncpus=15"}, "does not write ncpus=15"),
+        ({"select": "1:mpiprocs=14"}, {"select": "1:ncpus=1"}, "does not write ncpus=1"),
+        ({"select": "1:ncpus=14"}, {"select": "1:mpiprocs=10"}, "does not write mpiprocs=10"),
+        ({"select": "1:mem=14"}, {"select": "1:mem=13"}, "does not write mem=13 for mem=14"),
+        ({"select": "1:ncpus=4:mem=4gb"}, {"select": "1:ncpus=4:ompthreads=4"},
+         "does not write ompthreads=4 for mem=4gb"),
+        ({"select": "1:ncpus=4"}, {"select": "1:ncpus=4:ompthreads=0"}, "does not write ompth"),
+        ({"select": "1:ncpus=4:node_type=bdw"}, {"select": "1:ncpus=4:node_type=skl"},
+         "does not write node_type=skl for node_type=bdw"),
+        ({"select": "1:ncpus=4"}, {"select": "1:ncpus=4:mem=4gb"}, "for nothing"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_does_not_go_with_its_job_is_not_begun(
+    tmp_path: Path, path: Path, settings: dict[str, object], given: dict[str, str | int],
+    rewrite: dict[str, str], said: str,
+) -> None:  # fmt: skip
+    event = job(given)
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    assert untouched(done, event)
+    assert said in done["log"][0]
 
 
 def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(

@@ -93,6 +93,7 @@ def test_what_may_be_written_into_a_chunk(
     assert done["resources"]["select"] == now, done["log"]
 
 
+@pytest.mark.parametrize("change", [plan({"cpu_freq_mhz": "1900"}), plan(env={"GOMAXPROCS": "1"})])
 @pytest.mark.parametrize(
     ("event", "said"),
     [
@@ -101,9 +102,10 @@ def test_what_may_be_written_into_a_chunk(
     ],
 )
 def test_what_is_not_in_the_installed_list_is_not_rewritten(
-    tmp_path: Path, path: Path, settings: dict[str, object], event: dict[str, Any], said: str
-) -> None:
-    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+    tmp_path: Path, path: Path, settings: dict[str, object], event: dict[str, Any], said: str,
+    change: bytes,
+) -> None:  # fmt: skip
+    with daemon(path, answering(change)):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)
     assert said in done["log"][0]
@@ -174,6 +176,7 @@ def test_interactive_jobs_and_those_who_opted_out_are_not_asked_about(
         ("2:ncpus=28", "scatter", "bdw", True),
         ("3:ncpus=28", "scatter", "bdw", False),
         ("3:ncpus=14", "free", "bdw", True),
+        ("3:ncpus=14", "scatter", "bdw", False),
         ("5:ncpus=14", "free", "bdw", False),
         ("1:ncpus=64", "excl", "skl", True),
         ("1:ncpus=65", "excl", "skl", False),

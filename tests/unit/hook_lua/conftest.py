@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
+from tests.unit.hook_lua.installed import Installed
 from tests.unit.hook_lua.modules import CLUSTER, LUA_OF, LUAS
 
 
@@ -36,3 +37,9 @@ def path() -> Iterator[Path]:
     """A path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="lua-") as name:
         yield Path(name) / "s"
+
+
+@pytest.fixture
+def installed(home: Path, path: Path) -> Installed:
+    """The installed hooks beside a socket of their own."""
+    return Installed(home, path.parent)

@@ -168,3 +168,110 @@ def test_what_steers_a_terminal_is_taken_out_of_messages(home: Path) -> None:
 def test_no_message_can_steer_a_terminal(home: Path, text: str) -> None:
     shown = message(home, json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
     assert all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
+
+
+EACH = """\
+for line in io.lines() do
+  local plan, problem, word = use("answer").read(line)
+  print(plan and "plan" or word, problem)
+end
+"""
+OPTION, VARIABLE = {"cpus-per-task": "2"}, {"OMP_NUM_THREADS": "2"}
+PROGRAM = {"path": "/x", "size": "1", "mtime": "-1", "build": "adler:0000000a:1 0af"}
+PLANS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "nothing of the environment": {"env": None},
+    "options": {"rewrite": {"cpus-per-task": "999999", "constraint": "9a_.-Z", "cpu-freq": "0-0"}},
+    "the greatest cap": {"rewrite": {"cpu-freq": "1200000-20000000"}},
+    "one frequency": {"rewrite": {"cpu-freq": "1200000-1200000"}},
+    "as long a value as may be": {"rewrite": {"constraint": "x" * 64}},
+    "threads": {"env": {"OMP_NUM_THREADS": "1", "GOMAXPROCS": "2", "A0_NUM_THREADS": "3"}},
+    "as long a name as may be": {"env": {"X" * 52 + "_NUM_THREADS": "1"}},
+    "as long a message as may be": {"message": "x" * 500},
+    "no message": {"message": None, "to": None},
+    "for all": {"message": "x", "to": "always"},
+    "as long a stamp as may be": {"stamp": "advisor:{" + "x" * 1990 + "}"},
+    "no stamp": {"stamp": None},
+    "a program": {"program": PROGRAM},
+    "a program's long path": {"program": {**PROGRAM, "path": "/" + "x" * 3999}},
+}  # fmt: skip
+NO_PLANS: dict[str, dict[str, Any]] = {
+    "version 2": {"v": 2}, "no version": {"v": None}, "a text as version": {"v": "1"},
+    "no decision": {"decision": None}, "a number": {"decision": 1234567812345678},
+    "15 digits": {"decision": "0" * 15}, "17 digits": {"decision": "0" * 17},
+    "no digit before": {"decision": "x" + "0" * 15},
+    "no digit behind": {"decision": "0" * 15 + "x"},
+    "no rewrite": {"rewrite": None}, "a text as rewrite": {"rewrite": "x"},
+    "a list of rewrites": {"rewrite": ["x"]}, "a text as variables": {"env": "x"},
+    "another option": {"rewrite": {**OPTION, "nodes": "1"}},
+    "an option's value is a number": {"rewrite": {"cpus-per-task": 2}},
+    "an option's value is a table": {"rewrite": {"constraint": {"a": "b"}}},
+    "no cores": {"rewrite": {"cpus-per-task": "0"}},
+    "many cores": {"rewrite": {"cpus-per-task": "1000000"}},
+    "cores with more behind": {"rewrite": {"cpus-per-task": "2x"}},
+    "cores with more before": {"rewrite": {"cpus-per-task": " 2"}},
+    "an expression": {"rewrite": {"constraint": "a|b"}},
+    "an expression before": {"rewrite": {"constraint": "|b"}},
+    "an expression behind": {"rewrite": {"constraint": "a&"}},
+    "a long value": {"rewrite": {"constraint": "x" * 65}},
+    "a cap with a governor": {"rewrite": {"cpu-freq": "1-2:Performance"}},
+    "a cap with more before": {"rewrite": {"cpu-freq": "x1-2"}},
+    "one number": {"rewrite": {"cpu-freq": "1200000"}},
+    "turned round": {"rewrite": {"cpu-freq": "1200001-1200000"}},
+    "too great a cap": {"rewrite": {"cpu-freq": "1200000-20000001"}},
+    "endless cap": {"rewrite": {"cpu-freq": "1-0000000002"}},
+    "another variable": {"env": {**VARIABLE, "PATH": "1"}},
+    "a long name": {"env": {"X" * 53 + "_NUM_THREADS": "1"}},
+    "more before a name": {"env": {"a_NUM_THREADS": "1"}},
+    "more before all": {"env": {" X_NUM_THREADS": "1"}},
+    "more behind a name": {"env": {"X_NUM_THREADS ": "1"}},
+    "no threads": {"env": {"OMP_NUM_THREADS": "0"}},
+    "a number of threads": {"env": {"OMP_NUM_THREADS": 4}},
+    "threads with more": {"env": {"OMP_NUM_THREADS": "4;reboot"}},
+    "a long message": {"message": "x" * 501}, "two lines": {"message": "a\nb"},
+    "a steering message": {"message": "a\x1b[2J"}, "a deleting message": {"message": "a\x7f"},
+    "nul": {"message": "a\0"}, "a number to say": {"message": 7},
+    "for nobody": {"to": "nobody"}, "for a number": {"to": 1},
+    "a long stamp": {"stamp": "advisor:{" + "x" * 1991 + "}"},
+    "a stamp of two lines": {"stamp": "advisor:{}\nx"},
+    "a stamp of no form": {"stamp": "advisor:x"},
+    "a stamp with more before": {"stamp": "xadvisor:{}"}, "a number as stamp": {"stamp": 7},
+    "a stamp that is not ASCII": {"stamp": "advisor:{\u00e9}"},
+    "a stamp in two lines": {"stamp": "advisor:{\n}"},
+    "a text as program": {"program": "x"}, "no path": {"program": {**PROGRAM, "path": ""}},
+    "too long a path": {"program": {**PROGRAM, "path": "x" * 4001}},
+    "a path of two lines": {"program": {**PROGRAM, "path": "a\nb"}},
+    "no size": {"program": {k: v for k, v in PROGRAM.items() if k != "size"}},
+    "a size with more": {"program": {**PROGRAM, "size": "1x"}},
+    "a size with more before": {"program": {**PROGRAM, "size": "x1"}},
+    "a time with more": {"program": {**PROGRAM, "mtime": "1x"}},
+    "a time with more before": {"program": {**PROGRAM, "mtime": "x1"}},
+    "a build of no form": {"program": {**PROGRAM, "build": "x;"}},
+    "a build with more": {"program": {**PROGRAM, "build": "0a%"}},
+    "a build with more before": {"program": {**PROGRAM, "build": "%0a"}},
+    "more facts": {"program": {**PROGRAM, "uid": "0"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("usual", [True, False], ids=["usual", "json"])
+def test_a_plan_is_taken_whole_or_not_at_all(home: Path, usual: bool) -> None:
+    """Both readers, of the usual line and of any JSON, take and refuse the same."""
+    base = {"v": 1, "decision": "0123456789abcdef", "rewrite": {}, "env": {}, "message": "",
+            "to": "tty", "stamp": "advisor:{}"}  # fmt: skip
+
+    separators = (",", ":") if usual else (", ", ": ")
+
+    def line(changes: dict[str, Any]) -> bytes:
+        data = {k: v for k, v in {**base, **changes}.items() if v is not None}
+        return json.dumps(data, separators=separators).encode() + b"\n"
+
+    lines = [line(changes) for changes in (*PLANS.values(), *NO_PLANS.values())]
+    lines += [b"\n", b"x\n", b"[]\n", b"17\n", b'{"v":1,"error":"busy"}\n']
+    said = run(home, EACH, b"".join(lines)).decode().splitlines()
+    assert len(said) == len(lines)
+    words = [text.split("\t")[0] for text in said]
+    assert dict(zip((*PLANS, *NO_PLANS), words, strict=False)) == {
+        **dict.fromkeys(PLANS, "plan"), **dict.fromkeys(NO_PLANS, "garbage"),
+    }  # fmt: skip
+    assert words[-5:] == ["garbage"] * 4 + ["error"]
+    assert said[-1].endswith("the daemon says: busy")

@@ -36,6 +36,10 @@ def refused(home: Path, plan: dict[str, str], **wanted: str) -> str:
         ({"cpus-per-task": "28"}, {"mem_per_cpu": "100"}),
         ({"constraint": "big"}, {"mem": "3.5G", "partition": "batch,debug"}),
         ({"cpu-freq": "1-2"}, {"constraint": "old&big|(new)"}),
+        ({"cpus-per-task": "80"}, {"constraint": "old&big"}),  # Slurm's to judge
+        ({"constraint": "old"}, {"mem": "4000"}),
+        ({"constraint": "old"}, {"mem": "4096000K"}),
+        ({"constraint": "new"}, {"mem": "0.007T"}),
         ({"constraint": "old"}, {"ntasks": "56", "nodes": "2"}),
         ({"constraint": "old"}, {"ntasks": "2", "cpus_per_task": "28"}),  # on two nodes
         ({"constraint": "old"}, {"ntasks": "4", "cpus_per_task": "14"}),
@@ -66,6 +70,11 @@ def test_what_the_cluster_has(home: Path, plan: dict[str, str], wanted: dict[str
         ({"constraint": "old"}, {"ntasks": "9", "cpus_per_task": "28"}, "no 9 places with 28"),
         ({"cpus-per-task": "28"}, {"mem_per_cpu": "1G"}, "28672 MB"),
         ({"constraint": "old"}, {"mem": "5000"}, "5000 MB and feature old"),
+        ({"constraint": "old"}, {"mem": "4097000K"}, "4000 MB and feature old"),
+        ({"constraint": "new"}, {"mem": "0.008T"}, "8388 MB and feature new"),
+        ({"cpus-per-task": "29"}, {"constraint": "old", "ntasks_per_node": "0"}, "29 cores"),
+        ({"constraint": "old"}, {"nodes": "5", "ntasks_per_node": "2"}, "no 5 nodes with 2"),
+        ({"constraint": "old"}, {"ntasks": "5", "cpus_per_task": "15"}, "no 5 places with 15"),
     ],
 )
 def test_what_the_cluster_does_not_have(
@@ -103,6 +112,9 @@ def beyond(home: Path, plan: dict[str, str], env: dict[str, str], **other: Any) 
         ({"cpus-per-task": "10"}, {"OMP_NUM_THREADS": "10"}, {"cpus-per-task": "14"}, {}),
         ({"cpu-freq": "1200000-1900000"}, {}, {"constraint": "old"}, {}),
         ({"cpu-freq": "1200000-1900000"}, {}, {}, {}),  # it may get one of either
+        ({"cpu-freq": "1200000-1200000"}, {}, {}, {}),
+        ({"cpus-per-task": "14"}, {}, {"cpus-per-task": "14"}, {}),
+        ({}, {"OMP_NUM_THREADS": "1"}, {"constraint": "none"}, {}),
         ({"cpu-freq": "1200000-2000000", "constraint": "new"}, {}, {}, {}),
     ],
 )
@@ -125,6 +137,10 @@ def test_what_is_no_more_than_the_job_has(
         ({"constraint": "old"}, {"OMP_NUM_THREADS": "8"}, {"ntasks": "4"}, {}, "has: 7"),
         ({"constraint": "old"}, {"OMP_NUM_THREADS": "15"}, {"ntasks": "4", "nodes": "2"}, {},
          "has: 14"),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "15"}, {"ntasks": "3", "nodes": "2"}, {},
+         "has: 14"),
+        ({"constraint": "old"}, {"OMP_NUM_THREADS": "10"}, {"ntasks": "3"}, {}, "has: 9"),
+        ({}, {"OMP_NUM_THREADS": "2"}, {"constraint": "none"}, {}, "has: 1"),
         ({}, {"MKL_NUM_THREADS": "8"}, {}, {"MKL_NUM_THREADS": "7"}, "than the job has: 7"),
         ({"cpus-per-task": "15"}, {}, {"cpus-per-task": "14"}, {}, "15 cores a task are more"),
         ({"cpus-per-task": "1"}, {}, {}, {}, "1 cores a task are more"),
@@ -145,6 +161,7 @@ def test_frequency_steps_by_what_the_store_knew_at_install(home: Path) -> None:
     assert beyond(home, plan, {}, steps={}) == ""
     assert beyond(home, plan, {}, steps={"": " 1900001 "}) == ""
     assert "no frequency step" in beyond(home, plan, {}, steps={"": " 1900000 "})
+    assert beyond(home, plan, {}, steps={"old": STEPS["old"], "": " 1900001 "}) == ""
     assert "no frequency step" in beyond(home, plan, {}, steps={**STEPS, "": " 1900001 "})
     text = steps_text({"new": (1_500_000, 2_000_000), "": ()})
     assert '["new"] = " 1500000 2000000 "' in text and '[""] = "  "' in text

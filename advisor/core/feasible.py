@@ -103,7 +103,7 @@ def feasible(
 ) -> tuple[list[Option], list[Reason]]:
     """Return the options the job may take, and why others may not, each reason once."""
     allowed: list[Option] = []
-    dropped: Counter[str] = Counter()
+    dropped: Counter[Reason] = Counter()
     for option in options:
         rows, why = feasible_rows(option.configuration.node_type, [row_of(option)], constraints)
         allowed += [option] * len(rows)
@@ -113,7 +113,7 @@ def feasible(
 
 def feasible_rows(
     node_type: str, rows: Sequence[Row], constraints: Constraints
-) -> tuple[list[Row], Counter[str]]:
+) -> tuple[list[Row], Counter[Reason]]:
     """Return the rows of one node type the job may take, and how often what ruled others out.
 
     Obstacles are looked up per shape and per frequency, of which there are few, not per row.
@@ -126,7 +126,7 @@ def feasible_rows(
     top = max(map(_FREQUENCY, rows), default=0)
     ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
     frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
-    allowed, dropped = list(rows), Counter[str]()
+    allowed, dropped = list(rows), Counter[Reason]()
     if any(ruled_out.values()) or any(frequencies.values()):
         allowed = []
         for row in rows:
@@ -138,7 +138,7 @@ def feasible_rows(
     return _in_time(allowed, x, dropped), dropped
 
 
-def _in_time(rows: list[Row], x: Constraints, dropped: Counter[str]) -> list[Row]:
+def _in_time(rows: list[Row], x: Constraints, dropped: Counter[Reason]) -> list[Row]:
     """Return the rows that surely end within the time limit that will hold.
 
     Where that is not known, those that are not slower than the job as it is written.
@@ -146,44 +146,43 @@ def _in_time(rows: list[Row], x: Constraints, dropped: Counter[str]) -> list[Row
     limit = x.limit_s
     if max(map(TIME_HI, rows), default=limit) > limit:
         in_time = [row for row in rows if row.time_hi_s <= limit]
-        dropped["time-limit"] += len(rows) - len(in_time)
+        dropped[reason("time-limit")] += len(rows) - len(in_time)
         rows = in_time
     if x.request.time_limit_s is None and x.as_written_s is not None:
         time_s, hi_s = x.as_written_s
         in_time = [row for row in rows if row.time_s <= time_s and row.time_hi_s <= hi_s]
         if len(in_time) < len(rows):
-            dropped["time-limit-unknown"] += len(rows) - len(in_time)
+            dropped[reason("time-limit-unknown")] += len(rows) - len(in_time)
         rows = in_time
     return rows
 
 
-def _node_type_obstacle(name: str, x: Constraints) -> str:
+def _node_type_obstacle(name: str, x: Constraints) -> Reason | None:
     node_type = x.inventory.node_types.get(name)
     if node_type is None:
-        return f"not-in-inventory:{name}"
+        return reason("not-in-inventory", name)
     if name in x.obstacles:
-        code, detail = x.obstacles[name]
-        return f"{code}:{detail}"
+        return reason(*x.obstacles[name])
     own_type = name == x.baseline.node_type
     # What it is given by default per node, it gets on its own node type in any case. By default per
     # CPU it may land where there are more of them, and get more.
     if not (own_type and (x.request.default_memory_mb or (0.0,))[0]) and not all(
         _as_much_memory(x.request, own, node_type) for own in x.landing
     ):
-        return "no-room"
+        return reason("no-room")
     if not own_type:
         rule = x.policy.axes.node_type
         if not x.whole:
-            return "shared-nodes:node type"
+            return reason("shared-nodes", "node type")
         if x.node_type_kept:
-            return f"axis-bound:node type is kept: {x.node_type_kept}"
+            return reason("axis-bound", f"node type is kept: {x.node_type_kept}")
         if why := axis_kept("node_type", rule, x.request, lower=False):
             return why
         if x.partition not in node_type.partitions:
-            return "no-room"
+            return reason("no-room")
         if not node_type.feature:
-            return f"not-in-inventory:a feature of {name}"
-    return ""
+            return reason("not-in-inventory", f"a feature of {name}")
+    return None
 
 
 def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool:
@@ -210,75 +209,76 @@ def _cpus(node_type: NodeType) -> int:
 
 def _shape_obstacles(
     shapes: Iterable[Shape], x: Constraints, node_type: NodeType
-) -> dict[Shape, str]:
-    """Return what rules out each (nodes, ranks per node, threads per node), "" if nothing does."""
+) -> dict[Shape, Reason | None]:
+    """Return what rules out each (nodes, ranks per node, threads per node); None: nothing does."""
     try:
         natural = x.natural(node_type)
     except UnclearError as error:
-        why = f"axis-bound:node type is kept: it is not known {error}"
-        return dict.fromkeys(shapes, why)
+        unclear = reason("axis-bound", f"node type is kept: it is not known {error}")
+        return dict.fromkeys(shapes, unclear)
     fixed, cores = (natural.nodes, natural.ranks_per_node), natural.threads_per_node
     if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:
-        return dict.fromkeys(shapes, "allocation-kept")
+        return dict.fromkeys(shapes, reason("allocation-kept"))
     if lack := lack_words(x.need_mb / natural.nodes, natural.ranks_per_node, node_type):
-        return dict.fromkeys(shapes, f"lacks-memory:{lack}")
+        return dict.fromkeys(shapes, reason("lacks-memory", lack))
     room = _most_threads(natural.nodes, x, node_type)
-    obstacles = {}
+    obstacles: dict[Shape, Reason | None] = {}
     for shape in shapes:
         threads = shape[2]
-        why = "" if shape[:2] == fixed else "allocation-kept"
-        if not why and threads != cores:
+        why = None if shape[:2] == fixed else reason("allocation-kept")
+        if why is None and threads != cores:
             why = _threads_obstacle(threads, natural, x)
-        obstacles[shape] = why or ("no-room" if threads > room else "")
+        obstacles[shape] = why or (reason("no-room") if threads > room else None)
     return obstacles
 
 
-def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> str:
+def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> Reason | None:
     if threads > natural.threads_per_node:
-        return "threads-own:the advisor never sets more of them than the job has"
+        return reason("threads-own", "the advisor never sets more of them than the job has")
     if why := axis_kept("threads", x.policy.axes.threads, x.request, lower=True):
         return why
-    why = x.threads_kept if x.whole else x.cores_kept
-    if why:
-        return f"threads-own:{why}" if x.whole else f"cores-kept:{why}"
+    kept = x.threads_kept if x.whole else x.cores_kept
+    if kept:
+        return reason("threads-own" if x.whole else "cores-kept", kept)
     if x.threads_unset:
-        return f"threads-unset:{x.threads_unset}"
-    return "no-room" if threads % natural.ranks_per_node else ""
+        return reason("threads-unset", x.threads_unset)
+    return reason("no-room") if threads % natural.ranks_per_node else None
 
 
-def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int) -> str:
+def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int) -> Reason | None:
     """Return what rules out a frequency; ``top``, the model's highest, stands for no cap."""
     if x.freq_cap_khz or node_type.name == x.baseline.node_type:
         reference = x.baseline.freq_khz
     else:
         reference = node_type.default_freq_khz or top
     if freq == reference:
-        return ""
+        return None
     if not x.whole:
-        return "shared-nodes:frequency"
+        return reason("shared-nodes", "frequency")
     if x.freq_kept:
-        return f"axis-bound:frequency is kept: {x.freq_kept}"
+        return reason("axis-bound", f"frequency is kept: {x.freq_kept}")
     if not node_type.freq_khz:
-        return "" if freq == top else f"no-frequency-steps:{node_type.name}"
+        return None if freq == top else reason("no-frequency-steps", node_type.name)
     if freq not in node_type.freq_khz:
-        return f"not-in-inventory:{format_freq(freq)} on {node_type.name}"
+        return reason("not-in-inventory", f"{format_freq(freq)} on {node_type.name}")
     lower, rule = freq < reference, x.policy.axes.frequency
+    # Only a policy that overrides it goes below the user's own lower bound.
     if rule != "override" and freq < (x.request.freq_low_khz or 0):
-        return "user-set:frequency"  # only a policy that overrides it goes below the user's bound
+        return reason("user-set", "frequency")
     return axis_kept("frequency", rule, x.request, lower=lower)
 
 
-def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) -> str:
-    """Return the reason why a policy's rule keeps an axis of a request, "" if it may change.
+def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) -> Reason | None:
+    """Return the reason why a policy's rule keeps an axis of a request, None if it may change.
 
     ``lower``: to less than the request has.
     """
     explicit = axis in request.explicit
     if rule == "keep":
-        return f"axis-keep:{axis}"
+        return reason("axis-keep", axis)
     if rule == "override" or (rule == "cap" and lower) or (rule == "fill" and not explicit):
-        return ""
-    return f"user-set:{axis}"
+        return None
+    return reason("user-set", axis)
 
 
 def _most_threads(nodes: int, x: Constraints, node_type: NodeType) -> float:
@@ -291,13 +291,10 @@ def _most_threads(nodes: int, x: Constraints, node_type: NodeType) -> float:
     return min(most, memory / request.memory_per_cpu_mb) if request.memory_per_cpu_mb else most
 
 
-def explain(dropped: Counter[str]) -> list[Reason]:
+_COUNTED = frozenset({"no-room", "time-limit", "time-limit-unknown"})
+"""Reasons that say of how many options they hold."""
+
+
+def explain(dropped: Counter[Reason]) -> list[Reason]:
     """Return the reasons for what :func:`feasible_rows` dropped."""
-    reasons = []
-    for why, count in dropped.items():
-        code, _, detail = why.partition(":")
-        if code in ("no-room", "time-limit", "time-limit-unknown"):
-            reasons.append(reason(code, count))
-        else:
-            reasons.append(reason(code, detail) if detail else reason(code))
-    return reasons
+    return [reason(r.code, count) if r.code in _COUNTED else r for r, count in dropped.items()]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.core.decision import against, number_or_none, read_configuration
-from advisor.core.reasons import ESTIMATED, TEXTS, TRIAL
+from advisor.core.reasons import ESTIMATED, KINDS, TRIAL
 from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
@@ -48,8 +48,6 @@ _JOBS = (
 _FIRST = "SELECT min(+rowid) FROM outcomes WHERE collected_at >= date(?, '-2 days')"
 """A job is collected after it was submitted; two days are more than clocks are apart."""
 _PINNED = frozenset({"pinned", "baseline-nearest"})
-_NOTHING = "nothing changed"
-"""How the text of a reason begins that ended a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ class ReportedJob:
 def deciding(codes: Sequence[str]) -> str:
     """Return the reason code that ended a decision: the last that says nothing was changed."""
     for code in reversed(codes):
-        if TEXTS.get(code, "").startswith(_NOTHING):
+        if code in KINDS and KINDS[code].changes_nothing:
             return code
     return codes[-1] if codes else "unknown"
 

@@ -65,7 +65,7 @@ def _choose(
     pin: Pin | None,
 ) -> Choice:
     others: list[Candidate] = []
-    dropped: Counter[str] = Counter()
+    dropped: Counter[Reason] = Counter()
     refused: list[str] = []
     for other in models.values():
         if other.state == "suspended" or other.energy_basis != model.energy_quality:
@@ -261,7 +261,7 @@ def _obstacles_of(
     pin: Pin, snapshot: Snapshot, models: Mapping[str, StoredModel], constraints: Constraints
 ) -> str:
     """Return in words what rules out the points that fit a pin, "" where nothing does."""
-    dropped: Counter[str] = Counter()
+    dropped: Counter[Reason] = Counter()
     for model in models.values():
         name = model.node_type
         rows = [row for row in snapshot.rows(model) if pin.fits(row.configuration(name))]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.core.decision import Alternative, Decision
-from advisor.core.reasons import Reason
+from advisor.core.reasons import NOTHING_CHANGED, Reason
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.core.words import describe, with_interval
 from advisor.schedulers.choose import named
@@ -58,19 +58,21 @@ def rewrite_text(decision: Decision) -> str:
 _VAGUE = "no-candidates"
 _CLEARER = ("unconfirmed", "time-limit-unknown", "slowdown", "time-limit", "no-room")
 """Reasons that say more than that nothing is left."""
-_NOTHING = "nothing changed"
 
 
 def why_not(reasons: Sequence[Reason]) -> str:
     """Return the sentence that says why a decision changes nothing, of all its reasons."""
-    texts = {r.code: r.text for r in reasons}
-    ending = [code for code, text in texts.items() if text.startswith(_NOTHING)]
+    cause = cause_of(reasons)
+    return f"{NOTHING_CHANGED}: {cause}" if cause else "nothing would be changed"
+
+
+def cause_of(reasons: Sequence[Reason]) -> str:
+    """Return why a decision changes nothing where that is clear, "" where no reason says so."""
+    ending = [r for r in reasons if r.changes_nothing]
     if not ending:
-        return "nothing would be changed"
-    clearer = next((texts[c] for c in _CLEARER if c in texts), "")
-    if ending[-1] == _VAGUE and clearer:
-        return f"{_NOTHING}: {clearer}"
-    return texts[ending[-1]]
+        return ""
+    clearer = [r for code in _CLEARER for r in reasons if r.code == code]
+    return (clearer[0] if clearer and ending[-1].code == _VAGUE else ending[-1]).cause
 
 
 def effects_text(decision: Decision) -> str:

@@ -10,7 +10,7 @@ from advisor.core.words import change_words, difference_words
 from advisor.store import listing
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
-from advisor.views.decision import why_not
+from advisor.views.decision import cause_of
 from advisor.views.why import VERDICTS
 
 UNDECIDED = "not collected yet"
@@ -38,7 +38,7 @@ def page(
 
 def _job(decision: Decision, outcome: Outcome | None) -> Job:
     d, chosen = decision, decision.chosen
-    what = why_not(d.reasons).removeprefix("nothing changed: ")
+    what = cause_of(d.reasons) or "nothing would be changed"
     promised = ""
     if d.changed and chosen is not None:
         estimated = d.energy_quality == "estimated"

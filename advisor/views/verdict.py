@@ -9,7 +9,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Decision, Effect
 from advisor.core.policy import MODES
 from advisor.core.units import format_freq
-from advisor.views.decision import why_not
+from advisor.views.decision import cause_of
 
 _LEAST = 0.005
 """A change below half a percent is none."""
@@ -63,7 +63,7 @@ def _nothing(decision: Decision) -> JobVerdict:
     if decision.chosen is not None:
         what = "CHANGES NOTHING: you pinned what the job asks for already"
         return JobVerdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
-    why = _reason(why_not(decision.reasons)) or "nothing better is known"
+    why = cause_of(decision.reasons) or "nothing better is known"
     codes = decision.codes
     if "opted-out" in codes or "mode-off" in codes:
         rest = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
@@ -97,7 +97,7 @@ def _not_applied(policy: Decision, yours: Decision) -> tuple[str, bool]:
     """Return why a choice is not applied, and whether the person can have it applied."""
     code = yours.reasons[-1].code
     if code not in ("mode-advise", "mode-observe"):
-        return _reason(why_not(yours.reasons)), False
+        return cause_of(yours.reasons) or "nothing would be changed", False
     if yours.policy.mode == "apply":
         return "its energy is an estimate; the site applies measured ones only", False
     limits = yours.policy.user_limits.mode
@@ -106,10 +106,6 @@ def _not_applied(policy: Decision, yours: Decision) -> tuple[str, bool]:
     if policy.policy.mode != yours.policy.mode:
         return "you asked for advice only", allowed
     return f"the site only {does}", allowed
-
-
-def _reason(text: str) -> str:
-    return text.removeprefix("nothing changed: ")
 
 
 def against(old: Configuration | None, new: Configuration) -> str:

@@ -17,7 +17,7 @@ import yaml
 
 from advisor.cli import build_parser
 from advisor.core.protocol import SETTINGS
-from advisor.core.reasons import TEXTS
+from advisor.core.reasons import KINDS
 from advisor.core.script import advisor_lines
 from advisor.policy.jsonschema import schema
 from advisor.policy.load import check_text
@@ -121,7 +121,7 @@ def test_lines_of_scripts_have_settings_that_exist(page: Path) -> None:
 def test_words_with_hyphens_in_backticks_are_reasons_or_values(page: Path) -> None:
     values = set(re.findall(r"'enum': \[(.*?)\]", str([schema("policy"), schema("site")])))
     known = (
-        set(TEXTS) | set(re.findall(r"'([^']+)'", " ".join(values))) | choices(build_parser("*"))
+        set(KINDS) | set(re.findall(r"'([^']+)'", " ".join(values))) | choices(build_parser("*"))
     )
     for code in inline(page.read_text(encoding="utf-8")):
         if re.fullmatch(r"[a-z]+(-[a-z]+)+", code):

@@ -15,6 +15,7 @@ from advisor.core.feasible import Constraints, axis_kept, feasible, feasible_row
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import Axes, AxisRule, Policy
+from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
 from advisor.core.script_use import NO_USE
 
@@ -59,8 +60,8 @@ def why(x: Constraints, wanted: Row | None = None, node_type: str = "own") -> st
     assert len(rows) + dropped.total() == 1
     options, reasons = feasible([one.option(node_type)], x)
     assert len(options) == len(rows) and len(reasons) == dropped.total()
-    assert [reason.code for reason in reasons] == [w.partition(":")[0] for w in dropped]
-    return next(iter(dropped), "")
+    assert [reason.code for reason in reasons] == [reason.code for reason in dropped]
+    return next((":".join((reason.code, *reason.details)) for reason in dropped), "")
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def test_an_end_surely_within_the_limit(
     assert x.limit_s == 101
     assert why(x, row(hi_s=101 + more_s)) == ("" if fits else "time-limit")
     several, dropped = feasible_rows("own", [row(hi_s=101 + more_s), row(hi_s=90)], x)
-    assert len(several) == 1 + fits and dropped["time-limit"] == (not fits)
+    assert len(several) == 1 + fits and dropped[reason("time-limit")] == (not fits)
 
 
 def test_no_limit_rules_nothing_out() -> None:
@@ -178,8 +179,8 @@ def test_what_a_rule_lets_change(axis: str, rule: AxisRule, free: tuple[str, ...
             request = job(explicit=frozenset({axis} if explicit else other))
             case = f"{'lower' if lower else 'higher'} {'set' if explicit else 'open'}"
             kept = axis_kept(axis, rule, request, lower=lower)
-            expected = f"axis-keep:{axis}" if rule == "keep" else f"user-set:{axis}"
-            assert kept == ("" if case in free else expected)
+            expected = reason("axis-keep" if rule == "keep" else "user-set", axis)
+            assert kept == (None if case in free else expected)
 
 
 # -- shape and threads ---------------------------------------------------------------------------
@@ -388,7 +389,7 @@ def test_without_steps_only_no_cap_can_be_written() -> None:
     x = replace(constraints(own=bare), baseline=Configuration("own", 1, 1, 16, 1_600_000))
     rows, dropped = feasible_rows("own", [row(freq=f) for f in STEPS], x)
     assert [r.freq_khz for r in rows] == [1_600_000, TOP]
-    assert dropped == {"no-frequency-steps:own": 1}
+    assert dropped == {reason("no-frequency-steps", "own"): 1}
 
 
 # -- node type -----------------------------------------------------------------------------------
@@ -450,7 +451,7 @@ def test_no_options_are_no_reason() -> None:
     assert feasible_rows("own", [], constraints()) == ([], {})
     x = constraints(job(time_limit_s=10, signal_before_s=60), freq_kept="x")
     assert feasible_rows("own", [row(freq=STEPS[0])], x)[1].keys() == {
-        "axis-bound:frequency is kept: x"
+        reason("axis-bound", "frequency is kept: x")
     }
     assert why(constraints(job(time_limit_s=10, signal_before_s=60))) == "time-limit"
 
@@ -458,7 +459,7 @@ def test_no_options_are_no_reason() -> None:
 def test_of_several_that_which_ends_at_the_limit_stays() -> None:
     rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], constraints(job(
         time_limit_s=101)))  # fmt: skip
-    assert [r.time_hi_s for r in rows] == [101] and dropped == {"time-limit": 1}
+    assert [r.time_hi_s for r in rows] == [101] and dropped == {reason("time-limit"): 1}
 
 
 def test_on_its_own_node_type_a_job_is_what_it_was_found_to_be() -> None:

@@ -2,11 +2,11 @@
 
 import re
 
-from advisor.core.reasons import TEXTS, TEXTS_FOR_ONE, Reason
+from advisor.core.reasons import KINDS, Reason
 
 
 def test_no_reason_shows_a_placeholder() -> None:
-    for code in TEXTS:
+    for code in KINDS:
         for details in ((), ("3",), ("3", "5%")):
             text = Reason(code, details).text
             assert "{" not in text and "}" not in text, text
@@ -16,7 +16,7 @@ def test_one_thing_is_counted_in_the_singular() -> None:
     plurals = re.compile(
         r"(only |: )?\b1 (promising )?(options|applications) |\b1 \w+ (do|are|were) "
     )
-    for code in TEXTS_FOR_ONE:
+    for code in (code for code, kind in KINDS.items() if kind.one):
         one, two = Reason(code, ("1", "5%", "90%", "9")), Reason(code, ("2", "5%", "90%", "9"))
         assert "1 " in one.text and not plurals.search(one.text), code
         assert one.text.replace("1 ", "2 ", 1) != two.text, code

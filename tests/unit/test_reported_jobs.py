@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.core.reasons import TEXTS
+from advisor.core.reasons import KINDS
 from advisor.errors import StoreError
 from advisor.loop.reported_jobs import reported_jobs
 from advisor.store.records import Outcome
@@ -31,7 +31,7 @@ _RECORD = _some({
     "application": _TEXT, "workload": _TEXT, "trust": _TEXT, "partition": _TEXT,
     "mismatch": _TEXT, "changed": st.booleans(), "holdout": st.booleans(), "elapsed_s": _NUMBER,
     "notes": st.lists(st.text(max_size=5), max_size=2),
-    "reasons": st.none() | st.lists(st.sampled_from(sorted(TEXTS)), max_size=4), "chosen": _POINT,
+    "reasons": st.none() | st.lists(st.sampled_from(sorted(KINDS)), max_size=4), "chosen": _POINT,
     "baseline": st.none() | _some({"time_s": _NUMBER, "energy_j": _NUMBER}),
     "promised": st.none() | _some({"time_s": st.none() | st.lists(_NUMBER, min_size=3, max_size=3),
                                    "energy_quality": _TEXT}),

@@ -238,9 +238,11 @@ def _freq_variables(environment: Mapping[str, str], option: str, program: str) -
 
 
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
-    """Return the request with what Slurm adds after the filter: time limit and memory."""
+    """Return the request with what Slurm adds after the filter: time limit, memory, sharing."""
     if availability is not None:
         request = replace(request, default_memory_mb=availability.default_memory_mb(request))
+        if sharing := availability.shared_cores(request):  # --exclusive is no word against it
+            request = replace(request, binds={**request.binds, "all": sharing})
     if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
         return replace(request, time_limit_s=None)
     if request.time_limit_s is None and availability is not None:

@@ -120,7 +120,7 @@ def _landing(
     alone = [has_host_alone(job.place, kind.sharings, parted=kind.parted) for kind in fit]
     types = sorted({name for kind in fit for name in kinds[kind] if name})
     request = replace(request, exclusive=bool(fit) and all(alone))
-    if selectors:
+    if selectors or not fit:  # no node type where no host has as many cores
         request = replace(request, node_types=tuple(types))
     return request, {"cores": "sharing of the nodes"} if any(alone) else {}
 

@@ -28,7 +28,7 @@ import fake_qsub
 import fake_server
 import pytest
 from hooked import HOOKS, daemon, run_hook
-from pbs_shapes import FIXED, SHARING, SITES, Shape, drawn
+from pbs_shapes import FIXED, PLAIN, SHARING, SITES, Shape, drawn
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -301,6 +301,7 @@ def differences(
     told: Counter[str] = Counter()
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
+    (folder / "job.sh").write_text(PLAIN)  # of the jobs that run already
     groups: dict[tuple[str, Any], list[Shape]] = {}
     for shape in shapes:
         groups.setdefault((shape.site, shape.running), []).append(shape)

@@ -187,6 +187,13 @@ FIXED: list[Shape] = [
         Shape(tuple(words.split()), script="#!/bin/bash\nexport OMP_NUM_THREADS=14\n./stencil\n")
         for words in (f"{_S}1:ncpus=64 -l place=excl", f"{_S}1:ncpus=64:mem=40gb -l place=excl")
     ),
+    # more threads than the chunk has cores, as many as a node has
+    *(
+        Shape(tuple(words.split()))
+        for words in (f"{_S}1:ncpus=1:mpiprocs=2:ompthreads=14", f"{_S}1:ncpus=1:ompthreads=28",
+                      f"{_S}1:mpiprocs=2:ompthreads=14:mem=4gb -l place=vscatter")
+    ),
+    Shape(("-q", "q", "-l", "select=1:ncpus=14:mpiprocs=7"), "default-threads"),
     # scripts
     *(
         Shape(WHOLE, script=f"#!/bin/bash\n{lines}")

@@ -80,7 +80,9 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         limit_s = _shortest(default_walltime_s(queue, server) for queue in ends)
     completion = _difference(request, completed[0])
     request = replace(request, **shapes[0], completed=completion, time_limit_s=limit_s)
-    if request.binds.get("all") == PART_OF_CORES and not uses_part_of_cores(job):
+    if uses_part_of_cores(job):
+        binds["all"] = PART_OF_CORES
+    elif request.binds.get("all") == PART_OF_CORES:
         request = replace(request, binds={a: w for a, w in request.binds.items() if a != "all"})
     kinds = _kinds(availability, {queue.name for queue in ends})
     if kinds:

@@ -316,7 +316,7 @@ def render(
 
 
 def _cpus_per_task(request: JobRequest, node_type: NodeType) -> int:
-    """Return how many CPUs a request leaves each of its tasks, by the rule of the filter's check."""
+    """Return how many CPUs a request leaves each of its tasks, as the filter's check has it."""
     if request.cpus_per_task:
         return request.cpus_per_task
     cpus, tasks = node_type.cores * node_type.threads_per_core, request.ntasks or 1

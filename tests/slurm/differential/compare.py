@@ -140,7 +140,10 @@ _CHATTER = re.compile(
     r"|\(null\): _log_init: Unable to open logfile).*\n?",  # a slip of slurmd 22.05
     re.M,
 )
-_CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
+_CLOCK = re.compile(
+    r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d"
+    r"|[\d.]+user .* \S+maxresident\)k|\d+inputs\+\d+outputs .*swaps"  # time of sh
+)
 
 
 def _said(text: str) -> str:

@@ -87,7 +87,8 @@ class PartitionState:
     not understood. A job may have ``most`` of a node, and one that names no nodes gets any between
     ``smallest`` and ``largest``: each is CPUs and MB of memory, 0 where nothing is stated. ``qos``
     has more limits. ``default``: a job that names no partition goes here. ``default_memory_mb`` is
-    :attr:`JobRequest.default_memory_mb`.
+    :attr:`JobRequest.default_memory_mb`. ``shared_cores`` is how it says that other jobs may run on
+    the cores of every job, whatever that asks for; "" where they may not.
     """
 
     up: bool = True
@@ -99,6 +100,7 @@ class PartitionState:
     largest: tuple[int, int] = (0, 0)
     default: bool = False
     default_memory_mb: tuple[float, float] | None = None
+    shared_cores: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,12 @@ class Availability:
             for place in map(self.partitions.get, self.partitions_of(request))
         }
         return places.pop() if len(places) == 1 else None
+
+    def shared_cores(self, request: JobRequest) -> str:
+        """Return which partition of a job lets others run on its cores, and how; "" for none."""
+        names = (n for n in self.partitions_of(request) if n in self.partitions)
+        words = ((self.partitions[name].shared_cores, name) for name in names)
+        return next((f"{how} of partition {name}" for how, name in words if how), "")
 
     @property
     def timeless(self) -> bool:

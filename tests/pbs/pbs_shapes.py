@@ -6,6 +6,7 @@ Used on the PBS made of files by test_pbs_differential.py, on a real server by r
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 
 KIND = "node_type"
@@ -73,6 +74,14 @@ SITES: dict[str, list[str]] = {
         *queue("small", acl_user_enable="true", acl_users="bob"), *route("q", "small"),
     ],
     "acl": queue("q", acl_user_enable="true", acl_users="bob"),
+    "default-time": queue("q", resources_default__walltime="104"),
+    "default-time-of-two": queue("q", resources_default__walltime="00:00:52"),
+    "maximum-time": queue("q", resources_max__walltime="104"),
+    "server-time": [*queue("q"), "set server resources_default.walltime = 104"],
+    "route-times": [
+        *queue("small", resources_max__ncpus="16", resources_default__walltime="3600"),
+        *queue("large", resources_default__walltime="104"), *route("q", "small", "large"),
+    ],
     "default-cores": queue("q", default_chunk__ncpus="28"),
     "default-cores-excl": queue(
         "q", default_chunk__ncpus="28", resources_default__place="scatter:excl"
@@ -173,6 +182,18 @@ FIXED: list[Shape] = [
         for words in (f"{_S}1:ncpus=28 -l place=excl", f"{_S}1:ncpus=14:mem=4gb",
                       f"{_S}1:ncpus=28:node_type=bdw -l place=excl")
     ),
+    # more cores than any node of the queue has, of which the script uses fewer
+    *(
+        Shape(tuple(words.split()), script="#!/bin/bash\nexport OMP_NUM_THREADS=14\n./stencil\n")
+        for words in (f"{_S}1:ncpus=64 -l place=excl", f"{_S}1:ncpus=64:mem=40gb -l place=excl")
+    ),
+    # more threads than the chunk has cores, as many as a node has
+    *(
+        Shape(tuple(words.split()))
+        for words in (f"{_S}1:ncpus=1:mpiprocs=2:ompthreads=14", f"{_S}1:ncpus=1:ompthreads=28",
+                      f"{_S}1:mpiprocs=2:ompthreads=14:mem=4gb -l place=vscatter")
+    ),
+    Shape(("-q", "q", "-l", "select=1:ncpus=14:mpiprocs=7"), "default-threads"),
     # scripts
     *(
         Shape(WHOLE, script=f"#!/bin/bash\n{lines}")
@@ -187,6 +208,53 @@ FIXED: list[Shape] = [
 ]  # fmt: skip
 
 
+_ATTRIBUTES = (
+    ("default_chunk__ncpus", "28"), ("default_chunk__ncpus", "14"), ("default_chunk__mem", "2gb"),
+    ("default_chunk__mpiprocs", "4"), ("default_chunk__ompthreads", "4"),
+    ("default_chunk__node_type", "bdw"), ("default_chunk__arch", "linux"),
+    ("resources_default__place", "scatter:excl"), ("resources_default__place", "pack"),
+    ("resources_default__walltime", "104"), ("resources_default__mem", "8gb"),
+    ("resources_default__ncpus", "28"), ("resources_max__walltime", "104"),
+    ("resources_max__ncpus", "28"), ("resources_min__ncpus", "14"), ("resources_max__mem", "32gb"),
+)  # fmt: skip
+_sites = random.Random(23)
+# after FIXED, which tries each of the sites above: these are drawn alone, several attributes each
+SITES |= {f"drawn-{n}": queue("q", **dict(_sites.sample(_ATTRIBUTES, 3))) for n in range(24)}
+
+#: What drawn scripts are put together from: W stands for the launcher's words, P for the program.
+_SETTINGS = (
+    "export OMP_NUM_THREADS=14", "export OMP_NUM_THREADS=$NCPUS", "unset OMP_NUM_THREADS",
+    "export MKL_NUM_THREADS=4", "export MKL_NUM_THREADS=$OMP_NUM_THREADS", "set -euo pipefail",
+    "unset MKL_NUM_THREADS", "cd \"$PWD\"", "echo start", "set -a\nOMP_NUM_THREADS=7\nset +a",
+    "RANKS=$(wc -l < $PBS_NODEFILE)", "module() { :; }\nmodule load gcc", "export OMP_PLACES=cores",
+)  # fmt: skip
+_WORDS = (
+    "", "", "-np 1", "-n 28", "-np $NCPUS", "-np 4 -ppn 4", "--bind-to core", "-x OMP_NUM_THREADS",
+    "-genv OMP_NUM_THREADS 7", "-np $(wc -l < $PBS_NODEFILE)", "-hostfile $PBS_NODEFILE",
+)  # fmt: skip
+_LINES = (
+    "./P", "./P", "./P", "./P", "mpirun W ./P", "mpirun W ./P", "mpiexec W ./P",
+    "OPTS=\"W\"\nmpirun $OPTS ./P",
+    "OPTS=(W)\nmpirun \"${OPTS[@]}\" ./P", "set -- W\nmpirun \"$@\" ./P",
+    "shopt -s expand_aliases\nalias run='mpirun W'\nrun ./P",
+    "mpirun() { command mpirun W \"$@\"; }\nmpirun ./P", "run() { \"$@\"; }\nrun ./P",
+    "OMP_NUM_THREADS=7 ./P", "env MKL_NUM_THREADS=2 ./P", "time ./P", "timeout 60 ./P", "./P > out",
+    "for i in 1 2; do ./P; done", "./P &\nwait", "./P || exit 1", "bash -c ./P",
+    "if true; then ./P; fi",
+    "PROGRAM=./P\n$PROGRAM", "eval ./P", "(./P)", "./P | cat", "./P\n./other", "./P\necho done",
+    "echo $OMP_NUM_THREADS\n./P", "[ \"$NCPUS\" -gt 20 ] && ./P || ./other", "./P $NCPUS",
+)  # fmt: skip
+
+
+def _script(luck: random.Random) -> str:
+    program = luck.choice(("stencil",) * 4 + ("pool", "blas"))
+    settings = luck.sample(_SETTINGS, luck.choice((0, 0, 0, 1, 1, 2)))
+    lines = luck.choice(_LINES) if luck.random() < 0.6 else "./P"
+    text = "\n".join(["#!/bin/bash", *settings, lines, ""])
+    words = luck.choice(_WORDS)
+    return re.sub(r"\bP\b", program, re.sub(r"\bW\b", lambda _: words, text))
+
+
 def drawn(count: int, seed: int) -> list[Shape]:
     """Return shapes put together at random, the same for the same seed."""
     luck = random.Random(seed)
@@ -194,7 +262,7 @@ def drawn(count: int, seed: int) -> list[Shape]:
 
 
 def _draw(luck: random.Random) -> Shape:
-    site = luck.choice([*SITES, *["plain"] * 8])
+    site = luck.choice([*SITES, *["plain"] * 16])
     words = ["-q", "q"] if site != "plain" else luck.choice(([], [], [], ["-q", "mixed"]))
     words = list(words)
     form = luck.choices(("select", "ncpus", "nodes", "none"), (12, 3, 2, 1))[0]
@@ -224,7 +292,7 @@ def _draw(luck: random.Random) -> Shape:
     ):  # fmt: skip
         if luck.random() < share:
             words += option.split()
-    script = luck.choice((PLAIN, PLAIN, PLAIN, "#!/bin/bash\nmpirun ./stencil\n"))
+    script = PLAIN if luck.random() < 0.3 else _script(luck)
     busy = (("-l", f"select={luck.choice((1, 2))}:ncpus=28:node_type=bdw"),)
     return Shape(tuple(words), site, script, busy if luck.random() < 0.3 else ())
 

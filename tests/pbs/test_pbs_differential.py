@@ -7,10 +7,12 @@ answers are decided from a real store, knowing the site as the daemon's watch re
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import re
 import secrets
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ import fake_qsub
 import fake_server
 import pytest
 from hooked import HOOKS, daemon, run_hook
-from pbs_shapes import FIXED, SHARING, SITES, Shape, drawn
+from pbs_shapes import FIXED, PLAIN, SHARING, SITES, Shape, drawn
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -70,6 +72,15 @@ SKL = replace(
 )  # fmt: skip
 
 
+PROGRAMS = ("stencil", "pool", "blas")
+"""With a model. PBS sets the first one's variable; the others have one that it leaves unset, and
+only of the last the site says that it then uses all cores."""
+STARTS = """\
+#!/bin/sh
+echo "${0##*/} $*|${OMP_NUM_THREADS-unset}|${MKL_NUM_THREADS-unset}" >> starts
+"""
+
+
 def option(kind: NodeType, nodes: int, ranks: int, threads: int, freq: int) -> Option:
     """A memory-bound application: fewer threads and a lower cap always pay."""
     time_s = 100 * (20 / min(threads, 20)) * (2.2e6 / freq) ** 0.1 / nodes
@@ -99,7 +110,16 @@ def stored(path: Path) -> Iterator[Snapshot]:
         writer.apply_config(
             "policy", path="p.yaml", text="p", compiled={"base": base, "rules": []}, by="test"
         )
-        for kind in (BDW, SKL):
+        rules: list[dict[str, object]] = [
+            {"name": "pool", "executable": ["pool"], "threads_from": ["MKL_NUM_THREADS"]},
+            {
+                "name": "blas", "executable": ["blas"], "threads_from": ["MKL_NUM_THREADS"],
+                "threads_unset": "all-cores",
+            },
+        ]  # fmt: skip
+        compiled: dict[str, object] = {"applications": rules}
+        writer.apply_config("site", path="s.yaml", text="s", compiled=compiled, by="test")
+        for kind, application in itertools.product((BDW, SKL), PROGRAMS):
             # as a grid that was imported: measured neither with whole nodes nor with parts
             options = [
                 option(kind, nodes, ranks, threads, freq)
@@ -110,7 +130,7 @@ def stored(path: Path) -> Iterator[Snapshot]:
                 for freq in STEPS
             ]
             writer.save_model(
-                "stencil", "default", kind.name, name="bspline", n_train=12, options=options,
+                application, "default", kind.name, name="bspline", n_train=12, options=options,
                 scope="all", owner="", energy_quality="measured", stats={},
             )  # fmt: skip
         source = StoreSource(path)
@@ -168,6 +188,24 @@ class Outcome:
                 continue
             found.append(f"{name} of a chunk {was.get(name)}, then {now.get(name)}")
         return found
+
+    def lasts_s(self) -> float:
+        """Return how long the program takes where it was started, as its model has it."""
+        places = self.place if isinstance(self.place, list) else []
+        threads: Counter[str] = Counter()
+        for vnode, chunk in places:
+            each = int(chunk.get("ompthreads", chunk["ncpus"]))
+            threads[vnode] += int(chunk.get("mpiprocs", 1)) * each
+        if not threads:
+            return 0.0
+        kind = {"bdw": BDW, "skl": SKL}[NODES[places[0][0]]["node_type"]]
+        freq = int((self.wants or {}).get("cpu_freq_mhz", 2200)) * 1000
+        return option(kind, len(threads), 1, max(threads.values()), freq).time_s
+
+    def ends(self) -> bool:
+        """Tell whether that is within the job's time limit."""
+        limit = (self.wants or {}).get("walltime")
+        return limit is None or self.lasts_s() <= admission.amount(limit)
 
     def chunks(self) -> list[tuple[int, dict[str, str]]]:
         """Return the chunks the scheduler looks at."""
@@ -263,6 +301,7 @@ def differences(
     told: Counter[str] = Counter()
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
+    (folder / "job.sh").write_text(PLAIN)  # of the jobs that run already
     groups: dict[tuple[str, Any], list[Shape]] = {}
     for shape in shapes:
         groups.setdefault((shape.site, shape.running), []).append(shape)
@@ -303,6 +342,16 @@ def differences(
             off = put(json.loads(before), job["Resource_List"], job["queue"])
             on = put(json.loads(before), outcome["resources"], job["queue"])
             wrong = off.compared(on)
+            if off.ends() and not on.ends():
+                wrong.append(f"takes {on.lasts_s():.0f} s of {(on.wants or {})['walltime']}")
+            given = {k: v for k, v in job["Variable_List"].items() if not k.startswith("ADVISOR")}
+            variables = {k: str(v) for k, v in outcome["variables"].items()}
+            wrong += variables_changed(shape, given, variables)
+            if variables != given or outcome["written"]:
+                runs = [
+                    started(folder, shape, side, v) for side, v in ((off, given), (on, variables))
+                ]
+                wrong += starts_changed(*runs)
             capped = "cpu_freq_mhz" in set(outcome["written"])
             if capped and not alone(state, off):
                 wrong.append(f"a cap where others may run: {off.place}")
@@ -315,6 +364,68 @@ def differences(
             told[decision.reasons[-1].code] += 1
             same_again(decision, known, lambda: 1.0)
     return found, told
+
+
+def variables_changed(
+    shape: Shape, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[str]:
+    """Return which of a job's variables changed that may not, the advisor's apart."""
+    wrong = []
+    for name in sorted({*before, *after}):
+        was, now = before.get(name), after.get(name)
+        if was == now or name.startswith("ADVISOR"):
+            continue
+        fewer = was is None or (
+            was.isdigit() and (now or "").isdigit() and int(now or 0) <= int(was)
+        )
+        if name == "MKL_NUM_THREADS" and "blas" in shape.script and fewer:
+            continue
+        wrong.append(f"variable {name} {was}, then {now}")
+    return wrong
+
+
+def started(
+    folder: Path, shape: Shape, outcome: Outcome, variables: Mapping[str, str]
+) -> list[list[str]]:
+    """Run a job's script as PBS's daemon on the node does; return what it started: words and
+    variables of threads."""
+    place = outcome.place
+    if not isinstance(place, list):
+        return []
+    where = folder / "run"
+    where.mkdir(exist_ok=True)
+    for name in ("mpirun", "mpiexec", "other", *PROGRAMS):
+        (where / name).write_text(STARTS)
+        (where / name).chmod(0o755)
+    (where / "starts").write_text("")
+    ranks = [int(chunk.get("mpiprocs", 1)) for _, chunk in place]
+    hosts = [f"{vnode}\n" * n for (vnode, _), n in zip(place, ranks, strict=True)]
+    (where / "nodes").write_text("".join(hosts))
+    threads = place[0][1].get("ompthreads", place[0][1]["ncpus"])
+    environment = {
+        "PATH": f"{where}:/usr/bin:/bin", **{k: v for k, v in variables.items() if k != "PATH"},
+        "PBS_NODEFILE": "nodes", "NCPUS": threads, "OMP_NUM_THREADS": threads,
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", shape.script], env=environment, cwd=where, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=20, check=False,
+    )  # fmt: skip
+    lines = (where / "starts").read_text().splitlines()
+    return [[f"exit {done.returncode}", "unset", "unset"], *(line.rsplit("|", 2) for line in lines)]
+
+
+def starts_changed(off: list[list[str]], on: list[list[str]]) -> list[str]:
+    """Return what a script started otherwise; threads of the programs with a model may be fewer."""
+    if [words for words, *_ in off] != [words for words, *_ in on]:
+        return [f"started {off}, then {on}"]
+    wrong = []
+    for (words, *before), (_, *after) in zip(off, on, strict=True):
+        for was, now in zip(before, after, strict=True):
+            fewer = was.isdigit() and now.isdigit() and int(now) <= int(was)
+            vouched = "blas" in words and was == "unset"
+            if was != now and not (fewer or vouched):
+                wrong.append(f"threads of {words} {was}, then {now}")
+    return wrong
 
 
 def alone(state: dict[str, Any], job: Outcome) -> bool:

@@ -159,16 +159,22 @@ class AdvisedSite:
             )
         return done
 
-    def counted(self) -> None:
-        """Have the stored runs say what a sweep counts where unset variables use all threads."""
+    def counted(self, application: str = "%", *, workers: int = 0) -> None:
+        """Have an application's stored runs say what a sweep counts with variables unset.
+
+        All threads are used by the ranks themselves, or by `workers` processes of each rank.
+        """
+        runs = "workload_id IN (SELECT id FROM workloads WHERE application LIKE ?)"
         with sqlite3.connect(self.store) as store:
-            places = "SELECT DISTINCT ranks_per_node, threads_per_node FROM observations"
-            for ranks, threads in store.execute(places).fetchall():
-                use = json.dumps({"unset": True, "threads": [threads // ranks] * ranks})
+            places = "SELECT DISTINCT ranks_per_node, threads_per_node FROM observations WHERE "
+            for ranks, threads in store.execute(places + runs, (application,)).fetchall():
+                each = threads // ranks
+                by_rank = [1] + [max(1, each // workers)] * workers if workers else [each]
+                use = json.dumps({"unset": True, "threads": by_rank * ranks})
                 store.execute(
                     "UPDATE observations SET extra = json_set(extra, '$.thread_use', json(?))"
-                    " WHERE ranks_per_node = ? AND threads_per_node = ?",
-                    (use, ranks, threads),
+                    f" WHERE ranks_per_node = ? AND threads_per_node = ? AND {runs}",
+                    (use, ranks, threads, application),
                 )
 
     def settle(self) -> None:

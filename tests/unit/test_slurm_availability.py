@@ -15,6 +15,7 @@ from advisor.core.request import JobRequest
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import NodeState, rooms, sized
 from advisor.schedulers.slurm import availability as slurm
+from advisor.schedulers.slurm.translator import fold
 
 RECORDED = Path(__file__).parent / "slurm_22_05" / "state"
 NOW = 1_795_314_840.0
@@ -152,6 +153,28 @@ def test_memory_of_a_job_that_states_none(
 def test_time_limit_of_a_job_that_states_none(times: str, limit_s: float | None) -> None:
     found = slurm.parse_partitions(f"PartitionName=p State=UP Default=YES {times}", {})
     assert found["p"].time_limit_s == limit_s and found["p"].default
+
+
+@pytest.mark.parametrize(
+    ("sharing", "binds"),
+    [
+        ("FORCE:2", {"all": "OverSubscribe=FORCE:2 of partition p"}),
+        ("FORCE:10", {"all": "OverSubscribe=FORCE:10 of partition p"}),
+        ("FORCE", {"all": "OverSubscribe=FORCE of partition p"}),
+        ("FORCE:1", {}), ("YES:4", {}), ("NO", {}), ("EXCLUSIVE", {}),
+    ],
+)  # fmt: skip
+def test_a_job_whose_cores_others_may_have_runs_as_written(
+    sharing: str, binds: dict[str, str]
+) -> None:
+    lines = (
+        f"PartitionName=p State=UP OverSubscribe={sharing}\nPartitionName=q State=UP Default=YES"
+    )
+    state = Availability("slurm", partitions=slurm.parse_partitions(lines, {}))
+    job = JobRequest("slurm", "cli_filter", "ann", 1, exclusive=True)
+    assert fold(replace(job, partition="p"), state).binds == binds
+    assert fold(replace(job, partition="q,p"), state).binds == binds
+    assert not fold(job, state).binds and not fold(replace(job, partition="gone"), state).binds
 
 
 @pytest.mark.parametrize(

@@ -274,8 +274,14 @@ PART_OF_CORES = "the placement of chunks that do not use all of their cores"
 
 
 def uses_part_of_cores(job: Asked) -> bool:
-    """Tell whether nobody knows how many cores a node's ranks use: PBS places the chunks."""
-    return job.nodes is None and job.threads_per_rank * job.mpiprocs != job.ncpus
+    """Tell whether nobody knows how many cores a node's ranks use.
+
+    PBS places the chunks, or the ranks of a chunk that may share its node have more threads than
+    the chunk has cores.
+    """
+    threads = job.threads_per_rank * job.mpiprocs
+    crowded = threads > job.ncpus and "excl" not in job.place.sharing
+    return crowded or (job.nodes is None and threads != job.ncpus)
 
 
 def shape_of(options: Mapping[str, str], hosts: Collection[str]) -> dict[str, Any]:

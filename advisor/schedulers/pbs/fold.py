@@ -80,7 +80,9 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         limit_s = _shortest(default_walltime_s(queue, server) for queue in ends)
     completion = _difference(request, completed[0])
     request = replace(request, **shapes[0], completed=completion, time_limit_s=limit_s)
-    if request.binds.get("all") == PART_OF_CORES and not uses_part_of_cores(job):
+    if uses_part_of_cores(job):
+        binds["all"] = PART_OF_CORES
+    elif request.binds.get("all") == PART_OF_CORES:
         request = replace(request, binds={a: w for a, w in request.binds.items() if a != "all"})
     kinds = _kinds(availability, {queue.name for queue in ends})
     if kinds:
@@ -120,7 +122,7 @@ def _landing(
     alone = [has_host_alone(job.place, kind.sharings, parted=kind.parted) for kind in fit]
     types = sorted({name for kind in fit for name in kinds[kind] if name})
     request = replace(request, exclusive=bool(fit) and all(alone))
-    if selectors:
+    if selectors or not fit:  # no node type where no host has as many cores
         request = replace(request, node_types=tuple(types))
     return request, {"cores": "sharing of the nodes"} if any(alone) else {}
 

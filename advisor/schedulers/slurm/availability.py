@@ -178,6 +178,9 @@ def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[Nod
 
 # -- partitions ----------------------------------------------------------------------------------
 
+_FORCED = re.compile("FORCE(?!:1$).*")
+"""Cores of every job are others', too, --exclusive or not; FORCE:1 lets one job on each."""
+
 
 def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, PartitionState]:
     """Return the partitions of ``scontrol --oneliner show partition``.
@@ -192,9 +195,11 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
         own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
         cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
         memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))
+        sharing = fields.get("OverSubscribe", "")
         partitions[fields["PartitionName"]] = PartitionState(
             up=fields.get("State") == "UP",
-            whole_nodes=whole or fields.get("OverSubscribe", "").startswith("EXCLUSIVE"),
+            whole_nodes=whole or sharing.startswith("EXCLUSIVE"),
+            shared_cores=f"OverSubscribe={sharing}" if _FORCED.fullmatch(sharing) else "",
             time_limit_s=_time_limit(fields),
             most=(_smallest(cpus), _smallest(memory)),
             qos=fields.get("QoS", ""),

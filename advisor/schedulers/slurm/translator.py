@@ -18,7 +18,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
 from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
-from advisor.core.request import JobRequest
+from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.requested_configuration import default_freq
 from advisor.core.script import read
 from advisor.core.script_use import (
@@ -27,7 +27,7 @@ from advisor.core.script_use import (
     counts_threads,
     leaves_unbound,
 )
-from advisor.core.units import parse_memory_mb
+from advisor.core.units import format_count, parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
 from advisor.schedulers.slurm.sbatch import (
     SUBMIT,
@@ -238,9 +238,11 @@ def _freq_variables(environment: Mapping[str, str], option: str, program: str) -
 
 
 def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
-    """Return the request with what Slurm adds after the filter: time limit and memory."""
+    """Return the request with what Slurm adds after the filter: time limit, memory, sharing."""
     if availability is not None:
         request = replace(request, default_memory_mb=availability.default_memory_mb(request))
+        if sharing := availability.shared_cores(request):  # --exclusive is no word against it
+            request = replace(request, binds={**request.binds, "all": sharing})
     if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
         return replace(request, time_limit_s=None)
     if request.time_limit_s is None and availability is not None:
@@ -284,13 +286,19 @@ def render(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (options to write, variables to set) that turn the request into ``chosen``.
 
-    Only what differs is written. See :class:`~advisor.schedulers.translators.Translator`.
+    Only what differs is written. See :class:`~advisor.schedulers.translators.Translator`. Raises
+    CannotWriteError for more threads than the request leaves a task, which the filter refuses: a
+    step may have fewer tasks than its job, and these more CPUs each.
     """
     rewrite: dict[str, str] = {}
     environment: dict[str, str] = {}
     if pin_node_type:
         rewrite["constraint"] = node_type.feature
     if chosen.threads_per_node != baseline.threads_per_node:
+        most = _cpus_per_task(request, node_type)
+        if chosen.threads_per_rank > most:
+            text = f"its request has {format_count(most, 'CPU')} for each of its tasks"
+            raise CannotWriteError("threads", text, "the number of tasks")
         threads = str(chosen.threads_per_rank)
         if not whole:
             rewrite["cpus-per-task"] = threads
@@ -305,6 +313,17 @@ def render(
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
         rewrite["cpu-freq"] = f"{min(least, chosen.freq_khz)}-{chosen.freq_khz}"
     return rewrite, environment
+
+
+def _cpus_per_task(request: JobRequest, node_type: NodeType) -> int:
+    """Return how many CPUs a request leaves each of its tasks, as the filter's check has it."""
+    if request.cpus_per_task:
+        return request.cpus_per_task
+    cpus, tasks = node_type.cores * node_type.threads_per_core, request.ntasks or 1
+    tasks_per_node = request.ntasks_per_node
+    if not tasks_per_node:
+        tasks_per_node = math.ceil(tasks / request.nodes) if request.nodes else min(tasks, cpus)
+    return max(1, cpus // tasks_per_node)
 
 
 def asking_for(

@@ -27,6 +27,8 @@ def show(verdict: Verdict) -> str:
     shape = verdict.pair.shape
     lines = [f"{shape.name}"]
     lines.append(f"    {shape.via} {' '.join(shape.options)} [{shape.script.name}] {shape.state}")
+    if shape.script.name == "composed":
+        lines.append("    " + shape.script.text.replace("\n", "\n    "))
     if shape.environment:
         lines.append(f"    {dict(shape.environment)}")
     return "\n".join([*lines, *(f"    ! {text}" for text in verdict.differences)])

@@ -16,7 +16,9 @@ from testbed import NODE_TYPES, Testbed, TestbedError, predict
 from testbed.law import NodeType
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("app", "pre", "post", "other")
+PROGRAMS = ("app", "pool", "uncounted", "pre", "post", "other")
+#: The programs with a model, by the one name that program and application have.
+MODELLED = PROGRAMS[:3]
 USERS = ("nobody", "daemon")
 RUNS_AT_ONCE = "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1,bf_continue"
 RUNS_NOTHING = (
@@ -48,9 +50,20 @@ PartitionName=maxmemory Nodes=ALL MaxMemPerCPU=60 DefaultTime=5
 PartitionName=narrow Nodes=ALL MaxNodes=1 MaxCPUsPerNode=28 DefaultTime=5
 PartitionName=old Nodes=bdw[1-4],skl[1-2] DefaultTime=5
 PartitionName=oversubscribed Nodes=ALL OverSubscribe=FORCE:2 DefaultTime=5
+PartitionName=sharing Nodes=ALL OverSubscribe=YES:2 DefaultTime=5
+PartitionName=peruser Nodes=ALL ExclusiveUser=YES DefaultTime=5
+PartitionName=brief Nodes=ALL DefaultTime=2
+PartitionName=briefest Nodes=ALL DefaultTime=1
+PartitionName=most Nodes=ALL MaxTime=2
 """
-#: Named once its QOS is there: the controller does not start without it.
-LIMITED = "PartitionName=limits Nodes=ALL QOS=small DefaultTime=5\n"
+#: Named once their QOS are there: the controller does not start without them.
+LIMITED = """\
+PartitionName=limits Nodes=ALL QOS=small DefaultTime=5
+PartitionName=tight Nodes=ALL QOS=tight
+"""
+#: How long the program takes as the law has it: with all cores of a bdw node 99 s, so that limits
+#: of one and two minutes, which Slurm counts in, leave out a part of what the policy accepts.
+SCALE = 60.0
 #: Ranks on a node which the model was measured with.
 RANKS = (1, 2, 4, 14, 28)
 THREADS = (1, 2, 4, 7, 10, 14, 20, 28, 40, 64)
@@ -70,7 +83,8 @@ class Cluster:
         """Build the program, make the limits and import what was measured of the program."""
         testbed, binaries = self.testbed, self.testbed.directory / "bin"
         subprocess.run(
-            ["cc", "-O1", "-o", binaries / "app", HERE / "programs" / "app.c"], check=True
+            ["cc", "-O1", "-pthread", "-o", binaries / "app", HERE / "programs" / "app.c"],
+            check=True,
         )
         for name in PROGRAMS[1:]:
             shutil.copy(binaries / "app", binaries / name)
@@ -81,7 +95,8 @@ class Cluster:
         for command in (
             ["add", "qos", "small"],
             ["modify", "qos", "small", "set", "MaxTRESPerJob=cpu=28"],
-            ["modify", "user", *USERS, "set", "qos+=small"],
+            ["add", "qos", "tight", "set", "MaxWall=00:02:00"],
+            ["modify", "user", *USERS, "set", "qos+=small,tight"],
             ["modify", "user", USERS[1], "set", "MaxTRESPerJob=cpu=56,node=2"],
         ):
             testbed.run(["sacctmgr", "-i", *command])
@@ -91,10 +106,13 @@ class Cluster:
         for node_type in NODE_TYPES.values():
             grid = self.site.folder / f"{node_type.name}.csv"
             write_grid(grid, node_type)
-            where = ["--application", "app", "--node-type", node_type.feature]
-            self.site.advisor("import", grid, *where)
-        self.site.counted()
-        self.site.advisor("fit", "app", "--model", "bspline")
+            for application in MODELLED:
+                where = ["--application", application, "--node-type", node_type.feature]
+                self.site.advisor("import", grid, *where)
+        self.site.counted("app")
+        self.site.counted("pool", workers=7)
+        for application in MODELLED:
+            self.site.advisor("fit", application, "--model", "bspline")
         self.site.settle()
         self.no_filter.mkdir()
 
@@ -113,7 +131,11 @@ class Cluster:
         text = re.sub(
             "(?m)^SchedulerParameters=.*$", f"SchedulerParameters={parameters}", conf.read_text()
         )
-        text = re.sub("(?m)^(PartitionName=(?!.*DefaultTime).*)$", r"\1 DefaultTime=5", text)
+        text = re.sub(
+            r"(?m)^(PartitionName=(?!.*(?:DefaultTime|MaxTime=\d|QOS)).*)$",
+            r"\1 DefaultTime=5",
+            text,
+        )
         conf.write_text(text)
         (self.no_filter / "slurm.conf").write_text(re.sub("(?m)^CliFilter.*$", "", text))
         self.testbed.run(["scontrol", "reconfigure"])
@@ -229,7 +251,7 @@ def write_grid(path: Path, node_type: NodeType) -> None:
                 for threads in (n for n in THREADS if n <= most):
                     for freq in steps:
                         time_s, watts = predict(
-                            "stencil", node_type, nodes, ranks * threads, freq, 60.0
+                            "stencil", node_type, nodes, ranks * threads, freq, SCALE
                         )
                         energy_j = time_s * watts * nodes
                         writer.writerow(

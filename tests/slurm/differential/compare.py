@@ -7,17 +7,18 @@ its node. Everything else is a difference.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.law import node_type_of
+from testbed.law import node_type_of, predict
 
+from .cluster import MODELLED, SCALE
 from .pairs import Pair, Record, Tried
 
-APPLICATION = "app"
 #: What a record holds of one job only, or of the moment; the stamp is the advisor's.
 VOLATILE = frozenset(
     {"JobId", "ArrayJobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime",
@@ -139,7 +140,10 @@ _CHATTER = re.compile(
     r"|\(null\): _log_init: Unable to open logfile).*\n?",  # a slip of slurmd 22.05
     re.M,
 )
-_CLOCK = re.compile(r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d")
+_CLOCK = re.compile(
+    r"\d+m[\d.]+s|\b\d{10}\b|\d+:\d\d:\d\d"
+    r"|[\d.]+user .* \S+maxresident\)k|\d+inputs\+\d+outputs .*swaps"  # time of sh
+)
 
 
 def _said(text: str) -> str:
@@ -162,6 +166,8 @@ def _equal(verdict: Verdict, what: str, off: object, on: object) -> None:
 
 def whole_nodes(record: Record) -> bool:
     """Whether a job has its nodes for itself, by its request or by what it got."""
+    if record.get("Partition") == "oversubscribed":  # its cores are others' as well, by force
+        return False
     if record.get("OverSubscribe") in ("NO", "EXCLUSIVE") or record.get("Partition") == "whole":
         return True
     cores = sum(node_type_of(n).cores for n in nodes_of(record))
@@ -252,10 +258,14 @@ def _follows(verdict: Verdict, name: str) -> bool:
 
 
 def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
+    if _starts_elsewhere(verdict, off, on):
+        return
     _equal(verdict, "jobs", len(off.ended), len(on.ended))
     for one, other in zip(off.ended, on.ended, strict=False):
         _compare_jobs(verdict, one, other)
-        _compare_steps(verdict, _steps(off, one), _steps(on, other))
+        whole = not nodes_of(other) or whole_nodes(other)
+        _compare_steps(verdict, _steps(off, one), _steps(on, other), whole=whole)
+        _compare_ends(verdict, one, other)
     _compare_reports(verdict, off, on)
     set_by_us = {"threads": _OF_THREADS, "frequency cap": _OF_CAP}
     ours = tuple(f"{n}=" for change in verdict.changes for n in set_by_us.get(change, ()))
@@ -273,6 +283,15 @@ def _compare_runs(verdict: Verdict, off: Tried, on: Tried) -> None:
     _equal(verdict, "output", *outputs)
     if off.returncode != on.returncode:
         verdict.differs("exit code of the command", off.returncode, on.returncode)
+
+
+def _starts_elsewhere(verdict: Verdict, off: Tried, on: Tried) -> bool:
+    """Whether one side alone started: its node type was changed from one that cannot be had now.
+
+    There is no run to compare its own with.
+    """
+    waits = {r["JobState"] for r in off.ended} == {"PENDING"}
+    return waits and "node type" in verdict.changes and all(nodes_of(r) for r in on.ended)
 
 
 def _steps(tried: Tried, record: Record) -> list[Record]:
@@ -328,7 +347,9 @@ def _megabytes(text: str) -> float:
     return float(match[1]) * units[match[2] or "M"] if match else 0.0
 
 
-def _compare_steps(verdict: Verdict, off: Sequence[Record], on: Sequence[Record]) -> None:
+def _compare_steps(
+    verdict: Verdict, off: Sequence[Record], on: Sequence[Record], *, whole: bool
+) -> None:
     def key(step: Record) -> tuple[str, ...]:
         return step["JobName"], step["NTasks"], step["NNodes"], step["JobIDRaw"]
 
@@ -340,7 +361,7 @@ def _compare_steps(verdict: Verdict, off: Sequence[Record], on: Sequence[Record]
             _equal(verdict, f"{name} {what}", mine, its)
         _compare_step_sizes(verdict, name, one, other)
         if not one["JobIDRaw"].endswith((".batch", ".extern", ".interactive")):
-            _compare_caps(verdict, name, one, other)
+            _compare_caps(verdict, name, one, other, whole=whole)
 
 
 def _all_cores(step: Record) -> bool:
@@ -365,13 +386,15 @@ def _caps_by_option(verdict: Verdict) -> bool:
     return any(o.startswith(("--cpu-freq", "--SBATCH_CPU_FREQ")) for o in options)
 
 
-def _compare_caps(verdict: Verdict, name: str, off: Record, on: Record) -> None:
+def _compare_caps(verdict: Verdict, name: str, off: Record, on: Record, *, whole: bool) -> None:
     def cap(step: Record) -> tuple[str, str]:
         return step["ReqCPUFreqMin"], step["ReqCPUFreqMax"]
 
     _equal(verdict, f"{name} governor", off["ReqCPUFreqGov"], on["ReqCPUFreqGov"])
     if cap(off) == cap(on):
         return
+    if not whole:
+        verdict.differs(f"{name} cap where others may run", cap(off), cap(on))
     if cap(off)[1] in ("Unknown", "0", "") or _caps_by_option(verdict):
         verdict.changes.add("frequency cap")
     else:
@@ -388,13 +411,14 @@ def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
         program = key[1]
         a, b = ({r["threads"] for r in side} for side in (mine, its))
         if a != b:
-            if program == APPLICATION:
+            if program in MODELLED:
                 verdict.changes.add("threads")
             else:
                 verdict.differs(f"threads of {program}", sorted(a), sorted(b))
             most = min(_bound(r) for r in its)
             if most and any(_count(r["threads"]) > most for r in its):
                 verdict.differs("threads beyond the CPUs of a rank", most, sorted(b))
+        _compare_workers(verdict, program, mine, its)
         bound = [sorted(_bound(r) for r in side) for side in (mine, its)]
         if not verdict.moved and "cores" not in verdict.changes:
             _equal(verdict, f"CPUs of {program}", *bound)
@@ -407,13 +431,74 @@ def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
         verdict.differs("steps at the same time", *together)
 
 
-def _bound(report: Mapping[str, Any]) -> int:
+def _compare_workers(
+    verdict: Verdict, program: str, off: Sequence[Report], on: Sequence[Report]
+) -> None:
+    """Workers never have more threads, or on another node type no more than it has cores."""
+    before, after = (max(r["workers_threads"] for r in side) for side in (off, on))
+    if verdict.moved:
+        before = max(before, *(node_type_of(r["node"]).cores for r in on))
+    if after > before or (after < 0 <= before):
+        verdict.differs(f"threads of the workers of {program}", before, after)
+
+
+def _bound(report: Report) -> int:
     """Return how many CPUs Slurm bound a rank to; 0 where it does not say."""
     masks = [m for m in report["bound"].split(",") if m.startswith("0x")]
     return int(masks[_count(report["local"]) % len(masks)], 16).bit_count() if masks else 0
 
 
+Report = Mapping[str, Any]
 Launch = tuple[tuple[Any, ...], list[dict[str, Any]]]
+
+
+def _lawful_s(tried: Tried, record: Record) -> float:
+    """Return how long a job's programs with a model take as the law has it, one after the other.
+
+    What ran at the same time counts once, by the longest of it.
+    """
+    launches = [
+        reports
+        for _, reports in _launches(tried)
+        if reports[0]["program"] in MODELLED and reports[0]["job"] == record["JobId"]
+    ]
+    total_s, longest_s, end = 0.0, 0.0, -math.inf
+    for reports in sorted(launches, key=lambda side: min(r["start"] for r in side)):
+        if min(r["start"] for r in reports) >= end:
+            total_s, longest_s = total_s + longest_s, 0.0
+        end = max(end, *(r["end"] for r in reports))
+        longest_s = max(longest_s, _lasts_s(reports))
+    return total_s + longest_s
+
+
+def _lasts_s(reports: Sequence[Report]) -> float:
+    """Return how long one start of a program takes by the law, with the threads and cap it got."""
+    nodes = Counter(r["node"] for r in reports)
+    node_type = node_type_of(next(iter(nodes)))
+    each = _count(reports[0]["threads"]) or _bound(reports[0]) or node_type.cores
+    asked = next(r["environment"] for r in reports if r["rank"] == "0")
+    steps = re.findall(r"\d{6,}", asked.get("SLURM_CPU_FREQ_REQ", ""))
+    cap_khz = min(int(steps[-1]), node_type.max_khz) if steps else node_type.max_khz
+    threads = min(max(nodes.values()) * each, node_type.cores)
+    return predict("stencil", node_type, len(nodes), threads, cap_khz, SCALE)[0]
+
+
+def _limit_s(record: Record) -> float:
+    """Return a job's time limit, infinite where it has none."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", record["TimeLimit"])
+    if match is None:
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def _compare_ends(verdict: Verdict, off: Record, on: Record) -> None:
+    """A job that would end within its time limit as it was written ends within it when advised."""
+    if verdict.moved and "node type" not in verdict.changes:
+        return
+    before_s, after_s = _lawful_s(verdict.pair.off, off), _lawful_s(verdict.pair.on, on)
+    if before_s <= _limit_s(off) and after_s > _limit_s(on):
+        verdict.differs(f"time within {on['TimeLimit']}, s", round(before_s), round(after_s))
 
 
 def _launches(tried: Tried) -> list[Launch]:

@@ -1,10 +1,19 @@
-"""Draws requests: pieces of the fixed ones, put together at random, the same for each seed."""
+"""Draws requests: pieces of the fixed ones, put together at random, the same for each seed.
+
+Their scripts are the fixed ones, or put together as well: what is set before, how the launcher's
+words come into its line, and what stands around that line (`compose`).
+"""
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Mapping, Sequence
 
-from .shapes import Script, Shape, scripts
+import yaml
+
+from .cluster import MODELLED
+from .shapes import HERE, Script, Shape, scripts
 
 SIZES = (
     "-N1 --exclusive", "-N1 --exclusive -n1", "-N1 --exclusive -n1 -c28", "-N1 -n28 --exclusive",
@@ -13,10 +22,18 @@ SIZES = (
     "-N1 -n1 -c20 --mem=1000", "-N1 -n1 -c28 --mem=1000", "-N1 -n4 -c4 --mem=1000",
     "-N1 -n4 -c7", "-N1 -n28", "-N1 -n1 -c14 --mem-per-cpu=60", "-N1 -n8 --mem=500", "-N1 -c20",
 )  # fmt: skip
+#: Whole nodes, in words of which the advisor reads nodes, ranks and threads.
+WHOLE = (
+    "-N1 --exclusive", "-N1 --exclusive -n1", "-N1 --exclusive -n1 -c28", "-N1 -n4 -c7 --exclusive",
+    "-N2 --ntasks-per-node=2 -c14 --exclusive", "-N2 -n2 --exclusive", "-n28 --exclusive",
+    "-N1 -n28 --mem=1000",
+)  # fmt: skip
 PLACES = (
     "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell",
     "-C skylake", "", "", "-p old", "-p whole", "-p memory", "-p narrow", "-p limits",
     "-p memorynode", "-p maxmemory", "-p broadwell,skylake", "-p oversubscribed", "-w bdw2",
+    "-p sharing", "-p peruser", "-p brief", "-p brief -C broadwell", "-p briefest",
+    "-p briefest -C skylake", "-p most", "-p most -C broadwell", "-p tight -C broadwell",
     "-x skl1,mil[1-2]", "-C broadwell|skylake", "--prefer=broadwell", "-C [broadwell|milan]",
 )  # fmt: skip
 EXTRAS = (
@@ -30,7 +47,8 @@ EXTRAS = (
     "-A proj", "--open-mode=append", "--core-spec=1", "--contiguous", "--switches=1",
     "--use-min-nodes", "-k", "--no-kill", "--wait-all-nodes=1", "--tmp=0", "--profile=none",
     "--acctg-freq=10", "--thread-spec=1", "--get-user-env=L", "--ignore-pbs", "-Q",
-    "--oversubscribe", "--delay-boot=0", "--kill-on-invalid-dep=yes", "--cluster-constraint=x",
+    "--oversubscribe", "-s", "--exclusive=user", "--exclusive=mcs", "--delay-boot=0",
+    "--kill-on-invalid-dep=yes", "--cluster-constraint=x",
     "--container=x", "--propagate=NONE", "--mail-type=NONE",
 )  # fmt: skip
 VARIABLES: tuple[dict[str, str], ...] = (
@@ -49,6 +67,12 @@ VARIABLES: tuple[dict[str, str], ...] = (
     {"ADVISOR_GOAL": "edp"}, {"ADVISOR_GOAL": "min_time"}, {"ADVISOR_MAX_SLOWDOWN": "2%"},
     {"ADVISOR_APPLICATION": "app"}, {"ADVISOR_MODE": "advise"}, {"KIND": "app"},
 )  # fmt: skip
+#: One kind of nodes, with the time limits that partitions and their QOS give.
+OF_ONE_KIND = (
+    "-p broadwell", "-p broadwell", "-p broadwell", "-p skylake", "-p milan", "-C broadwell",
+    "-p whole -C broadwell", "-p memory -C broadwell", "-p brief -C broadwell",
+    "-p briefest -C skylake", "-p most -C broadwell", "-p tight -C broadwell", "-w bdw2",
+)  # fmt: skip
 STATES = ("plain",) * 8 + ("unavailable", "reserved", "one-left", "enforced")
 VIAS = ("file",) * 8 + ("directives", "directives", "stdin", "wrap")
 
@@ -57,25 +81,43 @@ def draw(seed: int, count: int) -> list[Shape]:
     """Return `count` shapes; the same ones for the same seed."""
     dice = random.Random(seed)
     known = list(scripts().values())
-    plain = [s for s in known if s.name == "one-srun"]
-    return [_one(dice, known, plain, f"drawn {seed}.{number}") for number in range(count)]
+    parts = yaml.safe_load((HERE / "parts.yaml").read_text())
+    return [_one(dice, known, parts, f"drawn {seed}.{number}") for number in range(count)]
 
 
-def _one(dice: random.Random, known: list[Script], plain: list[Script], name: str) -> Shape:
+def compose(dice: random.Random, parts: Mapping[str, Sequence[str]]) -> Script:
+    """Return a script of parts: most with few, since each may be what keeps a job as it is."""
+    program = dice.choice((*MODELLED[:1] * 4, *MODELLED[1:]))
+    line = dice.choice(parts["lines"]) if dice.random() < 0.4 else "srun W P"
+    words = dice.choice(parts["words"]) if dice.random() < 0.4 else ""
+    around = dice.choice(parts["around"]) if dice.random() < 0.25 else "L"
+    settings = dice.sample(parts["settings"], dice.choice((0, 0, 0, 1, 1, 2)))
+    *before, last = line.split("\n")
+    text = "\n".join([*settings, *before, re.sub(r"\bL\b", lambda _: last, around)])
+    text = re.sub(r"\bW\b", lambda _: words, text)
+    return Script("composed", re.sub(r"\bP\b", program, text))
+
+
+def _one(
+    dice: random.Random, known: list[Script], parts: Mapping[str, Sequence[str]], name: str
+) -> Shape:
     # Most have something plain about them: what many things forbid shows nothing about one.
-    script = dice.choice(plain if dice.random() < 0.4 else known)
+    plain = dice.random() < 0.6
+    script = compose(dice, parts) if dice.random() < 0.75 else dice.choice(known)
     state = dice.choice(STATES)
-    options = [*dice.choice(SIZES).split(), *dice.choice(PLACES).split()]
-    for extra in dice.sample(EXTRAS, dice.choice((0, 0, 1, 1, 2, 3))):
+    sizes, places = (WHOLE, OF_ONE_KIND) if plain else (SIZES, PLACES)
+    options = [*dice.choice(sizes).split(), *dice.choice(places).split()]
+    for extra in dice.sample(EXTRAS, 0 if plain else dice.choice((0, 1, 1, 2, 3))):
         options += extra.split()
     if dice.random() < 0.02:  # a heterogeneous job
         options += [":", "-N1", "-n1", "-C", "broadwell"]
     environment: dict[str, str] = {}
-    for more in dice.sample(VARIABLES, dice.choice((0, 0, 0, 1, 1, 2))):
+    for more in dice.sample(VARIABLES, 0 if plain else dice.choice((0, 0, 1, 1, 2))):
         environment |= more
     via = dice.choice(VIAS)
-    if dice.random() < 0.04 and script.name == "one-srun" and state != "enforced":
+    if dice.random() < 0.04 and state != "enforced":
         via = dice.choice(("srun", "salloc"))
+        script = Script("one-srun", "srun app")
         options = [o for o in options if o.split("=")[0] not in _SBATCH_ONLY]
     if via == "directives" and ":" in options:
         via = "file"
@@ -84,6 +126,8 @@ def _one(dice: random.Random, known: list[Script], plain: list[Script], name: st
     if state == "enforced":  # without the filter, ADVISOR=off reaches the hook with the environment
         options = [o for o in options if not o.startswith("--export")]
         environment.pop("SBATCH_EXPORT", None)
+    if "ADVISOR_APPLICATION" in environment and "app" not in script.text.split():
+        del environment["ADVISOR_APPLICATION"]  # who names the wrong program gets its threads
     return Shape(name, script, tuple(options), environment, via, state)
 
 

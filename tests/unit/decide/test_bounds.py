@@ -25,6 +25,19 @@ def test_a_site_rule_names_the_variables_that_set_the_threads(store: Writer) -> 
     assert kept.environment == {} and "threads-own" in codes(kept)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "threads"),
+    [("-n28", None), ("-N1 -n28", None), ("-N1 --ntasks-per-node=28", None), ("-N1 -n1", "20")],
+)
+def test_no_more_threads_than_the_request_leaves_a_task(
+    store: Writer, tasks: str, threads: str | None
+) -> None:
+    """A step of one task has all cores; the filter does not see that, and would drop the stamp."""
+    decision = ask(store, f"{tasks} --exclusive", script=SCRIPT.replace("srun", "srun -n1"))
+    assert decision.environment.get("OMP_NUM_THREADS") == threads
+    assert decision.rewrite.keys() == {"cpu-freq"}
+
+
 def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
     decision = ask(store, "-N1 -n1")
     assert "baseline-outside-model" in codes(decision)

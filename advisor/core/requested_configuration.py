@@ -140,10 +140,16 @@ def configuration_of(
 
     Threads come from a literal OMP_NUM_THREADS in the script, else ``-c``, else the submitting
     environment's OMP_NUM_THREADS, else all cores of an exclusive job with at most one rank a
-    socket, else one a rank. Raises UnclearError as :func:`shape` does.
+    socket, else one a rank. Raises UnclearError as :func:`shape` does, and where the script sets
+    the threads to what is not known before it runs.
     """
     nodes, ranks = shape(request, node_type.cores, use)
-    threads = threads_stated(request) or request.cpus_per_task
+    if use.threads_unclear:
+        raise UnclearError(f"how many threads a rank has: {use.threads_unclear}")
+    if use.threads_of_node and (ranks > 1 or node_type.threads_per_core > 1):
+        raise UnclearError("how many threads a rank has: the script counts the node's CPUs")
+    threads = node_type.cores if use.threads_of_node else threads_stated(request)
+    threads = threads or request.cpus_per_task
     if threads is None:
         stated = request.environment.get("OMP_NUM_THREADS", "")
         if stated.isdecimal() and stated.isascii() and int(stated) > 0:
@@ -160,7 +166,10 @@ def threads_stated(request: JobRequest) -> int | None:
     """Return the threads of a rank that a job's script states, None where it states none."""
     if request.script is None and request.script_threads:
         return request.script_threads
-    return threads_of(request.script or "", request.command[1:]).count
+    threads = threads_of(request.script or "", request.command[1:])
+    if threads.without_request and request.cpus_per_task is None:
+        return threads.without_request
+    return threads.count
 
 
 def threads_kept(

@@ -37,7 +37,12 @@ _PLAIN_WRAPPERS = frozenset(
 )
 _WRAPPERS = frozenset({"nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"})
 _CONTAINERS = frozenset({"singularity", "apptainer"})
-_THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(\S*)")
+_THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(.*)", re.DOTALL)
+_AS_REQUESTED = re.compile(r"\$\{?(SLURM_CPUS_PER_TASK|NCPUS)(?:\}|:?\?[^}]*\})?|")
+_REQUESTED_OR = re.compile(r"\$\{SLURM_CPUS_PER_TASK:?[-=](\d{1,4})\}")
+_ALL_CPUS = re.compile(r"\$\{?SLURM_CPUS_ON_NODE\}?|\$\(nproc(?: --all)?\)|`nproc(?: --all)?`")
+_LONG_VALUE = 60
+"""Characters of a value that are shown."""
 _REMEMBERED_LENGTH = 16384
 """Characters of the longest script whose reading is remembered."""
 _LONG_LINE, _MANY_LINES = 1024, 100
@@ -121,8 +126,8 @@ def commands(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...
 def threads_of(script: str, arguments: tuple[str, ...] = ()) -> Threads:
     """Tell whether a script takes its threads from the scheduler.
 
-    A literal ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means
-    the script has its own mind; a value that mentions SLURM_CPUS_PER_TASK follows the request.
+    An ``OMP_NUM_THREADS`` (or MKL_, OPENBLAS_) or a CPU count on the launcher line means the script
+    has its own mind, unless the value is that of SLURM_CPUS_PER_TASK or NCPUS.
     """
     return read(script, tuple(arguments)).threads
 
@@ -157,8 +162,8 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
         if place.conditional:  # nobody knows whether it is assigned
             outer.forget_changes(values)
     return ScriptReading(
-        tuple(commands_read), _threads(shell, commands_read), shell, tuple(unresolved),
-        _renamed(shell), variables.assigned,
+        tuple(commands_read), _threads(shell, commands_read, variables.assigned), shell,
+        tuple(unresolved), _renamed(shell), variables.assigned,
     )  # fmt: skip
 
 
@@ -196,31 +201,64 @@ class Threads:
     why: str = ""
     count: int | None = None
     """The literal number of threads per rank, where the script states one."""
-    from_scheduler: bool = False
-    """The script reads SLURM_CPUS_PER_TASK (or PBS's NCPUS) somewhere."""
+    without_request: int | None = None
+    """The number where the request states no cores per task: ``${SLURM_CPUS_PER_TASK:-14}``."""
+    all_cpus: bool = False
+    """As many as the node has CPUs, whatever a rank has: ``$(nproc)``."""
+    unclear: str = ""
+    """The script sets them to what is not known before it runs; what to what, in words."""
 
 
 _READ: Remembered[ScriptReading] = Remembered(16 << 20)
 
 
-def _threads(shell: Shell, script_commands: Sequence[Command]) -> Threads:
-    follows = "SLURM_CPUS_" in shell.text or "$NCPUS" in shell.text
+def _threads(
+    shell: Shell, script_commands: Sequence[Command], values: Mapping[str, tuple[str | None, ...]]
+) -> Threads:
+    stated: dict[str, list[Threads]] = {}
     if "_NUM_THREADS" in shell.text:
         for place in shell.commands:
-            for match in _THREADS.finditer(" ".join(place.words)):
-                if "SLURM_CPUS_" not in match[2] and "NCPUS" not in match[2]:
-                    value = match[2]
-                    count = int(value) if value.isascii() and value.isdecimal() else None
-                    return Threads(f"the script sets {match[1]} itself", count, follows)
+            for match in filter(None, map(_THREADS.search, place.words)):
+                name, value = match[1], match[2].strip("\"'")
+                threads = _count(name, value, values.get(name, ()))
+                if place.conditional and threads.why:
+                    threads = replace(threads, count=None, unclear=f"{name} is set on a condition")
+                stated.setdefault(name, []).append(threads)
     for command in script_commands:
         for option in command.launcher_options:
             name, _, value = option.partition("=")
             if name.startswith("-c") and name[2:].isdecimal():
                 name, value = "-c", name[2:]
-            if name in _CPU_OPTIONS and "SLURM_CPUS_" not in value:
-                count = int(value) if value.isascii() and value.isdecimal() else None
-                return Threads(f"{command.launcher} {name} sets them", count, follows)
-    return Threads("", None, follows)
+            if name in _CPU_OPTIONS:
+                name = f"{command.launcher} {name}"
+                stated.setdefault(name, []).append(_count(name, value, ()))
+    if not stated:
+        return Threads()
+    name = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in stated else next(iter(stated))
+    counts = stated[name]
+    threads = counts[0]
+    if any(other != threads for other in counts):
+        threads = replace(threads, count=None, unclear=f"{name} is set more than once")
+    why = next((t.why for several in stated.values() for t in several if t.why), "")
+    return replace(threads, why=why)
+
+
+def _count(name: str, value: str, resolved: Sequence[str | None]) -> Threads:
+    """Read what a variable or an option sets a rank's threads to."""
+    if _AS_REQUESTED.fullmatch(value):
+        return Threads()
+    if default := _REQUESTED_OR.fullmatch(value):
+        return Threads(without_request=int(default[1]))
+    why = f"{name} sets them" if " " in name else f"the script sets {name} itself"
+    if len(set(resolved)) == 1 and resolved[0]:
+        value = resolved[0]
+    if value.isascii() and value.isdecimal():
+        return Threads(why, int(value))
+    if _ALL_CPUS.fullmatch(value):
+        return Threads(why, all_cpus=True)
+    # What a command in it may hold is the user's alone: decisions, which keep this, are not.
+    shown = "what a command prints" if "$(" in value or "`" in value else value[:_LONG_VALUE]
+    return Threads(why, unclear=f"{name} is {shown}")
 
 
 def _command(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
 from advisor.core.remembered import Remembered
@@ -127,6 +127,10 @@ class ScriptUse:
     """Ranks of all nodes together that the launcher's line states."""
     ranks_unclear: bool = False
     """The launcher's line says how many ranks in a way that reading does not follow."""
+    threads_unclear: str = ""
+    """What the script sets a rank's threads to, where reading does not follow that."""
+    threads_of_node: bool = False
+    """The script gives each rank as many threads as the node has CPUs: ``$(nproc)``."""
     nodes: int | None = None
     """Nodes that the launcher's line states."""
     launcher: str = ""
@@ -200,7 +204,9 @@ def _use_of_script(
         placing = next((n for n in reading.assigned if PLACES_RANKS.fullmatch(n)), "")
         if placing:
             return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
-    return _use(main, shell.text, variables, named=named)
+    use = _use(main, shell.text, variables, named=named)
+    threads = reading.threads
+    return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)
 
 
 def use_of_command(

@@ -568,7 +568,9 @@ def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) 
     assert (part.application, part.workload) == (whole.application, whole.workload)
     assert advisor_lines(short) == advisor_lines(script)
     assert threads_of(short).why == threads_of(script).why
-    assert threads_of(short).count == threads_of(script).count
+    # An excerpt has no conditions; a job that is known by one only is never changed.
+    if not threads_of(script).unclear:
+        assert threads_of(short).count == threads_of(script).count
 
 
 EXCERPT = module()

@@ -10,6 +10,7 @@ import pytest
 from advisor.core.availability import Availability, Bounds, JobLimits, PartitionState
 from advisor.core.decision import Decision
 from advisor.core.option import Option
+from advisor.core.requested_configuration import configuration_of
 from advisor.schedulers.slurm.translator import parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
@@ -299,3 +300,48 @@ def test_a_pin_that_would_be_ended_is_refused_and_says_why(
     assert decision.changed is (code == "pinned")
     (found,) = (r for r in decision.reasons if r.code == code)
     assert word in found.text
+
+
+@pytest.mark.parametrize(
+    ("value", "asked", "threads"),
+    [
+        ("14", "", 14), ("$N", "", 14), ("'14'", "", 14),
+        ("$SLURM_CPUS_PER_TASK", "", 28), ("${SLURM_CPUS_PER_TASK}", "-n1 -c14", 14),
+        ("${SLURM_CPUS_PER_TASK:-14}", "", 14), ("${SLURM_CPUS_PER_TASK-14}", "", 14),
+        ("${SLURM_CPUS_PER_TASK:=14}", "", 14), ("${SLURM_CPUS_PER_TASK:-14}", "-n1 -c20", 20),
+        ("$(nproc)", "", 28), ("$SLURM_CPUS_ON_NODE", "-n1", 28),
+        ("$(nproc)", "-n2", None), ("$SLURM_CPUS_ON_NODE", "-n2", None),
+        ("$((SLURM_CPUS_PER_TASK / 2))", "", None), ("$(cat threads)", "", None),
+        ("`cat threads`", "", None), ("$X", "", None), ("${X:-14}", "", None),
+        ("$SLURM_NTASKS", "", None), ("14; export OMP_NUM_THREADS=7", "", None),
+        ("14; [ -f x ] && export OMP_NUM_THREADS=7", "", None),
+    ],
+)  # fmt: skip
+def test_a_baseline_has_the_threads_that_its_script_sets(
+    store: Writer, value: str, asked: str, threads: int | None
+) -> None:
+    """Else a cap that is right for all cores would be given to fewer, which it may slow."""
+    script = f"#!/bin/bash\nN=14\nexport OMP_NUM_THREADS={value}\nsrun ./stencil\n"
+    decision = ask(store, f"-N1 --exclusive {asked}", script)
+    if threads is None:
+        assert "no-baseline" in codes(decision) and not decision.rewrite
+        assert "how many threads a rank has" in decision.message + "".join(
+            reason.text for reason in decision.reasons
+        )
+        assert "cat threads" not in "".join(reason.text for reason in decision.reasons)
+    else:
+        assert "no-baseline" not in codes(decision)
+        assert decision.reading is not None
+        assert request_threads(decision) == threads
+
+
+def request_threads(decision: Decision) -> int:
+    """Return the threads of a rank of the job as written, before the nearest measured is taken."""
+    assert decision.baseline is not None and decision.request is not None
+    assert decision.reading is not None and decision.reading.use is not None
+    asked = configuration_of(
+        replace(decision.request, script_threads=decision.reading.threads),
+        BDW,
+        decision.reading.use,
+    )
+    return asked.threads_per_rank

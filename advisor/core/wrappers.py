@@ -149,8 +149,11 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             at = len(words)  # it only says where a program is
         elif name in _WRAPPERS:
             at = _behind(words, at + 1, _WRAPPERS[name])
-            while name == "env" and at < len(words) and (a := assignment(words[at])):
-                environment[a[0]] = doubtful(a[2], getattr(words[at], "why", ""))
+            while name == "env" and at < len(words):
+                if (a := assignment(words[at])) is not None:
+                    environment[a[0]] = doubtful(a[2], getattr(words[at], "why", ""))
+                elif words[at] != "-":
+                    break
                 at += 1
         elif name in _INSIDE and (start := _verb(words, at + 1, _INSIDE[name])):
             inside = _INSIDE[name]
@@ -170,7 +173,8 @@ def clearing(wrappers: Iterable[str]) -> str:
     name = ""
     for word in wrappers:
         base = word.rsplit("/", 1)[-1]
-        if base in _CLEARING or INTERPRETERS.match(base):
+        verb = base == "exec" and _CLEARING.get(name) is _OF_CONTAINER
+        if (base in _CLEARING and not verb) or INTERPRETERS.match(base):
             name = base
         elif name in _CLEARING and _CLEARING[name].fullmatch(word):
             return name

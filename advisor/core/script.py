@@ -278,13 +278,13 @@ def _command(
         word = name = in_front
     elif name in functions or is_light(words):
         return None
+    if not hidden and (start := file_of(words)):
+        wrappers += words[:start]
+        words, word, name = words[start:], words[start], _base(words[start])
     if hidden or not name or name.startswith(("-", "$", "`")) or _CUT.match(name):
         if unresolved is not None:
             unresolved.append(hidden or word)
         return None
-    if start := file_of(words):
-        wrappers += words[:start]
-        words, word, name = words[start:], words[start], _base(words[start])
     return Command(
         launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place,
         unclear,

@@ -151,6 +151,13 @@ def test_a_piece_of_a_variable_is_no_program(word: str) -> None:
     assert main_command(f"{word} x") is None
 
 
+@pytest.mark.parametrize("word", ["$SCRIPT", "${SCRIPT}.py", '"${SCRIPT:-${DIR}/x.py}"'])
+def test_an_interpreter_s_file_that_only_a_variable_names_is_not_known(word: str) -> None:
+    """Before, the variable's name was the application's, the same for all of its files."""
+    assert main_command(f"srun python -u {word} x") is None
+    assert "not known what" in obstacle(f"./app\npython {word} x")
+
+
 def test_aprun_and_mpt() -> None:
     command = main_command("aprun -n 32 -cc depth ./app")
     assert command is not None and command.word == "./app"

@@ -174,9 +174,9 @@ def clearing(wrappers: Iterable[str]) -> str:
     for word in wrappers:
         base = word.rsplit("/", 1)[-1]
         verb = base == "exec" and _CLEARING.get(name) is _OF_CONTAINER
-        if (base in _CLEARING and not verb) or INTERPRETERS.match(base):
+        if base in _CLEARING and not verb:
             name = base
-        elif name in _CLEARING and _CLEARING[name].fullmatch(word):
+        elif name and _CLEARING[name].fullmatch(word):
             return name
     return ""
 

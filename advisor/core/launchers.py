@@ -13,7 +13,7 @@ from advisor.core.shell import read_shell
 LAUNCHERS = frozenset(
     """
     srun aprun ibrun jsrun mpirun mpirun.mpich mpirun.openmpi mpiexec mpiexec.hydra mpiexec.mpich
-    mpiexec.openmpi orterun prterun prun
+    mpiexec.openmpi mpiexec_mpt orterun prterun prun
     """.split()  # noqa: SIM905
 )
 # Options of aprun, mpirun and their like that take no value of their own.
@@ -61,7 +61,8 @@ _KEEPS = {
     "threads": "-c --cpus-per-task --cpus-per-proc --cpu-bind --cpu_bind --threads-per-core --hint "
     "-m --distribution --exclusive --exact --overlap --whole --mem --mem-per-cpu --export -ppn "
     "--ppn -perhost --perhost -npernode --npernode --map-by -map-by --bind-to -bind-to --rank-by "
-    "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S -cc --cpu-set",
+    "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S -cc --cpu-set -genvlist "
+    "-envlist",
     "node_type": "-w --nodelist -x --exclude -r --relative -F --nodefile --constraint -C --gres "
     "--gpus --gpus-per-node --gpus-per-task -G --gpu-bind -hostfile --hostfile -machinefile "
     "--machinefile -f -hosts --hosts -host --host -H",
@@ -87,10 +88,18 @@ LIGHT = frozenset(
     shift shopt shuf sinfo sleep sort source split squeue sstat stat stdbuf sum sync tac tail tar
     tee test touch tr trap true truncate tty type typeset ulimit umask unalias uname uniq unset
     unzip uptime users vmstat wait wc which who whoami whereis xz zcat zip bzip2 bunzip2 sbcast
-    nvidia-smi lscpu nproc numastat getconf sbcast
+    nvidia-smi rocm-smi lscpu nproc numastat getconf jq ldd lfs uuidgen seff qstat pbsnodes
+    deactivate
     """.split()  # noqa: SIM905
 )
 """Commands that use no cores worth speaking of and start no others; see :func:`is_light`."""
+_LIGHT_OF_FIND = frozenset(
+    """
+    basename cat chgrp chmod chown cp du echo file grep head ln ls md5sum mkdir mv rm stat tail
+    touch wc
+    """.split()  # noqa: SIM905
+)
+"""What ``find -exec`` may run."""
 _SUBCOMMANDS = {
     "conda": {"activate", "deactivate", "info", "shell.bash", "shell.posix", "env", "list"},
     "mamba": {"activate", "deactivate", "info", "shell", "list"},
@@ -111,8 +120,9 @@ NO_PROGRAMS = frozenset({"source", ".", "trap", *_SUBCOMMANDS})
 """Commands that are never a job's program, though they may start one."""
 SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scrontab", "strigger"})
 _SYSTEM_FILE = re.compile(
-    r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|\S*/(bin/)?(activate|setvars\.sh|"
-    r"profile\.d/\S+|setup-env\.sh|vars\.sh)|~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|profile)"
+    r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|(\S*/)?(de)?activate|\S*/(setvars\.sh|"
+    r"profile\.d/\S+|setup-env\.sh|(compiler|icc|ifort|mkl|mpi|tbb)?vars\.sh|GMXRC|init/(ba)?sh)|"
+    r"~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|profile)"
 )
 _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
 
@@ -133,7 +143,8 @@ def is_light(words: Sequence[str]) -> bool:
     if name in (".", "source"):
         return bool(rest) and _SYSTEM_FILE.fullmatch(rest[0]) is not None
     if name == "find":
-        return not any(w.startswith(("-exec", "-ok")) for w in rest)
+        starts = (i for i, w in enumerate(rest) if w.startswith(("-exec", "-ok")))
+        return all(rest[i + 1 : i + 2] and rest[i + 1] in _LIGHT_OF_FIND for i in starts)
     if name == "eval":
         return len(rest) == 1 and _HOOK.fullmatch(rest[0]) is not None
     if name == "exec":
@@ -217,6 +228,8 @@ def _values_of(word: str) -> int:
     if word in _FLAGS:
         return 0
     short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
-        r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir)", word
+        r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir|cc|cp|sn|sl|genvlist"
+        r"|envlist)",
+        word,
     )
     return 0 if short_with_glued_value else 1

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from advisor.core.script import INTERPRETERS, Command
+from advisor.core.script import Command
+from advisor.core.wrappers import INSIDE, INTERPRETERS
 
 SameProgram = Literal["same", "rebuilt", "other", "unknown"]
 
@@ -37,7 +38,6 @@ _MAX_PATH = 1000
 _MOST = 20
 """Programs that a model keeps."""
 
-_CONTAINERS = frozenset({"singularity", "apptainer"})
 _HOME = re.compile(r"\$(?:HOME|\{HOME\})/")
 _FOLDER = r"\$\{?(?:SLURM_SUBMIT_DIR|PBS_O_WORKDIR)\}?"
 _SUBMIT = re.compile(f"{_FOLDER}/")
@@ -56,7 +56,7 @@ def where(command: Command | None, script: str | None, *, moved: bool = False) -
     Absolute, ``~/...`` (the user's home), relative to the folder of the submission, or a bare
     name to be searched for in PATH. ``moved``: the job starts in another folder.
     """
-    if command is None or any(_name(w) in _CONTAINERS for w in command.wrappers):
+    if command is None or any(_name(w) in INSIDE for w in command.wrappers):
         return ""
     word, text = command.word, script or ""
     if "/" not in word and any(INTERPRETERS.match(_name(w)) for w in command.wrappers):
@@ -176,7 +176,7 @@ def sent(programs: object, command: Command | None) -> dict[str, object]:
     """Return the facts of a command's file among those a client sent of all it saw, by word."""
     if command is None or not isinstance(programs, Mapping):
         return {}
-    if any(_name(w) in _CONTAINERS for w in command.wrappers):
+    if any(_name(w) in INSIDE for w in command.wrappers):
         return {}
     return checked(programs.get(command.word))
 

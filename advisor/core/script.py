@@ -21,22 +21,18 @@ from advisor.core.shell_values import (
     Doubtful,
     ShellValues,
     assignment,
-    doubtful,
     run_builtin,
     unsettled_names,
 )
 from advisor.core.shell_words import TOO_SLOW, NotFollowedError, TooSlowError
+from advisor.core.wrappers import file_of, unwrap
 
 DEADLINE_S = 0.01
 """Reading one script may take so much of the processor; then nothing in it is recognised."""
 
 _CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
-INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|julia|Rscript|bash|sh|java|node)[\d.]*$")
-_PLAIN_WRAPPERS = frozenset(
-    {"time", "exec", "nohup", "command", "stdbuf", "setsid", "then", "do", "!"}
-)
-_WRAPPERS = frozenset({"nice", "numactl", "taskset", "timeout", "ionice", "env", "chrt"})
-_CONTAINERS = frozenset({"singularity", "apptainer"})
+_CUT = re.compile(r".*[\"'`]|[^{]*\}")
+"""The end of a ``${...}`` with a path or quotes in it, which is no name of a program."""
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(.*)", re.DOTALL)
 _AS_REQUESTED = re.compile(r"\$\{?(SLURM_CPUS_PER_TASK|NCPUS)(?:\}|:?\?[^}]*\})?|")
 _REQUESTED_OR = re.compile(r"\$\{SLURM_CPUS_PER_TASK:?[-=](\d{1,4})\}")
@@ -289,8 +285,9 @@ def _command(
         return None
     words = [w for word in written[at:] for w in variables.words(word)]
     words, maybe = _without_maybe(words)
-    wrappers: list[str] = []
-    words = _unwrap(words, environment, wrappers)
+    front = unwrap(words)
+    words, wrappers, hidden = front.words, front.wrappers, front.hidden
+    environment |= front.environment
     for name, text in environment.items():
         own.note(name, (text,))
     for name in _unset(wrappers):
@@ -307,7 +304,10 @@ def _command(
         launcher = name
         options, rest = split_options(name, words[1:])
         unclear = _unclear(words[1 : len(words) - len(rest)])
-        words = _unwrap(rest, environment, wrappers)
+        front = unwrap(rest)
+        words, hidden = front.words, hidden or front.hidden
+        wrappers += front.wrappers
+        environment |= front.environment
         if not words:
             return None
         word, name = words[0], words[0].rsplit("/", 1)[-1]
@@ -316,16 +316,13 @@ def _command(
         word = name = in_front
     elif name in functions or is_light(words):
         return None
-    if not name or name.startswith(("-", "$", "`")):
+    if not hidden and (start := file_of(words)):
+        wrappers += words[:start]
+        words, word, name = words[start:], words[start], _base(words[start])
+    if hidden or not name or name.startswith(("-", "$", "`")) or _CUT.match(name):
         if unresolved is not None:
-            unresolved.append(word)
+            unresolved.append(hidden or word)
         return None
-    if INTERPRETERS.match(name):
-        rest = [w for w in words[1:] if not w.startswith("-")]
-        if rest and not ({"-c", "-m", "-e"} & set(words[1:])):
-            start = words.index(rest[0], 1)
-            wrappers += words[:start]
-            words, word, name = words[start:], rest[0], rest[0].rsplit("/", 1)[-1]
     return Command(
         launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place,
         unclear,
@@ -372,37 +369,3 @@ def _unclear(words: Sequence[str]) -> str:
             return word.why
         before = word
     return ""
-
-
-def _unwrap(words: list[str], environment: dict[str, str], wrappers: list[str]) -> list[str]:
-    """Strip ``time``, ``nice``, ``env A=1``, ``timeout 60``, ``numactl ...`` in front."""
-    at, end = 0, len(words)
-    while at < end:
-        begun, name = at, words[at].rsplit("/", 1)[-1]
-        if name in _PLAIN_WRAPPERS:
-            at += 1
-        elif name in _WRAPPERS:
-            positional = {"timeout": 1, "taskset": 1, "chrt": 1}.get(name, 0)
-            at += 1
-            while at < end:
-                match = assignment(words[at])
-                if words[at].startswith("-"):
-                    takes_value = words[at] in ("-n", "-k", "-s", "-u", "-m", "-N", "-C", "-c")
-                    at += 2 if takes_value else 1
-                elif match and name == "env":
-                    environment[match[0]] = doubtful(match[2], getattr(words[at], "why", ""))
-                    at += 1
-                elif positional:
-                    positional -= 1
-                    at += 1
-                else:
-                    break
-        elif name in _CONTAINERS and words[at + 1 : at + 2] == ["exec"]:
-            images = (i for i in range(at + 1, end) if ".sif" in words[i] or "://" in words[i])
-            at = next(images, end) + 1
-        else:
-            break
-        while at < end and words[at].startswith("-"):
-            at += 1
-        wrappers += words[begun:at]
-    return words[at:]

@@ -16,6 +16,7 @@ from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
 from advisor.core.shell_words import TOO_SLOW
 from advisor.core.signs import Signs
+from advisor.core.wrappers import INTERPRETERS, clearing
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
@@ -72,10 +73,6 @@ _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
 _ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), Signs(re.compile(r"\bprlimit\b"), ("prlimit",))
 _CPU_TIME = re.compile(r"-\w*t")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
-_CLEARS = re.compile(
-    r"\benv\s(?:.*\s)?(?:-|-\w*[iS]\S*|--ignore-environment|--split-string\S*)(?:\s|$)"
-)
-"""What takes variables away from the program that nobody names: ``env -i``."""
 _TASKSET = re.compile(r"\btaskset\b")
 _CPU_BIND = ("--cpu-bind", "--cpu_bind")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
@@ -83,7 +80,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ANYTHING = frozenset(
     """
     bash sh dash ksh csh tcsh zsh xargs parallel make gmake ninja cmake ctest snakemake nextflow ssh
-    pdsh clush screen tmux expect watch flock su sudo
+    pdsh clush screen tmux expect watch flock su sudo dplace omplace
     """.split()  # noqa: SIM905
 )
 """Programs that run others, which nobody sees."""
@@ -94,7 +91,7 @@ PLACES_RANKS = re.compile(
     r"|I_MPI_(?:PERHOST|PROCESSES_PER|RANKS_PER|JOB_RESPECT_PROCESS_PLACEMENT|JOB_TIMEOUT"
     r"|HYDRA_(?:HOST_FILE|HOSTS|RMK|MACHINE)|MPIEXEC_TIMEOUT|HOST)\w*"
     r"|MPIEXEC_(?:TIMEOUT|PERHOST|PPN|HOST|NUM)\w*|IBRUN_TASKS\w*|PALS_(?:PPN|DEPTH|NRANKS|CPU|HOST)\w*"
-    r"|MP_(?:PROCS|NODES|TASKS\w*|HOSTFILE|RMPOOL)|JSRUN_\w+"
+    r"|MPI_(?:DSM|OPENMP)_\w+|MP_(?:PROCS|NODES|TASKS\w*|HOSTFILE|RMPOOL)|JSRUN_\w+"
 )
 """Variables by which mpirun and its like start other ranks, or put them elsewhere, or end them."""
 _SHEBANG = re.compile(r"#!\s*(?:/\S*/env\s+(?:-\S+\s+)*)?(?:/\S*/)?(\S+)")
@@ -240,8 +237,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if ends_after_s is None or _limits_cpu_time(text):
         detail = "it ends its program after a time that cannot be read"
         return ScriptUse(("script-not-understood", detail))
-    if _CLEARS.search(" ".join(main.wrappers)):
-        return ScriptUse(("script-not-understood", "env takes variables out that are not known"))
+    if wrapper := clearing(main.wrappers):
+        detail = f"{wrapper} takes variables out that are not known"
+        return ScriptUse(("script-not-understood", detail))
     obstacles = {"threads": "", "frequency": "", "node_type": ""}
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
@@ -276,7 +274,10 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     counted = counts_threads(text, variables)
     if not threads and counted:
         threads = f"the script uses {counted} itself"
-    option = next((a for a in main.arguments if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
+    language = next((i for i, w in enumerate(main.wrappers) if INTERPRETERS.match(_base(w))), None)
+    options = () if language is None else main.wrappers[language:]  # julia -t 8
+    options += main.arguments
+    option = next((a for a in options if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")

@@ -40,6 +40,7 @@ _LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
 _TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
+_POSIX_TIME = re.compile(r"[ \t]+-p(?=[ \t])")
 _OPENING = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select": "loop",
             "case": "case", "{": "{"}  # fmt: skip
 _HEADS = {"for": "for", "select": "for", "case": "case"}
@@ -231,6 +232,8 @@ class _Reader(WordReader):
 
     def _first_word(self, word: str) -> None:
         if word in _SKIPPED:
+            if word == "time":
+                self._take(_POSIX_TIME)
             return
         if word in _OPENING:
             self._open(_OPENING[word])

@@ -23,7 +23,7 @@ SCHEDULERS_OWN = ("SLURM_", "PBS_")
 
 _VARIABLE = re.compile(
     r"\$(?:\{(?P<name>\w+|[@*])(?:\[(?P<index>[@*]|\d{1,4})\])?"
-    r"(?:(?P<how>:?[-+=])(?P<other>[^}]*))?\}|(?P<bare>\d|[A-Za-z_]\w*|[@*]))"
+    r"(?:(?P<how>:?[-+=])(?P<other>[^{}`\"'\\]*))?\}|(?P<bare>\d|[A-Za-z_]\w*|[@*]))"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")

@@ -16,7 +16,10 @@ _PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
 _SINGLE = re.compile(r"'([^']*)'")
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _ARITHMETIC = re.compile(r"\$\(\((?:[^()]|\([^()]*\))*\)\)")
-_BRACED = re.compile(r"\$\{[^{}`\"']*\}")
+_BRACED = re.compile(r"\$\{(?:[^{}`\"'$\\]++|\$(?![({'\"]))*+\}")
+_IN_BRACES = re.compile(r"[^{}`\"'$\\]+")
+_BARE_SINGLE = re.compile(r"'[^'}$`\"\\]*'")
+"""A quote that ends where it seems to, whether or not double quotes around it make it a letter."""
 _NAME = re.compile(r"\$(?:\w+|[?#@*!$-])")
 _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
 BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
@@ -160,9 +163,33 @@ class WordReader:
             self._inner()
             return source[start : self.at]
         if source.startswith("${", start):
-            raise NotFollowedError("a ${...} with quotes or braces in it")
+            self.at = start + 2
+            self._braces()
+            return source[start : self.at]
         self.at = start + 1
         return "$"
+
+    def _braces(self) -> None:
+        """Read to the end of a ``${...}`` with quotes, braces or commands in it."""
+        self._check_depth()
+        self.depth += 1
+        try:
+            while not self.source.startswith("}", self.at):
+                self._tick()
+                char = self.source[self.at : self.at + 1]
+                if self._take(_IN_BRACES) or self._take(_BARE_SINGLE):
+                    continue
+                if char == '"':
+                    self._double()
+                elif char == "\\":
+                    self.at += 2
+                elif char in ("$", "`") and not self.source.startswith("$'", self.at):
+                    self._dollar()
+                else:
+                    raise NotFollowedError("a ${...} with quotes or braces in it")
+            self.at += 1
+        finally:
+            self.depth -= 1
 
     def _inner(self) -> str:
         """Read what stands in parentheses whose first is behind us, and its commands."""

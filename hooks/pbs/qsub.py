@@ -24,7 +24,7 @@ except ImportError:
 QSUB = ""
 """PBS's own qsub, where none comes after this file in PATH. Written by `advisor hook install`."""
 SOCKET = "/run/advisor/advisor.sock"
-LAUNCHERS = "aprun ibrun jsrun mpiexec mpiexec.hydra mpiexec.mpich mpiexec.openmpi mpirun mpirun.mpich mpirun.openmpi orterun prterun prun srun".split()  # noqa: E501, SIM905
+LAUNCHERS = "aprun ibrun jsrun mpiexec mpiexec.hydra mpiexec.mpich mpiexec.openmpi mpiexec_mpt mpirun mpirun.mpich mpirun.openmpi orterun prterun prun srun".split()  # noqa: E501, SIM905
 SKIP = """
 : [ [[ . case cd chmod conda cp date declare do done echo elif else env esac exit export false fi
 for hostname if ln local ls mkdir ml module mv printf pwd readonly rm scontrol set shift sleep

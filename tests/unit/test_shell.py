@@ -67,7 +67,7 @@ def test_words_are_without_quotes_and_variables_as_written() -> None:
 @pytest.mark.parametrize(
     "script",
     ["a 'b", 'a "b', "a $(b", "if a; then b", "done", "cat <<EOF\nx", "case x in a) b;;", "a )",
-     "cat <<EOF\n$(b)\nEOF", "`a", "echo ${x:-\"y\"}", "for x & y; do a; done"],
+     "cat <<EOF\n$(b)\nEOF", "`a", "echo ${x:-'}'}", "for x & y; do a; done"],
 )  # fmt: skip
 def test_what_is_not_followed_is_named(script: str) -> None:
     assert read_shell(script).problem

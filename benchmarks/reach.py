@@ -1,0 +1,467 @@
+"""How many job scripts the advisor's advice reaches: decided one by one on a posed site.
+
+Every script below a folder is read, never run: its request is made as ``advisor explain`` makes it,
+and the daemon's own decision is asked. The site is posed around the script: its partitions,
+constraint, hosts and selectors exist, all nodes are idle, and no queue or account has limits. So is
+the model of whatever program is recognised: the job as written, and beside it one option that takes
+as long. Four questions are asked of each script, each with a model of its own:
+
+    threads     half of the threads of each rank, 30 % less energy
+    cap         a frequency cap, 20 % less energy; if a cap reached whatever a job runs
+    cap lands   the same cap, promised only where it reaches the job's program
+    node type   another node type of the same partition, 30 % less energy
+
+The posed policy is the built-in one with ``mode: apply``, ``goal: min_energy`` and no holdout.
+``--threads cap`` also lets it lower threads that a job states. ``--unset unknown`` poses a model
+whose runs counted no threads, as imported grids have it. Sites: ``whole`` gives whole nodes in each
+partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, with cores that have
+clocks of their own.
+
+Files count whose text has lines of options (#SBATCH, #PBS); equal ones count once, and the files of
+least SHA-1 of their path within FOLDER come first. Without FOLDER it reads the examples here.
+
+    python benchmarks/reach.py [FOLDER] [--scheduler slurm|pbs] [--site whole|shared|shared-caps]
+        [--unset measured|unknown] [--threads fill|cap] [--half even|odd|all] [--most N] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from advisor.core import script
+from advisor.core.availability import (
+    Availability,
+    JobLimits,
+    NodeKind,
+    PartitionState,
+    Queue,
+    Room,
+)
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.core.inventory import Inventory, NodeType
+from advisor.core.nodelist import expand
+from advisor.core.option import Option, pack_options
+from advisor.core.policy import Axes, AxisRule, Policy, PolicySet
+from advisor.core.protocol import MAX_SCRIPT
+from advisor.core.request import JobRequest
+from advisor.schedulers.pbs.chunks import asked
+from advisor.schedulers.submission import payload_of
+from advisor.schedulers.translators import translator
+from advisor.service.decide import decide, decide_again
+from advisor.service.snapshot import Snapshot
+from advisor.store.records import StoredModel
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SCHEDULERS = ("slurm", "pbs")
+SITES = ("whole", "shared", "shared-caps")
+SETS_ENVIRONMENT = ("ADVISOR", "OMP_", "SBATCH_", "SLURM_", "PBS", "QSUB")
+"""How variables begin that would be taken for the job's: whoever measures may be inside of one."""
+CLOCKS = next((f.name for f in fields(NodeType) if "clock" in f.name), "")
+"""The field that says that cores have clocks of their own, "" while there is none."""
+FREQ_KHZ = (1_600_000, 2_000_000, 2_400_000)
+CAP_KHZ, TOP_KHZ = FREQ_KHZ[0], FREQ_KHZ[-1]
+NODES, CORES, MEMORY_MB = 4096, 128, 4 << 20
+"""Of each posed node type: as large as any site's, so that jobs fit."""
+MOST_NODES = 1 << 30
+"""Where no job runs."""
+POSED, OTHER, QUEUE = "posed", "other", "batch"
+"""The node type that jobs land on, another one, and the partition of jobs that name none."""
+TIME_S, ENERGY_J, ERROR = 1.0, 100.0, 0.001
+"""Of the job as written, which ends within any time limit; and the relative error of both."""
+KINDS = ("threads", "cap", "cap_lands", "node_type")
+"""The kinds of advice."""
+ADVICE = ("threads", "cap_lands", "node_type")
+"""Those that the daemon gives today."""
+OPENMP = re.compile(r"^[^#\n]*\bOMP_NUM_THREADS=|^#PBS\b.*\bompthreads=", re.MULTILINE)
+UNDERSTOOD = ("application-", "baseline-node-type", "setting-refused", "workload-fallback")
+"""How reasons begin that say how a job was read, not why it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What of the advice reaches one script; ``reason``: the first one why nothing does, or ""."""
+
+    file: str
+    scheduler: str
+    application: str = ""
+    workload: str = ""
+    threads: bool = False
+    cap: bool = False
+    cap_lands: bool = False
+    node_type: bool = False
+    openmp: bool = False
+    """It sets OMP_NUM_THREADS or asks for several cores a task."""
+    reason: str = ""
+    detail: str = ""
+    why: Mapping[str, str] = field(default_factory=dict)
+    """Of each advice that does not reach it: the first reason's code."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any advice reaches it."""
+        return self.threads or self.cap_lands or self.node_type
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """What is posed around each script.
+
+    ``site`` is one of SITES; ``measured``: the model's runs had their thread variables unset and
+    used as many threads as the job is taken to use; ``threads`` is the policy's ``axes.threads``.
+    """
+
+    site: str = "whole"
+    measured: bool = True
+    threads: AxisRule = "fill"
+
+    def snapshot(self, request: JobRequest, *models: StoredModel) -> Snapshot:
+        """Return a site that has all that a request asks for, and the models' node types.
+
+        The first node type is the one that the job lands on as it is written.
+        """
+        named = request.partition.partition("@")[0].split(",") if request.partition else []
+        places = tuple(filter(None, named)) or (QUEUE,)
+        names = [m.node_type for m in models] or [POSED]
+        node_types = [self._node_type(n, request, places) for n in names]
+        queues = {place: Queue(place) for place in places}
+        whole = self.site == "whole"
+        state = PartitionState(whole_nodes=whole, default=True, default_memory_mb=(0.0, 0.0))
+        snapshot = Snapshot(
+            PolicySet(Policy("apply", "min_energy", holdout=0.0, axes=Axes(threads=self.threads))),
+            Inventory.of(node_types),
+            availability=Availability(
+                request.scheduler,
+                {(t.name, place): self._room(t, request) for t in node_types for place in places},
+                dict.fromkeys(places, state),
+                {**queues, "": Queue("", destinations=places[:1])},
+                JobLimits(enforced=False),
+            ),
+        )
+        snapshot.take(models)
+        return snapshot
+
+    def _node_type(self, name: str, request: JobRequest, places: tuple[str, ...]) -> NodeType:
+        first = name == POSED
+        feature = f"node_type={name}" if request.scheduler == "pbs" else name
+        if first and request.scheduler != "pbs":
+            feature = request.constraint or feature
+        node_type = NodeType(
+            name, feature=feature, partitions=places, sockets=2, cores=CORES,
+            memory_mb=MEMORY_MB, freq_khz=FREQ_KHZ, default_freq_khz=TOP_KHZ,
+            nodes=(*_named(request.node_list if first else ""), *_numbered(name)),
+            weight=1 if first else 2, default_partition="" if request.partition else QUEUE,
+        )  # fmt: skip
+        if self.site == "shared-caps" and CLOCKS:
+            clocks: dict[str, Any] = {CLOCKS: True}
+            node_type = replace(node_type, **clocks)
+        return node_type
+
+    def _room(self, node_type: NodeType, request: JobRequest) -> Room:
+        """Return a room of idle nodes; on PBS they are what the job's chunks select."""
+        count = len(node_type.nodes)
+        kinds: frozenset[NodeKind] = frozenset()
+        if request.scheduler == "pbs":
+            sharing = "force_exclhost" if self.site == "whole" else "default_shared"
+            resources = {node_type.feature}
+            if node_type.name == POSED:
+                selectors = asked(request.options, request.host_resources).selectors()
+                resources |= {f"{name}={value}" for name, value in selectors.items()}
+            kinds = frozenset({NodeKind(frozenset(resources), CORES, (sharing,))})
+        return Room(count, count, ((math.inf, count),), kinds)
+
+    def model(self, decision: Decision, *options: Option) -> StoredModel:
+        """Return a model of a decision's program, of one node type's options.
+
+        The first option is the job as it is written.
+        """
+        c = options[0].configuration
+        shape = [c.nodes, c.ranks_per_node, c.threads_per_node]
+        return StoredModel(
+            id=1 if c.node_type == POSED else 2,
+            application=decision.application, workload=decision.workload, node_type=c.node_type,
+            scope="all", owner="", version=1, name="posed", state="fitted", state_reason="",
+            energy_quality="measured", n_train=12,
+            stats={"threads_unset": [shape]} if self.measured else {},
+            options_blob=pack_options(options), created_at="", updated_at="",
+        )  # fmt: skip
+
+
+@cache
+def _numbered(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}{i}" for i in range(NODES))
+
+
+def _named(node_list: str) -> tuple[str, ...]:
+    """Return the hosts that a job asks for by name, as far as that is a node list."""
+    try:
+        return expand(node_list) if node_list else ()
+    except ValueError:
+        return ()
+
+
+def _option(configuration: Configuration, share: float) -> Option:
+    """Return an option that takes as long as the job as written, and this share of its energy."""
+    energy_j, low, high = share * ENERGY_J, 1 - ERROR, 1 + ERROR
+    return Option(
+        configuration, TIME_S, low * TIME_S, high * TIME_S,
+        energy_j, low * energy_j, high * energy_j, measured=True, confirmed=True, in_zone=True,
+    )  # fmt: skip
+
+
+def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
+    """Decide for one script, once for each kind of advice.
+
+    ``name`` is what the script is listed by. Raises InputError where it cannot be read.
+    """
+    language = translator(scheduler)
+    payload = payload_of(path, user="root", scheduler=scheduler)
+    payload |= {"hook": "explain", "choices": "", "env": {}}
+    reach = Reach(name, scheduler, openmp=OPENMP.search(str(payload["script"])) is not None)
+    try:
+        request = language.parse_request(payload, user="someone", uid=1000, choices={})
+    except ValueError as error:
+        return replace(reach, reason="bad-request", detail=str(error))
+    several = scheduler == "slurm" and (request.cpus_per_task or 1) > 1
+    program = decide(request, pose.snapshot(request), chance=_never)
+    reach = replace(
+        reach, application=program.application, workload=program.workload,
+        openmp=reach.openmp or several,
+    )  # fmt: skip
+
+    def ask(*models: StoredModel) -> Decision:
+        return decide(request, pose.snapshot(request, *models), chance=_never)
+
+    nowhere = _option(Configuration(POSED, MOST_NODES, 1, 1, TOP_KHZ), 1.0)
+    first = ask(pose.model(program, nowhere))
+    c = first.baseline
+    if c is None or "baseline-outside-model" not in first.codes:
+        code, detail = _reason(first)
+        return replace(reach, reason=code, detail=detail, why=dict.fromkeys(ADVICE, code))
+    written = _option(c, 1.0)
+    half = c.ranks_per_node * (c.threads_per_rank // 2)
+    fewer = [_option(replace(c, threads_per_node=half), 0.7)] if half else []
+    cap_model = pose.model(program, written, _option(replace(c, freq_khz=CAP_KHZ), 0.8))
+    decisions = {
+        "threads": ask(pose.model(program, written, *fewer)),
+        "cap_lands": ask(cap_model),
+        "node_type": ask(
+            pose.model(program, written),
+            pose.model(program, _option(replace(c, node_type=OTHER, freq_khz=TOP_KHZ), 0.7)),
+        ),
+    }
+    capped = decisions["cap_lands"]
+    cap = capped.changed
+    if not cap and capped.request and capped.reading and capped.reading.uncapped:
+        landing = replace(capped.reading, uncapped="")  # as if caps reached whatever a job runs
+        site = pose.snapshot(request, cap_model)
+        cap = decide_again(capped.request, landing, site, chance=_never).changed
+    reach = replace(
+        reach, threads=decisions["threads"].changed, cap=cap, cap_lands=capped.changed,
+        node_type=decisions["node_type"].changed,
+        why={kind: _reason(d)[0] for kind, d in decisions.items() if not d.changed},
+    )  # fmt: skip
+    if reach.any:
+        return reach
+    reasons = [_reason(d) for d in decisions.values()]
+    code, detail = next((r for r in reasons if r[0] != "no-candidates"), reasons[0])
+    return replace(reach, reason=code, detail=detail)
+
+
+def _reason(decision: Decision) -> tuple[str, str]:
+    """Return code and text of the first reason why a job stays as it is."""
+    why = [r for r in decision.reasons if not r.code.startswith(UNDERSTOOD)]
+    return (why[0].code, why[0].cause) if why else ("", "")
+
+
+def _never() -> float:
+    return 1.0
+
+
+@dataclass(slots=True)
+class Scripts:
+    """The scripts below a folder: which file comes next, and what of others was left out."""
+
+    folder: Path
+    scheduler: str = ""
+    half: str = "all"
+    skipped: Counter[str] = field(default_factory=Counter)
+    duplicates: int = 0
+
+    def __iter__(self) -> Iterator[tuple[Path, str, str]]:
+        """Yield path, name within the folder, and scheduler of each script."""
+        contents: set[bytes] = set()
+        for digest, path in sorted((_digest(self._name(p)), p) for p in self._paths()):
+            if self.half != "all" and digest[-1] % 2 != (self.half == "odd"):
+                continue
+            raw, why = _content(path)
+            if why:
+                self.skipped[why] += 1
+                continue
+            scheduler = self._scheduler_of(raw)
+            if not scheduler:
+                continue
+            content = hashlib.sha1(raw, usedforsecurity=False).digest()
+            if content in contents:
+                self.duplicates += 1
+                continue
+            contents.add(content)
+            yield path, self._name(path), scheduler
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+    def _paths(self) -> Iterator[Path]:
+        """Yield all files, and links to folders, which are not followed."""
+
+        def unreadable(_: OSError) -> None:
+            self.skipped["unreadable"] += 1
+
+        for top, folders, files in os.walk(self.folder, onerror=unreadable):
+            links = [name for name in folders if (Path(top) / name).is_symlink()]
+            folders[:] = [name for name in folders if name != ".git"]
+            yield from (Path(top) / name for name in (*files, *links))
+
+    def _scheduler_of(self, raw: bytes) -> str:
+        """Return whose lines of options a text has, "" for none: the first scheduler that has."""
+        for name in (self.scheduler,) if self.scheduler else SCHEDULERS:
+            directive = translator(name).DIRECTIVE.encode()
+            if any(line.startswith(directive) for line in raw.splitlines()):
+                return name
+        return ""
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha1(os.fsencode(name), usedforsecurity=False).digest()
+
+
+def _content(path: Path) -> tuple[bytes, str]:
+    """Return a file's bytes, or why it is left out: it is a link, special, huge or binary."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b"", "link" if path.is_symlink() else "unreadable"
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            return b"", "special"
+        if status.st_size > MAX_SCRIPT:
+            return b"", "huge"
+        try:
+            raw = file.read(MAX_SCRIPT)
+        except OSError:
+            return b"", "unreadable"
+    return (b"", "binary") if b"\0" in raw else (raw, "")
+
+
+def reaches(scripts: Scripts, pose: Pose, most: int) -> list[Reach]:
+    """Decide for each script, ``most`` of them at most (0: all)."""
+    answers: list[Reach] = []
+    for path, name, scheduler in scripts:
+        try:
+            answers.append(reach_of(path, name, scheduler, pose))
+        except Exception as error:  # a defect of ours: it is shown, and the others count
+            answers.append(Reach(name, scheduler, reason="error", detail=repr(error)))
+        if len(answers) == most:
+            break
+    return answers
+
+
+def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, Any]:
+    """Return the JSON form: counts of scripts, and what of the advice reaches each."""
+    hybrid = [a for a in answers if a.openmp]
+    counts = {kind: sum(getattr(a, kind) for a in answers) for kind in (*KINDS, "any")}
+    return {
+        "schema": "advisor/reach/1",
+        "site": pose.site,
+        "unset": "measured" if pose.measured else "unknown",
+        "axes_threads": pose.threads,
+        "clocks_known": bool(CLOCKS),
+        "scripts": len(answers),
+        "recognised": sum(bool(a.application) for a in answers),
+        **counts,
+        "hybrid_or_openmp": len(hybrid),
+        "hybrid_threads": sum(a.threads for a in hybrid),
+        "reasons": _most_common(a.reason for a in answers if a.reason),
+        "reasons_by": {
+            kind: _most_common(a.why[kind] for a in answers if kind in a.why) for kind in ADVICE
+        },
+        "skipped": dict(scripts.skipped),
+        "duplicates": scripts.duplicates,
+        "scripts_by": [_as_json(a) for a in answers],
+    }
+
+
+def _most_common(codes: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(codes).most_common())
+
+
+def _as_json(reach: Reach) -> dict[str, Any]:
+    return {name: getattr(reach, name) for name in reach.__slots__}
+
+
+def lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of shares, then of reasons."""
+    scripts, hybrid = result["scripts"], result["hybrid_or_openmp"]
+    yield (
+        f"{scripts} scripts; site {result['site']}, unset threads {result['unset']}, "
+        f"axes.threads {result['axes_threads']}"
+    )
+    if result["site"] == "shared-caps" and not result["clocks_known"]:
+        yield "site.yaml has no key yet for cores with clocks of their own: as on site shared"
+    left = {**result["skipped"], "duplicates": result["duplicates"]}
+    yield "left out: " + ", ".join(f"{n} {why}" for why, n in sorted(left.items()))
+    for kind in ("recognised", *KINDS, "any", "hybrid_or_openmp"):
+        yield _share(kind, result[kind], scripts)
+    yield _share("hybrid_threads", result["hybrid_threads"], hybrid) + " of these"
+    yield ""
+    columns = {"no advice at all": result["reasons"], **result["reasons_by"]}
+    yield f"{'first reason against':<24}" + "".join(f"{name:>18}" for name in columns)
+    codes: Counter[str] = sum((Counter(c) for c in columns.values()), Counter())
+    for code, _ in codes.most_common():
+        yield f"{code:<24}" + "".join(f"{c.get(code, 0):>18}" for c in columns.values())
+
+
+def _share(kind: str, count: int, of: int) -> str:
+    return f"{kind.replace('_', ' '):<18}{count:>6}{100 * count / of if of else 0:>7.1f} %"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="how many job scripts the advice reaches")
+    parser.add_argument("folder", nargs="?", type=Path, default=EXAMPLES, metavar="FOLDER")
+    parser.add_argument("--scheduler", choices=SCHEDULERS, default="", help="its scripts alone")
+    parser.add_argument("--site", choices=SITES, default="whole")
+    parser.add_argument("--unset", choices=("measured", "unknown"), default="measured")
+    parser.add_argument("--threads", choices=("fill", "cap"), default="fill", help="axes.threads")
+    parser.add_argument("--half", choices=("even", "odd", "all"), default="all")
+    parser.add_argument("--most", type=int, default=0, help="scripts at most; 0: all")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if not args.folder.is_dir():
+        parser.error(f"{args.folder} is no folder: name one with job scripts")
+    for name in [n for n in os.environ if n.startswith(SETS_ENVIRONMENT)]:
+        del os.environ[name]
+    script.DEADLINE_S = 1.0  # scripts are counted, not what this machine's processor reads in time
+    pose = Pose(args.site, args.unset == "measured", args.threads)
+    scripts = Scripts(args.folder, args.scheduler, args.half)
+    result = report(reaches(scripts, pose, args.most), scripts, pose)
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print("\n".join(lines(result)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What stands in front of a program: read by its options, or the program is not known."""
+
+from __future__ import annotations
+
+from time import thread_time
+
+import pytest
+
+from advisor.core.script import commands, main_command, read
+from advisor.core.script_use import use_of_script
+from advisor.core.wrappers import clearing, unwrap
+
+
+def obstacle(script: str) -> str:
+    return ": ".join(filter(None, use_of_script(f"#!/bin/bash\n{script}\n").obstacle))
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "taskset -c 0-3", "taskset 0xff", "numactl --physcpubind 0-3", "numactl -i all",
+        "numactl --membind=0 -l", "/usr/bin/time -f '%E real'", "/usr/bin/time -vo log",
+        "time -p", "stdbuf -o L", "stdbuf -oL", "nice -n 5", "nice -5", "ionice -c 3",
+        "timeout --signal KILL 60", "timeout -k 5 60", "env --chdir /tmp A=1", "exec -a name",
+        "chrt -i 0", "nohup", "command", "conda run -n x", "mamba run --no-capture-output -p /x",
+        "singularity exec box/", "singularity -q exec --nv -B /a:/b image.simg",
+        "apptainer exec --bind /a.sif:/b docker://x", "singularity exec $PWD/image",
+        "shifter --image=docker:x", "shifter -i x --module=mpich",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("launcher", ["", "srun -n 2 "])
+def test_the_program_behind_it_is_known(front: str, launcher: str) -> None:
+    if launcher and front in ("time -p", "nohup", "command", "exec -a name"):
+        launcher = ""  # of the shell itself
+    command = main_command(f"{launcher}{front} ./app x")
+    assert command is not None
+    assert (command.word, command.arguments) == ("./app", ("x",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["singularity exec $IMAGE ./app", "singularity exec $OPTIONS image.sif ./app",
+     "apptainer exec --unknown x image.sif ./app", "singularity exec --nv",
+     "srun singularity exec $I a", "shifter --what x ./app", "conda run --what ./app"],
+)  # fmt: skip
+def test_a_program_that_may_begin_elsewhere_stops_everything(line: str) -> None:
+    """Before, it vanished, and another program counted as the job's only one."""
+    assert "not known what" in obstacle(line)
+    assert "not known what" in obstacle(f"{line}\n./other")
+
+
+def test_an_image_that_the_script_names_is_known() -> None:
+    command = main_command("I=/x/tool.img\nsrun singularity exec --nv $I python -u t.py")
+    assert command is not None and command.executable == "t.py"
+    assert command.wrappers[:4] == ("singularity", "exec", "--nv", "/x/tool.img")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("python -W ignore train.py", "train.py"), ("python3 -X dev train.py -c x", "train.py"),
+        ("python -um pytest x", "python"), ("python -mpdb x.py", "python"),
+        ("python -uc 'x' a", "python"), ("julia -t 8 sim.jl", "sim.jl"),
+        ("julia --project=. -p 4 sim.jl", "sim.jl"), ("julia -O3 -e 'x' y", "julia"),
+        ("perl -I lib x.pl", "x.pl"), ("perl -MPOSIX x.pl", "x.pl"), ("perl -ne 'x' y", "perl"),
+        ("java -Xmx4g -cp a:b Main 3", "Main"), ("java -jar app.jar x", "app.jar"),
+        ("Rscript --vanilla x.R", "x.R"), ("python - x", "python"), ("python", "python"),
+    ],
+)  # fmt: skip
+def test_an_interpreter_is_named_by_its_file(line: str, name: str) -> None:
+    command = main_command(line)
+    assert command is not None and command.executable == name
+
+
+@pytest.mark.parametrize("option", ["-t 8", "--threads=8", "-t8", "-p 4"])
+def test_threads_that_an_interpreter_is_given_are_kept(option: str) -> None:
+    assert use_of_script(f"srun julia {option} sim.jl").threads
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["env -i", "env - A=1", "exec -c", "singularity exec --cleanenv a.sif",
+     "singularity exec -e a.sif",
+     "apptainer exec -eB /a:/b a.sif", "apptainer exec --containall a.sif",
+     "singularity exec --env-file f a.sif", "shifter -E --image=x"],
+)  # fmt: skip
+def test_what_takes_variables_away_stops_everything(front: str) -> None:
+    assert "takes variables out" in obstacle(f"{front} ./app")
+    assert clearing(unwrap(f"{front} ./app".split()).wrappers)
+
+
+def test_what_takes_nothing_away() -> None:
+    for front in ("singularity exec -B /a:/b a.sif", "env A=1 -u B", "exec -a name", "exec"):
+        assert not clearing(front.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["source activate x", "source ~/venv/bin/activate", "source deactivate", "deactivate",
+     ". /mnt/apps/intel/bin/compilervars.sh intel64", "source $MODULESHOME/init/bash", "ldd ./app",
+     "jq . x.json", "lfs setstripe -c 4 out", "find . -name '*.tmp' -exec rm {} +",
+     "command -v app"],
+)  # fmt: skip
+def test_light_commands_beside_the_program(line: str) -> None:
+    assert obstacle(f"{line}\n./app\n{line}") == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["source activate.sh", "source my/activate2", "find . -exec ./app {} +", "find . -exec",
+     "find . -exec bash -c x {} +", "find . -exec rm {} + -exec ./app {} +", "conda run",
+     "source myvars.sh"],
+)  # fmt: skip
+def test_commands_that_may_start_others_are_not_light(line: str) -> None:
+    assert obstacle(f"{line}\n./app").startswith(("several-steps", "script-not-understood"))
+
+
+@pytest.mark.parametrize(
+    "word",
+    ['${1:-"x y"}', '"${A[${i}]}"', "${A:-${B}}", "${A:='x'}", "${A:-x\\}y}", '"${A:-"${B}"}"',
+     "${A[$((i % 2))]}", "${A//\\//_}"],
+)  # fmt: skip
+def test_a_variable_with_quotes_or_braces_is_read_and_not_known(word: str) -> None:
+    shell = read(f"./app {word} && ./other")
+    assert (shell.shell.problem, shell.unresolved) == ("", ())
+    assert [c.executable for c in shell.commands] == ["app", "other"]
+    started = main_command(f"srun -n {word} ./app")
+    assert started is not None and started.unclear
+    assert "not known what" in obstacle(f"{word} x")
+    assert "not known what" in obstacle(f"srun {word} ./app")
+
+
+@pytest.mark.parametrize(
+    "word", ["${A:-$(./sneak)}", '"${A:-`./sneak`}"', '${A:-"$(./sneak)"}', "${A[$(./sneak)]}"]
+)
+def test_a_command_inside_of_a_variable_is_seen(word: str) -> None:
+    """Before, ``${A:-$(./sneak)}`` hid it: another program counted as the job's only one."""
+    names = [c.executable for c in commands(f"srun ./app {word}")]
+    assert names == ["sneak", "app"]
+    assert obstacle(f"./app {word}") == "several-steps: sneak, app"
+
+
+@pytest.mark.parametrize("word", ["${A:-'}'}", "\"${A:-'$B'}\"", "${A:-$'x'}", "${A:-{}"])
+def test_what_may_end_elsewhere_is_not_followed(word: str) -> None:
+    assert read(f"./app {word}").shell.problem
+    assert read(f"./app {word}\n./other x").commands[-1].executable == "other"
+
+
+@pytest.mark.parametrize("word", ['${A:-"./app"}', "${A:-${B}/app}"])
+def test_a_piece_of_a_variable_is_no_program(word: str) -> None:
+    assert main_command(f"{word} x") is None
+
+
+@pytest.mark.parametrize("word", ["$SCRIPT", "${SCRIPT}.py", '"${SCRIPT:-${DIR}/x.py}"'])
+def test_an_interpreter_s_file_that_only_a_variable_names_is_not_known(word: str) -> None:
+    """Before, the variable's name was the application's, the same for all of its files."""
+    assert main_command(f"srun python -u {word} x") is None
+    assert "not known what" in obstacle(f"./app\npython {word} x")
+
+
+def test_aprun_and_mpt() -> None:
+    command = main_command("aprun -n 32 -cc depth ./app")
+    assert command is not None and command.word == "./app"
+    assert use_of_script("aprun -n 32 -cc depth ./app").threads == "aprun -cc sets it"
+    command = main_command("./setup\nmpiexec_mpt -n 8 ./app")
+    assert command is not None and (command.launcher, command.word) == ("mpiexec_mpt", "./app")
+    assert "dplace" in obstacle("mpiexec_mpt dplace -s 1 ./app")
+    assert use_of_script("mpirun -genvlist A,B -n 4 ./app").threads == "mpirun -genvlist sets it"
+
+
+@pytest.mark.parametrize(
+    "word", ["env ", "time -p ", "exec -x ", "singularity exec a ", "julia -t "]
+)
+def test_many_words_in_front_take_no_longer_than_others(word: str) -> None:
+    """``env env env ...`` kept the daemon busy for a second, with the square of its words."""
+    script = word * (10_000 // len(word)) + "./app"
+    begin_s = thread_time()
+    use_of_script(script)
+    assert thread_time() - begin_s < 0.3

@@ -392,6 +392,8 @@ def _obstacles(case: _Case) -> Mapping[str, tuple[str, str]]:
     if case.policy.axes.node_type == "keep":
         return {}
     change = case.policy.node_type_change
+    if case.request.hook == "job_submit":  # which does not see whether a deadline lets it wait
+        change = "no-later"
     return node_type_obstacles(case.request, change, case.snapshot, *where)
 
 

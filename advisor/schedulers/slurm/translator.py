@@ -44,6 +44,8 @@ __all__ = [
     "without", "written",
 ]  # fmt: skip
 DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
+_CONTROLLER = "job_submit"
+"""The hook in slurmctld, which sees jobs that passed by the filter."""
 _LIMITS = {
     "file": "tmp", "mem": "mem", "pmem": "mem-per-cpu", "pvmem": "mem-per-cpu", "vmem": "mem",
     "walltime": "time",
@@ -81,6 +83,11 @@ _AXIS_OF = {
     "gpus": "node_type",
     "nodes": "nodes",
 }
+_UNSEEN = frozenset(
+    {"bbf", "cluster-constraint", "core-spec", "deadline", "export-file", "get-user-env",
+     "mem-bind", "overcommit", "power", "signal", "spread-job", "thread-spec", "use-min-nodes"}
+)  # fmt: skip
+"""Options that Slurm does not give to job_submit: only those in the script are known there."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -134,6 +141,9 @@ def parse_request(
     script = payload.get("script")
     if options.get("wrap"):
         script, argv = options["wrap"], ()
+    hook = str(payload.get("hook") or "")
+    if hook == _CONTROLLER and isinstance(script, str):
+        options |= {k: v for k, v in read_directives(script).items() if k in _UNSEEN}
 
     cwd = str(payload.get("cwd") or "")
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
@@ -159,7 +169,7 @@ def parse_request(
     )
     return JobRequest(
         scheduler="slurm",
-        hook=str(payload.get("hook") or ""),
+        hook=hook,
         user=user,
         uid=uid,
         kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
@@ -241,7 +251,9 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     """Return the request with what Slurm adds after the filter: time limit and memory."""
     if availability is not None:
         request = replace(request, default_memory_mb=availability.default_memory_mb(request))
-    if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
+    # Slurm shortens any limit by a deadline once it starts the job. In the controller nobody knows
+    # whether the command line gave one, or a signal that comes before the limit.
+    if "deadline" in request.options or request.hook == _CONTROLLER:
         return replace(request, time_limit_s=None)
     if request.time_limit_s is None and availability is not None:
         limit_s = availability.time_limit_s(request)

@@ -179,7 +179,8 @@ class Availability:
 
     ``rooms`` is keyed by node type and partition. ``problem`` says why nothing is known, "" while
     it is; ``limits`` is None where they are not known. ``promised`` are nodes, by node type, that
-    jobs submitted since are to get: the scheduler did not know of them yet.
+    jobs submitted since are to get: the scheduler did not know of them yet. ``settings`` are those
+    of the scheduler's own configuration by which its translator judges jobs.
     """
 
     scheduler: str = ""
@@ -189,6 +190,7 @@ class Availability:
     limits: JobLimits | None = None
     problem: str = ""
     promised: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def node_type_obstacle(
         self,

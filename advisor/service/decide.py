@@ -174,7 +174,7 @@ def _understand(case: _Case) -> None:
         raise _stop(case, "opted-out", case.settings.off)
     if case.policy.mode == "off":
         if case.application:
-            case.reading = with_use(reading, request)  # for another policy
+            case.reading = with_use(reading, request, snapshot.availability)  # for another policy
         raise _stop(case, "mode-off")
     if not case.application:
         if request.kind == "allocate":
@@ -193,7 +193,7 @@ def _check_whole(case: _Case) -> None:
         raise _stop(case, "option-not-understood", ", ".join(request.not_understood))
     if "all" in request.binds:
         raise _stop(case, "option-binds", request.binds["all"])
-    case.reading = with_use(case.reading, request)
+    case.reading = with_use(case.reading, request, case.snapshot.availability)
     case.use = case.reading.use or NO_USE
     code, detail = case.use.obstacle
     if code:

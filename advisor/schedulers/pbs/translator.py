@@ -294,7 +294,7 @@ def read_client(text: str) -> dict[str, Any]:
     return data if whole else {}
 
 
-def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
     """Return "": the hook on the nodes caps them for whatever the job runs there."""
     return ""
 

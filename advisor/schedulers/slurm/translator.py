@@ -88,6 +88,8 @@ _UNSEEN = frozenset(
      "mem-bind", "overcommit", "power", "signal", "spread-job", "thread-spec", "use-min-nodes"}
 )  # fmt: skip
 """Options that Slurm does not give to job_submit: only those in the script are known there."""
+BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
+"""What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -149,8 +151,8 @@ def parse_request(
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
-    if isinstance(script, str) and _SETS.search(script):
-        judged = slurm_table.both(judged, slurm_table.judge_script(read(script, argv[1:]).assigned))
+    if isinstance(script, str) and (assigned := _assigned(script, argv)):
+        judged = slurm_table.both(judged, slurm_table.judge_script(assigned))
 
     def get(name: str) -> str:
         return options.get(name, "")
@@ -211,6 +213,11 @@ def parse_request(
     )
 
 
+def _assigned(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
+    """Return what a script sets, {} where it cannot be anything that srun reads."""
+    return read(script, tuple(argv[1:])).assigned if _SETS.search(script) else {}
+
+
 def _is_het(script: str) -> bool:
     return _HET.search(script) is not None
 
@@ -263,17 +270,33 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     return request
 
 
-def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
     """Return why no frequency cap reaches a job's program: Slurm caps bound steps of srun only.
 
     Jobs of this machine are read here, too; there all that runs is capped.
     """
     if request.scheduler == "local":
         return ""
-    bindings = (request.options.get("cpu-bind", ""), request.environment.get("SLURM_CPU_BIND", ""))
+    assigned = _assigned(request.script or "", request.command).get("SLURM_CPU_BIND", ())
+    stated = (request.options.get("cpu-bind"), request.environment.get("SLURM_CPU_BIND"))
+    bindings = [use.binding] if use.binding else [*filter(None, (*assigned, *stated))]
     if any(leaves_unbound(binding) for binding in bindings):
         return "without binding to cores, srun sets no cap"
-    return uncapped_launcher(use.launcher or request.launcher)
+    launcher = uncapped_launcher(use.launcher or request.launcher)
+    return launcher or uncapped_by(settings, bound=bool(bindings))
+
+
+def uncapped_by(settings: Mapping[str, str], *, bound: bool = False) -> str:
+    """Return why Slurm caps no step, "" where it does, or no setting is known.
+
+    ``bound``: the step states how it is bound to cores. As seen on a real Slurm.
+    """
+    plugins = settings.get("TaskPlugin")
+    if plugins is not None and not ("affinity" in plugins or "cgroup" in plugins):
+        return f"Slurm's TaskPlugin={plugins or 'none'} never applies --cpu-freq"
+    if not bound and "none" in settings.get("TaskPluginParam", "").lower().split(","):
+        return "Slurm's TaskPluginParam=none binds no step to cores, so that it sets no cap"
+    return ""
 
 
 def uncapped_launcher(launcher: str) -> str:

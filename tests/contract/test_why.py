@@ -160,9 +160,11 @@ def test_energy_that_is_not_known_says_why(advisor: Run, collected: Run) -> None
 def ran_at(observed_khz: int | None, requested_khz: int | None = TO.freq_khz) -> JobRecord:
     """Return the record of a job whose step ran at this frequency under this request."""
     record = job()
-    seen = {"freq_requested_khz": requested_khz, "freq_observed_khz": observed_khz}
     (step,) = record.steps
-    return replace(record, **seen, steps=(replace(step, **seen),))
+    step = replace(step, freq_requested_khz=requested_khz, freq_observed_khz=observed_khz)
+    return replace(
+        record, freq_requested_khz=requested_khz, freq_observed_khz=observed_khz, steps=(step,)
+    )
 
 
 BATCH = StepRecord("batch", "batch", "COMPLETED", 105.0, 1, 1, None, None, 2_150_000, 28)

@@ -20,6 +20,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.command import CommandProcess
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.accounting_file import read_sacct
@@ -73,8 +74,8 @@ class Slurm(Sweeps, Scheduler):
 
     def on_a_node(
         self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Return the srun that runs ``argv`` on a node of its own."""
+    ) -> CommandProcess:
+        """Start the srun that runs ``argv`` on a node of its own."""
         return on_a_node(node_type, argv, limit_s=limit_s, name=name)
 
     def hooks(self, request: HookRequest) -> Hooks:

@@ -13,6 +13,7 @@ from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.views.last_submission import LastSubmission
     from advisor.views.worth import Worth
 
 
@@ -38,11 +39,14 @@ def run(args: argparse.Namespace) -> int:
     """Decide and print."""
     path = Path(args.script)
     decision = _decide(args, path)
-    worth = _worth(args, decision)
+    worth, last = _worth(args, decision), _last_submission(args, decision, path)
     if args.json:
-        print_json("explain", {**decision.to_dict(), "worth": worth.to_dict() if worth else None})
+        more = {"worth": worth and worth.to_dict(), "last_submission": last and last.to_dict()}
+        print_json("explain", {**decision.to_dict(), **more})
     else:
         _print(decision, worth, path, show_diff=args.diff)
+        if last is not None:
+            say("", last.line())
     return 0
 
 
@@ -57,6 +61,24 @@ def _worth(args: argparse.Namespace, decision: Decision) -> Worth | None:
         return of_decision(decision, None, user)
     with Reader(path) as reader:
         return of_decision(decision, reader, user)
+
+
+def _last_submission(
+    args: argparse.Namespace, decision: Decision, path: Path
+) -> LastSubmission | None:
+    """Return what the hook last saw of the script otherwise, where the history can be read."""
+    from advisor.errors import AdvisorError
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+    from advisor.views.last_submission import last_submission
+
+    if args.socket is not None:
+        return None
+    try:
+        with Reader(store_seen(args.db, "history")) as reader:
+            return last_submission(reader, decision, path)
+    except AdvisorError:
+        return None
 
 
 def _decide(args: argparse.Namespace, path: Path) -> Decision:

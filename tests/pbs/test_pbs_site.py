@@ -658,3 +658,68 @@ def test_the_runs_of_a_sweep_get_what_the_server_gives_every_job() -> None:
     for bad in ("-v A job.sh", "-C X"):
         with pytest.raises(ValueError):
             default_variables({"default_qsub_arguments": bad})
+
+
+SITE_HOOK = """
+import pbs
+e = pbs.event()
+e.job.Resource_List["select"] = pbs.select("1:ncpus=14:node_type=bdw")
+e.accept()
+"""
+
+
+def test_explain_shows_what_a_sites_hook_changed_before_ours(
+    site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_path: Path
+) -> None:
+    config, work, login = tmp_path / "config", tmp_path / "work", tmp_path / "login"
+    for folder in (config, work, login):
+        folder.mkdir()
+    (config / "site.yaml").write_text(SITE)
+    (config / "policy.yaml").write_text(POLICY)
+    (work / "stencil.sh").write_text(STENCIL)
+    monkeypatch.chdir(work)
+    for words in (
+        ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
+        ("hook", "install", "--scheduler", "pbs"),
+        ("hook", "install", "--scheduler", "pbs", "--login", login),
+    ):  # fmt: skip
+        assert advisor(*words).code == 0, words
+    keep_in(login / "qsub", tmp_path / "left")
+    monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
+
+    def decided(count: int) -> None:
+        with Reader(store_path) as reader:
+            assert len(reader.decisions()) == count
+
+    with serving(tmp_path):
+        submit(work, "stencil.sh")
+        wait_until(lambda: decided(1))
+        told = advisor("explain", "stencil.sh", "--json").json()
+        assert told["last_submission"] is None  # the hook saw what the script says
+        state = site.state()
+        hooks = {"site": {**state["hooks"]["advisor"], "name": "site", "code": SITE_HOOK,
+                          "config": "", "order": "1"}}  # fmt: skip
+        state["hooks"] = hooks | state["hooks"]
+        state["hooks"]["advisor"]["order"] = "10"
+        (site.root / "server.json").write_text(json.dumps(state))
+        submit(work, "stencil.sh")
+        wait_until(lambda: decided(2))
+        told = advisor("explain", "stencil.sh", "--json").json()
+        text = advisor("explain", "stencil.sh").out
+    assert told["last_submission"]["differing"]["select"] == {
+        "here": "1:ncpus=28:node_type=bdw", "seen": "1:ncpus=14:node_type=bdw",
+    }  # fmt: skip
+    assert "select=1:ncpus=14:node_type=bdw, not 1:ncpus=28:node_type=bdw" in text
+    assert "the site's own hooks" in text
+
+
+def wait_until(holds: Callable[[], None]) -> None:
+    """Wait until nothing is wrong any more."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return holds()
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -213,6 +213,8 @@ def _locate_baseline(case: _Case) -> None:
     if not types:
         place = request.constraint or request.node_list or case.partition
         why = "the script names no partition, and site.yaml sets no default_partition"
+        if not snapshot.inventory.node_types:
+            place, why = "", "the inventory is empty: run advisor site discover"
         raise _stop(case, "no-baseline", f"no node type is known for {place}" if place else why)
     node_type = types[0]
     model = models.get(node_type.name)

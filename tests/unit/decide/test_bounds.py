@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,15 @@ def test_a_site_rule_names_the_variables_that_set_the_threads(store: Writer) -> 
     assert ask(store).environment == {"MKL_NUM_THREADS": "20"}
     kept = ask(store, env={"MKL_NUM_THREADS": "28"})
     assert kept.environment == {} and "threads-own" in codes(kept)
+
+
+def test_without_an_inventory_the_command_that_makes_one_is_named(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.db") as store:
+        policy(store)
+        model(store, "bdw", [response("bdw", 1, 1, t, FREQS[-1]) for t in range(4, 29, 4)])
+        decision = ask(store, "-N1 --exclusive -p batch")
+    (why,) = (r.text for r in decision.reasons if r.code == "no-baseline")
+    assert "the inventory is empty: run advisor site discover" in why
 
 
 def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:

@@ -74,10 +74,8 @@ def run(args: argparse.Namespace) -> int:
             say("", differs.line())
         if earlier_hooks:
             names = ", ".join(earlier_hooks)
-            say(
-                "", f"note: this site's hooks {names} see jobs before the advisor and may change "
-                "them",
-            )  # fmt: skip
+            see = f"hook {names} sees" if len(earlier_hooks) == 1 else f"hooks {names} see"
+            say("", f"note: this site's {see} jobs before the advisor and may change them")
     return 0
 
 

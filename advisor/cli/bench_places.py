@@ -105,8 +105,8 @@ def _measure(
 
     argv = own_python("advisor", "bench", "--emit", json.dumps(order))
     limit_s = order["budget_s"] + _EXTRA_S
-    command = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
-    return board.stream(name, command)
+    process = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
+    return board.stream(name, process)
 
 
 def _measure_order(

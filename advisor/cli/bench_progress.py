@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +13,7 @@ from advisor.errors import AdvisorError, SchedulerError
 
 if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
+    from advisor.schedulers.command import CommandProcess
 
 _EVERY_S = 10.0
 """Seconds between two lines on a node type where no bar can be drawn."""
@@ -34,7 +33,7 @@ class ProgressBars:
         self._shown_at: dict[str, float] = {}
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
-        self.running: list[subprocess.Popen[str]] = []
+        self.running: list[CommandProcess] = []
         if out.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -89,15 +88,11 @@ class ProgressBars:
                     process.terminate()
                 return [w.result() for w in waiting]
 
-    def stream(self, name: str, command: Sequence[str]) -> dict[str, Any]:
-        """Run ``advisor bench --emit`` elsewhere; return its result. Raises SchedulerError.
+    def stream(self, name: str, process: CommandProcess) -> dict[str, Any]:
+        """Show what ``advisor bench --emit`` says elsewhere; return its result.
 
-        The hook leaves its job alone.
+        Raises SchedulerError.
         """
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, errors="replace", env=os.environ | {"ADVISOR": "off"}, process_group=0,
-        )  # fmt: skip
         assert process.stdout is not None and process.stderr is not None
         self.running.append(process)
         result: dict[str, Any] | None = None

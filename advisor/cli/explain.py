@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
@@ -13,6 +15,7 @@ from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.views.last_submission import LastSubmission
     from advisor.views.worth import Worth
 
 
@@ -30,19 +33,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "none does, the store itself)",
     )  # fmt: skip
     parser.add_argument("--diff", action="store_true", help="show the changed script")
+    parser.add_argument(
+        "--as-written", action="store_true",
+        help="on PBS: decide on the script as it stands, also where its last submission reached "
+        "the hook with other options",
+    )  # fmt: skip
     parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OR QSUB OPTIONS]"
     parser.set_defaults(takes_tail=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Decide and print."""
+    from advisor.schedulers.submission import payload_of, scheduler_of
+
     path = Path(args.script)
-    decision = _decide(args, path)
+    scheduler = args.scheduler or scheduler_of(path)
+    payload: dict[str, Any] = {
+        "scheduler": scheduler, **payload_of(path, args.tail, args.user, scheduler=scheduler),
+    }  # fmt: skip
+    decision, earlier_hooks = _decide(args, payload)
+    last = _last_submission(args, decision, path, payload)
+    if last is not None:
+        earlier_hooks = ()  # what they do to this script is seen
+        if last.taken:
+            options = payload["options"]
+            changed = {"options": last.over(options), "explicit": options}
+            decision, _ = _decide(args, {**payload, **changed})
     worth = _worth(args, decision)
+    differs = last if last is not None and last.differing else None
     if args.json:
-        print_json("explain", {**decision.to_dict(), "worth": worth.to_dict() if worth else None})
+        more = {
+            "worth": worth and worth.to_dict(),
+            "last_submission": differs and differs.to_dict(),
+            "earlier_hooks": list(earlier_hooks),
+        }
+        print_json("explain", {**decision.to_dict(), **more})
     else:
         _print(decision, worth, path, show_diff=args.diff)
+        if differs is not None:
+            say("", differs.line())
+        if earlier_hooks:
+            names = ", ".join(earlier_hooks)
+            see = f"hook {names} sees" if len(earlier_hooks) == 1 else f"hooks {names} see"
+            say("", f"note: this site's {see} jobs before the advisor and may change them")
     return 0
 
 
@@ -59,14 +92,36 @@ def _worth(args: argparse.Namespace, decision: Decision) -> Worth | None:
         return of_decision(decision, reader, user)
 
 
-def _decide(args: argparse.Namespace, path: Path) -> Decision:
-    from advisor.schedulers.submission import identity, payload_of, scheduler_of
+def _last_submission(
+    args: argparse.Namespace, decision: Decision, path: Path, payload: Mapping[str, Any]
+) -> LastSubmission | None:
+    """Return what the hook last saw of the script, where the history can be read."""
+    from advisor.errors import AdvisorError
+    from advisor.schedulers.translators import translator
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+    from advisor.views.last_submission import last_submission
+
+    if args.socket is not None:
+        return None
+    given = translator(str(payload["scheduler"])).read_arguments(args.tail)
+    try:
+        with Reader(store_seen(args.db, "history")) as reader:
+            last = last_submission(reader, decision, path, payload["options"], given)
+    except AdvisorError:
+        return None
+    return replace(last, taken={}) if last is not None and args.as_written else last
+
+
+def _decide(
+    args: argparse.Namespace, payload: Mapping[str, object]
+) -> tuple[Decision, tuple[str, ...]]:
+    from advisor.schedulers.submission import identity
     from advisor.views.explain import explain
 
     uid, user = identity(args.user)
-    scheduler = args.scheduler or scheduler_of(path)
     return explain(
-        {"scheduler": scheduler, **payload_of(path, args.tail, args.user, scheduler=scheduler)},
+        payload,
         store=store_path(args.db) if args.socket is None else None,
         socket=socket_path(args.socket),
         user=user,

@@ -15,6 +15,7 @@ from advisor.core.worth import J_PER_KWH, format_kwh
 if TYPE_CHECKING:
     from advisor.loop.compare import MeasuredChange
     from advisor.loop.report import Calibration, OnOffComparison, Report
+    from advisor.store.reader import Reader
 
 _LABELS = {
     "as-promised": "as promised",
@@ -53,12 +54,22 @@ def run(args: argparse.Namespace) -> int:
     since = clock.form(clock.since(args.since))
     with Reader(store_seen(args.db, "history")) as reader:
         result = report(reader, since=since, application=args.application, user=args.user)
+        if args.user and not result.jobs:
+            _check_user(reader, args.user)
         remarks = notes(result, reader)
     if args.json:
         print_json("report", _json(result, remarks))
     else:
         _print(result, remarks)
     return 0
+
+
+def _check_user(reader: Reader, user: str) -> None:
+    """Refuse a user whom neither this host nor the store knows; one without jobs may ask."""
+    from advisor.schedulers.submission import identity
+
+    if not (reader.decisions(user=user, limit=1) or reader.outcomes("user = ?", (user,))):
+        identity(user)
 
 
 # -- for people ----------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from advisor.core.request import JobRequest
 
 LATER = "node-type-later"
 LIMIT = "node-type-limit"
+EARLIER_HOOKS = "earlier hooks"
+"""Of PBS's settings: names of the site's hooks that see a job before the advisor's, by blanks."""
 MARGIN_S = 60.0
 """A job must end this long before a reservation begins: what is known is a little old."""
 _COUNTED = frozenset({"ncpus", "mem", "vmem", "pmem", "pvmem"})
@@ -181,7 +183,9 @@ class Availability:
 
     ``rooms`` is keyed by node type and partition. ``problem`` says why nothing is known, "" while
     it is; ``limits`` is None where they are not known. ``promised`` are nodes, by node type, that
-    jobs submitted since are to get: the scheduler did not know of them yet.
+    jobs submitted since are to get: the scheduler did not know of them yet. ``settings`` are those
+    of the scheduler's own configuration by which its translator judges jobs, and
+    :data:`EARLIER_HOOKS`.
     """
 
     scheduler: str = ""
@@ -191,6 +195,7 @@ class Availability:
     limits: JobLimits | None = None
     problem: str = ""
     promised: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def node_type_obstacle(
         self,

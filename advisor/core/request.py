@@ -92,7 +92,10 @@ class JobRequest:
     program: Mapping[str, object] = field(default_factory=dict)
     """What the hook found of the program's file: ``path``, ``size``, ``mtime``, ``build``."""
     written_from: tuple[str, ...] = ()
-    """Names of the ``options`` that writing a choice back needs, which are kept with a decision."""
+    """Names of the ``options`` that are kept with a decision: what writing a choice back needs."""
+    script_options: Mapping[str, str] = field(default_factory=dict)
+    """PBS: the script's own value, "" for none, of each kept option that the hook saw otherwise: a
+    hook of the site or the submit command's line changed it."""
     script_threads: int | None = None
     """Of a request that was read back: threads of a rank that its script states."""
     script_counts: bool = False
@@ -145,6 +148,9 @@ class JobRequest:
             summary["options"] = {name: self.options[name] for name in self.written_from}
             if self.host_resources:
                 summary["host_resources"] = list(self.host_resources)
+        if self.script_options:
+            cut = {name: value[:_LONGEST_OPTION] for name, value in self.script_options.items()}
+            summary["script_options"] = cut
         if self.completed:
             summary["completed"] = dict(self.completed)
         if self.node_types is not None:
@@ -218,7 +224,10 @@ _KEPT_OTHERWISE = (
     "binds",
     "environment",
     "options",
+    "script_options",
     "completed",
 )
+_LONGEST_OPTION = 1000
+"""Characters of a script's option that are kept: a longer one counts as changed since."""
 _LONGEST, _MOST = 80, 20
 """Characters of a text that is kept, and how many are."""

@@ -131,6 +131,8 @@ class ScriptUse:
     nodes: int | None = None
     """Nodes that the launcher's line states."""
     launcher: str = ""
+    binding: str = ""
+    """How the launcher's line binds ranks to cores: srun's ``--cpu-bind``."""
     ends_after_s: float = math.inf
     """The script ends its program after so long: ``timeout 1h``."""
 
@@ -241,6 +243,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         detail = f"{wrapper} takes variables out that are not known"
         return ScriptUse(("script-not-understood", detail))
     obstacles = {"threads": "", "frequency": "", "node_type": ""}
+    binding = ""
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
         if axis is None:
@@ -251,8 +254,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
                 obstacles[axis] or f"{main.launcher} {option.partition('=')[0]} sets it"
             )
         name, _, value = option.partition("=")
-        if main.launcher == "srun" and name in _CPU_BIND and leaves_unbound(value):
-            obstacles["frequency"] = f"without binding to cores (srun {name}), srun sets no cap"
+        binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
     wrapped = " ".join(main.wrappers)
     ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
@@ -303,6 +305,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         ranks_unclear=unclear,
         nodes=nodes,
         launcher=main.launcher,
+        binding=binding,
         ends_after_s=ends_after_s,
     )
 

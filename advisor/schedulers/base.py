@@ -19,6 +19,7 @@ from advisor.core.rate import RateRule
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import SchedulerError, UsageError
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.command import CommandProcess
 from advisor.schedulers.node_state import NodeReading
 from advisor.schedulers.plan import Plan
 
@@ -419,10 +420,11 @@ class Scheduler(Protocol):
 
     def on_a_node(
         self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Return the command that runs ``argv`` alone on a node of this type and waits for it.
+    ) -> CommandProcess:
+        """Start ``argv`` alone on a node of this type, for at most ``limit_s``.
 
-        Raises SchedulerError where no one command can do that.
+        What it prints can be read from the process, which ends with it. Raises SchedulerError
+        where no one command can do that.
         """
         raise SchedulerError(
             f"on {self.LABEL} a node is measured from a job on it",

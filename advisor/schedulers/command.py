@@ -3,7 +3,7 @@
 What a command prints depends on its environment: how it writes times, which columns and jobs it
 shows, in which zone and language. So questions get an environment of their own
 (:func:`run_command`); submissions, whose environment becomes the job's, get the user's
-(:func:`submit`).
+(:func:`submit`, and :func:`start` where what the job prints is read while it runs).
 """
 
 from __future__ import annotations
@@ -111,6 +111,25 @@ def submit(argv: Sequence[str], environment: Mapping[str, str]) -> str:
             f"{name} refused the sweep: {message.removeprefix(f'{name}: ')}"
         )
     return done.out
+
+
+CommandProcess = subprocess.Popen[str]
+"""A command that runs; stdout and stderr are pipes of text."""
+
+
+def start(argv: Sequence[str], environment: Mapping[str, str]) -> CommandProcess:
+    """Start a command that waits for its job; what it prints can be read while it runs.
+
+    It is the first of a group of its own, so that signals of the terminal do not reach it. Raises
+    SchedulerError where it cannot be run.
+    """
+    try:
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, errors="replace", env=environment, process_group=0,
+        )  # fmt: skip
+    except OSError as error:
+        raise SchedulerError(f"{argv[0]} cannot be run: {error.strerror}") from error
 
 
 def interpreter(script: Path) -> list[str]:

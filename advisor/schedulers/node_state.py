@@ -36,6 +36,8 @@ class NodeReading:
     nodes: tuple[NodeState, ...]
     partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """As :class:`Availability` has them."""
 
 
 def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, str], Room]:

@@ -109,10 +109,11 @@ class Translator(Protocol):
         Called before anything is decided; ``availability`` is None where nothing is known.
         """
 
-    def cap_obstacle(self, request: JobRequest, use: ScriptUse) -> str:
+    def cap_obstacle(self, request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
         """Return why a frequency cap would not reach the job's program, "" where it does.
 
-        The one place that says so of a job: nothing is promised that would not happen.
+        ``settings``: the scheduler's own, as :class:`Availability` has them. This is the one place
+        that says so of a job: nothing is promised that would not happen.
         """
 
     def render(

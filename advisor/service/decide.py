@@ -174,7 +174,7 @@ def _understand(case: _Case) -> None:
         raise _stop(case, "opted-out", case.settings.off)
     if case.policy.mode == "off":
         if case.application:
-            case.reading = with_use(reading, request)  # for another policy
+            case.reading = with_use(reading, request, snapshot.availability)  # for another policy
         raise _stop(case, "mode-off")
     if not case.application:
         if request.kind == "allocate":
@@ -193,7 +193,7 @@ def _check_whole(case: _Case) -> None:
         raise _stop(case, "option-not-understood", ", ".join(request.not_understood))
     if "all" in request.binds:
         raise _stop(case, "option-binds", request.binds["all"])
-    case.reading = with_use(case.reading, request)
+    case.reading = with_use(case.reading, request, case.snapshot.availability)
     case.use = case.reading.use or NO_USE
     code, detail = case.use.obstacle
     if code:
@@ -213,6 +213,8 @@ def _locate_baseline(case: _Case) -> None:
     if not types:
         place = request.constraint or request.node_list or case.partition
         why = "the script names no partition, and site.yaml sets no default_partition"
+        if not snapshot.inventory.node_types:
+            place, why = "", "the inventory is empty: run advisor site discover"
         raise _stop(case, "no-baseline", f"no node type is known for {place}" if place else why)
     node_type = types[0]
     model = models.get(node_type.name)
@@ -392,6 +394,8 @@ def _obstacles(case: _Case) -> Mapping[str, tuple[str, str]]:
     if case.policy.axes.node_type == "keep":
         return {}
     change = case.policy.node_type_change
+    if case.request.hook == "job_submit":  # which does not see whether a deadline lets it wait
+        change = "no-later"
     return node_type_obstacles(case.request, change, case.snapshot, *where)
 
 

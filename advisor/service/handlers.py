@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
+from advisor.core.availability import EARLIER_HOOKS
 from advisor.core.decision import Decision
 from advisor.core.openmetrics import AnswerCounts, Text
 from advisor.core.protocol import (
@@ -207,7 +208,7 @@ class Handlers:
         operation = request["op"]
         if operation == "explain":
             decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
-            return decision.to_dict()
+            return {**decision.to_dict(), "earlier_hooks": self._earlier_hooks(decision)}
         if operation == "submitted":
             return self._submitted(request, peer)
         if operation == "script":
@@ -224,6 +225,13 @@ class Handlers:
         if operation == "ping":
             return {"pong": True, "version": __version__}
         raise ProtocolError(f"unknown op {operation!r}")
+
+    def _earlier_hooks(self, decision: Decision) -> list[str]:
+        """Return the site's hooks that see the job before the advisor's, as far as is known."""
+        availability = self.source.snapshot.availability
+        if availability is None or availability.scheduler != decision.scheduler:
+            return []
+        return availability.settings.get(EARLIER_HOOKS, "").split()
 
     def settle(self) -> None:
         """Do what answers left to be done behind them: the log, the journal, sweeps to start."""

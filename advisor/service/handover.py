@@ -29,6 +29,7 @@ def pack(state: Availability) -> dict[str, object]:
             name: {**asdict(q), "limited": sorted(q.limited)}
             for name, q in sorted(state.queues.items())
         },
+        "settings": dict(state.settings),
     }
 
 
@@ -50,6 +51,7 @@ def unpack(data: Mapping[str, Any], limits: JobLimits | None) -> Availability:
             for name, q in data["queues"].items()
         },
         limits=limits,
+        settings={str(name): str(value) for name, value in data["settings"].items()},
     )
 
 

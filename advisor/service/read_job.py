@@ -48,7 +48,9 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
     )
 
 
-def with_use(reading: JobReading, request: JobRequest) -> JobReading:
+def with_use(
+    reading: JobReading, request: JobRequest, availability: Availability | None
+) -> JobReading:
     """Return the reading with what the script does with the job's cores."""
     recognised = reading.recognised
     if reading.use is not None or recognised is None:
@@ -59,11 +61,12 @@ def with_use(reading: JobReading, request: JobRequest) -> JobReading:
     use = use_of(request, recognised.threads_from, named=vouched)
     if use.obstacle[0]:
         return replace(reading, use=use)
+    settings = availability.settings if availability else {}
     return replace(
         reading,
         use=use,
         threads=threads_stated(request),
-        uncapped=translator(request.scheduler).cap_obstacle(request, use),
+        uncapped=translator(request.scheduler).cap_obstacle(request, use, settings),
         counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
 

@@ -88,6 +88,7 @@ class Watcher:
             rooms(self._inventory, reading.nodes),
             sized(self._inventory, reading.partitions),
             reading.queues,
+            settings=reading.settings,
         )
 
     def _ask(self) -> tuple[str, NodeReading]:

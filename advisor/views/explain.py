@@ -17,25 +17,26 @@ if TYPE_CHECKING:
 
 def explain(
     payload: Mapping[str, object], *, store: Path | None, socket: Path, user: str, uid: int
-) -> Decision:
-    """Return the decision for a payload.
+) -> tuple[Decision, tuple[str, ...]]:
+    """Return the decision for a payload, and the hooks that see jobs before the advisor's.
 
     ``payload`` is what a hook would send. The daemon at ``socket`` is asked, as hooks ask it, where
     it answers from ``store``: it alone knows queues, limits and what is free now. Else the store is
     read, if it can be; also by who asks for another user, which the daemon believes from root only.
-    Nothing is recorded, and the job is never the one left alone at random.
+    Nothing is recorded, and the job is never the one left alone at random. Hooks are known of PBS,
+    by a daemon that may list them; none where nothing is known.
     Raises StoreError when there is neither, InputError for a request that makes no sense.
     """
     if store is not None and os.access(store, os.R_OK):
         if os.geteuid() not in (0, uid) or not _answers_from(store, socket):
-            return from_store(store, payload, user=user, uid=uid)
-        return from_daemon(socket, payload)
+            return from_store(store, payload, user=user, uid=uid), ()
+        return _answer(socket, payload)
     if store is not None and not socket.exists():
         raise StoreError(
             f"{store}: cannot be read, and no daemon answers at {socket}",
             hint="name a store with --db or a daemon with --socket",
         )
-    return from_daemon(socket, payload)
+    return _answer(socket, payload)
 
 
 def _answers_from(store: Path, socket: Path) -> bool:
@@ -50,10 +51,18 @@ def _answers_from(store: Path, socket: Path) -> bool:
 
 def from_daemon(socket: Path, payload: Mapping[str, object], *, timeout_s: float = 5.0) -> Decision:
     """Ask the daemon, which hooks ask, too. Raises AdvisorError."""
+    return _answer(socket, payload, timeout_s)[0]
+
+
+def _answer(
+    socket: Path, payload: Mapping[str, object], timeout_s: float = 5.0
+) -> tuple[Decision, tuple[str, ...]]:
     from advisor.core.decision import Decision
     from advisor.core.protocol import call
 
-    return Decision.from_dict(call(socket, {"v": 1, "op": "explain", **payload}, timeout_s))
+    answer = call(socket, {"v": 1, "op": "explain", **payload}, timeout_s)
+    hooks = answer.get("earlier_hooks")
+    return Decision.from_dict(answer), tuple(map(str, hooks)) if isinstance(hooks, list) else ()
 
 
 def from_store(store: Path, payload: Mapping[str, object], *, user: str, uid: int) -> Decision:

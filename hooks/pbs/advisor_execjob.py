@@ -33,6 +33,7 @@ DEFAULTS = {
 FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
+DRAFT = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}\.draft$")
 CPUSETS = (
     "fs/cgroup/cpuset/pbs*/jobid/{}/cpuset.cpus",
     "fs/cgroup/pbs*/jobid/{}/cpuset.cpus",
@@ -516,14 +517,36 @@ def load(path):
 
 
 def save(path, state):
-    """Write a state whole or not at all, and see it to the disk."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    partial = path + ".new"
-    with open(partial, "w") as file:
-        json.dump(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(partial, path)
+    """Write a state whole or not at all, and see it to the disk.
+
+    Its draft is a file that nobody else has: pbs_mom may run hooks of one job beside each other.
+    """
+    folder, name = os.path.split(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    clear_drafts(folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    draft = os.path.join(folder, f".{name[:40]}.{os.getpid()}.{os.urandom(4).hex()}.draft")
+    handle = os.open(draft, flags, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+
+
+def clear_drafts(folder):
+    """Remove the drafts of hooks that were killed."""
+    for name in os.listdir(folder):
+        match = DRAFT.match(name)
+        try:
+            if match and not os.path.exists("/proc/" + match.group(1)):
+                os.unlink(os.path.join(folder, name))
+        except OSError:  # another has cleared it
+            pass
 
 
 def read(path):

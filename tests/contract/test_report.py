@@ -268,3 +268,17 @@ def test_a_stopped_collection_is_noticed(advisor: Run, store: Writer) -> None:
     assert "nothing was collected ever, and 1 decision waits" in advisor("report").out
     fill(store, outcome("unrecognised"))
     assert "nothing was collected" not in advisor("report").out
+
+
+def test_a_user_without_jobs_may_ask_and_one_whom_nobody_knows_is_a_misspelt_name(
+    advisor: Run, store: Writer
+) -> None:
+    fill(store, advised(), outcome("no-model", user="left", age=timedelta(days=90)))
+    for user in ("daemon", "left"):  # of this host, and of the store alone
+        result = advisor("report", "--user", user)
+        assert result.code == 0 and "none that the advisor knows of" in result.out
+        assert advisor("report", "--user", user, "--json").json()["jobs"] == 0
+    result = advisor("report", "--user", "nope")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "advisor: --user nope: no such user\n"
+    assert advisor("report", "--user", "ann").code == 0

@@ -157,6 +157,54 @@ def test_energy_that_is_not_known_says_why(advisor: Run, collected: Run) -> None
     assert "no step was started with srun" in result.out and "came out     not known" in result.out
 
 
+def ran_at(observed_khz: int | None, requested_khz: int | None = TO.freq_khz) -> JobRecord:
+    """Return the record of a job whose step ran at this frequency under this request."""
+    record = job()
+    (step,) = record.steps
+    step = replace(step, freq_requested_khz=requested_khz, freq_observed_khz=observed_khz)
+    return replace(
+        record, freq_requested_khz=requested_khz, freq_observed_khz=observed_khz, steps=(step,)
+    )
+
+
+BATCH = StepRecord("batch", "batch", "COMPLETED", 105.0, 1, 1, None, None, 2_150_000, 28)
+NOT_CAPPED = replace(job(), freq_requested_khz=None, freq_observed_khz=2_150_000, steps=(BATCH,))
+
+
+@pytest.mark.parametrize(
+    ("record", "decision", "frequency", "no_effect"),
+    [
+        (ran_at(2_150_000), DECISION,
+         "at most 1.8 GHz requested, 2.15 GHz observed", "it ran at 2.15 GHz"),
+        (NOT_CAPPED, DECISION,
+         "at most 1.8 GHz set, but no step had it, 2.15 GHz observed",
+         "no step was started with srun"),
+        (ran_at(1_880_000), DECISION, "at most 1.8 GHz requested, 1.88 GHz observed", ""),
+        (ran_at(2), DECISION, "at most 1.8 GHz requested, observed: not known", ""),
+        (ran_at(None), DECISION, "at most 1.8 GHz requested, observed: not known", ""),
+        (ran_at(2_150_000), LEFT,
+         "at most 1.8 GHz requested, 2.15 GHz observed", "it ran at 2.15 GHz"),
+        (ran_at(2_150_000, None), LEFT, "no cap requested, 2.15 GHz observed", ""),
+        (NOT_CAPPED, LEFT, "no cap requested, 2.15 GHz observed", ""),
+        (ran_at(None, None), LEFT, "", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_scheduler")
+def test_the_cap_is_held_against_the_frequency_that_was_observed(
+    advisor: Run, collected: Run, record: JobRecord, decision: Decision, frequency: str,
+    no_effect: str,
+) -> None:  # fmt: skip
+    collected(record, decision)
+    out = advisor("why", "11").out
+    lines = [line.split(None, 1)[1] for line in out.splitlines() if line.startswith("frequency ")]
+    assert lines == [frequency] * bool(frequency)
+    effects = [line.partition("the cap had no effect: ")[2] for line in out.splitlines()
+               if line.strip().startswith("the cap had no effect: ")]  # fmt: skip
+    assert effects == [no_effect] * bool(no_effect)
+    if decision.changed:  # a job whose cap did not land says nothing of the model
+        assert ("came out     not known" in out) is bool(no_effect)
+
+
 @pytest.mark.usefixtures("no_scheduler")
 def test_tasks_of_an_array(advisor: Run, collected: Run) -> None:
     collected(job("40_1"))

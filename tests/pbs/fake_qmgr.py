@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import getopt
 import os
+import pwd
 import re
 import sys
 from pathlib import Path
@@ -44,6 +45,11 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
     words = rest[0] if rest else ""
     name, _, tail = words.partition(" ")
     hooks, resources = state["hooks"], state["resources"]
+    user = pwd.getpwuid(os.getuid()).pw_name
+    if kind == "hook" and user != state.get("hooks_for", user):  # PBS: root on the server's host
+        raise hook_failed(
+            name, f"{user}@pbs1 is unauthorized to access hooks data from server pbs1"
+        )  # fmt: skip
     if verb == "list" and kind == "server":
         print(f"Server pbs1\n    default_queue = {state['server']['default_queue']}\n")
     elif verb == "list" and kind == "resource":

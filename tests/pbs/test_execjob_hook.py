@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,32 @@ def test_without_a_cap_only_energy_is_told(node: PosedSys, mom: Mom) -> None:
     node.rapl({"intel-rapl:0": 1_600_000_000})
     [done] = mom(event("EXECJOB_EPILOGUE", mhz=None))
     assert done["used"] == {"energy_j": "600", "energy_nodes": "1"}
+
+
+def test_a_state_is_drafted_in_a_file_that_nobody_else_has(
+    node: PosedSys, state: Path, mom: Mom, tmp_path: Path
+) -> None:
+    """Hooks of one job may run at once, and a killed one leaves its draft."""
+    state.mkdir(parents=True)
+    other = tmp_path / "other"
+    other.write_text("of somebody else\n")
+    (state / "7.pbs1.json.new").symlink_to(other)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = state / f".7.pbs1.json.{gone.pid}.0123abcd.draft"
+    alive = state / f".7.pbs1.json.{os.getpid()}.0123abcd.draft"
+    for draft in (left, alive):
+        draft.write_text("{")
+    mom(event("EXECJOB_BEGIN"))
+    assert other.read_text() == "of somebody else\n"
+    assert not left.exists() and alive.exists()
+    written = state / "7.pbs1.json"
+    assert not written.is_symlink() and written.stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in state.iterdir()) == sorted(
+        [alive.name, written.name, "7.pbs1.json.new"]
+    )
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
 
 
 def test_a_crash_of_pbs_mom_leaves_no_cap(node: PosedSys, state: Path, mom: Mom) -> None:

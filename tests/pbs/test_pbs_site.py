@@ -23,6 +23,7 @@ from posed_sys import PosedSys
 from advisor.core.protocol import call
 from advisor.schedulers.pbs import scheduler as backend
 from advisor.schedulers.pbs.accounting import record_of
+from advisor.schedulers.pbs.availability import hooks_before
 from advisor.schedulers.pbs.qsub import default_variables
 from advisor.store.reader import Reader
 from tests.verdicts import verdict_of
@@ -658,3 +659,200 @@ def test_the_runs_of_a_sweep_get_what_the_server_gives_every_job() -> None:
     for bad in ("-v A job.sh", "-C X"):
         with pytest.raises(ValueError):
             default_variables({"default_qsub_arguments": bad})
+
+
+SITE_HOOK = """
+import pbs
+e = pbs.event()
+e.job.Resource_List["select"] = pbs.select("1:ncpus=14:node_type=bdw")
+e.accept()
+"""
+
+
+def with_site_hook(site: Site, **attributes: str) -> None:
+    """Let the site have a queuejob hook of its own, before the advisor's unless said otherwise."""
+    state = site.state()
+    state["hooks"]["advisor"]["order"] = "10"
+    hook = {"name": "site", "code": SITE_HOOK, "config": "", "order": "1", "event": ["queuejob"]}
+    state["hooks"] = {"site": {**state["hooks"]["advisor"], **hook, **attributes}, **state["hooks"]}
+    (site.root / "server.json").write_text(json.dumps(state))
+
+
+@pytest.fixture
+def work(site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder, on a site that is installed whole."""
+    config, work, login = tmp_path / "config", tmp_path / "work", tmp_path / "login"
+    for folder in (config, work, login):
+        folder.mkdir()
+    (config / "site.yaml").write_text(SITE)
+    (config / "policy.yaml").write_text(POLICY)
+    (work / "stencil.sh").write_text(STENCIL)
+    monkeypatch.chdir(work)
+    for words in (
+        ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
+        ("hook", "install", "--scheduler", "pbs"),
+        ("hook", "install", "--scheduler", "pbs", "--login", login),
+    ):  # fmt: skip
+        assert advisor(*words).code == 0, words
+    keep_in(login / "qsub", tmp_path / "left")
+    monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
+    return work
+
+
+def submitted(work: Path, store_path: Path, *words: str) -> None:
+    """Submit a job and wait until its decision is in the store."""
+
+    def decided() -> int:
+        with Reader(store_path) as reader:
+            return len(reader.decisions())
+
+    before = decided()
+    submit(work, *words)
+    wait_for(lambda: decided() > before)
+
+
+def test_explain_shows_what_a_sites_hook_changed_before_ours(
+    site: Site, advisor: Run, tmp_path: Path, work: Path, store_path: Path
+) -> None:
+    with serving(tmp_path):
+        submitted(work, store_path, "stencil.sh")
+        told = advisor("explain", "stencil.sh", "--json").json()
+        assert told["last_submission"] is None  # the hook saw what the script says
+        with_site_hook(site)
+        submitted(work, store_path, "stencil.sh")
+        told = advisor("explain", "stencil.sh", "--json").json()
+        text = advisor("explain", "stencil.sh").out
+    assert told["last_submission"]["differing"]["select"] == {
+        "here": "1:ncpus=28:node_type=bdw", "seen": "1:ncpus=14:node_type=bdw",
+    }  # fmt: skip
+    assert "select=1:ncpus=14:node_type=bdw, not 1:ncpus=28:node_type=bdw" in text
+    assert "the site's own hooks" in text
+
+
+def test_explain_decides_on_what_the_hook_saw_of_the_last_submission(
+    site: Site, advisor: Run, tmp_path: Path, work: Path, store_path: Path
+) -> None:
+    """Unless the caller or the script says otherwise now."""
+    script = work / "stencil.sh"
+
+    def asked(*words: str) -> tuple[str, int, dict[str, str]]:
+        done = advisor("explain", "stencil.sh", "--json", *words)
+        assert done.code == 0, done.err
+        told = done.json()
+        request, last = told["request"], told["last_submission"]
+        return request["options"]["select"], request["time_limit_s"], last["taken"]
+
+    written, seen = "1:ncpus=28:node_type=bdw", "1:ncpus=14:node_type=bdw"
+    with_site_hook(site)
+    with serving(tmp_path):
+        submitted(work, store_path, "-l", "walltime=0:20:00", "stencil.sh")
+        assert asked() == (seen, 1200, {"select": seen, "walltime": "0:20:00"})
+        told = advisor("explain", "stencil.sh").out
+        assert asked("--as-written") == (written, 600, {})
+        assert "--as-written" not in advisor("explain", "stencil.sh", "--as-written").out
+        assert asked("--", "-l", "walltime=5:00") == (seen, 300, {"select": seen})
+        other = "1:ncpus=20:node_type=bdw"
+        assert asked("--", "-l", f"select={other}") == (other, 1200, {"walltime": "0:20:00"})
+        # its place and its select are one request
+        assert asked("--", "-l", "place=excl") == (written, 1200, {"walltime": "0:20:00"})
+        script.write_text(script.read_text() + "echo more\n")
+        assert asked() == (seen, 1200, {"select": seen, "walltime": "0:20:00"})
+        script.write_text(script.read_text().replace("00:10:00", "00:15:00"))
+        assert asked() == (seen, 900, {"select": seen})
+        script.write_text(script.read_text().replace("ncpus=28", "ncpus=24"))
+        assert asked() == ("1:ncpus=24:node_type=bdw", 900, {})
+    assert "This answer takes select, walltime from that job; --as-written explains" in told
+    assert "the site's own hooks or options of its command line" in told
+
+
+def test_without_the_login_nodes_part_an_untouched_script_gets_what_it_got(
+    site: Site, advisor: Run, tmp_path: Path, work: Path, store_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Its lines of then are not known: only a file that is older says them still."""
+    monkeypatch.setenv("PATH", os.environ["PATH"].partition(os.pathsep)[2])
+    with_site_hook(site)
+
+    def taken() -> dict[str, str]:
+        last: dict[str, Any] = advisor("explain", "stencil.sh", "--json").json()["last_submission"]
+        assert set(last["differing"]) == {"select"}
+        return dict(last["taken"])
+
+    with serving(tmp_path):
+        wait_for(lambda: time.time() // 1 > (work / "stencil.sh").stat().st_ctime)
+        submitted(work, store_path, "stencil.sh")
+        assert taken() == {"select": "1:ncpus=14:node_type=bdw"}
+        with (work / "stencil.sh").open("a") as file:
+            file.write("echo more\n")
+        assert taken() == {}
+
+
+def watches(socket: Path) -> bool:
+    """Tell whether the daemon knows the site's state."""
+    state = call(socket, {"op": "status"})["availability"]
+    return isinstance(state, dict) and bool(state["known"])
+
+
+def test_explain_names_the_sites_hooks_for_a_script_that_was_never_submitted(
+    site: Site, advisor: Run, tmp_path: Path, work: Path, store_path: Path
+) -> None:
+    note = "note: this site's hook site sees jobs before the advisor and may change them"
+
+    def hooks() -> list[str]:
+        told: list[str] = advisor("explain", "stencil.sh", "--json").json()["earlier_hooks"]
+        assert (note in " ".join(advisor("explain", "stencil.sh").out.split())) == (
+            told == ["site"]
+        )
+        return told
+
+    with_site_hook(site)
+    with serving(tmp_path) as socket:
+        wait_for(lambda: watches(socket))
+        assert hooks() == ["site"]
+        submitted(work, store_path, "stencil.sh")
+        assert hooks() == []  # what they do to it is known
+    assert (site.root / "log").read_text().splitlines().count("qmgr list hook") == 1
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"enabled": "false"}, {"event": ["modifyjob"]}, {"order": "11"}]
+)
+def test_hooks_that_see_no_job_before_ours_are_not_named(
+    site: Site, advisor: Run, tmp_path: Path, work: Path, attributes: dict[str, Any]
+) -> None:
+    with_site_hook(site, **attributes)
+    with serving(tmp_path) as socket:
+        wait_for(lambda: watches(socket))
+        assert advisor("explain", "stencil.sh", "--json").json()["earlier_hooks"] == []
+
+
+def test_where_qmgr_refuses_nothing_is_said_of_hooks(
+    site: Site, advisor: Run, tmp_path: Path, work: Path
+) -> None:
+    """It shows hooks to root on the server's host alone."""
+    with_site_hook(site)
+    state = site.state()
+    state["hooks_for"] = "another"
+    (site.root / "server.json").write_text(json.dumps(state))
+    with serving(tmp_path) as socket:
+        wait_for(lambda: watches(socket))
+        assert advisor("explain", "stencil.sh", "--json").json()["earlier_hooks"] == []
+        assert "jobs before the advisor" not in advisor("explain", "stencil.sh").out
+
+
+def test_a_list_of_hooks_is_read_strictly() -> None:
+    block = "Hook {}\n    type = site\n    enabled = {}\n    event = {}\n    order = {}\n\n"
+    ours = block.format("advisor", "true", "queuejob,\n\tpostqueuejob", 5)
+    both = "movejob,\n\tqueuejob"
+    assert hooks_before(ours + block.format("b", "true", both, 5)) == ("b",)
+    assert hooks_before(block.format("b", "true", '"queuejob,runjob"', -7) + ours) == ("b",)
+    many = "".join(block.format(f"h{n}", "True", "queuejob", 1) for n in range(40))
+    assert len(hooks_before(ours + many)) == 12
+    for name, enabled, event, order in (
+        ("b\x1b[31m", "true", both, 1), ("b c", "true", both, 1), ("b" * 65, "true", both, 1),
+        ("b", "maybe", both, 1), ("b", "true", "xqueuejob", 1), ("b", "true", both, "x"),
+        ("b", "true", both, 6),
+    ):  # fmt: skip
+        assert hooks_before(ours + block.format(name, enabled, event, order)) == ()
+    assert hooks_before(block.format("b", "true", both, 1)) == ()  # ours is not at work
+    assert hooks_before("") == hooks_before("No Active Hooks\n") == ()

@@ -31,6 +31,22 @@ def test_node_types_are_measured_on_their_own_nodes(site: AdvisedSite) -> None:
     assert len(set(rows)) == 2, rows  # two jobs, on two nodes
 
 
+def test_the_callers_variables_do_not_shape_the_step(site: AdvisedSite) -> None:
+    shaping = {
+        "SLURM_LABELIO": "1", "SLURM_STDOUTMODE": "/dev/null", "SLURM_CPU_BIND": "map_cpu:0",
+        "SLURM_CPU_FREQ_REQ": "1200000-1200000", "SLURM_JOB_ID": "999999",
+    }  # fmt: skip
+    name = NODE_TYPES["bdw"].feature
+    done = site.advisor("bench", "--node-type", name, "--budget", "1s", env=shaping)
+    assert "stored" in done.stdout
+    site.testbed.rest()
+    command = ["sacct", "-P", "-n", "-o", "JobID,ReqCPUFreqMax", "--name", "advisor-bench"]
+    steps = [
+        r for r in site.testbed.run(command).stdout.split() if r.partition("|")[0][-2:] == ".0"
+    ]
+    assert steps and not any("1.20" in step for step in steps), steps
+
+
 def test_a_type_whose_nodes_cannot_run_it_says_why(site: AdvisedSite) -> None:
     name = NODE_TYPES["bdw"].feature
     node = {"XDG_CACHE_HOME": "/proc/nowhere"}

@@ -267,7 +267,8 @@ def test_limits_of_pbs_queues() -> None:
 
 def test_a_state_survives_the_way_from_the_child() -> None:
     queues = {"": Queue("", least={"ncpus": "4"}, destinations=("a", "b"), limited=frozenset("xy"))}
-    state = replace(limited(SHARED, CPU60, most=(3, 4)), queues=queues)
+    settings = {"TaskPlugin": "task/none"}
+    state = replace(limited(SHARED, CPU60, most=(3, 4)), queues=queues, settings=settings)
     assert state.limits is not None
     limits = unpack_limits(json.loads(json.dumps(pack_limits(state.limits))))
     assert unpack(json.loads(json.dumps(pack(state))), limits) == state

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.core.inventory import NodeType
 from advisor.loop.clock import utc
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.pbs import accounting as pbs_accounting
@@ -19,6 +20,7 @@ from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.slurm import accounting, control
 from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.schedulers.slurm.accounting_file import read_sacct
+from advisor.schedulers.slurm.scheduler import Slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = frozenset(
@@ -101,6 +103,28 @@ def test_formats_go_and_the_cluster_stays(printed: Path, monkeypatch: pytest.Mon
     assert "SLURM_TIME_FORMAT=%s" in slurm
     left = {line.partition("=")[0] for line in slurm} & set(SHAPING)
     assert left == {"SLURM_TIME_FORMAT", "TZ", "LC_ALL", "PBS_QSTAT_EXECONLY"}
+
+
+def test_a_bench_on_a_node_runs_in_no_shaped_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What srun reads for its step would change what is printed and measured; a place stays."""
+    place = {"SLURM_CONF": "/x/slurm.conf", "SLURM_ACCOUNT": "proj", "SLURM_PARTITION": "batch"}
+    shaping = {
+        "SLURM_LABELIO": "1", "SLURM_STDOUTMODE": "/x", "SLURM_CPU_FREQ_REQ": "1200000",
+        "SLURM_CPU_BIND": "map_cpu:0", "SLURM_JOB_ID": "7", "SRUN_CPUS_PER_TASK": "1",
+    }  # fmt: skip
+    for name, value in {**place, **shaping}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "srun").write_text("#!/bin/sh\nexec env\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    node_type = NodeType("bdw", "broadwell", cores=28)
+    process = Slurm().on_a_node(node_type, ["true"], limit_s=60.0, name="bench")
+    out, _ = process.communicate()
+    shown = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    assert {k: v for k, v in shown.items() if k.startswith(("SLURM_", "SRUN_"))} == place
+    assert shown["ADVISOR"] == "off" and shown["PATH"] == os.environ["PATH"]
 
 
 # -- times -------------------------------------------------------------------------------------

@@ -388,17 +388,17 @@ def test_what_a_cap_reaches(
     use: str, options: dict[str, str], environment: dict[str, str], capped: bool
 ) -> None:
     job = request(options, env=environment)
-    obstacle = cap_obstacle(job, replace(NO_USE, launcher=use))
+    obstacle = cap_obstacle(job, replace(NO_USE, launcher=use), {})
     assert (obstacle == "") is capped
     if "none" in (*options.values(), *environment.values()):
         assert obstacle == "without binding to cores, srun sets no cap"
-    assert cap_obstacle(replace(job, scheduler="local"), NO_USE) == ""
+    assert cap_obstacle(replace(job, scheduler="local"), NO_USE, {}) == ""
 
 
 def test_what_starts_a_program_without_a_cap_is_named() -> None:
-    assert cap_obstacle(request(type="srun"), NO_USE) == ""
-    assert "with no srun" in cap_obstacle(request(), NO_USE)
-    assert "with mpirun, and" in cap_obstacle(request(), replace(NO_USE, launcher="mpirun"))
+    assert cap_obstacle(request(type="srun"), NO_USE, {}) == ""
+    assert "with no srun" in cap_obstacle(request(), NO_USE, {})
+    assert "with mpirun, and" in cap_obstacle(request(), replace(NO_USE, launcher="mpirun"), {})
 
 
 # -- sweeps --------------------------------------------------------------------------------------

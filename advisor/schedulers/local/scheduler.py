@@ -27,7 +27,7 @@ from advisor.schedulers.base import (
     SweepJob,
     SweepStatus,
 )
-from advisor.schedulers.command import interpreter, session_environment
+from advisor.schedulers.command import CommandProcess, interpreter, session_environment, start
 from advisor.schedulers.cpufreq import Cpufreq
 from advisor.schedulers.early import ended_early, keep_complete, was_ended
 from advisor.schedulers.local.watched import WatchedHere
@@ -90,9 +90,9 @@ class Local(Scheduler):
 
     def on_a_node(
         self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Return ``argv``: this machine is the node."""
-        return list(argv)
+    ) -> CommandProcess:
+        """Start ``argv``: this machine is the node."""
+        return start(argv, session_environment())
 
     def hooks(self, request: HookRequest) -> Hooks:
         """Raise UsageError: a job is advised by ``advisor run``."""

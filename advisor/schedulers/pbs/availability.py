@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
-from advisor.core.availability import JobLimits, NodeKind, PartitionState, Queue
+from advisor.core.availability import EARLIER_HOOKS, JobLimits, NodeKind, PartitionState, Queue
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.pbs import control as pbs_control
 from advisor.schedulers.pbs.fold import default_walltime_s
+from advisor.schedulers.pbs.hooks import QUEUEJOB
 from advisor.schedulers.pbs.inventory import Host, features, hosts_of, read_hosts, selecting
 
 _LOST = frozenset(
     {"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "Stale"}
 )
+_HOOK_NAME = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _COUNTING = re.compile(r"(max_run|max_queued|queued_jobs_threshold|max_user|max_group)_res(_soft)?")
 
 
@@ -45,7 +49,45 @@ def read() -> NodeReading:
         nodes,
         queues if isinstance(queues, dict) else {},
         pbs_control.scheduled_resources(),
+        {EARLIER_HOOKS: " ".join(earlier_hooks(pbs_control.conf().get("PBS_HOME", "")))},
     )
+
+
+@cache
+def earlier_hooks(home: str) -> tuple[str, ...]:
+    """Return :func:`hooks_before` of the server, none where it refuses: it tells root alone.
+
+    It is asked once in a process for each server's ``home``: the answer is for people alone, and
+    each refusal is a line in the server's log.
+    """
+    try:
+        return hooks_before(pbs_control.qmgr("list hook", TIMEOUT_S))
+    except SchedulerError:
+        return ()
+
+
+def hooks_before(text: str) -> tuple[str, ...]:
+    """Return the enabled queuejob hooks of ``list hook`` that may see a job before the advisor's.
+
+    These are those of no higher order: which of one order comes first is not told. None where the
+    advisor's is not at work, or for what is no such list; the first dozen of them.
+    """
+    orders: dict[str, int] = {}
+    for block in re.split(r"(?m)^Hook ", re.sub(r",\s*\n\s+", ",", text))[1:]:
+        name, *lines = block.splitlines()
+        attributes = dict(re.findall(r"(?m)^ +(\w+) = (\S+)$", "\n".join(lines)))
+        order = attributes.get("order", "")
+        if (
+            _HOOK_NAME.fullmatch(name)
+            and attributes.get("enabled", "").lower() == "true"
+            and "queuejob" in attributes.get("event", "").strip('"').split(",")
+            and re.fullmatch(r"-?\d{1,4}", order, re.ASCII)
+        ):
+            orders[name] = int(order)
+    last = orders.pop(QUEUEJOB, None)
+    if last is None:
+        return ()
+    return tuple(sorted((n for n, o in orders.items() if o <= last), key=orders.__getitem__)[:12])
 
 
 def read_limits() -> JobLimits:
@@ -59,10 +101,12 @@ def reading_of(
     nodes: Mapping[str, Any],
     queues: Mapping[str, Any],
     scheduled: frozenset[str] | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeReading:
     """Make the reading of what server, pbsnodes and ``qstat -Q`` say (JSON).
 
     ``scheduled``: the resources that PBS's scheduler looks at, None where that is not known.
+    ``settings`` as :class:`Availability` has them.
     """
     hosts = read_hosts(nodes)
     places = {name: hosts_of(name, queues, hosts) for name in queues}
@@ -94,7 +138,7 @@ def reading_of(
         for name, queue in queue_states.items()
         if name
     }
-    return NodeReading(states, partitions, queue_states)
+    return NodeReading(states, partitions, queue_states, settings)
 
 
 def kind_of(host: Host, scheduled: frozenset[str] | None) -> NodeKind:

@@ -53,9 +53,9 @@ def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
     return run_command([program(name), *arguments], SHAPING, timeout_s=timeout_s)
 
 
-def qmgr(command: str) -> str:
+def qmgr(command: str, timeout_s: float = 60.0) -> str:
     """Run one command of qmgr and return its stdout. Raises SchedulerError with what it says."""
-    done = answer([program("qmgr"), "-c", command], SHAPING.environment(), 60.0)
+    done = answer([program("qmgr"), "-c", command], SHAPING.environment(), timeout_s)
     if done.code == 0:
         return done.out
     message = next(iter(done.err.strip().splitlines()), f"exit code {done.code}")

@@ -105,17 +105,25 @@ def parse_request(
     typed, rest = split_words(words)
     script, path = payload.get("script"), str(payload.get("script_path") or "")
     command = tuple(str(a) for a in _sequence(payload.get("argv")))
-    explicit: Mapping[str, str] = options
+    hosts = _kinds(payload)
+    written_from = _kept(options, hosts or ())
+    script_options: Mapping[str, str] = {}
+    explicit = {str(k): str(v) for k, v in _mapping(payload.get("explicit")).items()} or options
     if client:
         script = client.get("script")
-        explicit = {**read_directives(str(script or "")), **typed}
+        directives = read_directives(str(script or ""))
+        script_options = {
+            name: directives.get(name, "")
+            for name in dict.fromkeys((*written_from, *_kept(directives, hosts or ())))
+            if _meaning(name, directives) != _meaning(name, options)
+        }
+        explicit = {**directives, **typed}
         choices = choices or parse_choices(str(client.get("choices") or ""))[0]
     cwd = str(payload.get("cwd") or "")
     path = path or script_of(rest, cwd)
     if payload.get("executable"):
         arguments = decode_arguments(str(payload.get("argument_list") or ""))
         command, script, path = (str(payload["executable"]), *arguments), None, ""
-    hosts = _kinds(payload)
     environment = {
         str(k): str(v)
         for k, v in _mapping(payload.get("env")).items()
@@ -146,7 +154,8 @@ def parse_request(
         cwd=cwd,
         program=_program(client) or checked(payload.get("program"), cwd),
         options=options,
-        written_from=resource_names(options, hosts or ()),
+        written_from=written_from,
+        script_options=script_options,
         host_resources=tuple(hosts or ()),
         environment=environment,
         choices=choices,
@@ -193,6 +202,19 @@ def _binds(job: Asked) -> dict[str, str]:
     elif job.place.sharing:
         binds["cores"] = f"place={job.place}"
     return binds
+
+
+def _kept(options: Mapping[str, str], hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the options that are kept with a decision."""
+    return *resource_names(options, hosts), *(n for n in ("queue", TIME_LIMIT) if n in options)
+
+
+def _meaning(name: str, options: Mapping[str, str]) -> object:
+    """Return an option's value, the same for 1:00:00 and 01:00:00, for q and q@server."""
+    value = options.get(name, "")
+    if name == "queue":
+        return value.partition("@")[0]
+    return _TIME.fullmatch(value) and _time(value) if name == TIME_LIMIT else value
 
 
 def _kinds(payload: Mapping[str, object]) -> list[str] | None:
@@ -292,7 +314,7 @@ def read_client(text: str) -> dict[str, Any]:
     return data if whole else {}
 
 
-def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
     """Return "": the hook on the nodes caps them for whatever the job runs there."""
     return ""
 

@@ -25,6 +25,7 @@ from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, No
 from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.inventory import records
 from advisor.schedulers.slurm.table import parse_limit
+from advisor.schedulers.slurm.translator import BINDING_SETTINGS
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
 """Flags of an idle node that jobs may have at once."""
@@ -61,7 +62,9 @@ def read() -> NodeReading:
     nodes = parse_nodes(_scontrol("node"), parse_reservations(_scontrol("reservation"), now), now)
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
-    return NodeReading(tuple(nodes), parse_partitions(_scontrol("partition"), settings))
+    partitions = parse_partitions(_scontrol("partition"), settings)
+    binding = {name: settings.get(name, "") for name in BINDING_SETTINGS}
+    return NodeReading(tuple(nodes), partitions, settings=binding)
 
 
 def read_limits() -> JobLimits:
@@ -115,7 +118,7 @@ def parse_settings(text: str) -> dict[str, str]:
         match = re.match(r"(\w+)\s*=\s*(.*)$", line)
         if match:
             value = match[2].strip()
-            settings[match[1]] = "" if value in ("(null)", "N/A", "none", "UNLIMITED") else value
+            settings[match[1]] = "" if value in ("(null)", "N/A", "UNLIMITED") else value
     return settings
 
 

@@ -15,6 +15,7 @@ from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.hooks import KEYS, HookFile, find_folder, read_hooks
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.table import OPTIONS
+from advisor.schedulers.slurm.translator import BINDING_SETTINGS, uncapped_by
 
 _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 
@@ -140,12 +141,9 @@ def _energy(s: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
-    plugins = s.get("TaskPlugin", "")
-    if "affinity" not in plugins and "cgroup" not in plugins:
-        yield Check(
-            "frequency", "warn", f"TaskPlugin={plugins or 'none'} never applies --cpu-freq",
-            "slurm.conf: TaskPlugin=task/cgroup,task/affinity",
-        )  # fmt: skip
+    if why := uncapped_by({name: s.get(name, "") for name in BINDING_SETTINGS}):
+        remedy = "slurm.conf: TaskPlugin=task/cgroup,task/affinity, TaskPluginParam without none"
+        yield Check("frequency", "warn", why, remedy)
         return
     governors = s.get("CpuFreqGovernors", "")
     yield Check("frequency", "ok", f"caps can be set (governors allowed: {governors or 'default'})")

@@ -20,6 +20,7 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
+from advisor.schedulers.command import CommandProcess
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.accounting_file import read_sacct
@@ -28,7 +29,7 @@ from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.job_here import SlurmJobHere
 from advisor.schedulers.slurm.sweeps import Sweeps
-from advisor.schedulers.slurm.translator import uncapped_launcher
+from advisor.schedulers.slurm.translator import BINDING_SETTINGS, uncapped_by, uncapped_launcher
 
 
 class Slurm(Sweeps, Scheduler):
@@ -73,8 +74,8 @@ class Slurm(Sweeps, Scheduler):
 
     def on_a_node(
         self, node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
-    ) -> list[str]:
-        """Return the srun that runs ``argv`` on a node of its own."""
+    ) -> CommandProcess:
+        """Start the srun that runs ``argv`` on a node of its own."""
         return on_a_node(node_type, argv, limit_s=limit_s, name=name)
 
     def hooks(self, request: HookRequest) -> Hooks:
@@ -100,12 +101,8 @@ class Slurm(Sweeps, Scheduler):
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: no srun, or a task plugin that never does it."""
-        if why := uncapped_launcher(launcher):
-            return why
-        plugins = config_value("TaskPlugin")
-        if plugins and not ("affinity" in plugins or "cgroup" in plugins):
-            return f"Slurm's TaskPlugin={plugins} never applies --cpu-freq"
-        return ""
+        settings = {n: value for n in BINDING_SETTINGS if (value := config_value(n))}
+        return uncapped_launcher(launcher) or uncapped_by(settings)
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether Slurm gives every job of a partition whole nodes."""

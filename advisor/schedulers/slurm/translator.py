@@ -44,6 +44,8 @@ __all__ = [
     "without", "written",
 ]  # fmt: skip
 DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
+_CONTROLLER = "job_submit"
+"""The hook in slurmctld, which sees jobs that passed by the filter."""
 _LIMITS = {
     "file": "tmp", "mem": "mem", "pmem": "mem-per-cpu", "pvmem": "mem-per-cpu", "vmem": "mem",
     "walltime": "time",
@@ -81,6 +83,13 @@ _AXIS_OF = {
     "gpus": "node_type",
     "nodes": "nodes",
 }
+_UNSEEN = frozenset(
+    {"bbf", "cluster-constraint", "core-spec", "deadline", "export-file", "get-user-env",
+     "mem-bind", "overcommit", "power", "signal", "spread-job", "thread-spec", "use-min-nodes"}
+)  # fmt: skip
+"""Options that Slurm does not give to job_submit: only those in the script are known there."""
+BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
+"""What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -134,13 +143,16 @@ def parse_request(
     script = payload.get("script")
     if options.get("wrap"):
         script, argv = options["wrap"], ()
+    hook = str(payload.get("hook") or "")
+    if hook == _CONTROLLER and isinstance(script, str):
+        options |= {k: v for k, v in read_directives(script).items() if k in _UNSEEN}
 
     cwd = str(payload.get("cwd") or "")
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
-    if isinstance(script, str) and _SETS.search(script):
-        judged = slurm_table.both(judged, slurm_table.judge_script(read(script, argv[1:]).assigned))
+    if isinstance(script, str) and (assigned := _assigned(script, argv)):
+        judged = slurm_table.both(judged, slurm_table.judge_script(assigned))
 
     def get(name: str) -> str:
         return options.get(name, "")
@@ -159,7 +171,7 @@ def parse_request(
     )
     return JobRequest(
         scheduler="slurm",
-        hook=str(payload.get("hook") or ""),
+        hook=hook,
         user=user,
         uid=uid,
         kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
@@ -199,6 +211,11 @@ def parse_request(
         binds={**judged.binds, **_bound_by_name(get("cpu-freq"))},
         not_understood=judged.not_understood,
     )
+
+
+def _assigned(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
+    """Return what a script sets, {} where it cannot be anything that srun reads."""
+    return read(script, tuple(argv[1:])).assigned if _SETS.search(script) else {}
 
 
 def _is_het(script: str) -> bool:
@@ -243,7 +260,9 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         request = replace(request, default_memory_mb=availability.default_memory_mb(request))
         if sharing := availability.shared_cores(request):  # --exclusive is no word against it
             request = replace(request, binds={**request.binds, "all": sharing})
-    if "deadline" in request.options:  # Slurm shortens any limit by it once it starts the job
+    # Slurm shortens any limit by a deadline once it starts the job. In the controller nobody knows
+    # whether the command line gave one, or a signal that comes before the limit.
+    if "deadline" in request.options or request.hook == _CONTROLLER:
         return replace(request, time_limit_s=None)
     if request.time_limit_s is None and availability is not None:
         limit_s = availability.time_limit_s(request)
@@ -253,17 +272,33 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     return request
 
 
-def cap_obstacle(request: JobRequest, use: ScriptUse) -> str:
+def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
     """Return why no frequency cap reaches a job's program: Slurm caps bound steps of srun only.
 
     Jobs of this machine are read here, too; there all that runs is capped.
     """
     if request.scheduler == "local":
         return ""
-    bindings = (request.options.get("cpu-bind", ""), request.environment.get("SLURM_CPU_BIND", ""))
+    assigned = _assigned(request.script or "", request.command).get("SLURM_CPU_BIND", ())
+    stated = (request.options.get("cpu-bind"), request.environment.get("SLURM_CPU_BIND"))
+    bindings = [use.binding] if use.binding else [*filter(None, (*assigned, *stated))]
     if any(leaves_unbound(binding) for binding in bindings):
         return "without binding to cores, srun sets no cap"
-    return uncapped_launcher(use.launcher or request.launcher)
+    launcher = uncapped_launcher(use.launcher or request.launcher)
+    return launcher or uncapped_by(settings, bound=bool(bindings))
+
+
+def uncapped_by(settings: Mapping[str, str], *, bound: bool = False) -> str:
+    """Return why Slurm caps no step, "" where it does, or no setting is known.
+
+    ``bound``: the step states how it is bound to cores. As seen on a real Slurm.
+    """
+    plugins = settings.get("TaskPlugin")
+    if plugins is not None and not ("affinity" in plugins or "cgroup" in plugins):
+        return f"Slurm's TaskPlugin={plugins or 'none'} never applies --cpu-freq"
+    if not bound and "none" in settings.get("TaskPluginParam", "").lower().split(","):
+        return "Slurm's TaskPluginParam=none binds no step to cores, so that it sets no cap"
+    return ""
 
 
 def uncapped_launcher(launcher: str) -> str:

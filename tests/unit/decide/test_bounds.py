@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,15 @@ def test_no_more_threads_than_the_request_leaves_a_task(
     decision = ask(store, f"{tasks} --exclusive", script=SCRIPT.replace("srun", "srun -n1"))
     assert decision.environment.get("OMP_NUM_THREADS") == threads
     assert decision.rewrite.keys() == {"cpu-freq"}
+
+
+def test_without_an_inventory_the_command_that_makes_one_is_named(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.db") as store:
+        policy(store)
+        model(store, "bdw", [response("bdw", 1, 1, t, FREQS[-1]) for t in range(4, 29, 4)])
+        decision = ask(store, "-N1 --exclusive -p batch")
+    (why,) = (r.text for r in decision.reasons if r.code == "no-baseline")
+    assert "the inventory is empty: run advisor site discover" in why
 
 
 def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
@@ -276,6 +286,42 @@ def test_a_signal_comes_before_the_limit(store: Writer) -> None:
         assert held.chosen is None and "time-limit" in codes(held)
     assert decided(store, "-N1 --exclusive -t 40 --signal=TERM@120").chosen == free.chosen
     assert decided(store, "-N1 --exclusive --signal=TERM@120").chosen == free.chosen
+
+
+def enforced(store: Writer, lines: str = "", **payload: Any) -> Decision:
+    """Decide for a job that passed by the filter; its script has these lines."""
+    script = SCRIPT.replace("\n", f"\n{lines}", 1)
+    return decided(store, "-N1 --exclusive -t 60", hook="job_submit", script=script, **payload)
+
+
+def test_in_the_controller_a_job_is_judged_as_if_it_had_a_signal_or_a_deadline(
+    store: Writer,
+) -> None:
+    """Slurm gives job_submit neither of them, so a command line may have any."""
+    base = response("bdw", 1, 1, 28, 2_200_000)
+    decision = enforced(store)
+    assert "time-limit-unknown" in codes(decision)
+    assert decision.chosen is not None and decision.chosen.time_s <= base.time_s
+    assert decision.environment == {"OMP_NUM_THREADS": "20"} and decision.rewrite == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("#SBATCH --signal=TERM@120\n", {}),
+        ("#SBATCH --deadline=now+2hours\n", {"node_type": "--deadline"}),
+        ("#SBATCH --overcommit\n", {"all": "--overcommit"}),
+        ("#SBATCH -S 2\n", {"all": "--core-spec"}),
+        ("#SBATCH --spread-job\n", {"all": "--spread-job"}),
+    ],
+)
+def test_in_the_controller_the_scripts_own_lines_are_read(
+    store: Writer, lines: str, kept: dict[str, str]
+) -> None:
+    decision = enforced(store, lines)
+    assert decision.request is not None and dict(decision.request.binds) == kept
+    assert decision.request.signal_before_s == (180 if "signal" in lines else 0)
+    assert ("option-binds" in codes(decision)) is ("all" in kept)
 
 
 def test_a_job_that_may_be_given_less_time_is_left_alone(store: Writer) -> None:

@@ -171,6 +171,18 @@ def test_estimated_energy_is_not_held_against_measured(
     assert (decision.rewrite.get("constraint") == "skylake") is goes
 
 
+@pytest.mark.parametrize(("hook", "goes"), [("cli_filter", True), ("job_submit", False)])
+def test_no_job_waits_elsewhere_that_may_have_a_deadline(
+    store: Writer, hook: str, goes: bool
+) -> None:
+    """The policy lets jobs wait; job_submit does not see whether one has a deadline."""
+    policy(store, node_type_change="allow")
+    skylake(store, 2_000_000)
+    decision = ask(store, "-N1 --exclusive -p mixed --mem=2G", hook=hook)
+    assert (decision.rewrite.get("constraint") == "skylake") is goes
+    assert ("node-type-later" in codes(decision)) is not goes
+
+
 # -- memory that a job is given without asking ---------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.core.thread_use import KEY, ThreadUse, filled, filled_by_all
 from advisor.schedulers.pbs.translator import parse_request
+from advisor.schedulers.slurm.translator import parse_request as slurm_request
+from advisor.schedulers.slurm.translator import read_arguments
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
 from tests.again import same_again
@@ -129,6 +131,11 @@ UNBOUND = "without binding to cores"
         ("time mpirun -np 1 ./stencil", MPI),
         ("srun --cpu-bind=none ./stencil", UNBOUND),
         ("srun --cpu-bind=verbose,none ./stencil", UNBOUND),
+        ("export SLURM_CPU_BIND=none\nsrun ./stencil", UNBOUND),
+        ("SLURM_CPU_BIND=quiet,none srun ./stencil", UNBOUND),
+        ("export SLURM_CPU_BIND=none\nsrun --cpu-bind=cores ./stencil", ""),
+        ("export SLURM_CPU_BIND=cores\nsrun ./stencil", ""),
+        ("export SLURM_CPU_BIND_TYPE=none SLURM_MEM_BIND=none\nsrun ./stencil", ""),
         ("srun ./stencil", ""),
         ("timeout 2h srun --cpu-bind=cores ./stencil", ""),
     ],
@@ -145,7 +152,54 @@ def test_a_cap_that_would_not_land_is_not_promised(store: Writer, line: str, why
     assert "GHz" not in decision.message or not why
 
 
-@pytest.mark.parametrize(("line", "khz"), [("./stencil", TOP), ("srun ./stencil", 1_800_000)])
+@pytest.mark.parametrize(
+    ("settings", "line", "why"),
+    [
+        ({"TaskPlugin": "task/none"}, "srun ./stencil", "TaskPlugin=task/none"),
+        ({"TaskPlugin": ""}, "srun --cpu-bind=cores ./stencil", "TaskPlugin=none"),
+        (
+            {"TaskPlugin": "task/affinity", "TaskPluginParam": "None"},
+            "srun ./stencil",
+            "TaskPluginParam=none",
+        ),
+        (
+            {"TaskPlugin": "task/affinity", "TaskPluginParam": "none"},
+            "srun --cpu-bind=cores ./stencil",
+            "",
+        ),
+        ({"TaskPlugin": "task/cgroup,task/affinity"}, "srun ./stencil", ""),
+        ({}, "srun ./stencil", ""),
+    ],
+)
+def test_a_site_whose_slurm_binds_no_step_caps_none(
+    store: Writer, settings: dict[str, str], line: str, why: str
+) -> None:
+    site = snapshot(store)
+    site.availability = Availability(
+        "slurm", {}, {"batch": PartitionState()}, limits=JobLimits(enforced=False),
+        settings=settings,
+    )  # fmt: skip
+    request = slurm_request(
+        {"type": "sbatch", "options": read_arguments(["-N1", "-n1", "--exclusive", "-t", "60"]),
+         "script": f"#!/bin/bash\n{line}\n"},
+        user="ada", uid=1000, choices={},
+    )  # fmt: skip
+    decision = decide(request, site, chance=lambda: 1.0)
+    same_again(decision, site, lambda: 1.0)
+    assert ("cpu-freq" in decision.rewrite) is not bool(why)
+    kept = [r.text for r in decision.reasons if r.code == "axis-bound"]
+    assert any(why in text for text in kept) if why else not kept
+
+
+@pytest.mark.parametrize(
+    ("line", "khz"),
+    [
+        ("./stencil", TOP),
+        ("srun --cpu-bind=none ./stencil", TOP),
+        ("export SLURM_CPU_BIND=none\nsrun ./stencil", TOP),
+        ("srun ./stencil", 1_800_000),
+    ],
+)
 def test_a_cap_of_the_users_own_that_does_not_land_is_no_baseline(
     store: Writer, line: str, khz: int
 ) -> None:

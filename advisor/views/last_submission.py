@@ -1,0 +1,133 @@
+"""What the hook last saw of a script that ``advisor explain`` reads itself.
+
+A site's own hooks may change a request before the advisor's sees it, and so do options of the
+submit command's line; explain sees neither, but the store has what was decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from advisor.core.decision import Decision
+from advisor.core.request import JobRequest
+from advisor.store.reader import Reader
+
+_FACTS = ("partition", "qos", "nodes", "ntasks", "cpus_per_task", "constraint")
+_APART = frozenset({"queue", "walltime"})
+"""Options of PBS that stand for themselves; all others make up one request for nodes."""
+_LOOKED_AT = 200
+"""So many of a user's latest decisions are looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSubmission:
+    """What the last submission of a script asked for otherwise than the script does.
+
+    ``differing``: name -> (as it is read here, as the hook saw it), "" for nothing. ``taken``
+    (PBS): those options, with the values that the hook saw, which another submission of the script
+    as it stands would get again as far as is known.
+    """
+
+    decision: str
+    at: str
+    differing: dict[str, tuple[str, str]]
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        differing = {n: {"here": a, "seen": b} for n, (a, b) in self.differing.items()}
+        return {
+            "decision": self.decision, "at": self.at, "differing": differing, "taken": self.taken,
+        }  # fmt: skip
+
+    def over(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return a script's options with what is taken of the last submission put over them."""
+        return {n: v for n, v in {**options, **self.taken}.items() if v or n not in self.taken}
+
+    def line(self) -> str:
+        """Return it as one sentence."""
+        pairs = [
+            f"{n}={b or '(none)'}, not {a or '(none)'}" for n, (a, b) in self.differing.items()
+        ]
+        text = (
+            f"note         the last job of this script ({self.at[:16]}, decision {self.decision}) "
+            f"was submitted with {'; '.join(pairs)}: the site's own hooks or options of its "
+            "command line changed it before it was decided"
+        )
+        if not self.taken:
+            return text
+        return (
+            f"{text}. This answer takes {', '.join(self.taken)} from that job; --as-written "
+            "explains the script as it stands"
+        )
+
+
+def last_submission(
+    reader: Reader,
+    decision: Decision,
+    path: Path,
+    options: Mapping[str, str],
+    given: Collection[str] = (),
+) -> LastSubmission | None:
+    """Return what the hook last saw of the same user's script, None where it saw none of it.
+
+    ``decision`` is that for the script as it stands with ``options``, of which those ``given`` on
+    the caller's command line are never taken from the last submission.
+    """
+    here = decision.request
+    if here is None:
+        return None
+    for past in reader.decisions(user=decision.user, limit=_LOOKED_AT):
+        there = past.request
+        if there is None or not there.script_path or past.scheduler != decision.scheduler:
+            continue
+        if Path(there.script_path) != path.absolute():
+            continue
+        if not (here.written_from or there.written_from or there.script_options):
+            return LastSubmission(past.id, past.created_at, _differing(here, there))
+        differing = _differing_options(here, there, options)
+        same = not there.fingerprint and _older(path, past.created_at)
+        taken = {
+            name: seen
+            for name, (value, seen) in differing.items()
+            if name not in given and (same or there.script_options.get(name) == value)
+        }
+        shape = {*here.written_from, *there.written_from, *differing} - _APART
+        if shape & ({*given} | differing.keys() - taken.keys()):
+            # half of one request for nodes and half of another make none
+            taken = {name: seen for name, seen in taken.items() if name in _APART}
+        return LastSubmission(past.id, past.created_at, differing, taken)
+    return None
+
+
+def _older(path: Path, moment: str) -> bool:
+    """Tell whether a file is as it was at a time (ISO 8601)."""
+    try:
+        return path.stat().st_ctime < datetime.fromisoformat(moment).timestamp()
+    except (OSError, ValueError):
+        return False
+
+
+def _differing_options(
+    here: JobRequest, there: JobRequest, options: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Return which of PBS's options differ, of those that are kept with a decision."""
+    names = dict.fromkeys((*here.written_from, *there.written_from, *there.script_options))
+    pairs = {name: (options.get(name, ""), there.options.get(name, "")) for name in names}
+    pairs["queue"] = options.get("queue", "").partition("@")[0], there.partition
+    if pairs.get("walltime", ("", ""))[1] == "" and "walltime" not in there.script_options:
+        pairs.pop("walltime", None)  # a decision of an earlier release does not have it
+    elif here.time_limit_s == there.time_limit_s and all(pairs.get("walltime", ())):
+        del pairs["walltime"]  # 1:00:00 and 01:00:00
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _differing(here: JobRequest, there: JobRequest) -> dict[str, tuple[str, str]]:
+    pairs = {name: (getattr(here, name), getattr(there, name)) for name in _FACTS}
+    if here.time_limit_s and there.time_limit_s:
+        pairs["time limit, s"] = here.time_limit_s, there.time_limit_s
+    texts = {name: (str(a or ""), str(b or "")) for name, (a, b) in pairs.items()}
+    return {name: pair for name, pair in texts.items() if pair[0] != pair[1]}

@@ -410,13 +410,13 @@ def first() -> Iterator[None]:
 @pytest.mark.usefixtures("first")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_a_run_on_this_machine_is_ended(job: SweepJob, tmp_path: Path) -> None:
-    from advisor.lab.watching import watch_library
+    from advisor.lab.characterise_runs import timing_library
 
     assert job.watch is not None
     source = tmp_path / "steps.c"
     source.write_text(STEPS)
     subprocess.run(["gcc", "-fopenmp", "-rdynamic", source, "-o", tmp_path / "steps"], check=True)
-    shutil.copyfile(watch_library(), job.watch.preload)
+    shutil.copyfile(timing_library(), job.watch.preload)
     times = [float(i) / 8 for i in range(62)]  # a complete run of 60 steps of an eighth of a second
     (tmp_path / "sites").write_text("")
     earlier = job.watch.folder / EARLIER

@@ -17,11 +17,11 @@ from advisor.core.placement import in_order
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.store.csvfile import Terms
-from advisor.store.hpcprobe import Objectives, read_summary
 from advisor.training.experiment import Experiment, read_experiments
 from advisor.training.extraction import read_rules
 from advisor.training.postprocess import PostProcessor
 from advisor.training.summary import SummaryRun, write_summary
+from advisor_lab.importers.hpcprobe import Objectives, read_summary
 
 STENCIL = """\
 # MPI and OpenMP on a grid

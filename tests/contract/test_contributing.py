@@ -9,7 +9,7 @@ import pytest
 from advisor.paths import share
 
 ROOT = share("config").parent
-EVERYWHERE = ("advisor", "tui", "hooks", "db")
+EVERYWHERE = ("advisor", "tui", "lab", "hooks", "db")
 ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A meter": (r"\bPmCounters\b", EVERYWHERE, "pm_counters", 1),
     "A model": (r"\bBSpline\b", EVERYWHERE, "bspline", 1),

@@ -127,7 +127,7 @@ MAY = {
 def test_whoever_renames_a_file_into_place_has_a_draft() -> None:
     """A name made from the file's own may be another file, a link, or another process's."""
     without = set()
-    for room in ("advisor", "tui"):
+    for room in ("advisor", "tui", "lab"):
         for path in (ROOT / room).rglob("*.py"):
             name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
             calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]

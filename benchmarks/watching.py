@@ -28,7 +28,7 @@ from shutil import which
 import numpy as np
 from programs import program
 
-from advisor.lab.native import SOURCES
+from advisor.instruments.native import SOURCES
 from advisor.phases.pairing import Baseline, Pairing, RunEvents
 from advisor.phases.ring import EventRings
 from advisor.phases.sequence import find_iterations

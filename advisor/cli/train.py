@@ -377,7 +377,7 @@ def _library(state: SweepState) -> str:
     """Make the library that runs are watched with, in the sweep's folder; return why not."""
     from advisor.drafts import write_whole
     from advisor.errors import AdvisorError
-    from advisor.lab.characterise_runs import timing_library
+    from advisor.instruments.characterise_runs import timing_library
 
     place = state.preload
     if not state.settings.within or place.is_file():

@@ -75,7 +75,7 @@ class EarlyStop:
 class WatchedBeside:
     """What was seen of a run: the times of its events, paired with the first of its baseline's.
 
-    ``phases`` are the baseline's. What is registered as ``advisor.after_run`` takes one when the
+    ``phases`` are the baseline's. What is registered as ``advisor.early_stops`` takes one when the
     run is ended, and returns what is kept of it under the registered name, as JSON has it.
     """
 

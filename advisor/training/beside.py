@@ -217,20 +217,20 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {by}" if by else stop.reason,
-        **_after_run(beside),
+        **_more(beside),
     }  # fmt: skip
 
 
-def _after_run(beside: Beside) -> dict[str, object]:
+def _more(beside: Beside) -> dict[str, object]:
     """Return what installed packages keep of the run; a package that fails keeps nothing."""
     from advisor import plugins
 
     watched = beside.pairing.watched() if beside.pairing else None
     more: dict[str, object] = {}
     if watched is not None:
-        for name in plugins.names("after_run"):
+        for name in plugins.names("early_stops"):
             with contextlib.suppress(Exception):
-                value = plugins.load("after_run", name)(watched)
+                value = plugins.load("early_stops", name)(watched)
                 json.dumps(value)
                 more[name] = value
     return more

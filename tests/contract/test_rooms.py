@@ -55,18 +55,18 @@ def test_a_room_knows_no_other_room(room: str) -> None:
         assert not re.findall(rf"advisor\.schedulers\.(?:{others})\b", path.read_text()), path
 
 
-LABORATORY = re.compile(
+INSTRUMENTS = re.compile(
     r"(valgrind|trace|microbench|characterise\w*|twin|symbols|native|bench|evaluate)(\.\w+)?"
 )
 
 
-def test_the_laboratory_has_a_room_of_its_own() -> None:
-    may = [ROOT / "advisor" / room for room in ("lab", "cli", "views", "schedulers")]
+def test_the_instruments_have_a_room_of_their_own() -> None:
+    may = [ROOT / "advisor" / room for room in ("instruments", "cli", "views", "schedulers")]
     outside = [
         path
         for path in (ROOT / "advisor").rglob("*")
         if "__pycache__" not in path.parts
-        and LABORATORY.fullmatch(path.name)
+        and INSTRUMENTS.fullmatch(path.name)
         and not any(room in path.parents for room in may)
     ]
     assert not outside

@@ -16,7 +16,7 @@ from test_pbs_site import Site, site  # noqa: F401
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.complete import CompleteRun, load_complete
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, WatchPlan
 from advisor.schedulers.early import keep_complete, why_none

@@ -13,7 +13,7 @@ from sweeping import POSED, TOP, configuration, finish, make_job
 from testbed import Testbed
 
 from advisor.core.configuration import Configuration
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.schedulers.base import RunResult, SweepJob, WatchPlan
 from advisor.schedulers.slurm.scheduler import Slurm
 

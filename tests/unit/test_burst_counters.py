@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.ring import EventRings
 from advisor_lab.phases import burst_counters
 from advisor_lab.phases.burst_counters import VARIABLE, BurstsBeside, wanted_of

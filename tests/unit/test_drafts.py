@@ -120,7 +120,7 @@ MAY = {
     "advisor/loop/left_reader.py",  # the same, in the user's folder
     "advisor/core/delivery.py",  # a delivery's draft is named after its random name
     "advisor/service/listening.py",  # a socket, which systemd or this daemon alone makes
-    "advisor/lab/native.py",  # compiled in a folder of its own
+    "advisor/instruments/native.py",  # compiled in a folder of its own
 }
 
 

@@ -410,7 +410,7 @@ def first() -> Iterator[None]:
 @pytest.mark.usefixtures("first")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_a_run_on_this_machine_is_ended(job: SweepJob, tmp_path: Path) -> None:
-    from advisor.lab.characterise_runs import timing_library
+    from advisor.instruments.characterise_runs import timing_library
 
     assert job.watch is not None
     source = tmp_path / "steps.c"

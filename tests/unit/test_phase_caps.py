@@ -20,7 +20,7 @@ from advisor.schedulers.base import PlannedRun
 from advisor_lab.phases import views as phases
 from advisor_lab.phases.caps import REST, best_caps, changes_of, powers
 from advisor_lab.phases.part_caps import caps_of_sweep
-from advisor_lab.phases.parts import parts_after_run, parts_of
+from advisor_lab.phases.parts import parts_of, parts_of_stop
 
 Run = Callable[..., Any]
 HIGH, MID, LOW = 2_000_000, 1_500_000, 1_000_000
@@ -120,7 +120,7 @@ def sweep(tmp_path: Path) -> Any:
         pairing.feed(time_s, site)
     watched = pairing.watched()
     assert watched is not None
-    parts = parts_after_run(watched)
+    parts = parts_of_stop(watched)
     (tmp_path / "watch" / STOPS / "design-1-1").write_text(json.dumps({"parts": parts}))
     (tmp_path / "watch" / STOPS / "design-2-1").write_text('{"parts": {"solve": ["x", 1]}}')
     runs = tuple(

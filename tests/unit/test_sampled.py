@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.lab.elf import RoutineNames
+from advisor.instruments.elf import RoutineNames
 from advisor.phases.complete import CompleteRun
 from advisor_lab.phases import sampled
 from advisor_lab.phases.inside import counted_periods, routines_inside, signals_inside, usable

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases import ring
 from advisor.phases.complete import CompleteRun
 from advisor.phases.ranks import ranks_apart

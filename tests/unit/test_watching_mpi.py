@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.ring import EventRings
 
 Run = Callable[..., Any]

@@ -19,6 +19,9 @@ import yaml
 from advisor.core.observation import Observation
 from advisor.errors import InputError, UsageError
 from advisor.store.csvfile import RowProblem, RunsFile, Terms, listing, read_bytes
+from advisor_lab.hpcprobe.sweeps import read_again, read_sweeps
+
+__all__ = ["ENDINGS", "Objectives", "read_again", "read_runs", "read_summary", "read_sweeps"]
 
 ENDINGS = (".yml", ".yaml")
 TIME = ("totalTime", "time", "runTime", "wallTime", "elapsedTime", "execTime", "tt")

@@ -98,7 +98,7 @@ def costs_of(
     }
 
 
-def parts_after_run(watched: WatchedBeside) -> dict[str, tuple[float, float | None, float]]:
+def parts_of_stop(watched: WatchedBeside) -> dict[str, tuple[float, float | None, float]]:
     """Return ratio, power (W) and its standard error (W) of each part of a run that is ended."""
     base = watched.base
     parts = parts_of(base.times, base.sites, watched.phases)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.lab.elf import RoutineNames, demangled
+from advisor.instruments.elf import RoutineNames, demangled
 from advisor_lab.phases.routines import RunningCode
 from advisor_lab.phases.sampled import CodePlaces
 

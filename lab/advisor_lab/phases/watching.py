@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.errors import AdvisorError, SchedulerError
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
 from advisor.phases.ranks import ranks_apart
 from advisor.phases.ring import EventRings, no_room

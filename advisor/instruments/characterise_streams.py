@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from advisor.lab.characterise_files import LINE, AccessSite, BarrierInterval, TracedProcess
+from advisor.instruments.characterise_files import LINE, AccessSite, BarrierInterval, TracedProcess
 
 Dropped = Literal["", "rare", "cached"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
-from advisor.training.extraction import NO_RULES, CounterRules, read_rules
-from advisor.training.summary import SummaryRun, run_parameters, write_summary
+from advisor_lab.hpcprobe.extraction import NO_RULES, CounterRules, read_rules
+from advisor_lab.hpcprobe.summary import SummaryRun, run_parameters, write_summary
 
 JOB_RESULTS = "jobResults"
 KEPT = "counters.json"
@@ -167,6 +167,11 @@ class PostProcessor:
             paths.append(whole)
         write_summary(paths[0], made, self.settings.parameters)
         return paths
+
+
+def after_run(settings: Mapping[str, Any], folder: Path, working_folder: Path) -> PostProcessor:
+    """Return what follows each run of a sweep in ``folder``, by its experiment's ``after``."""
+    return PostProcessor(PostProcessing.from_dict(settings), folder, working_folder)
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from scipy.special import stdtrit  # scipy.stats takes much longer to load
 
 from advisor.core.configuration import Configuration
 from advisor.drafts import write_whole
@@ -49,6 +48,8 @@ def sample_statistics(values: Sequence[float]) -> dict[str, float]:
 
     Means that need positive values are NaN where one is not.
     """
+    from scipy.special import stdtrit  # scipy.stats takes much longer to load
+
     positive = all(v > 0 for v in values)
     deviation = statistics.stdev(values)
     quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))

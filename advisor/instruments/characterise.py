@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor.lab.characterise_files import TimedPhase, TimedProcess, TracedProcess
-from advisor.lab.characterise_io import io_streams
-from advisor.lab.characterise_runs import TimedRun, TracedRun, twin_of
-from advisor.lab.characterise_streams import FoundPhase, find_phase
-from advisor.lab.elf import demangled
+from advisor.instruments.characterise_files import TimedPhase, TimedProcess, TracedProcess
+from advisor.instruments.characterise_io import io_streams
+from advisor.instruments.characterise_runs import TimedRun, TracedRun, twin_of
+from advisor.instruments.characterise_streams import FoundPhase, find_phase
+from advisor.instruments.elf import demangled
 from advisor.ranking.streams import Characterisation, IoStream, Phase, Stream
 
 WHOLE = "whole program"

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError, InputError
-from advisor.lab.bench import spread_of
-from advisor.lab.characterise_io import file_system_kind, mount_point
-from advisor.lab.machine import circumstances, fingerprint
-from advisor.lab.native import SOURCES, built
+from advisor.instruments.bench import spread_of
+from advisor.instruments.characterise_io import file_system_kind, mount_point
+from advisor.instruments.machine import circumstances, fingerprint
+from advisor.instruments.native import SOURCES, built
 from advisor.ranking.similarity import SURE
 from advisor.schedulers.this_machine import local_node_type
 

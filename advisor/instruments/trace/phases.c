@@ -3,7 +3,7 @@
  * A few clock readings per region and thread, and one per barrier of the forking thread, are all it
  * costs. Each process has a file of its own
  * in the folder ADVISOR_PHASES, mapped shared, so that the figures are there even if the program
- * is killed. advisor/lab/characterise_files.py reads it; keep the two equal.
+ * is killed. advisor/instruments/characterise_files.py reads it; keep the two equal.
  *
  * Compiled with SEE_FILES it sees reads and writes of files, too: for programs that are characterised,
  * not for the runs of sweeps.

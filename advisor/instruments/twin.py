@@ -23,7 +23,7 @@ from typing import Literal
 
 from advisor.drafts import draft
 from advisor.errors import AdvisorError, UsageError
-from advisor.lab.native import SOURCES, built, compiler, first_error
+from advisor.instruments.native import SOURCES, built, compiler, first_error
 
 SUFFIX = ".traced"
 SECTION = ".advisor.twin"

@@ -1,4 +1,4 @@
-"""Read what the C parts of ``advisor/lab/trace`` leave behind: one binary file per process.
+"""Read what the C parts of ``advisor/instruments/trace`` leave behind: one binary file per process.
 
 The layouts are those of ``phases.c`` and ``sites.h``; keep them equal.
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.lab.native import SOURCES, built
+from advisor.instruments.native import SOURCES, built
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le"}
 _TRACE = SOURCES / "trace"

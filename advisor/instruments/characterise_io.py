@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from advisor.lab.characterise_files import FileAccess, TimedProcess
+from advisor.instruments.characterise_files import FileAccess, TimedProcess
 from advisor.ranking.streams import IoStream
 
 LEAST = 0.01

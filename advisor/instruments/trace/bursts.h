@@ -1,6 +1,6 @@
 /* Counters of bursts: what the watched thread computes between two calls, by perf_event_open.
  *
- * ADVISOR_BURSTS lists what is counted, as kind:config in hexadecimal, all in one group (lab/burst_counters.py
+ * ADVISOR_BURSTS lists what is counted, as kind:config in hexadecimal, all in one group (advisor_lab/phases/burst_counters.py
  * has tried it). Of many bursts some are counted, drawn at random: at most 250 a second, each for two
  * reads. The time that a call waits is no part of a burst.
  *

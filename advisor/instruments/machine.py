@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.inventory import NodeType
-from advisor.lab.characterise import cache_bytes
-from advisor.lab.native import compiler
+from advisor.instruments.characterise import cache_bytes
+from advisor.instruments.native import compiler
 
 
 def fingerprint(

@@ -20,8 +20,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from advisor.errors import AdvisorError, MeterError
-from advisor.lab.machine import circumstances, fingerprint, memory_b, processor
-from advisor.lab.native import SOURCES, built
+from advisor.instruments.machine import circumstances, fingerprint, memory_b, processor
+from advisor.instruments.native import SOURCES, built
 from advisor.meters.base import Load, Meter
 from advisor.meters.choose import best_meter
 from advisor.ranking.kernels import Kernel

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.lab import valgrind
-from advisor.lab.characterise_files import (
+from advisor.instruments import valgrind
+from advisor.instruments.characterise_files import (
     TimedProcess,
     TracedProcess,
     read_phases,
     read_sites,
 )
-from advisor.lab.native import SOURCES, built
-from advisor.lab.twin import SUFFIX
+from advisor.instruments.native import SOURCES, built
+from advisor.instruments.twin import SUFFIX
 from advisor.meters.process import MeasuredProcess, exit_text, measure, usable_cpus
 
 TRACE_BYTES = 512 * 2**20

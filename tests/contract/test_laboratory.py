@@ -27,6 +27,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
         + "".join(f"1,1,{t},2000000,{100 / t + t:.2f},{900 + 50 * t}\n" for t in (1, 2, 4, 8))
     )
     (place / "summary.yml").write_text("")
+    (place / "stencil.ini").write_text("[Experiment]\n")
     environment = {**os.environ, "ADVISOR_DB": str(place / "a.db")}
 
     def run(words: str) -> subprocess.CompletedProcess[str]:
@@ -76,6 +77,11 @@ def test_a_view_is_refused_before_anything_is_stored(plain: Run) -> None:
     assert "no model" in plain("options app").stderr
     fitted = plain("fit app")
     assert (fitted.returncode, fitted.stderr) == (0, "")
+
+
+def test_an_experiment_file_is_the_laboratorys(plain: Run) -> None:
+    done = plain("train stencil.ini --dry-run")
+    assert (done.returncode, done.stderr) == (2, f"advisor train of experiment files: {HOW}\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -19,7 +19,7 @@ from advisor import __version__, laboratory, plugins
 from advisor.cli.arguments import add_common
 from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
-from advisor.errors import AdvisorError, LaboratoryError
+from advisor.errors import AdvisorError, InputError, LaboratoryError
 from advisor.interpreter import search_absolute_folders
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -111,8 +111,8 @@ def _module(verb: str) -> Any:
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*").
 
-    Raises LaboratoryError for a verb of the laboratory where it is not installed; of all others
-    then, with "*", only the names are there.
+    Raises LaboratoryError for a verb of the laboratory where it is not installed, and InputError
+    for one whose package does not load; of such verbs "*" has only the names.
     """
     parser = _Program(
         prog="advisor",
@@ -133,7 +133,11 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         if verb == name or (verb == "*" and name not in lacking):
             if name != _ALL_TAIL:
                 add_common(sub)
-            _module(name).add_arguments(sub)
+            try:
+                _module(name).add_arguments(sub)
+            except InputError:  # a package that is broken; of all verbs it takes none along
+                if verb == name:
+                    raise
     return parser
 
 

@@ -146,6 +146,8 @@ def test_a_package_offers_a_verb(installed: Path, tmp_path: Path) -> None:
     broken = advisor(installed, tmp_path, "hello", "world")
     assert broken.returncode == 1 and "mend or remove the package" in broken.stderr
     assert advisor(installed, tmp_path, "options", "--help").returncode == 0
+    completed = advisor(installed, tmp_path, "completion", "bash")
+    assert (completed.returncode, completed.stderr) == (0, "") and "hello" in completed.stdout
     assert "Traceback" not in broken.stderr
 
 

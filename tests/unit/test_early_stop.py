@@ -421,7 +421,9 @@ def test_what_packages_keep_of_a_stop_stands_in_it_and_none_can_break_it(
     beside: Any = SimpleNamespace(pairing=pairing)
     ratio, power_w, error_w = beside_module._more(beside)["parts"]["solve"]  # type: ignore[index]
     assert (round(ratio, 6), power_w, error_w) == (1.1, None, 0.0)
-    registered = {"seen": lambda watched: len(watched.times), "bad": fail, "odd": lambda _: object}
+    registered: dict[str, Callable[[Any], object]] = {
+        "seen": lambda watched: len(watched.times), "bad": fail, "odd": lambda _: object,
+    }  # fmt: skip
     monkeypatch.setattr("advisor.plugins.names", lambda kind: tuple(registered))
     monkeypatch.setattr("advisor.plugins.load", lambda kind, name: registered[name])
     assert beside_module._more(beside) == {"seen": 20}

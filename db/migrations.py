@@ -485,7 +485,7 @@ WHERE number = (
 
 
 @migrations()
-def m0021_count_laws(db: Database) -> None:
+def m0022_count_laws(db: Database) -> None:
     """Keep what application profiles say apart from the profiles themselves."""
     _run(db, _COUNT_LAWS)
     if "profile_steps" in db.table_names():

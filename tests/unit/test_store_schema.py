@@ -124,7 +124,7 @@ def test_what_profiles_say_outlives_the_time_when_their_tables_were_the_advisors
         + [("other", 1, "{}"), ("none", 1, '{"laws": null}')],
     )
     db.execute("DROP TABLE count_laws")
-    db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm0021_count_laws'")
+    db.execute("DELETE FROM _sqlite_migrations WHERE name = 'm0022_count_laws'")
     db.commit()
     db.close()
     with Writer(store_path) as store:

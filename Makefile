@@ -28,14 +28,14 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
 
-$(READY): pyproject.toml | $(VENV)/bin/python
+$(READY): pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e . -e ./lab
 	@touch $@
 
-$(READY)-dev: pyproject.toml | $(VENV)/bin/python
+$(READY)-dev: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV) for tests ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -e ./lab
 	@touch $@ $(READY)
 
 demo: setup
@@ -51,7 +51,7 @@ test: setup-dev slurm-packages package-tools
 # Compiled once, here: hundreds of programs are started, some by users who may not write to this tree.
 # So are the tests: each of the four processes would take twenty seconds for that.
 pytest: setup-dev
-	@$(BIN)/python -m compileall -q advisor tui hooks db tests
+	@$(BIN)/python -m compileall -q advisor tui lab hooks db tests
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq > /dev/null || :
 	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 

@@ -40,6 +40,16 @@ class UsageError(AdvisorError):
     exit_code = 2
 
 
+class LaboratoryError(UsageError):
+    """Something is asked for that the laboratory has, where it is not installed; exit code 2.
+
+    The message begins with the words that ask for it, so that ``advisor`` stands before it.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}"
+
+
 class MissingExtraError(AdvisorError):
     """A package is not installed that only some work needs; the hint says how to install it."""
 

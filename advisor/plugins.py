@@ -1,5 +1,5 @@
-"""What a site can add, found by name: schedulers, translators, models, scaling models,
-meters and strategies.
+"""What a package can add, found by name: schedulers, translators, models, scaling models, meters,
+strategies; verbs, importers, panels, what follows runs of sweeps, and tables of the store.
 
 Each is an entry point of the group ``advisor.KIND``. The advisor's own are registered in the same
 way, so that a package of a site's own can do all that they do.
@@ -13,7 +13,10 @@ from typing import Any, Literal
 
 from advisor.errors import InputError, UnknownNameError
 
-PluginKind = Literal["schedulers", "translators", "models", "meters", "strategies", "scaling"]
+PluginKind = Literal[
+    "schedulers", "translators", "models", "meters", "strategies", "scaling",
+    "verbs", "importers", "panels", "after_run", "early_stops", "migrations",
+]  # fmt: skip
 
 _OWN = "advisor."
 """What the targets of the advisor's own entry points begin with."""
@@ -58,5 +61,7 @@ def load(kind: PluginKind, name: str) -> Any:
 
 
 def _one(kind: PluginKind) -> str:
-    irregular = {"strategies": "strategy", "scaling": "scaling model"}
+    irregular = {
+        "strategies": "strategy", "scaling": "scaling model", "after_run": "step after runs",
+    }  # fmt: skip
     return irregular.get(kind, kind.removesuffix("s"))

@@ -25,8 +25,8 @@ from statsmodels.regression.quantile_regression import QuantReg
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import AdvisorError
-from advisor.lab.evaluate import Evaluation, evaluate
 from advisor.models.design import DESIGNS
+from advisor.models.evaluation import Evaluation, evaluate
 from advisor.models.registry import DEFAULT, names
 from advisor.models.sequential import SEQUENTIAL
 from advisor.store.csvfile import Terms, read_csv

@@ -16,17 +16,17 @@ import tempfile
 from pathlib import Path
 
 from advisor import paths
-from advisor.lab import valgrind
-from advisor.lab.characterise import timed_phases
-from advisor.lab.characterise_files import read_phases
-from advisor.lab.characterise_runs import (
+from advisor.instruments import valgrind
+from advisor.instruments.characterise import timed_phases
+from advisor.instruments.characterise_files import read_phases
+from advisor.instruments.characterise_runs import (
     TimedRun,
     TracedCommand,
     timing_library,
     twin_run,
     valgrind_run,
 )
-from advisor.lab.twin import compile_twice
+from advisor.instruments.twin import compile_twice
 
 RUNS = {
     "matmul row": ("matmul", "900", "row"),

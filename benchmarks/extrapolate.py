@@ -21,10 +21,10 @@ import scaling_grids
 
 from advisor.core.observation import Observation
 from advisor.errors import AdvisorError
-from advisor.lab.extrapolation import UNFIT, Extrapolation, SizedScore, extrapolate
 from advisor.scaling.base import NODES
 from advisor.scaling.registry import AUTO, names
 from advisor.store.csvfile import Terms, read_csv
+from advisor_lab.evaluation.extrapolation import UNFIT, Extrapolation, SizedScore, extrapolate
 
 LIMITS = {
     "36": {1.6: (6, 6), 2.6: (10, 11), 4.5: (15, 15), 8.0: (20, 20)},

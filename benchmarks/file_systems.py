@@ -14,7 +14,7 @@ import tempfile
 from itertools import permutations
 from pathlib import Path
 
-from advisor.lab.file_system import measure_io
+from advisor.instruments.file_system import measure_io
 from advisor.ranking.io import IoProfile, IoTimes, io_on
 from advisor.ranking.streams import Characterisation, IoOperation, IoStream
 

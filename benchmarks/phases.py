@@ -34,17 +34,23 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, Training
 from advisor.phases import pairing
-from advisor.phases.burst_tree import cluster_nodes
-from advisor.phases.bursts import BurstTable, cluster
-from advisor.phases.files import read_bursts, read_events, read_marks, read_readings, read_signal
-from advisor.phases.fold import fold
 from advisor.phases.metered import Metered
 from advisor.phases.pairing import LEAST_READINGS, Baseline, RunEvents, replay
 from advisor.phases.record import condensed, expanded
 from advisor.phases.sequence import find_iterations
-from advisor.phases.signal import find_periods
 from advisor.phases.stretches import LEAST_ITERATIONS
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, SweepStatus
+from advisor_lab.phases.burst_tree import cluster_nodes
+from advisor_lab.phases.bursts import BurstTable, cluster
+from advisor_lab.phases.files import (
+    read_bursts,
+    read_events,
+    read_marks,
+    read_readings,
+    read_signal,
+)
+from advisor_lab.phases.fold import fold
+from advisor_lab.phases.signal import find_periods
 
 ROOM = 0
 """Characters that complete runs are condensed to, 0 for none."""

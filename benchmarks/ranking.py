@@ -34,7 +34,7 @@ from typing import Any
 from advisor import paths
 from advisor.cli.rank import stored_profiles
 from advisor.core.option import Z90
-from advisor.lab.twin import compile_twice
+from advisor.instruments.twin import compile_twice
 from advisor.ranking import blend
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.rank import RankingMethod, rank

@@ -28,13 +28,13 @@ from shutil import which
 import numpy as np
 from programs import program
 
-from advisor.lab import sampled
-from advisor.lab.burst_counters import VARIABLE, BurstsBeside
-from advisor.lab.native import SOURCES
-from advisor.lab.sampled import SampledBeside
+from advisor.instruments.native import SOURCES
 from advisor.phases.pairing import Baseline, Pairing, RunEvents
 from advisor.phases.ring import EventRings
 from advisor.phases.sequence import find_iterations
+from advisor_lab.phases import sampled
+from advisor_lab.phases.burst_counters import VARIABLE, BurstsBeside
+from advisor_lab.phases.sampled import SampledBeside
 
 PROGRAM = """
 #include <stdlib.h>

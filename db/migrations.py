@@ -364,8 +364,7 @@ def m0011_trials(db: Database) -> None:
 
 @migrations()
 def m0012_application_profiles(db: Database) -> None:
-    """Add profiles of applications' threads and the steps of their extrapolation."""
-    _run(db, Path(__file__).with_name("application_profiles.sql").read_text(encoding="utf-8"))
+    """Do nothing: application profiles are the laboratory's, which makes their tables itself."""
 
 
 _SUMMED = """
@@ -462,3 +461,32 @@ CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);
 def m0020_pruned_rows(db: Database) -> None:
     """Keep what was pruned for a day."""
     _run(db, _PRUNED_ROWS)
+
+
+_COUNT_LAWS = """
+-- What an application's profiles say of its sizes (null: nothing); its families of sizes follow.
+CREATE TABLE count_laws (
+    application  TEXT PRIMARY KEY,
+    laws         TEXT NOT NULL CHECK (json_valid(laws)),
+    created_at   TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+_LAWS_OF_STEPS = """
+INSERT INTO count_laws (application, laws, created_at)
+SELECT application, coalesce(json_extract(result, '$.laws'), 'null'), created_at
+FROM profile_steps AS step
+WHERE number = (
+    SELECT max(number) FROM profile_steps
+    WHERE application = step.application AND json_type(result, '$.laws') IS NOT NULL
+);
+"""
+"""Of a store that had application profiles when these were no part of their own."""
+
+
+@migrations()
+def m0022_count_laws(db: Database) -> None:
+    """Keep what application profiles say apart from the profiles themselves."""
+    _run(db, _COUNT_LAWS)
+    if "profile_steps" in db.table_names():
+        _run(db, _LAWS_OF_STEPS)

@@ -314,31 +314,6 @@ CREATE TABLE "forgotten" (
     record        TEXT NOT NULL CHECK (json_valid(record))
 );
 
-CREATE TABLE profiled_runs (
-    id           INTEGER PRIMARY KEY,
-    application  TEXT NOT NULL,
-    role         TEXT NOT NULL CHECK (role IN ('train', 'test')),
-    scale        TEXT NOT NULL CHECK (json_valid(scale)),
-    file         TEXT NOT NULL,
-    digest       TEXT NOT NULL,
-    content      BLOB NOT NULL,
-    contributor  TEXT NOT NULL,
-    created_at   TEXT NOT NULL,
-    UNIQUE (application, digest)
-);
-
-CREATE TABLE profile_steps (
-    id           INTEGER PRIMARY KEY,
-    application  TEXT NOT NULL,
-    number       INTEGER NOT NULL CHECK (number >= 1),
-    action       TEXT NOT NULL,
-    arguments    TEXT NOT NULL CHECK (json_valid(arguments)),
-    result       TEXT NOT NULL CHECK (json_valid(result)),
-    made_by      TEXT NOT NULL,
-    created_at   TEXT NOT NULL,
-    UNIQUE (application, number)
-);
-
 CREATE TABLE summed (
     key TEXT PRIMARY KEY,
     at  TEXT NOT NULL
@@ -392,3 +367,9 @@ CREATE TABLE pruned_rows (
 );
 
 CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);
+
+CREATE TABLE count_laws (
+    application  TEXT PRIMARY KEY,
+    laws         TEXT NOT NULL CHECK (json_valid(laws)),
+    created_at   TEXT NOT NULL
+) WITHOUT ROWID;

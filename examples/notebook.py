@@ -6,7 +6,7 @@ Run from a checkout: ``python examples/notebook.py``.
 # %% The runs of one program out of a measured grid, with a column computed of others.
 from pathlib import Path
 
-from advisor.lab import frame
+from advisor_lab import frame
 
 GRID = Path(__file__).parent / "grids" / "opteron48.csv"
 runs = frame(

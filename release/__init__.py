@@ -1,1 +1,1 @@
-"""Packages of the advisor for a site: wheel, deb and rpm (``make packages``)."""
+"""Packages of the advisor and of its laboratory: wheels, debs and rpms (``make packages``)."""

@@ -37,36 +37,48 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(dir=out, prefix=".packages-") as name:
         work = Path(name)
         try:
-            wheel = build_wheel(work, out)
-            print(wheel)
-            _build_others(wheel, work / "root", out, args)
+            wheels = build_wheel(work, out), build_wheel(work, out, lab=True)
+            for wheel in wheels:
+                print(wheel)
+            _build_others(wheels, work, out, args)
         except subprocess.CalledProcessError as error:
             print(f"{error.cmd[0]} failed with exit code {error.returncode}", file=sys.stderr)
             return 1
     return 0
 
 
-def _build_others(wheel: Path, root: Path, out: Path, args: argparse.Namespace) -> None:
+def _build_others(
+    wheels: tuple[Path, Path], work: Path, out: Path, args: argparse.Namespace
+) -> None:
     formats = [name for name, tool in TOOLS.items() if shutil.which(tool)]
     for name in TOOLS.keys() - set(formats):
         print(f"no {name}: {TOOLS[name]} is not installed (run make packages as root on Debian)")
-    if formats:
-        root.mkdir(mode=0o755)
-        wanted = tree.libraries() - set(args.without.split(","))
-        tree.fill(root, wheel, args.interpreter, wanted)
-        made = package.Package(root, out, __version__, args.interpreter, args.level)
+    if not formats:
+        return
+    wanted = tree.libraries() - set(args.without.split(","))
+    for lab, wheel in enumerate(wheels):
+        root = work / ("lab/root" if lab else "advisor/root")
+        root.mkdir(mode=0o755, parents=True)
+        if lab:
+            tree.fill_lab(root, wheel)
+        else:
+            tree.fill(root, wheel, args.interpreter, wanted)
+        made = package.Package(root, out, __version__, args.interpreter, args.level, bool(lab))
         for name in formats:
             print({"deb": package.deb, "rpm": package.rpm}[name](made))
 
 
-def build_wheel(work: Path, out: Path) -> Path:
-    """Build the wheel, with man pages and completion; return its file."""
-    tree.write_shared(work / "share")
+def build_wheel(work: Path, out: Path, *, lab: bool = False) -> Path:
+    """Build a wheel, with man pages and the advisor's with completion; return its file."""
+    name = tree.LAB if lab else tree.NAME
+    share, wheels = work / f"{name}-share", work / f"{name}-wheel"
+    tree.write_shared(share, lab=lab)
     pip = own_python("pip", "wheel", "--quiet", "--disable-pip-version-check")
-    environment = {**os.environ, "ADVISOR_SHARED": str(work / "share")}
-    command = [*pip, "--no-deps", "--wheel-dir", str(work / "wheel"), str(tree.ROOT)]
+    environment = {**os.environ, "ADVISOR_SHARED": str(share)}
+    source = tree.ROOT / "lab" if lab else tree.ROOT
+    command = [*pip, "--no-deps", "--wheel-dir", str(wheels), str(source)]
     subprocess.run(command, env=environment, check=True)
-    (made,) = (work / "wheel").glob("*.whl")
+    (made,) = wheels.glob("*.whl")
     return Path(shutil.copy2(made, out))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from release.tree import NAME
+from release.tree import LAB, NAME, PACKAGES
 
 HERE = Path(__file__).resolve().parent
 SUMMARY = "energy and performance advisor for batch jobs"
@@ -20,9 +20,11 @@ DESCRIPTION = """\
 At submission each job gets the threads, frequency cap and node type that its own
 earlier runs showed to be better, within the slowdown that the site allows.
 Python libraries are inside, below /opt/advisor; nothing is downloaded."""
+LAB_SUMMARY = "application profiles, evaluation, statistics and phases for hpc-advisor"
+LAB_DESCRIPTION = """\
+Verbs for who studies models and programs: advisor profile, evaluate, pareto, phases,
+and readers of other programs' files. Advising jobs needs none of it."""
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
-_OWN = ("opt/advisor", f"usr/share/doc/{NAME}")
-"""Folders that belong to the package alone; all others are the system's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,27 @@ class Package:
     interpreter: Path
     level: int
     """Of the compression by zstd, 1 to 19."""
+    lab: bool = False
+    """Whether it is the laboratory's, which comes beside the advisor's of the same version."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return LAB if self.lab else NAME
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Summary and description."""
+        return (LAB_SUMMARY, LAB_DESCRIPTION) if self.lab else (SUMMARY, DESCRIPTION)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Folders that belong to the package alone; all others are others', too."""
+        documents = f"usr/share/doc/{self.name}"
+        if not self.lab:
+            return ("opt/advisor", documents)
+        inside = (self.root / PACKAGES).iterdir()
+        return (*sorted(str(PACKAGES / folder.name) for folder in inside), documents)
 
     @property
     def from_system(self) -> bool:
@@ -46,20 +69,25 @@ def deb(package: Package) -> Path:
     """Write Debian's package; return its file. Raises CalledProcessError."""
     machine = _DEBIAN.get(platform.machine(), platform.machine())
     control = package.root / "DEBIAN"
-    shutil.copytree(HERE / "debian", control)
+    scripts = () if package.lab else ("postinst", "prerm", "postrm")
+    control.mkdir()
+    for name in (*scripts, *(() if package.lab else ("conffiles",))):
+        shutil.copy(HERE / "debian" / name, control)
     (control / "control").write_text(_control(package, machine), encoding="utf-8")
     (control / "md5sums").write_text("".join(_md5sums(package.root)), encoding="utf-8")
     control.chmod(0o755)
-    for script in ("postinst", "prerm", "postrm"):
+    for script in scripts:
         (control / script).chmod(0o755)
-    target = package.out / f"{NAME}_{package.version}_{machine}.deb"
+    target = package.out / f"{package.name}_{package.version}_{machine}.deb"
     completion = package.root / "usr/share/zsh"
-    (completion / "site-functions").rename(completion / "vendor-completions")
+    if not package.lab:
+        (completion / "site-functions").rename(completion / "vendor-completions")
     try:
         _run("dpkg-deb", "--root-owner-group", "-Zzstd", f"-z{package.level}", "--build",
              str(package.root), str(target))  # fmt: skip
     finally:
-        (completion / "vendor-completions").rename(completion / "site-functions")
+        if not package.lab:
+            (completion / "vendor-completions").rename(completion / "site-functions")
         shutil.rmtree(control)
     return target
 
@@ -68,15 +96,18 @@ def rpm(package: Package) -> Path:
     """Write the RPM; return its file. Raises CalledProcessError."""
     work = package.root.with_name("rpm")
     work.mkdir()
-    (work / "files").write_text("".join(_listed(package.root)), encoding="utf-8")
+    (work / "files").write_text("".join(_listed(package)), encoding="utf-8")
     # What kind of file each is matters to nobody here, and takes 17 s to find out.
     (work / "magic").write_text("0 byte x data\n", encoding="utf-8")
     values = {
         "_topdir": work, "_binary_payload": f"w{package.level}.zstdio",
-        "advisor_version": package.version, "advisor_root": package.root,
-        "advisor_files": work / "files", "advisor_summary": SUMMARY,
-        "advisor_description": DESCRIPTION,
+        "advisor_name": package.name, "advisor_version": package.version,
+        "advisor_root": package.root, "advisor_files": work / "files",
+        "advisor_summary": package.words[0], "advisor_description": package.words[1],
+        "advisor_daemon": int(not package.lab),
     }  # fmt: skip
+    if package.lab:
+        values["advisor_beside"] = f"{NAME} = {package.version}"
     if package.from_system:
         values["advisor_python"] = package.interpreter
     defined = [word for k, v in values.items() for word in ("--define", f"{k} {v}")]
@@ -92,13 +123,16 @@ def _control(package: Package, machine: str) -> str:
     size = sum(p.lstat().st_size for p in package.root.rglob("*")) // 1024
     # Debian's packages of Python are called like their programs: python3.11.
     python = f"{package.interpreter.name}, " if package.from_system else ""
-    lines = "\n".join(f" {line}" for line in DESCRIPTION.splitlines())
+    summary, description = package.words
+    lines = "\n".join(f" {line}" for line in description.splitlines())
+    beside = f"{NAME} (= {package.version}), " if package.lab else ""
+    recommended = "" if package.lab else "Recommends: gcc | lua-posix\n"
     return (
-        f"Package: {NAME}\nVersion: {package.version}\nArchitecture: {machine}\n"
+        f"Package: {package.name}\nVersion: {package.version}\nArchitecture: {machine}\n"
         f"Maintainer: the site's administrators <root@localhost>\nInstalled-Size: {size}\n"
-        f"Depends: {python}libc6 (>= 2.28)\nRecommends: gcc | lua-posix\n"
+        f"Depends: {beside}{python}libc6 (>= 2.28)\n{recommended}"
         "Section: admin\nPriority: optional\n"
-        f"Description: {SUMMARY}\n{lines}\n"
+        f"Description: {summary}\n{lines}\n"
     )
 
 
@@ -109,14 +143,16 @@ def _md5sums(root: Path) -> Iterator[str]:
             yield f"{digest}  {path.relative_to(root)}\n"
 
 
-def _listed(root: Path) -> Iterator[str]:
+def _listed(package: Package) -> Iterator[str]:
     """Yield the lines of an RPM's list of files: whole folders of the package, else files."""
-    for folder in _OWN:
+    for folder in package.own:
         yield f'"/{folder}"\n'
-    for path in sorted(_files(root)):
-        name = path.relative_to(root).as_posix()
-        if not name.startswith((*_OWN, "etc/")):
+    for path in sorted(_files(package.root)):
+        name = path.relative_to(package.root).as_posix()
+        if not name.startswith((*package.own, "etc/")):
             yield f'"/{name}"\n'
+    if package.lab:
+        return
     yield '%dir "/etc/advisor"\n%config(noreplace) "/etc/advisor/serve.env"\n'
 
 

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from advisor import laboratory
 from advisor.interpreter import own_python
 from advisor.service.units import units
 from docs.generator import man
 
-NAME = "hpc-advisor"
+NAME, LAB = "hpc-advisor", "hpc-advisor-lab"
 PREFIX = Path("opt/advisor")
+PACKAGES = PREFIX / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 ROOT = Path(__file__).resolve().parents[1]
 COMPLETION = {
     "bash": "bash-completion/completions/advisor",
@@ -37,11 +39,16 @@ sys.exit(main())
 """
 
 
-def write_shared(folder: Path) -> None:
-    """Write what is generated from the code and belongs into share/: man pages, completion."""
+def write_shared(folder: Path, *, lab: bool = False) -> None:
+    """Write what is generated from the code and belongs into share/: man pages, completion.
+
+    The completion knows all verbs; the pages of the laboratory's are its own.
+    """
+    theirs = {f"advisor-{verb}.1" for verb in laboratory.VERBS}
     for name, text in man.pages().items():
-        _write(folder / "man/man1" / name, text)
-    for shell, name in COMPLETION.items():
+        if (name in theirs) is lab:
+            _write(folder / "man/man1" / name, text)
+    for shell, name in () if lab else COMPLETION.items():
         ask = own_python("advisor", "completion", shell)
         done = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=True)
         _write(folder / name, done.stdout)
@@ -52,9 +59,8 @@ def fill(root: Path, wheel: Path, interpreter: Path, wanted: Collection[str]) ->
 
     ``interpreter`` is the Python of the hosts.
     """
-    home = root / PREFIX
-    packages = home / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    _pip("install", "--no-deps", "--ignore-installed", "--prefix", str(home), str(wheel))
+    home, packages = root / PREFIX, root / PACKAGES
+    _install(wheel, home)
     for library in sorted(wanted):
         _copy_library(library, packages)
     _write_environment(home, interpreter)
@@ -66,6 +72,28 @@ def fill(root: Path, wheel: Path, interpreter: Path, wanted: Collection[str]) ->
         _write(root / "usr/lib/systemd/system" / name, text)
     _write(root / "etc/advisor/serve.env", (ROOT / "config/serve.env").read_text("utf-8"))
     _write_documents(root / "usr/share/doc" / NAME)
+    _set_modes(root)
+
+
+def fill_lab(root: Path, wheel: Path) -> None:
+    """Write all files of the laboratory's package, which come beside those of the advisor's.
+
+    It needs no libraries but the advisor's.
+    """
+    home = root / PREFIX
+    _install(wheel, home)
+    (root / "usr").mkdir()
+    (home / "share").rename(root / "usr/share")
+    _compress(root / "usr/share/man/man1")
+    _write(root / "usr/share/doc" / LAB / "LICENSE", (ROOT / "LICENSE").read_text("utf-8"))
+    _set_modes(root)
+
+
+def _install(wheel: Path, home: Path) -> None:
+    _pip("install", "--no-deps", "--ignore-installed", "--prefix", str(home), str(wheel))
+
+
+def _set_modes(root: Path) -> None:
     for path in root.rglob("*"):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from advisor.lab.profile.topology import grid_sources
+from advisor_lab.profile.topology import grid_sources
 
 LSYS = "20000 + 60 SIZE^2/NPC + 900 per neighbour; messages of 800 SIZE bytes, 50 from each"
 

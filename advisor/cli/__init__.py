@@ -1,7 +1,8 @@
 """The ``advisor`` command: one lazily imported module per verb.
 
 Importing this module loads argparse and nothing heavy; a verb's module is imported only when
-that verb is called. A verb's module offers ``add_arguments(parser)`` and ``run(args) -> int``;
+that verb is called. Packages add verbs by entry points of the group ``advisor.verbs``, each a
+module. A verb's module offers ``add_arguments(parser)`` and ``run(args) -> int``;
 one that sets the default ``takes_tail=True`` finds what follows ``--`` in ``args.tail``.
 """
 
@@ -12,16 +13,17 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from advisor import __version__
+from advisor import __version__, laboratory, plugins
 from advisor.cli.arguments import add_common
 from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InputError, LaboratoryError
 from advisor.interpreter import search_absolute_folders
 
 VERBS: dict[str, tuple[str, str]] = {
-    # verb: (module below advisor.cli, one line of help)
+    # verb: (module below advisor.cli, "" where a package has it; one line of help)
     # your jobs
     "explain": ("explain", "show what the hook would do with a job script, and why"),
     "why": ("why", "show what was decided for a job and how it came out"),
@@ -38,10 +40,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "fit": ("fit", "fit a model to the measured runs and store it"),
     "rank": ("rank", "estimate an application's time on node types it never ran on"),
     "characterise": ("characterise", "find an application's phases and memory streams"),
-    "phases": ("phases", "find iterations and phases, and when a run could end early"),
+    "phases": ("", laboratory.VERBS["phases"]),
     "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
     "bench": ("bench", "profile node types with microbenchmarks"),
-    "profile": ("profile", "extrapolate the profiles of an application's threads"),
+    "profile": ("", laboratory.VERBS["profile"]),
     "classify": ("classify", "find the class of applications: cpu-bound, memory-bound and more"),
     "classes": ("classes", "train, check and show the files that classes are found by"),
     "promote": ("promote", "share an application's measurements with more users"),
@@ -63,8 +65,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
     # study
     "demo": ("demo", "show advice for programs that others measured, and what it saves"),
-    "evaluate": ("evaluate", "compare models with a fully measured grid"),
-    "pareto": ("pareto", "find the Pareto front and the trade-off zone of any table"),
+    "evaluate": ("", laboratory.VERBS["evaluate"]),
+    "pareto": ("", laboratory.VERBS["pareto"]),
 }
 
 GROUPS = {"explain": "your jobs", "train": "measure", "site": "site", "demo": "study"}
@@ -80,15 +82,38 @@ class _Program(Parser):
     def format_help(self) -> str:
         """Return the help."""
         lines = ["usage: advisor VERB ...", "", str(self.description)]
+        lacking = () if laboratory.installed() else laboratory.VERBS
         for name, (_, summary) in VERBS.items():
             if name in GROUPS:
                 lines += ["", f"{GROUPS[name]}:"]
-            lines.append(f"  {name:<13} {summary}")
+            lines.append(f"  {name:<13} {summary}{' [lab]' if name in lacking else ''}")
+        if added := _added():
+            lines += ["", "added:", *(f"  {name:<13} {summary}" for name, summary in added.items())]
+        if lacking:
+            lines += ["", f"[lab]: part of the laboratory; {laboratory.HOW}"]
         return "\n".join([*lines, "", str(self.epilog), ""])
 
 
+def _added() -> dict[str, str]:
+    """Return the verbs that other packages add, each with the package it is of."""
+    added = {n: e for n, e in plugins.found("verbs").items() if n not in VERBS}
+    return {n: f"of {e.dist.name}" if e.dist else e.value for n, e in added.items()}
+
+
+def _module(verb: str) -> Any:
+    """Return a verb's module. Raises LaboratoryError, InputError."""
+    name, _ = VERBS.get(verb, ("", ""))
+    if name:
+        return import_module(f"advisor.cli.{name}")
+    return laboratory.load("verbs", verb, verb)
+
+
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*")."""
+    """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*").
+
+    Raises LaboratoryError for a verb of the laboratory where it is not installed, and InputError
+    for one whose package does not load; of such verbs "*" has only the names.
+    """
     parser = _Program(
         prog="advisor",
         description="Spend less energy on the cluster without slowing anybody down.",
@@ -99,13 +124,20 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         dest="verb", metavar="VERB", required=True, parser_class=Parser
     )
-    for name, (module, summary) in VERBS.items():
+    listed = {name: summary for name, (_, summary) in VERBS.items()}
+    if verb not in VERBS:
+        listed |= _added()
+    lacking = laboratory.VERBS if verb == "*" and not laboratory.installed() else ()
+    for name, summary in listed.items():
         sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        sub.set_defaults(module=module)
-        if verb in (name, "*"):
+        if verb == name or (verb == "*" and name not in lacking):
             if name != _ALL_TAIL:
                 add_common(sub)
-            import_module(f"advisor.cli.{module}").add_arguments(sub)
+            try:
+                _module(name).add_arguments(sub)
+            except InputError:  # a package that is broken; of all verbs it takes none along
+                if verb == name:
+                    raise
     return parser
 
 
@@ -151,10 +183,10 @@ def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int
         if tail is not None and not getattr(args, "takes_tail", False):
             parser.error(f"{args.verb} takes nothing after --")
         args.tail = list(tail or ())
-        code: int = import_module(f"advisor.cli.{args.module}").run(args)
+        code: int = _module(args.verb).run(args)
     except AdvisorError as error:
         _print_error(arguments, error.message, error.hint, error.exit_code)
-        complain(str(error))
+        complain(str(error), "advisor " if isinstance(error, LaboratoryError) else "advisor: ")
         return error.exit_code
     except KeyboardInterrupt:
         _print_error(arguments, "stopped", "", 130)

@@ -114,10 +114,10 @@ def _measure_order(
 ) -> dict[str, Any]:
     """Do what an order says on this machine: a file system's profile, or microbenchmarks."""
     if "io" in order:
-        from advisor.lab.file_system import measure_io
+        from advisor.instruments.file_system import measure_io
 
         return measure_io(Path(order["io"]), order["budget_s"], show)
-    from advisor.lab.bench import measure_here
+    from advisor.instruments.bench import measure_here
 
     return measure_here(order, show)
 

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the compiler; its exit code is ours. A twin that cannot be made is one line."""
-    from advisor.lab.twin import compile_twice
+    from advisor.instruments.twin import compile_twice
 
     code, warning = compile_twice(args.tail)
     if warning:

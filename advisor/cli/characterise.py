@@ -13,7 +13,7 @@ from advisor.cli.streams import complain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.lab.characterise_runs import TimedRun, TracedCommand, TracedRun
+    from advisor.instruments.characterise_runs import TimedRun, TracedCommand, TracedRun
     from advisor.ranking.streams import Characterisation
 
 METHODS = ("auto", "cc", "valgrind", "none")
@@ -74,8 +74,13 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.core.recognise import clean_name
     from advisor.core.units import parse_duration_s, parse_fraction
     from advisor.errors import UsageError
-    from advisor.lab.characterise import DEFAULT_L1, cache_bytes, characterisation, join
-    from advisor.lab.characterise_runs import TracedCommand, busy_note, input_file, timed_run
+    from advisor.instruments.characterise import DEFAULT_L1, cache_bytes, characterisation, join
+    from advisor.instruments.characterise_runs import (
+        TracedCommand,
+        busy_note,
+        input_file,
+        timed_run,
+    )
     from advisor.meters.process import exit_text
     from advisor.ranking.files import write_phases
     from advisor.schedulers.this_machine import local_node_type
@@ -146,8 +151,8 @@ def _trace(
 ) -> tuple[TracedRun | None, str]:
     """Run traced by the chosen method; return why not where there is no run."""
     from advisor.errors import InputError
-    from advisor.lab import valgrind
-    from advisor.lab.characterise_runs import twin_of, twin_run, valgrind_run
+    from advisor.instruments import valgrind
+    from advisor.instruments.characterise_runs import twin_of, twin_run, valgrind_run
 
     programs = {p.exe for p in timed.processes if p.phases} or {p.exe for p in timed.processes}
     twins = [twin_of(exe) for exe in programs if twin_of(exe).is_file()]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from advisor.cli.output import print_table
 from advisor.core.units import format_duration
-from advisor.lab.characterise import PhaseResult
-from advisor.lab.characterise_runs import TimedRun, TracedRun
-from advisor.lab.characterise_streams import FoundPhase, FoundStream
+from advisor.instruments.characterise import PhaseResult
+from advisor.instruments.characterise_runs import TimedRun, TracedRun
+from advisor.instruments.characterise_streams import FoundPhase, FoundStream
 from advisor.ranking.streams import Characterisation, IoStream
 
 MOST_SHOWN = 12

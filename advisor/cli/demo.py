@@ -14,7 +14,7 @@ from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, save_plot
 
 if TYPE_CHECKING:
-    from advisor.lab.measured_example import JudgedProgram
+    from advisor.views.measured_example import JudgedProgram
 
 _SITE = """\
 version: 1
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge every program; show the first one in full."""
-    from advisor.lab.measured_example import CORES, ORIGIN, judge, measured_programs, picture
+    from advisor.views.measured_example import CORES, ORIGIN, judge, measured_programs, picture
 
     check_plot(args.plot)
     programs = measured_programs()
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _one_program(program: JudgedProgram) -> None:
     from advisor.cli import run_verb
     from advisor.core.units import format_change, format_duration, format_energy
-    from advisor.lab.measured_example import COLUMNS, CORES, FREQ_KHZ, NODE_TYPE
+    from advisor.views.measured_example import COLUMNS, CORES, FREQ_KHZ, NODE_TYPE
 
     decision = program.evaluation.decision
     with _own_place() as place:

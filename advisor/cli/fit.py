@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from advisor import paths
+from advisor import laboratory, paths
 from advisor.cli.arguments import number_list
 from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import (
@@ -24,11 +24,11 @@ from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.lab.statistics_views import StatisticsView
     from advisor.models.runs import ScopedRuns
     from advisor.models.space import NamedAxes
     from advisor.store.records import StoredModel, StoredObservation
     from advisor.store.writer import Writer
+    from advisor.views.statistics import StatisticsView
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,6 +165,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.views.misspelt import check_measured
 
     check_plot(args.plot)
+    if args.plot or args.view:
+        _statistics(args)  # before anything is stored
     options = model_options(args.model_option)
     asked = NamedAxes(
         number_list("--threads", args.threads, int),
@@ -260,8 +262,6 @@ def _view(
     args: argparse.Namespace, fitted: list[_Fitted], options: dict[str, str]
 ) -> StatisticsView:
     """Return the statistics of the one model there is; UsageError for several."""
-    from advisor.lab.statistics_views import statistics_view
-
     models = [f for f in fitted if f.model is not None]
     if len(models) != 1:
         raise UsageError(
@@ -274,7 +274,17 @@ def _view(
     of = f"{args.application}, {one.workload} on {one.node_type}"
     neural = options if args.model == "neural" else {}
     view = args.view or STATISTICS[0]
-    return statistics_view(view, of, one.model.name, runs, one.model.options(), runs, neural)
+    drawn: StatisticsView = _statistics(args)(
+        view, of, one.model.name, runs, one.model.options(), runs, neural
+    )
+    return drawn
+
+
+def _statistics(args: argparse.Namespace) -> Callable[..., StatisticsView]:
+    """Return what draws the statistics that are asked for. Raises LaboratoryError."""
+    words = f"fit {'--view' if args.view else '--plot'}"
+    draw: Callable[..., StatisticsView] = laboratory.load("panels", "statistics", words)
+    return draw
 
 
 def _nothing(args: argparse.Namespace) -> str:

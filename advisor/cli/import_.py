@@ -7,11 +7,10 @@ import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from advisor import paths
+from advisor import laboratory, paths, plugins
 from advisor.cli.import_progress import shown
-from advisor.cli.import_signatures import FORMATS
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.core.power import DROPPED, without_impossible
@@ -22,8 +21,10 @@ if TYPE_CHECKING:
     from advisor.schedulers.base import Scheduler
     from advisor.store.csvfile import ReadStep, RunsFile, Terms
 
-EXTRAP = "extrap"
-"""The format of Extra-P's files."""
+EAR, EXTRAP = "ear", "extrap"
+_BY_ENDING = {".yml": "hpcprobe", ".yaml": "hpcprobe"}
+"""Formats that a file's name tells."""
+_AXES = ("nodes", "ranks_per_node", "threads_per_node", "freq_khz")
 _ADVISES = {"all": "everybody's jobs", "account": "jobs of account {1}", "own": "jobs of {0} only"}
 
 
@@ -38,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument(
-        "--from", dest="source", choices=(*FORMATS, EXTRAP, *_accountings()), metavar="FORMAT",
+        "--from", dest="source", choices=(*_formats(), *_accountings()), metavar="FORMAT",
         help="take signatures from ear (eacct -c, releases 4 to 6; its jobs become runs), perf "
         "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON); "
-        "or runs from extrap (Extra-P's text, JSON or JSON lines); "
+        "or runs from extrap (Extra-P's text, JSON or JSON lines) or hpcprobe (a results summary); "
         "or jobs of the past from the accounting, as sacct -P or the server's log has it: "
         + ", ".join(_accountings()),
     )  # fmt: skip
@@ -108,14 +109,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _configuration(text: str) -> dict[str, str]:
-    from advisor.store.extrap import AXES
-
     pairs = dict(part.partition("=")[::2] for part in text.split(","))
-    wrong = [n for n, value in pairs.items() if n not in AXES or not value]
+    wrong = [n for n, value in pairs.items() if n not in _AXES or not value]
     if wrong:
-        known = ", ".join(AXES)
+        known = ", ".join(_AXES)
         raise argparse.ArgumentTypeError(f"{wrong[0]!r}: write AXIS=VALUE with {known}")
     return pairs
+
+
+def _formats() -> tuple[str, ...]:
+    """Return the formats of other programs: EAR's, the laboratory's and what packages add."""
+    return tuple(dict.fromkeys([EAR, *laboratory.IMPORTERS, *plugins.names("importers")]))
+
+
+def _importer(args: argparse.Namespace) -> Any:
+    """Return the module that reads the file, None for a CSV file, EAR's and the accounting's.
+
+    One that reads what was counted in a run has ``read_counts(file)``, which returns Counts or a
+    Signature; one that reads runs has ``read_runs(file, terms, args)``, which returns a RunsFile.
+    Both raise InputError. Raises LaboratoryError.
+    """
+    ending = args.file.suffix.lower()
+    source = args.source or _BY_ENDING.get(ending)
+    if source is None or source == EAR or source in _accountings():
+        return None
+    words = f"import --from {source}" if args.source else f"import of {ending} files"
+    return laboratory.load("importers", source, words)
 
 
 def _accountings() -> dict[str, Scheduler]:
@@ -144,6 +163,8 @@ def run(args: argparse.Namespace) -> int:
     past = args.source in _accountings()
     if not past:
         _check_given(args)
+    importer = _importer(args)
+    signatures = args.source == EAR or hasattr(importer, "read_counts")
     path = paths.whole_store(args.db)
     user = caller()
     contributor = args.contributor or user
@@ -170,9 +191,12 @@ def run(args: argparse.Namespace) -> int:
     if args.application:
         args.application = _as_recognised("application", args.application)
     args.workload = _as_recognised("workload", args.workload)
-    if args.node_type and args.source not in FORMATS:
-        args.node_type = _node_type(path, args.node_type)
-    code = _take_in(args, path, user, contributor, scope, owner=owner)
+    if signatures:
+        code = _signatures(path, args, importer, user, owner, contributor, scope)
+    else:
+        if args.node_type:
+            args.node_type = _node_type(path, args.node_type)
+        code = _take_in(args, path, importer, user, contributor, scope, owner=owner)
     for what, name in named.items():  # nothing of a file that was refused is stored
         if name != (stored := getattr(args, what)):
             print(f"advisor: stored as {what} {stored!r}, as jobs are recognised", file=sys.stderr)
@@ -180,9 +204,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _take_in(
-    args: argparse.Namespace, path: Path, user: str, contributor: str, scope: Scope, *, owner: bool
-) -> int:
-    """Import what the file holds, by what it is."""
+    args: argparse.Namespace, path: Path, importer: Any, user: str, contributor: str, scope: Scope,
+    *, owner: bool,
+) -> int:  # fmt: skip
+    """Import the runs that the file holds, or the accounting's jobs."""
     from advisor.store import rows
     from advisor.store.csvfile import Terms
     from advisor.store.writer import Writer
@@ -192,13 +217,11 @@ def _take_in(
 
         scope = args.scope or "own"
         return import_jobs(path, args, _accountings()[args.source], user, owner, scope)
-    if args.source and args.source != EXTRAP:
-        return _signatures(path, args, user, owner, contributor, scope)
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     with shown(args.file) as step:
         what = f"reading {args.file.name}"
         step(what, 0, 0)
-        table = _read(args, terms, lambda done, of: step(what, done, of))
+        table = _read(args, importer, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
         imported = dropped = 0
@@ -266,8 +289,9 @@ def _take_in(
 
 
 def _signatures(
-    path: Path, args: argparse.Namespace, user: str, owner: bool, contributor: str, scope: Scope
-) -> int:
+    path: Path, args: argparse.Namespace, importer: Any, user: str, owner: bool, contributor: str,
+    scope: Scope,
+) -> int:  # fmt: skip
     """Import what another program counted."""
     from advisor.cli import import_signatures as other
     from advisor.cli.class_setup import described
@@ -286,7 +310,7 @@ def _signatures(
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
     taken = other.take(
-        path, args, other.Origin(node, contributor, named, args.account, scope), user
+        path, args, importer, other.Origin(node, contributor, named, args.account, scope), user
     )
     if known[0].resolve(node.name) is None:
         print(
@@ -364,24 +388,15 @@ def _clean(name: str) -> str:
     return clean_name(name)
 
 
-def _read(args: argparse.Namespace, terms: Terms, step: ReadStep) -> RunsFile:
+def _read(args: argparse.Namespace, importer: Any, terms: Terms, step: ReadStep) -> RunsFile:
     from advisor.store.csvfile import one_program, read_csv
-    from advisor.store.extrap import ExtrapChoice, read_extrap
-    from advisor.store.hpcprobe import ENDINGS, Objectives, read_summary
 
-    if args.source == EXTRAP:
-        choice = ExtrapChoice(args.region, args.time_key, args.energy_key, args.configuration)
-        return read_extrap(args.file, terms, choice)
-    if args.file.suffix.lower() not in ENDINGS:
-        if args.only or args.time_key or args.energy_key or args.fom_key:
-            raise UsageError("--only and the --...-key options are for HPCProbe's results summary")
-        return one_program(args.file, read_csv(args.file, terms, step))
-    only = dict(text.partition("=")[::2] for text in args.only)
-    if any("=" not in text for text in args.only):
-        raise UsageError("--only: write KEY=VALUE")
-    return read_summary(
-        args.file, terms, Objectives(args.time_key, args.energy_key, args.fom_key), only
-    )
+    if importer is not None:
+        runs: RunsFile = importer.read_runs(args.file, terms, args)
+        return runs
+    if args.only or args.time_key or args.energy_key or args.fom_key:
+        raise UsageError("--only and the --...-key options are for HPCProbe's results summary")
+    return one_program(args.file, read_csv(args.file, terms, step))
 
 
 def _node_type(path: Path, name: str) -> str:

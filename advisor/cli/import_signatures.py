@@ -1,4 +1,4 @@
-"""``advisor import --from ear|perf|likwid|papi``: signatures, and EAR's jobs as runs."""
+"""``advisor import``: signatures of what other programs counted, and EAR's jobs as runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from advisor.core.units import format_count
 from advisor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.classes.counts import Counts
     from advisor.classes.ear import EarFile, EarStep
     from advisor.core.inventory import Inventory, NodeType
     from advisor.store.writer import Writer
-
-FORMATS = ("ear", "perf", "likwid", "papi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,21 @@ class Taken:
     notes: tuple[str, ...]
 
 
-def take(store_path: Path, args: argparse.Namespace, origin: Origin, by: str) -> Taken:
-    """Read the file and store all of it, or nothing. Raises InputError, StoreError."""
+def take(
+    store_path: Path, args: argparse.Namespace, importer: Any, origin: Origin, by: str
+) -> Taken:
+    """Read the file and store all of it, or nothing. Raises InputError, StoreError.
+
+    ``importer`` reads what was counted; None reads EAR's files.
+    """
     from advisor.store.writer import Writer
 
-    if args.source == "ear":
+    if importer is None:
         contents = _ear(args, origin)
     else:
         if not args.application:
             raise UsageError(f"--from {args.source} needs --application: the file names none")
-        contents = _counted(args, origin)
+        contents = _counted(args, importer, origin)
     _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
     with Writer(store_path) as store, store.batch():
@@ -203,33 +207,21 @@ def _row(step: EarStep, application: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# -- perf, LIKWID, PAPI ----------------------------------------------------------------------------
+# -- what other programs counted -------------------------------------------------------------------
 
 
-def _counted(args: argparse.Namespace, origin: Origin) -> _Contents:
+def _counted(args: argparse.Namespace, importer: Any, origin: Origin) -> _Contents:
     from advisor.classes.counts import BOOST, FASTEST_HZ, signature_of
 
     node = origin.node
     cpus = node.cores * node.threads_per_core if node.cores > 1 else None
     clock_hz = max(node.freq_khz) * 1e3 * BOOST if node.freq_khz else FASTEST_HZ
     notes: list[str] = []
-    if args.source == "likwid":
-        from advisor.classes.likwid import read_likwid
-
-        signature = read_likwid(args.file)
-    elif args.source == "perf":
-        from advisor.classes.perf import read_perf
-
-        signature, dropped = signature_of(
-            read_perf(args.file), cpus=cpus, clock_hz=clock_hz, source="perf"
-        )
-        notes += [f"dropped {text}" for text in dropped]
+    counted: Signature | Counts = importer.read_counts(args.file)
+    if isinstance(counted, Signature):
+        signature = counted
     else:
-        from advisor.classes.papi import read_papi
-
-        signature, dropped = signature_of(
-            read_papi(args.file), cpus=cpus, clock_hz=clock_hz, source="papi"
-        )
+        signature, dropped = signature_of(counted, cpus=cpus, clock_hz=clock_hz, source=args.source)
         notes += [f"dropped {text}" for text in dropped]
     if not signature.measures():
         reason = f": {'; '.join(notes)}" if notes else ""

@@ -14,11 +14,11 @@ from advisor.plotting.panels import Panels
 
 if TYPE_CHECKING:
     from advisor.cli.output import TableWriter
-    from advisor.lab.statistics_views import StatisticsView
+    from advisor.views.statistics import StatisticsView
 
 Drawing = Scene | Panels
 STATISTICS = ("qq", "histogram", "spearman", "clusters", "loss", "repeats")
-"""Views of runs and of the model fitted to them, as ``lab.statistics_views`` draws them."""
+"""Views of runs and of the model fitted to them, as the laboratory draws them."""
 
 
 def percent(text: str) -> float:

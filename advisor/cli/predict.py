@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Predict and print."""
     from advisor.scaling.family import predict_size
-    from advisor.store.profiled_runs import count_laws
+    from advisor.store.count_laws import count_laws
     from advisor.store.reader import Reader
 
     family = _family(args, _runs(args))

@@ -377,14 +377,14 @@ def _library(state: SweepState) -> str:
     """Make the library that runs are watched with, in the sweep's folder; return why not."""
     from advisor.drafts import write_whole
     from advisor.errors import AdvisorError
-    from advisor.lab.watching import watch_library
+    from advisor.instruments.characterise_runs import timing_library
 
     place = state.preload
     if not state.settings.within or place.is_file():
         return ""
     try:
         place.parent.mkdir(exist_ok=True)
-        write_whole(place, watch_library().read_bytes())
+        write_whole(place, timing_library().read_bytes())
     except AdvisorError as error:
         return error.message
     except OSError as error:

@@ -14,7 +14,6 @@ from advisor.phases.arrays import Ints
 from advisor.phases.calmed import Calmed, bouts_of
 from advisor.phases.extrapolate import Extrapolated, Paired, extrapolate
 from advisor.phases.metered import Metered
-from advisor.phases.parts import PartCost, costs_of, parts_of
 from advisor.phases.sequence import IteratedPhase, find_iterations
 from advisor.phases.stretches import BLOCK, LEAST_ITERATIONS, PairedStretches
 from advisor.phases.tracking import ClusterStability, TrackedCluster
@@ -70,6 +69,20 @@ class EarlyStop:
     time: Extrapolated
     energy: Extrapolated | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedBeside:
+    """What was seen of a run: the times of its events, paired with the first of its baseline's.
+
+    ``phases`` are the baseline's. What is registered as ``advisor.early_stops`` takes one when the
+    run is ended, and returns what is kept of it under the registered name, as JSON has it.
+    """
+
+    base: RunEvents
+    phases: Sequence[IteratedPhase]
+    times: Sequence[float]
+    meter: Metered | None
 
 
 class Baseline:
@@ -313,12 +326,11 @@ class Pairing:
             return 1
         return min(math.ceil(_READINGS_EACH / readings), max(1, under_way // LEAST_ITERATIONS))
 
-    def parts(self) -> dict[str, PartCost]:
-        """Return what was seen of each part of the program; nothing where sequences differ."""
+    def watched(self) -> WatchedBeside | None:
+        """Return what was seen of the run; None where its sequence is not the baseline's."""
         if self._turns is not None:
-            return {}
-        times, sites = self._base.events.times, self._base.events.sites
-        return costs_of(parts_of(times, sites, self._base.phases), times, self._times, self._meter)
+            return None
+        return WatchedBeside(self._base.events, self._base.phases, self._times, self._meter)
 
     def ended(self) -> EarlyStop:
         """Return what the run took when it came to its own end."""

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.phases.arrays import Floats, Ints
+from advisor.phases.autocorrelation import autocorrelation, without_trend
 from advisor.phases.sequence import LEAST_ITERATIONS, IteratedPhase
-from advisor.phases.signal import autocorrelation, without_trend
 
 _BLOCK = 64
 """Events outside of phases that are summed up together, at least."""

@@ -1,7 +1,7 @@
 """Events of running programs, as the preloaded library keeps them: one bounded file per process.
 
-The layout is that of ``advisor/lab/trace/watch.h``; keep the two equal. Files are read while they
-are written: what was written over before it was read is counted, never passed over.
+The layout is that of ``advisor/instruments/trace/watch.h``; keep the two equal. Files are read
+while they are written: what was written over before it was read is counted, never passed over.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from advisor import paths
+from advisor import paths, plugins
 from advisor.errors import AdvisorError
 from advisor.store.connection import MIGRATIONS
 
@@ -32,10 +32,25 @@ def load_migrations() -> Any:
 
 def apply_migrations(connection: sqlite3.Connection) -> None:
     """Apply what is pending. Inside the caller's transaction, so all of it or nothing."""
+    load_migrations().apply(_database(connection))
+
+
+def apply_added(connection: sqlite3.Connection) -> None:
+    """Apply what is pending of the tables that packages add, in the caller's transaction.
+
+    They are entry points of the group ``advisor.migrations``: sqlite-utils ``Migrations`` with a
+    name of their own. Whoever writes such tables asks for them: no other writer waits for that, or
+    fails for a package.
+    """
+    for name in plugins.names("migrations"):
+        plugins.load("migrations", name).apply(_database(connection))
+
+
+def _database(connection: sqlite3.Connection) -> Any:
     with _without("numpy", "pandas"):
         from sqlite_utils import Database
 
-    load_migrations().apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
 def make_from_text(path: Path) -> None:

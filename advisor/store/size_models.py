@@ -25,7 +25,7 @@ from advisor.core.recognise import MAX_NAME
 from advisor.core.size_table import FEWEST_SIZES, NODES
 from advisor.core.thread_use import filled_by_all
 from advisor.errors import AdvisorError
-from advisor.store.profiled_runs import count_laws
+from advisor.store.count_laws import count_laws
 from advisor.store.reader import Reader
 from advisor.store.records import SIZES, StoredModel, StoredObservation
 from advisor.store.transaction import StoreTransaction

@@ -217,11 +217,23 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {by}" if by else stop.reason,
-        "parts": {
-            name: [cost.ratio, cost.power_w, cost.error_w]
-            for name, cost in beside.pairing.parts().items()
-        } if beside.pairing else {},
+        **_more(beside),
     }  # fmt: skip
+
+
+def _more(beside: Beside) -> dict[str, object]:
+    """Return what installed packages keep of the run; a package that fails keeps nothing."""
+    from advisor import plugins
+
+    watched = beside.pairing.watched() if beside.pairing else None
+    more: dict[str, object] = {}
+    if watched is not None:
+        for name in plugins.names("early_stops"):
+            with contextlib.suppress(Exception):
+                value = plugins.load("early_stops", name)(watched)
+                json.dumps(value)
+                more[name] = value
+    return more
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,9 +26,9 @@ from advisor.schedulers.base import (
 from advisor.schedulers.early import why_none, why_whole
 from advisor.schedulers.results import read_results
 from advisor.store.records import TrainingRun, TrainingState
+from advisor.training.experiment import AfterRun, after_run
 from advisor.training.outcome import Event, Spent
 from advisor.training.plan import MIN_RUNS, cost, expected_runs
-from advisor.training.postprocess import PostProcessing, PostProcessor
 from advisor.training.result_store import ResultStore
 from advisor.training.state import Stage, SweepState
 from advisor.training.training_job import TrainingSite
@@ -53,18 +53,15 @@ class Measuring:
     good: dict[int, RunResult] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
-    processor: PostProcessor | None = None
+    processor: AfterRun | None = None
     reasons_shown: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Take up what an experiment does after each run."""
         settings = self.state.settings
         if settings.after:
-            self.processor = PostProcessor(
-                PostProcessing.from_dict(settings.after),
-                self.state.folder,
-                Path(settings.working_folder),
-            )
+            place = Path(settings.working_folder)
+            self.processor = after_run(settings.after, self.state.folder, place)
 
     def plan(self, name: str, role: Role, configurations: Sequence[Configuration]) -> None:
         """Add a stage to the sweep, so that it is made, also after a kill."""

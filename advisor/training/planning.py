@@ -240,9 +240,9 @@ def _of_experiment(
     if experiment is None:
         return {}
     own, stated = job.node_type.sockets, experiment.node_sockets
-    if experiment.after.parameters.get("threadPlacement") and stated not in (0, own):
+    if experiment.after["parameters"].get("threadPlacement") and stated not in (0, own):
         warnings.append(f"nodeSockets is {stated}, but {job.node_type.name} has {own}: check it")
-    settings: dict[str, Any] = {"after": experiment.after.to_dict()}
+    settings: dict[str, Any] = {"after": experiment.after}
     if experiment.attempts:
         settings["attempts"] = experiment.attempts
     if experiment.events and scheduler.this_machine() is None:

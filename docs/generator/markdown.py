@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisor import laboratory
 from docs.generator.commands import Argument, Command, every, program
 from docs.generator.variables import VARIABLES
 
@@ -12,7 +13,8 @@ HEAD = """\
 {description} {epilog}
 
 `man advisor` has the same once `make man` has written the man pages; `advisor completion` makes
-your shell complete all of it.
+your shell complete all of it. {laboratory} are part of the laboratory:
+`{how}`.
 
 """
 
@@ -20,7 +22,13 @@ your shell complete all of it.
 def page() -> str:
     """Return docs/cli.md."""
     advisor = program()
-    parts = [HEAD.format(description=advisor.description, epilog=_code(advisor.epilog))]
+    *verbs, last = (f"`{verb}`" for verb in laboratory.VERBS)
+    parts = [
+        HEAD.format(
+            description=advisor.description, epilog=_code(advisor.epilog),
+            laboratory=f"{', '.join(verbs)} and {last}", how=laboratory.HOW,
+        )
+    ]  # fmt: skip
     parts.append("| verb | what it does |\n|---|---|\n")
     parts += [f"| [`{v.name}`](#{_anchor(v.name)}) | {v.summary} |\n" for v in advisor.actions]
     for verb in advisor.actions:

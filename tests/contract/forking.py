@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from advisor.cli import VERBS, main
+from advisor.cli import build_parser, main
 
 HEAVY = (
     "numpy", "pandas", "scipy.stats", "statsmodels.api", "patsy", "yaml", "rich.table", "pydantic",
-    "ClusterShell.NodeSet", "advisor.lab.compare_models", "advisor.loop.report", "advisor.loop.why",
-    "advisor.policy.fields", "advisor.policy.schema", "advisor.ranking.rank",
+    "ClusterShell.NodeSet", "advisor_lab.evaluation.compare_models", "advisor.loop.report",
+    "advisor.loop.why", "advisor.policy.fields", "advisor.policy.schema", "advisor.ranking.rank",
     "advisor.training.planning", "advisor.views.explain",
 )  # fmt: skip
 """What calls load when they need it."""
@@ -75,8 +75,7 @@ def call(argv: list[str]) -> NoReturn:
 
 def run(plan: Path) -> None:
     """Fork for each call; the parent writes the exit codes."""
-    for module, _ in VERBS.values():
-        importlib.import_module(f"advisor.cli.{module}")
+    build_parser("*")
     data = json.loads(plan.read_text())
     for name in HEAVY if len(data["jobs"]) > FEW else ():
         importlib.import_module(name)

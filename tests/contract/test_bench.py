@@ -17,9 +17,9 @@ import pytest
 
 from advisor.cli.bench import rate
 from advisor.errors import AdvisorError
-from advisor.lab.bench import Repetitions, due, measure, session
-from advisor.lab.characterise_io import mount_point
-from advisor.lab.native import SOURCES
+from advisor.instruments.bench import Repetitions, due, measure, session
+from advisor.instruments.characterise_io import mount_point
+from advisor.instruments.native import SOURCES
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import Microbenchmark, member, plan
 from advisor.store.file_systems import io_profiles
@@ -44,7 +44,7 @@ MOST_PER_SECOND = 5e11
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tested is what is measured and kept, not how sure it is."""
-    monkeypatch.setattr("advisor.lab.bench.RUN_S", 0.005)
+    monkeypatch.setattr("advisor.instruments.bench.RUN_S", 0.005)
 
 
 def test_every_family_runs_and_does_its_work() -> None:
@@ -239,8 +239,8 @@ def test_a_store_without_profiles_has_nothing_to_show(advisor: Advisor, store_pa
 def test_a_file_system_is_measured_and_shown(
     advisor: Advisor, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.lab.file_system.RUN_S", 0.005)
-    monkeypatch.setattr("advisor.lab.file_system.FILE_B", 32 << 20)
+    monkeypatch.setattr("advisor.instruments.file_system.RUN_S", 0.005)
+    monkeypatch.setattr("advisor.instruments.file_system.FILE_B", 32 << 20)
     argv = ("bench", "--here", "--node-type", "mine", "--io", tmp_path, "--budget", "0.1s")
     done = advisor(*argv)
     assert done.code == 0 and "reads at random" in done.out and "stored in" in done.out

@@ -14,7 +14,11 @@ ROOT = share("config").parent
 def _modules() -> dict[str, Path]:
     """Return every module of both packages by its dotted name; a package is its __init__."""
     modules = {}
-    for base, package in ((ROOT, "advisor"), (ROOT / "tui", "advisor_tui")):
+    for base, package in (
+        (ROOT, "advisor"),
+        (ROOT / "tui", "advisor_tui"),
+        (ROOT / "lab", "advisor_lab"),
+    ):
         for path in (base / package).rglob("*.py"):
             parts = path.relative_to(base).with_suffix("").parts
             modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

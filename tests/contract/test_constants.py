@@ -12,7 +12,7 @@ from advisor.paths import share
 
 ROOT = share("config").parent
 MODULES = sorted(
-    p for room in ("advisor", "tui", "hooks", "db") for p in (ROOT / room).rglob("*.py")
+    p for room in ("advisor", "tui", "lab", "hooks", "db") for p in (ROOT / room).rglob("*.py")
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 from advisor.paths import share
 
 ROOT = share("config").parent
-EVERYWHERE = ("advisor", "tui", "hooks", "db")
+EVERYWHERE = ("advisor", "tui", "lab", "hooks", "db")
 ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A reason": (r'"training-budget": ', EVERYWHERE, "", 1),
     "A policy key": (r"\bunknown_workload: ", EVERYWHERE, "", 1),

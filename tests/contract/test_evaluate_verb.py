@@ -226,7 +226,7 @@ def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path,
 def test_a_picture_of_several_evaluations_is_refused_before_they_begin(
     advisor: Advisor, grid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.lab.compare_models.compare", None)
+    monkeypatch.setattr("advisor_lab.evaluation.compare_models.compare", None)
     for several in (("--compare",), ("--design", "lhs", "--seeds", 2)):
         done = advisor("evaluate", grid, *several, "--plot", grid.with_name("picture.svg"))
         assert done.code == 2

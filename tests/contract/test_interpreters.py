@@ -41,7 +41,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="one user cannot be tw
 
 SOURCES = sorted(
     path
-    for folder in ("advisor", "tui", "hooks", "release", "db", "docs", "examples")
+    for folder in ("advisor", "tui", "lab", "hooks", "release", "db", "docs", "examples")
     for path in (ROOT / folder).rglob("*.py")
     if path != HELPER
 )

@@ -15,8 +15,8 @@ from advisor.core.delivery import write_spool_file
 from advisor.core.inventory import NodeType
 from advisor.core.policy import Trust
 from advisor.errors import AdvisorError
-from advisor.lab.bench import session
-from advisor.lab.machine import fingerprint
+from advisor.instruments.bench import session
+from advisor.instruments.machine import fingerprint
 from advisor.loop.rerank import rank_all, site_thresholds
 from advisor.loop.spool import take_spool
 from advisor.ranking.files import read_kernels, read_thresholds
@@ -146,7 +146,7 @@ def kernel(tmp_path: Path) -> Path:
 def test_a_kernel_is_compiled_measured_and_stored_beside_the_suite(
     advisor: Advisor, store_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.lab.bench.RUN_S", 0.005)
+    monkeypatch.setattr("advisor.instruments.bench.RUN_S", 0.005)
     argv = ("bench", "--here", "--node-type", "mine", "--kernel", kernel, "--budget", "0.1s")
     machine = fingerprint(local_node_type())
     with Writer(store_path) as store:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from advisor import __version__
 from release import tree
 from release.package import Package, deb, rpm
 from tests.contract import machine
+from tests.contract.plain import plain_advisor
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
@@ -131,7 +131,13 @@ def earlier(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def the(built: Path, ending: str, tool: str) -> Path:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    (package,) = built.glob(f"*.{ending}")
+    (package,) = (p for p in built.glob(f"*.{ending}") if tree.LAB not in p.name)
+    return package
+
+
+def laboratory_of(built: Path, ending: str) -> Path:
+    """Return the laboratory's package beside the advisor's."""
+    (package,) = built.glob(f"{tree.LAB}*.{ending}")
     return package
 
 
@@ -145,23 +151,7 @@ def host(tmp_path: Path) -> Path:
 def test_the_libraries_of_a_package_are_enough(tmp_path: Path) -> None:
     """A model is fitted with nothing but them: here as links, in a package as copies."""
     assert tree.libraries() > LARGE
-    for name in tree.libraries() | {tree.NAME}:
-        library = metadata.distribution(name)
-        for top in {file.parts[0] for file in library.files or ()} - {
-            "..",
-            "__pycache__",
-            "advisor",
-            "db",
-        }:
-            (tmp_path / top).symlink_to(Path(str(library.locate_file(top))))
-    for package in ("advisor", "db"):
-        (tmp_path / package).symlink_to(ROOT / package)
-    program = tmp_path / "bin/advisor"
-    program.parent.mkdir()
-    code = f"import sys; sys.path.insert(0, '{tmp_path}'); from advisor.cli import main; "
-    start = f'{sys.executable} -I -S -c "{code}sys.exit(main())"'
-    program.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
-    program.chmod(0o755)
+    program = plain_advisor(tmp_path)
     places = {"ADVISOR_DB": str(tmp_path / "advisor.db"), "PATH": f"{program.parent}:/usr/bin:/bin"}
     done = subprocess.run(
         ["bash", "-c", MODEL], cwd=tmp_path, env=places, capture_output=True, text=True
@@ -171,7 +161,7 @@ def test_the_libraries_of_a_package_are_enough(tmp_path: Path) -> None:
 
 def test_the_description_on_pypi_links_to_no_file(built: Path) -> None:
     """PyPI has only the README: each link to a file beside it was broken there."""
-    (wheel,) = built.glob("*.whl")
+    (wheel,) = built.glob("hpc_advisor-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()
@@ -182,7 +172,7 @@ def test_the_description_on_pypi_links_to_no_file(built: Path) -> None:
 
 
 def test_the_wheel_has_every_file_that_the_code_opens(built: Path, tmp_path: Path) -> None:
-    (wheel,) = built.glob("*.whl")
+    (wheel,) = built.glob("hpc_advisor-*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
     sources = {"advisor": "advisor", "tui/advisor_tui": "advisor_tui"}
     shared = {f: f"advisor/share/{f}" for f in ("hooks", "db", "config", "examples")}
@@ -235,6 +225,60 @@ def test_a_deb_is_installed_used_and_removed(built: Path, host: Path) -> None:
         dpkg -P hpc-advisor > purged 2>&1
         test ! -e /opt/advisor && test ! -e /etc/advisor && test ! -e /usr/bin/advisor
         test -f /var/lib/advisor/advisor.db
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+LACKS = """
+advisor profile 2> line && exit 1 || test $? = 2
+test "$(cat line)" = "advisor profile: part of the laboratory; pip install hpc-advisor[lab]"
+! man -w advisor-profile > page 2>&1
+! find /opt/advisor -name 'advisor_lab*' | grep .
+"""
+HAS = """
+advisor profile --help > help && advisor --help > verbs && ! grep -q '\\[lab\\]' verbs
+test "$(man -w advisor-profile)" = /usr/share/man/man1/advisor-profile.1.gz
+"""
+
+
+def test_the_deb_has_no_laboratory_and_that_of_the_laboratory_brings_it(
+    built: Path, host: Path
+) -> None:
+    done = machine.run(
+        f"""
+        install="dpkg --force-depends --force-unsafe-io -i"
+        $install {the(built, "deb", "dpkg-deb")} > installed 2>&1
+        {LACKS}
+        $install {laboratory_of(built, "deb")} > laboratory 2>&1
+        {HAS}
+        dpkg -V hpc-advisor-lab
+        dpkg --force-depends -r hpc-advisor-lab > removed 2>&1
+        {LACKS}
+        """,
+        host,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_rpm_has_no_laboratory_and_that_of_the_laboratory_brings_it(
+    built: Path, host: Path
+) -> None:
+    package = the(built, "rpm", "rpmbuild")
+    lab = laboratory_of(built, "rpm")
+    ask = ["rpm", "-qp", "--nosignature", "--requires", str(lab)]
+    needs = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert f"hpc-advisor = {__version__}" in needs.split("\n")
+    done = machine.run(
+        f"""
+        rpm -i --nodeps --nosignature {package} 2> installed
+        {LACKS}
+        rpm -i --nodeps --nosignature {lab} 2> laboratory
+        {HAS}
+        rpm -V --nodeps hpc-advisor-lab 2> verified
+        rpm -e hpc-advisor-lab 2> erased
+        {LACKS}
         """,
         host,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,32 @@ cubic = siteplugins:Cubic
 
 [advisor.meters]
 watts = siteplugins:Watts
+
+[advisor.verbs]
+hello = siteverb
+
+[advisor.importers]
+lines = siteimporter
+"""
+VERB = """
+def add_arguments(parser):
+    parser.add_argument("name")
+
+
+def run(args):
+    print("hello", args.name)
+    return 3
+"""
+IMPORTER = """
+import hashlib
+
+from advisor.store.csvfile import RunsFile
+
+
+def read_runs(file, terms, args):
+    times = map(float, file.read_text().split())
+    runs = [terms.run((1, 1, 1, 0), time_s, None, None, {}) for time_s in times]
+    return RunsFile(tuple(runs), (), hashlib.sha256(file.read_bytes()).hexdigest())
 """
 
 
@@ -65,6 +92,8 @@ def installed(tmp_path: Path) -> Path:
     folder = tmp_path / "site-packages"
     (folder / "siteplugins-1.dist-info").mkdir(parents=True)
     (folder / "siteplugins.py").write_text(CODE)
+    (folder / "siteverb.py").write_text(VERB)
+    (folder / "siteimporter.py").write_text(IMPORTER)
     (folder / "siteplugins-1.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: siteplugins\nVersion: 1\n"
     )
@@ -104,6 +133,30 @@ def test_a_package_offers_one_of_each(installed: Path, tmp_path: Path) -> None:
     told = advisor(installed, tmp_path, "explain", "job.sh", "--scheduler", "bench")
     assert told.returncode == 0, told.stderr
     assert "app" in told.stdout
+
+
+def test_a_package_offers_a_verb(installed: Path, tmp_path: Path) -> None:
+    done = advisor(installed, tmp_path, "hello", "world")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "hello world\n", "")
+    assert "hello         of siteplugins" in advisor(installed, tmp_path, "--help").stdout
+    assert "name" in advisor(installed, tmp_path, "hello", "--help").stdout
+    close = advisor(installed, tmp_path, "helo", "world")
+    assert close.returncode == 2 and "did you mean hello?" in close.stderr
+    (installed / "siteverb.py").write_text("import no_such_module\n")
+    broken = advisor(installed, tmp_path, "hello", "world")
+    assert broken.returncode == 1 and "mend or remove the package" in broken.stderr
+    assert advisor(installed, tmp_path, "options", "--help").returncode == 0
+    completed = advisor(installed, tmp_path, "completion", "bash")
+    assert (completed.returncode, completed.stderr) == (0, "") and "hello" in completed.stdout
+    assert "Traceback" not in broken.stderr
+
+
+def test_a_package_reads_a_format_of_its_own(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "times").write_text("1.5 2.5")
+    words = ("times", "--from", "lines", "--application", "app", "--node-type", "n", "--json")
+    done = advisor(installed, tmp_path, "import", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["imported"] == 2
 
 
 def test_a_name_nobody_registered_is_one_line(installed: Path, tmp_path: Path) -> None:

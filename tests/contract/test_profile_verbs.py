@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from advisor.errors import InputError
-from advisor.lab.profile.appendix import read_profile
-from advisor.lab.profile.memory import curve_error, norm_distances
-from advisor.lab.profile.metrics import total
-from advisor.lab.profile.regression import determination, relative_error, weights_of
 from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
+from advisor_lab.profile.appendix import read_profile
+from advisor_lab.profile.memory import curve_error, norm_distances
+from advisor_lab.profile.metrics import total
+from advisor_lab.profile.regression import determination, relative_error, weights_of
 from tests.pictures import kept
 from tests.profiled import grid_profile, write_runs
 

@@ -18,7 +18,7 @@ NAMED = "|".join(room for room in ROOMS if room != "local")
 """Schedulers with a name of their own; ``local`` is an ordinary word, but a room like theirs."""
 ELSEWHERE = sorted(
     path
-    for folder in ("advisor", "tui")
+    for folder in ("advisor", "tui", "lab")
     for path in (ROOT / folder).rglob("*.py")
     if not any((ROOT / "advisor" / "schedulers" / room) in path.parents for room in ROOMS)
 )
@@ -55,18 +55,18 @@ def test_a_room_knows_no_other_room(room: str) -> None:
         assert not re.findall(rf"advisor\.schedulers\.(?:{others})\b", path.read_text()), path
 
 
-LABORATORY = re.compile(
+INSTRUMENTS = re.compile(
     r"(valgrind|trace|microbench|characterise\w*|twin|symbols|native|bench|evaluate)(\.\w+)?"
 )
 
 
-def test_the_laboratory_has_a_room_of_its_own() -> None:
-    may = [ROOT / "advisor" / room for room in ("lab", "cli", "views", "schedulers")]
+def test_the_instruments_have_a_room_of_their_own() -> None:
+    may = [ROOT / "advisor" / room for room in ("instruments", "cli", "views", "schedulers")]
     outside = [
         path
         for path in (ROOT / "advisor").rglob("*")
         if "__pycache__" not in path.parts
-        and LABORATORY.fullmatch(path.name)
+        and INSTRUMENTS.fullmatch(path.name)
         and not any(room in path.parents for room in may)
     ]
     assert not outside
@@ -88,7 +88,7 @@ def _types(body: list[ast.stmt]) -> list[str]:
 
 def test_no_class_and_no_alias_has_the_name_of_another() -> None:
     times = Counter[str]()
-    for folder in ("advisor", "tui/advisor_tui"):
+    for folder in ("advisor", "tui/advisor_tui", "lab/advisor_lab"):
         for path in (ROOT / folder).rglob("*.py"):
             times.update(set(_types(ast.parse(path.read_text(encoding="utf-8")).body)))
     assert [name for name, n in times.items() if n > 1] == []
@@ -96,7 +96,7 @@ def test_no_class_and_no_alias_has_the_name_of_another() -> None:
 
 def test_locals_say_what_they_hold() -> None:
     vague = {"found", "kept", "told", "said"}
-    for room in ("advisor", "tui", "hooks", "db"):
+    for room in ("advisor", "tui", "lab", "hooks", "db"):
         for path in (ROOT / room).rglob("*.py"):
             for function in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from advisor.core.expression import parse_expression
-from advisor.lab.profile import search_manual, search_strict
-from advisor.lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints, parse_constraints
-from advisor.lab.profile.regression import fit_linear, relative_error
-from advisor.lab.profile.selection import SearchData, TermChoice
-from advisor.lab.profile.terms import columns, evaluate, main_effects
+from advisor_lab.profile import search_manual, search_strict
+from advisor_lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints, parse_constraints
+from advisor_lab.profile.regression import fit_linear, relative_error
+from advisor_lab.profile.selection import SearchData, TermChoice
+from advisor_lab.profile.terms import columns, evaluate, main_effects
 
 from .noisy_tables import CUBIC, LINEAR, N2_LOG_P, PARALLEL, QUADRATIC, Points
 
@@ -153,7 +153,7 @@ def test_what_constraints_accept(model: str, accepted: bool) -> None:
 
 def hold(constraints: ModelConstraints, expression: Any, observed: Any) -> bool:
     def predict(values: Any) -> Any:
-        from advisor.lab.profile.terms import ARRAYS
+        from advisor_lab.profile.terms import ARRAYS
 
         return np.broadcast_to(
             expression.value(values, ARRAYS), (len(next(iter(values.values()))),)

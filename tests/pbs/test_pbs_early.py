@@ -16,7 +16,7 @@ from test_pbs_site import Site, site  # noqa: F401
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.lab.watching import watch_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.complete import CompleteRun, load_complete
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob, WatchPlan
 from advisor.schedulers.early import keep_complete, why_none
@@ -87,7 +87,7 @@ def test_runs_on_pbs_end_once_their_time_and_energy_are_known(
     subprocess.run(["gcc", "-fopenmp", "steps.c", "-o", "steps"], cwd=tmp_path, check=True)
     library = tmp_path / "watch" / "watch.so"
     library.parent.mkdir()
-    shutil.copyfile(watch_library(), library)
+    shutil.copyfile(timing_library(), library)
     script = tmp_path / "job.sh"
     job = SweepJob(
         f"t{time.time_ns()}", "design", tmp_path / "design", tmp_path, NodeType("bdw", cores=28),

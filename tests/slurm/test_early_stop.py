@@ -13,7 +13,7 @@ from sweeping import POSED, TOP, configuration, finish, make_job
 from testbed import Testbed
 
 from advisor.core.configuration import Configuration
-from advisor.lab.watching import watch_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.schedulers.base import RunResult, SweepJob, WatchPlan
 from advisor.schedulers.slurm.scheduler import Slurm
 
@@ -116,7 +116,7 @@ def watched_sweep(
     """Return a sweep's job, its handle, its complete run and the second one."""
     (folder / "watch").mkdir()
     library = folder / "watch" / "watch.so"
-    shutil.copyfile(watch_library(), library)
+    shutil.copyfile(timing_library(), library)
     job = make_job(
         folder,
         f"export OMP_WAIT_POLICY=passive\n{text}\necho the script went on",

@@ -63,7 +63,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
          "--without", ",".join(LARGE)],
         cwd=ROOT, capture_output=True, check=True,
     )  # fmt: skip
-    made = [*out.glob("*.deb")]
+    made = [*out.glob("hpc-advisor_*.deb")]
     if not made:
         pytest.skip("dpkg-deb is not installed")
     return made[0]

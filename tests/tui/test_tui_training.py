@@ -13,6 +13,7 @@ from advisor_tui.session import Session
 from advisor_tui.training import picture_of
 from textual.widgets import Button, Input
 
+from advisor import plugins
 from advisor.phases.complete import BASE, CompleteRun
 from advisor.store.reader import Reader
 from advisor.training import progress
@@ -130,7 +131,15 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
         await at.press("p")
         await at.until(lambda: "40 iterations of 0.500 s" in at.text)
         assert "Caps by phase are not known" in at.text and "an iteration, folded" in at.text
-        await at.press("escape", "o")
+        await at.press("escape")
+        every = plugins.found
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "advisor.plugins.found", lambda kind: {} if kind == "panels" else every(kind)
+            )
+            await at.press("p")
+            await at.until(lambda: "pip install hpc-advisor[lab]" in at.notices)
+        await at.press("o")
         await at.until(lambda: "kernel / one" in at.lines[1])
 
     play(local, look_after, (100, 30))

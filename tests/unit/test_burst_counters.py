@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.lab import burst_counters
-from advisor.lab.burst_counters import VARIABLE, BurstsBeside, wanted_of
-from advisor.lab.watching import watch_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.ring import EventRings
+from advisor_lab.phases import burst_counters
+from advisor_lab.phases.burst_counters import VARIABLE, BurstsBeside, wanted_of
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -82,7 +82,7 @@ def counted() -> BurstsBeside:
 def watched(folder: Path, variable: str, *argv: object) -> EventRings:
     folder.mkdir()
     environment = {
-        **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(watch_library()),
+        **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(timing_library()),
         VARIABLE: variable,
     }  # fmt: skip
     done = subprocess.run([*map(str, argv)], env=environment, capture_output=True, text=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from advisor.phases.arrays import Ints
-from advisor.phases.burst_tree import CondensedBursts, cluster_nodes, joined, up_the_tree
-from advisor.phases.bursts import BurstTable, cluster, dbscan
+from advisor_lab.phases.burst_tree import CondensedBursts, cluster_nodes, joined, up_the_tree
+from advisor_lab.phases.bursts import BurstTable, cluster, dbscan
 
 CENTRES = np.array([[8.0, 1.0], [7.0, 1.6], [7.2, 0.5], [5.9, 1.1]])
 

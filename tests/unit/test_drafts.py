@@ -120,14 +120,14 @@ MAY = {
     "advisor/loop/left_reader.py",  # the same, in the user's folder
     "advisor/core/delivery.py",  # a delivery's draft is named after its random name
     "advisor/service/listening.py",  # a socket, which systemd or this daemon alone makes
-    "advisor/lab/native.py",  # compiled in a folder of its own
+    "advisor/instruments/native.py",  # compiled in a folder of its own
 }
 
 
 def test_whoever_renames_a_file_into_place_has_a_draft() -> None:
     """A name made from the file's own may be another file, a link, or another process's."""
     without = set()
-    for room in ("advisor", "tui"):
+    for room in ("advisor", "tui", "lab"):
         for path in (ROOT / room).rglob("*.py"):
             name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
             calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]

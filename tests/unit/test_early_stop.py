@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -407,16 +408,41 @@ def first() -> Iterator[None]:
         os.setpriority(os.PRIO_PROCESS, 0, own)
 
 
+def test_what_packages_keep_of_a_stop_stands_in_it_and_none_can_break_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(watched: object) -> object:
+        raise RuntimeError("a package is wrong")
+
+    events = RunEvents(tuple(0.5 * i for i in range(64)), (BEGIN, *["solve"] * 62, END))
+    pairing = Pairing(Baseline(events))
+    for time_s, site in zip(events.times[:20], events.sites[:20], strict=True):
+        pairing.feed(1.1 * time_s, site)
+    beside: Any = SimpleNamespace(pairing=pairing)
+    ratio, power_w, error_w = beside_module._more(beside)["parts"]["solve"]  # type: ignore[index]
+    assert (round(ratio, 6), power_w, error_w) == (1.1, None, 0.0)
+    registered: dict[str, Callable[[Any], object]] = {
+        "seen": lambda watched: len(watched.times), "bad": fail, "odd": lambda _: object,
+    }  # fmt: skip
+    monkeypatch.setattr("advisor.plugins.names", lambda kind: tuple(registered))
+    monkeypatch.setattr("advisor.plugins.load", lambda kind, name: registered[name])
+    assert beside_module._more(beside) == {"seen": 20}
+    pairing.feed(12.0, "another")
+    assert beside_module._more(beside) == ({} if pairing.watched() is None else {"seen": 21})
+    beside.pairing = None
+    assert beside_module._more(beside) == {}
+
+
 @pytest.mark.usefixtures("first")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_a_run_on_this_machine_is_ended(job: SweepJob, tmp_path: Path) -> None:
-    from advisor.lab.watching import watch_library
+    from advisor.instruments.characterise_runs import timing_library
 
     assert job.watch is not None
     source = tmp_path / "steps.c"
     source.write_text(STEPS)
     subprocess.run(["gcc", "-fopenmp", "-rdynamic", source, "-o", tmp_path / "steps"], check=True)
-    shutil.copyfile(watch_library(), job.watch.preload)
+    shutil.copyfile(timing_library(), job.watch.preload)
     times = [float(i) / 8 for i in range(62)]  # a complete run of 60 steps of an eighth of a second
     (tmp_path / "sites").write_text("")
     earlier = job.watch.folder / EARLIER

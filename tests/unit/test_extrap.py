@@ -9,7 +9,7 @@ import pytest
 
 from advisor.errors import InputError
 from advisor.store.csvfile import Terms
-from advisor.store.extrap import ExtrapChoice, read_extrap
+from advisor_lab.importers.extrap import ExtrapChoice, read_extrap
 
 TERMS = Terms("bdw", "ann")
 AXES = {"nodes": "p", "threads_per_node": "24"}

@@ -17,11 +17,12 @@ from advisor.core.placement import in_order
 from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.store.csvfile import Terms
-from advisor.store.hpcprobe import Objectives, read_summary
-from advisor.training.experiment import Experiment, read_experiments
-from advisor.training.extraction import read_rules
-from advisor.training.postprocess import PostProcessor
-from advisor.training.summary import SummaryRun, write_summary
+from advisor.training.experiment import Experiment
+from advisor_lab.hpcprobe.experiment import read_experiments
+from advisor_lab.hpcprobe.extraction import read_rules
+from advisor_lab.hpcprobe.postprocess import PostProcessing, PostProcessor
+from advisor_lab.hpcprobe.summary import SummaryRun, write_summary
+from advisor_lab.importers.hpcprobe import Objectives, read_summary
 
 STENCIL = """\
 # MPI and OpenMP on a grid
@@ -80,7 +81,7 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
     assert "export OMP_PROC_BIND=close" in lines
     assert "#ADVISOR workload=200000-compact" in lines
     assert [n.split()[0] for n in found.notes] == ["threadPlacement", "its"]
-    assert found.after.post_exec.startswith("mv ") and found.after.parameters["nodePEs"] == 2
+    assert found.after["post_exec"].startswith("mv ") and found.after["parameters"]["nodePEs"] == 2
 
 
 def test_an_experiment_on_pbs_is_written_for_pbs(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
         'env = PAT_RT_PERFCTR="PM_ENERGY:NODE,PAPI_TOT_INS"\n'
     )
     found = read_experiments(written(tmp_path, text), "slurm")
-    assert [(f.after.parameters["execParam"], f.nodes, f.threads) for f in found] == [
+    assert [(f.after["parameters"]["execParam"], f.nodes, f.threads) for f in found] == [
         (p, n, ()) for p in (10, 30) for n in (1, 2, 4)
     ]
     lines = found[-1].script.splitlines()
@@ -371,7 +372,7 @@ def test_an_estimate_in_a_summary_stays_one(tmp_path: Path) -> None:
 def test_postprocessing_knows_each_runs_parameters(tmp_path: Path) -> None:
     """Those of the summary, and in hpcprobe.yml, too."""
     text = STENCIL.replace('mv "%(dataPath)s"', "mv %(threadCount)s %(totalPEs)s %(execParam)s")
-    after = one(written(tmp_path, text), "slurm").after
+    after = PostProcessing.from_dict(one(written(tmp_path, text), "slurm").after)
     (tmp_path / "design" / "output").mkdir(parents=True)
     (tmp_path / "design" / "output" / "run-0-1.log").write_text("PEs 6 rate 7\n")
     rules = "run: {p: {groups: [{regex: 'PEs {} (.*)', param: totalPEs}], counters: ["

@@ -10,10 +10,10 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.errors import InputError
-from advisor.lab import frame
-from advisor.lab.frames import KINDS
 from advisor.models.fit import fit_options
 from advisor.store.writer import Writer
+from advisor_lab import frame
+from advisor_lab.frames import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "grids" / "opteron48.csv"

@@ -11,8 +11,8 @@ import pytest
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import InputError
-from advisor.lab.evaluate import Evaluation, evaluate
 from advisor.models.design import uniform
+from advisor.models.evaluation import Evaluation, evaluate
 from advisor.models.fit import fit_options
 
 SPACE = SearchSpace(

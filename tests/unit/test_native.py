@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.lab.native import built, compiler
+from advisor.instruments.native import built, compiler
 
 
 def test_compiled_once_and_again_when_anything_changes(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
-from advisor.lab.measured_example import CORES, FREQ_KHZ, measured_programs
 from advisor.schedulers.choose import create
 from advisor.schedulers.submission import payload_of
 from advisor.schedulers.translators import translator
@@ -32,6 +31,7 @@ from advisor.store.writer import Writer
 from advisor.views import preview as view
 from advisor.views.applications import home
 from advisor.views.choosing import Wish, for_sample, for_script, wished, write_script
+from advisor.views.measured_example import CORES, FREQ_KHZ, measured_programs
 from advisor.views.preview import Person
 from advisor.views.script import lines_of, rewritten
 from advisor.views.tradeoff import seen_models

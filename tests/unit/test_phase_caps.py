@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from advisor.core.configuration import Configuration
-from advisor.phases.caps import REST, best_caps, changes_of, powers
 from advisor.phases.complete import BASE, STOPS, CompleteRun
 from advisor.phases.metered import Metered
 from advisor.phases.pairing import Baseline, Pairing, RunEvents
-from advisor.phases.parts import parts_of
 from advisor.phases.sequence import find_iterations
 from advisor.schedulers.base import PlannedRun
-from advisor.training.part_caps import caps_of_sweep
-from advisor.views import phases
+from advisor_lab.phases import views as phases
+from advisor_lab.phases.caps import REST, best_caps, changes_of, powers
+from advisor_lab.phases.part_caps import caps_of_sweep
+from advisor_lab.phases.parts import parts_of, parts_of_stop
 
 Run = Callable[..., Any]
 HIGH, MID, LOW = 2_000_000, 1_500_000, 1_000_000
@@ -118,7 +118,9 @@ def sweep(tmp_path: Path) -> Any:
             pairing.read(*reading)
     for time_s, site in zip(other.times[:42], other.sites[:42], strict=True):
         pairing.feed(time_s, site)
-    parts = {n: [c.ratio, c.power_w, c.error_w] for n, c in pairing.parts().items()}
+    watched = pairing.watched()
+    assert watched is not None
+    parts = parts_of_stop(watched)
     (tmp_path / "watch" / STOPS / "design-1-1").write_text(json.dumps({"parts": parts}))
     (tmp_path / "watch" / STOPS / "design-2-1").write_text('{"parts": {"solve": ["x", 1]}}')
     runs = tuple(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.phases.bursts import BurstTable, classify, cluster, dbscan, numbered
 from advisor.phases.tracking import ClusterStability, TrackedCluster, matched_share, overlap
+from advisor_lab.phases.bursts import BurstTable, classify, cluster, dbscan, numbered
 
 
 @pytest.mark.parametrize(

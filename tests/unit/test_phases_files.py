@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import InputError
-from advisor.phases import files
+from advisor_lab.phases import files
 
 
 @pytest.mark.parametrize(

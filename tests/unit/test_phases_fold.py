@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from advisor.phases.arrays import Floats
-from advisor.phases.fold import KEEPS_STEP, fold
 from advisor.phases.metered import Metered
+from advisor_lab.phases.fold import KEEPS_STEP, fold
 from tests.pictures import kept
 
 

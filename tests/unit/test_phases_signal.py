@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.phases.arrays import Floats
-from advisor.phases.signal import find_periods
+from advisor_lab.phases.signal import find_periods
 
 T: Floats = np.arange(2400.0) * 0.1
 

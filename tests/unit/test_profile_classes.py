@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from advisor.errors import InputError
-from advisor.lab.profile.clusters import (
+from advisor_lab.profile.clusters import (
     apply_classes,
     cluster_runs,
     components_of,
     kmeans,
     silhouette,
 )
-from advisor.lab.profile.groups import align, communication_groups, group_members, spanned
-from advisor.lab.profile.runs import ProfiledRun, ProfiledThread
-from advisor.lab.profile.topology import grid_sources, recognise
-from advisor.lab.profile.trends import exact_trend, group_trend, predicted_groups
+from advisor_lab.profile.groups import align, communication_groups, group_members, spanned
+from advisor_lab.profile.runs import ProfiledRun, ProfiledThread
+from advisor_lab.profile.topology import grid_sources, recognise
+from advisor_lab.profile.trends import exact_trend, group_trend, predicted_groups
 
 METRICS = ("LSys", "F0mem", "F0fp", "ILP0", "MPIinstructions", "MPIrecvBytes")
 THREADS = (

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.lab import sampled
-from advisor.lab.elf import RoutineNames
-from advisor.lab.running import running_code
-from advisor.lab.sampled import CodePlaces, SampledBeside
+from advisor.instruments.elf import RoutineNames
 from advisor.phases.complete import CompleteRun
-from advisor.phases.inside import counted_periods, routines_inside, signals_inside, usable
-from advisor.phases.routines import RunningCode, active_waiting, fold_routines
+from advisor_lab.phases import sampled
+from advisor_lab.phases.inside import counted_periods, routines_inside, signals_inside, usable
+from advisor_lab.phases.routines import RunningCode, active_waiting, fold_routines
+from advisor_lab.phases.running import running_code
+from advisor_lab.phases.sampled import CodePlaces, SampledBeside
 
 Run = Callable[..., Any]
 GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

@@ -12,13 +12,13 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import InputError
-from advisor.lab.statistics import correlations, front_clusters, samples, summaries
-from advisor.lab.statistics_views import statistics_view
 from advisor.models.runs import gather
 from advisor.plotting.chart import ASCII, Marks
 from advisor.plotting.figure import save
 from advisor.plotting.terminal import draw_panels
 from advisor.views.tables import comma_separated, latex, markdown
+from advisor_lab.evaluation.statistics import correlations, front_clusters, samples, summaries
+from advisor_lab.evaluation.statistics_views import statistics_view
 from tests.pictures import kept
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.lab.twin import compile_twice, embedded, understand
+from advisor.instruments.twin import compile_twice, embedded, understand
 
 needs_cc = pytest.mark.skipif(
     not (shutil.which("cc") and shutil.which("objcopy")), reason="needs a C compiler and binutils"

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from advisor.lab.counted import CountedBeside
-from advisor.lab.watching import shape_of, watch_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases import ring
 from advisor.phases.complete import CompleteRun
-from advisor.phases.inside import counted_periods, signals_inside
 from advisor.phases.ranks import ranks_apart
 from advisor.phases.ring import SIZE, EventRings
+from advisor_lab.phases.counted import CountedBeside
+from advisor_lab.phases.inside import counted_periods, signals_inside
+from advisor_lab.phases.watching import shape_of
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -102,7 +103,7 @@ class Watched:
         folder.mkdir()
         self.rings = EventRings(folder)
         self.environment = {
-            **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(watch_library()),
+            **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(timing_library()),
         }  # fmt: skip
 
     def run(self, *argv: object, **more: str) -> list[str]:

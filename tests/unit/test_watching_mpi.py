@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.lab.watching import watch_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.ring import EventRings
 
 Run = Callable[..., Any]
@@ -137,7 +137,7 @@ class Mpi:
         rings = self.folder / "rings"
         rings.mkdir()
         environment = {
-            **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(watch_library()),
+            **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(timing_library()),
         }  # fmt: skip
         done = subprocess.run(
             self.command(*argv, ranks=ranks), env=environment, capture_output=True, text=True,

@@ -11,9 +11,11 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from advisor import laboratory
 from advisor.core.configuration import Configuration
 from advisor.core.units import format_duration, format_energy
 from advisor.core.words import describe
+from advisor.errors import AdvisorError
 from advisor.plotting import PlotPoint
 from advisor.training import progress
 from advisor.training.progress import Made, Progress
@@ -234,9 +236,12 @@ Where no energy is known it shows time against threads.
         """Show what was seen of the program's phases."""
         own = self._own("see the phases of")
         if own is not None:
-            from advisor_tui.phases import PhasesPage
-
-            self.app.push_screen(PhasesPage(own))
+            try:
+                page = laboratory.load("panels", "phases", "phases")
+            except AdvisorError as error:
+                self.advisor.tell(f"{error}.", "warning")
+                return
+            self.app.push_screen(page(own))
 
     @on(LazyTable.Opened, "#sweeps")
     def _opened(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.lab.twin import compile_twice
+from advisor.instruments.twin import compile_twice
 from tests.contract.characterise.programs import KERNELS
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor import paths
-from advisor.lab import valgrind
+from advisor.instruments import valgrind
 
 Run = Callable[..., Any]
 KERNELS = paths.share("examples/kernels")

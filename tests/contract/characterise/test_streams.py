@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.lab.characterise_files import AccessSite, BarrierInterval, TracedProcess, TracedRegion
-from advisor.lab.characterise_streams import find_phase
-from advisor.lab.twin import compile_twice
+from advisor.instruments.characterise_files import (
+    AccessSite,
+    BarrierInterval,
+    TracedProcess,
+    TracedRegion,
+)
+from advisor.instruments.characterise_streams import find_phase
+from advisor.instruments.twin import compile_twice
 from tests.contract.characterise.programs import (
     NEEDS_CC,
     PLAIN,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.lab.characterise_files import read_sites
-from advisor.lab.characterise_io import io_streams, mount_point
-from advisor.lab.characterise_runs import TracedCommand, timed_run
-from advisor.lab.twin import compile_twice
+from advisor.instruments.characterise_files import read_sites
+from advisor.instruments.characterise_io import io_streams, mount_point
+from advisor.instruments.characterise_runs import TracedCommand, timed_run
+from advisor.instruments.twin import compile_twice
 from tests.contract.characterise.programs import NEEDS_CC, Run, phase_of, same, source, streams_of
 
 LONG = """

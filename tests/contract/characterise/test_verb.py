@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.lab.characterise_runs import timing_library
+from advisor.instruments.characterise_runs import timing_library
 from advisor.ranking.files import read_phases
 from advisor.ranking.streams import Characterisation
 from advisor.store.rankings import characterisations

@@ -18,7 +18,7 @@ from advisor.core.option import Option
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
-from advisor.store.profiled_runs import add_profile_step, save_count_laws
+from advisor.store.count_laws import save_count_laws
 from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
 from tests.again import same_again
@@ -97,8 +97,7 @@ def fit(
 def say_counts(writer: Writer, bytes_each: float) -> None:
     """Have profiles say that a run executes n^1.5 instructions and touches so much for each n."""
     laws = CountLaws(("N",), "", {}, ((_ONE, ((1e4, "N^1.5"),)),), ((_ONE, ((bytes_each, "N"),)),))
-    number = add_profile_step(writer, "stencil", "fit", {}, {}, by="root")
-    save_count_laws(writer, "stencil", number, laws)
+    save_count_laws(writer, "stencil", laws)
 
 
 def make_store(path: Path) -> Writer:

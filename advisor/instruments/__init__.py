@@ -1,0 +1,1 @@
+"""Tracing, microbenchmarks and characterising of programs; no job waits for it."""

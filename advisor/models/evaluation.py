@@ -1,0 +1,327 @@
+"""Judge a model on a fully measured grid: train on a few of its runs, compare with all of them.
+
+The measures are those of Endrei 2019, sections 4.3.5 and 4.4.1 and tables 6.3 to 6.12, and what
+counts in the end: what the advice taken from the model would have saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.mark_front import place
+from advisor.core.observation import Observation
+from advisor.core.option import Option
+from advisor.core.pareto import ErrorLimits, Point, trade_off
+from advisor.core.policy import Policy
+from advisor.core.rate import Work
+from advisor.errors import InputError, UnknownNameError
+from advisor.models.decision_score import DecisionScore, GridCell, decide
+from advisor.models.design import DESIGNS, within
+from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
+from advisor.models.registry import DEFAULT
+from advisor.models.response import Response
+from advisor.models.runs import gather
+from advisor.models.sequential import SEQUENTIAL, explore
+
+_DISTANCES, _RUNS_PER_CONFIRMATION = 5, 6
+"""Distances in search steps that are counted apart; trained runs for each confirmation run."""
+RESPONSES = ("energy", "time")
+RATES = {"rate_per_joule": "energy", "rate": "time"}
+"""What is judged beside them where every run has a rate: a fixed work over the one or the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseScore:
+    """How well one response is predicted.
+
+    ``total_rmse_pct`` is over every cell of the grid, ``pareto_rmse_pct`` over the forecast
+    trade-off zone: root mean squares of the error relative to the measured value. In the grids
+    this is for, times span two orders of magnitude, and an error in percent of the mean would only
+    reflect the slowest cells. ``interval_coverage`` is the share of cells not trained on that lie
+    within their 90 % interval.
+    """
+
+    n_train: int
+    r2: float | None
+    total_rmse_pct: float
+    pareto_rmse_pct: float
+    interval_coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrontScore:
+    """The forecast trade-off zone against the observed one.
+
+    ``by_distance`` counts forecast points 0 to 4 search steps (one value of one axis) from the
+    nearest observed one, ``farther`` the rest. ``responses`` holds per response the baseline and
+    the ends of the extended front, observed and forecast.
+    """
+
+    error_pct: float
+    forecast_error_pct: float
+    observed_points: int
+    forecast_points: int
+    by_distance: tuple[int, ...]
+    farther: int
+    responses: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of :func:`evaluate`; ``predicted`` has an option for every cell of the grid."""
+
+    model: str
+    design: str
+    trained: tuple[Configuration, ...]
+    responses: Mapping[str, ResponseScore]
+    front: FrontScore
+    decision: DecisionScore
+    notes: tuple[str, ...]
+    predicted: tuple[Option, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "model": self.model,
+            "design": self.design,
+            "trained": [c.to_dict() for c in self.trained],
+            "responses": {name: asdict(score) for name, score in self.responses.items()},
+            "front": asdict(self.front),
+            "decision": self.decision.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def evaluate(
+    grid: Sequence[Observation],
+    *,
+    model: str = DEFAULT,
+    design: str = "uniform",
+    samples: int = 12,
+    error: float = 0.05,
+    forecast_error: float | None = None,
+    max_slowdown: float = 0.05,
+    min_saving: float = 0.03,
+    seed: int = 0,
+    model_options: Mapping[str, object] | None = None,
+    confirmations: int | None = None,
+    train_on: Collection[Configuration] | None = None,
+) -> Evaluation:
+    """Train on ``samples`` configurations out of a measured grid and judge what comes out.
+
+    The baseline (most nodes, most cores, highest frequency) is always among the trained. All
+    limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
+    forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
+    be, by default a sixth of ``samples``, at least one and at most three; ``train_on`` are the
+    configurations to train on instead of a design's. Raises InputError when the grid has too few
+    cells with time and energy, nothing beside what is trained on, or for a bad model or design
+    name.
+    """
+    truth = _truth(grid)
+    limit = error if forecast_error is None else forecast_error
+    cells = sorted(truth)
+    space = SearchSpace.of(cells[0].node_type, cells)
+    baseline = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
+
+    def fit(
+        trained: Collection[Configuration], confirming: Collection[Configuration] = ()
+    ) -> FitResult:
+        result = fit_options(
+            [
+                replace(o, source="confirm") if o.configuration in confirming else o
+                for o in grid
+                if o.configuration in trained
+            ],
+            model=model,
+            space=space,
+            error=limit,
+            model_options=model_options,
+        )
+        if result.energy_quality == "missing":
+            raise InputError(
+                "the trained runs have no energy", hint="a grid needs energy_j throughout"
+            )
+        return result
+
+    policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
+    if train_on is not None:
+        trained, design = {*train_on, baseline}, "given"
+    elif design == SEQUENTIAL:
+        trained = set(explore(fit, space, cells, baseline, policy, samples))
+    else:
+        trained = set(_design(design, space, samples, cells, baseline, seed))
+    if len(trained) >= len(cells):
+        raise InputError(
+            f"all {len(cells)} configurations of the grid would be trained on",
+            hint="fewer --samples leave some to judge by",
+        )
+    fitted = fit(trained)
+    predicted = place([o for o in fitted.predicted if o.configuration in truth], limit)
+    work = Work.of_stats(fitted.stats)
+    responses = {
+        name: _score(name, fitted.stats, predicted, truth, trained)
+        for name in (*RESPONSES, *(RATES if work else ()))
+    }
+    if confirmations is None:
+        confirmations = max(1, min(MOST_CONFIRMATIONS, samples // _RUNS_PER_CONFIRMATION))
+    return Evaluation(
+        model,
+        design,
+        tuple(sorted(trained)),
+        responses,
+        _front(predicted, truth, space, baseline, (error, limit), work),
+        decide(
+            fit,
+            trained,
+            truth,
+            baseline,
+            max_slowdown=max_slowdown,
+            min_saving=min_saving,
+            confirmations=confirmations,
+        ),
+        tuple(fitted.notes),
+        tuple(predicted),
+    )
+
+
+def _truth(grid: Sequence[Observation]) -> dict[Configuration, GridCell]:
+    runs = gather(grid)
+    if runs.energy is None:
+        raise InputError("the grid has no energy to judge by", hint="fill the column energy_j in")
+    energies = runs.energy.log_mean
+
+    def value(response: Response, c: Configuration) -> float:
+        return math.exp(response.log_mean[c])
+
+    return {c: GridCell(value(runs.time, c), value(runs.energy, c)) for c in energies}
+
+
+def _design(
+    name: str,
+    space: SearchSpace,
+    samples: int,
+    cells: Sequence[Configuration],
+    baseline: Configuration,
+    seed: int,
+) -> list[Configuration]:
+    if name not in DESIGNS:
+        known = ", ".join([*DESIGNS, SEQUENTIAL])
+        raise UnknownNameError(f"no design is called {name!r}", hint=f"choose from: {known}")
+    more = {} if name == "uniform" else {"seed": seed}
+    return within(DESIGNS[name](space, samples, baseline, **more), space, cells)
+
+
+def _score(
+    name: str,
+    stats: Mapping[str, Any],
+    predicted: Sequence[Option],
+    truth: Mapping[Configuration, GridCell],
+    trained: set[Configuration],
+) -> ResponseScore:
+    off, zone, covered = [], [], []
+    response = RATES.get(name, name)
+    for o in predicted:
+        value = getattr(truth[o.configuration], response)
+        if response == "energy":
+            guess, low, high = o.energy_j, o.energy_lo_j, o.energy_hi_j
+        else:
+            guess, low, high = o.time_s, o.time_lo_s, o.time_hi_s
+        ratio = value / guess if name in RATES else guess / value
+        off.append(ratio - 1.0)
+        if o.in_zone:
+            zone.append(ratio - 1.0)
+        if o.configuration not in trained:
+            covered.append(low <= value <= high)
+    return ResponseScore(
+        stats[response]["n_train"],
+        stats[response]["r2"],
+        _rms_pct(off),
+        _rms_pct(zone),
+        sum(covered) / len(covered),
+    )
+
+
+def _rms_pct(errors: Sequence[float]) -> float:
+    return 100.0 * math.sqrt(sum(e * e for e in errors) / len(errors))
+
+
+def _front(
+    predicted: Sequence[Option],
+    truth: Mapping[Configuration, GridCell],
+    space: SearchSpace,
+    baseline: Configuration,
+    errors: tuple[float, float],
+    work: Work | None,
+) -> FrontScore:
+    error, forecast_error = errors
+    order = [o.configuration for o in predicted]
+    seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
+    zone, line = _zone(seen, error)
+    forecast_zone, forecast_line = _zone(forecast, forecast_error)
+    step = _steps(space)
+    counts = [0] * (_DISTANCES + 1)
+    for i in forecast_zone:
+        counts[min(_DISTANCES, min(step(order[i], order[j]) for j in zone))] += 1
+    at = order.index(baseline)
+    responses = {}
+    for name in (*RESPONSES, *(RATES if work else ())):
+        response = RATES.get(name, name)
+        axis = RESPONSES.index(response)
+        ends = [p[axis] for p in line], [p[axis] for p in forecast_line]
+        if work and name in RATES:
+            both = getattr(seen[at], response), getattr(forecast[at], response)
+            responses[name] = {
+                "baseline": _both(work.amount / both[0], work.amount / both[1]),
+                "p_min": _both(work.amount / max(ends[0]), work.amount / max(ends[1])),
+                "p_max": _both(work.amount / min(ends[0]), work.amount / min(ends[1])),
+            }
+            continue
+        responses[name] = {
+            "baseline": _both(getattr(seen[at], name), getattr(forecast[at], name)),
+            "p_min": _both(min(ends[0]), min(ends[1])),
+            "p_max": _both(max(ends[0]), max(ends[1])),
+        }
+    return FrontScore(
+        100.0 * error,
+        100.0 * forecast_error,
+        len(zone),
+        len(forecast_zone),
+        tuple(counts[:_DISTANCES]),
+        counts[_DISTANCES],
+        responses,
+    )
+
+
+def _both(observed: float, forecast: float) -> dict[str, float]:
+    return {"observed": observed, "forecast": forecast}
+
+
+def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
+    result = trade_off(
+        [c.energy for c in cells],
+        [c.time for c in cells],
+        max_x=False,
+        max_y=False,
+        x_limits=ErrorLimits(error),
+        y_limits=ErrorLimits(error),
+    )
+    return result.zone, result.extended_front
+
+
+def _steps(space: SearchSpace) -> Callable[[Configuration, Configuration], int]:
+    """Return the distance of two configurations in search steps, added over the axes."""
+    nodes = {v: i for i, v in enumerate(space.nodes)}
+    threads = {v: i for i, v in enumerate(space.threads)}
+    freqs = {v: i for i, v in enumerate(space.freqs_khz)}
+
+    def place_of(c: Configuration) -> tuple[int, int, int]:
+        return nodes[c.nodes], threads[c.ranks_per_node, c.threads_per_node], freqs[c.freq_khz]
+
+    def distance(a: Configuration, b: Configuration) -> int:
+        return sum(abs(i - j) for i, j in zip(place_of(a), place_of(b), strict=True))
+
+    return distance

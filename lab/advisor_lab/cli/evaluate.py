@@ -1,0 +1,335 @@
+"""``advisor evaluate``: judge models on fully measured grids."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.fit import add_model_arguments, list_models, model_options
+from advisor.cli.output import TableWriter, add_format_argument, print_json
+from advisor.cli.pictures import (
+    STATISTICS,
+    add_plot_argument,
+    check_plot,
+    percent,
+    print_picture,
+    print_statistics,
+    save_plot,
+)
+from advisor.errors import InputError, UsageError
+
+VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.core.observation import Observation
+    from advisor.views.statistics import StatisticsView
+    from advisor_lab.evaluation.compare_models import Fold, ModelComparison
+
+_NODE_TYPE = "grid"
+"""Stands for the one node type of a grid's file, which names none."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor evaluate`` takes."""
+    parser.description = (
+        "Train a model on a few runs out of a measured grid (columns as for advisor import) and "
+        "compare its predictions with all of it: errors, interval coverage, forecast trade-off "
+        "zone, and the savings of the advice. Nothing is stored."
+    )
+    parser.add_argument(
+        "grid",
+        type=Path,
+        nargs="?",
+        metavar="GRID.csv",
+        help="the measured grid, or a folder of grids",
+    )
+    add_model_arguments(parser)
+    parser.add_argument(
+        "--compare", action="store_true", help="show all models side by side, on the same runs"
+    )
+    parser.add_argument(
+        "--design",
+        choices=("uniform", "random", "lhs", "sequential"),
+        default="uniform",
+        help="how the runs to train on are chosen (default: uniform)",
+    )
+    parser.add_argument(
+        "--samples",
+        type=_count,
+        metavar="N",
+        help="how many runs to train on (default: 12; with --parameter 36, or 18)",
+    )
+    parser.add_argument(
+        "--parameter",
+        metavar="NAME",
+        help="judge extrapolation along a column of sizes, or along nodes (docs/extrapolation.md)",
+    )
+    parser.add_argument(
+        "--train-to",
+        type=_positive,
+        metavar="V",
+        help="with --parameter: train on values up to V, predict all larger ones",
+    )
+    parser.add_argument(
+        "--min-time",
+        type=_positive,
+        default=0.0,
+        metavar="S",
+        help="with --parameter: cells shorter than S seconds do not count in errors (default: 0)",
+    )
+    for flag, default, what in (
+        ("--error", 0.05, "error limit of the observed points' trade-off zone"),
+        ("--max-slowdown", 0.05, "the largest slowdown against the baseline"),
+        ("--min-saving", 0.03, "the least saving worth a change"),
+    ):
+        parser.add_argument(
+            flag,
+            type=percent,
+            default=default,
+            metavar="PCT",
+            help=f"{what}, in %% (default: {100 * default:g})",
+        )
+    parser.add_argument(
+        "--forecast-error",
+        type=percent,
+        metavar="PCT",
+        help="error limit of the forecast points' trade-off zone, in %% (default: that of --error)",
+    )
+    add_format_argument(parser)
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of random designs (default: 0)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_count,
+        metavar="N",
+        help="repeat with N seeds from --seed on; print means and spread",
+    )
+    parser.add_argument(
+        "--kfold",
+        type=_count,
+        metavar="K",
+        help="also cross-validate on the whole grid, in K folds",
+    )
+    add_plot_argument(parser, VIEWS)
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return value
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate and print."""
+    if args.list_models:
+        return list_models(args)
+    if args.grid is None:
+        raise UsageError("no grid is named", hint="advisor evaluate GRID.csv")
+    if args.parameter is not None:
+        return _extrapolate(args)
+    if args.train_to is not None or args.min_time:
+        raise UsageError("--train-to and --min-time need --parameter", hint="--parameter NAME")
+    if args.compare and args.model_option:
+        raise UsageError("--model-option is for one model", hint="leave --compare out")
+    if args.seeds and args.design == "uniform":
+        raise UsageError(
+            "the uniform design is not random: seeds change nothing",
+            hint="--design random or lhs",
+        )
+    check_plot(args.plot)
+    from advisor.models.registry import names
+    from advisor_lab.evaluation.compare_models import compare
+
+    grids = _grids(args.grid)
+    models = names() if args.compare else (args.model,)
+    seeds = range(args.seed, args.seed + (args.seeds or 1))
+    evaluations = len(grids) * len(models) * len(seeds)
+    if evaluations != 1 and (args.plot or args.view):
+        raise UsageError(
+            f"a picture is of one evaluation, there are {evaluations}",
+            hint="one grid, one model, one seed",
+        )
+    study = compare(grids, models, seeds, _judge(args))
+    picture, statistics = _picture(args, grids, study) if args.plot or args.view else (None, None)
+    if picture is not None:
+        save_plot(picture, args.plot)
+    folds = _folds(args, grids, [m for m in models if m not in study.skipped])
+    if args.json:
+        shown = {} if statistics is None else {"statistics": {args.view: statistics.data}}
+        print_json("evaluate", {**_json(args, study, folds), **shown})
+        return 0
+    from advisor_lab.cli.evaluate_tables import print_study
+
+    cells = {name: len({o.configuration for o in runs}) for name, runs in grids.items()}
+    out = TableWriter(args.format)
+    print_study(out, study, folds, cells)
+    if statistics is not None:
+        print_statistics(statistics, out)
+    elif picture is not None and args.format == "text":
+        print()
+        print_picture(picture)
+    return 0
+
+
+def _extrapolate(args: argparse.Namespace) -> int:
+    """Judge scaling models on one grid and print."""
+    if args.train_to is None:
+        raise UsageError("--parameter needs the largest value to train on", hint="--train-to V")
+    if args.grid.is_dir():
+        raise UsageError(f"{args.grid} is a folder", hint="--parameter judges one grid")
+    from advisor_lab.evaluation.extrapolation import extrapolate
+
+    (runs,) = _grids(args.grid).values()
+    options = {} if args.samples is None else {"samples": args.samples}
+    try:
+        study = extrapolate(
+            runs,
+            args.parameter,
+            args.train_to,
+            model=args.model,
+            min_time=args.min_time,
+            max_slowdown=args.max_slowdown,
+            min_saving=args.min_saving,
+            **options,
+        )
+    except InputError as error:
+        raise InputError(f"{args.grid}: {error.message}", hint=error.hint) from None
+    if args.json:
+        print_json(
+            "evaluate",
+            {
+                "file": str(args.grid),
+                "model": study.model,
+                "parameter": args.parameter,
+                "train_to": args.train_to,
+                "trained_runs": study.trained,
+                "answer": study.answer,
+                "extrapolation": [score.to_dict() for score in study.scores],
+                "terms": list(study.terms),
+                "notes": list(study.notes),
+            },
+        )
+        return 0
+    from advisor_lab.cli.evaluate_tables import print_extrapolation
+
+    print_extrapolation(TableWriter(args.format), study, args.parameter)
+    return 0
+
+
+def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
+    """Return each grid's runs by the file's name without its ending."""
+    from advisor.store.csvfile import Terms, one_program, read_csv
+
+    files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path}: there are no *.csv files in it", hint="a measured grid each")
+    terms = Terms(_NODE_TYPE, "grid")
+    return {f.stem: one_program(f, read_csv(f, terms)).observations for f in files}
+
+
+def _judge(args: argparse.Namespace) -> Any:
+    from advisor.models.evaluation import evaluate
+
+    options = model_options(args.model_option)
+
+    def judge(runs: Sequence[Observation], model: str, seed: int) -> Any:
+        return evaluate(
+            runs,
+            model=model,
+            design=args.design,
+            samples=12 if args.samples is None else args.samples,
+            error=args.error,
+            forecast_error=args.forecast_error,
+            max_slowdown=args.max_slowdown,
+            min_saving=args.min_saving,
+            seed=seed,
+            model_options=options,
+        )
+
+    return judge
+
+
+def _picture(
+    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
+) -> tuple[Any, StatisticsView | None]:
+    """Return the picture of the one evaluation there is, and the view if it is of statistics."""
+    (case,) = study.cases
+    runs, judged, options = grids[case.grid], case.evaluation, model_options(args.model_option)
+    if args.view in STATISTICS:
+        from advisor_lab.evaluation.statistics_views import statistics_view
+
+        trained = [o for o in runs if o.configuration in judged.trained]
+        neural = options if case.model == "neural" else {}
+        view = statistics_view(
+            args.view, case.grid, case.model, runs, judged.predicted, trained, neural
+        )
+        return view.picture, view
+    from advisor_lab.evaluation.picture import picture_of
+
+    error = args.error if args.forecast_error is None else args.forecast_error
+    title = f"{case.grid}, {case.model}, {len(judged.trained)} runs"
+    return picture_of(args.view or "pareto", title, runs, judged, error, options), None
+
+
+def _folds(
+    args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], models: Sequence[str]
+) -> dict[tuple[str, str], dict[str, list[Fold]]]:
+    """Return the folds of each (grid, model)."""
+    if args.kfold is None:
+        return {}
+    from advisor_lab.evaluation.compare_models import kfold
+
+    options = model_options(args.model_option)
+    return {
+        (grid, model): kfold(
+            runs, model=model, folds=args.kfold, seed=args.seed, model_options=options
+        )
+        for grid, runs in grids.items()
+        for model in models
+    }
+
+
+def _json(
+    args: argparse.Namespace,
+    study: ModelComparison,
+    folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
+) -> dict[str, object]:
+    """One evaluation's keys stand at the top; of several, in ``cases`` with their ``means``."""
+    kfolds = [
+        {
+            "grid": grid,
+            "model": model,
+            "responses": {n: [asdict(f) for f in v] for n, v in r.items()},
+        }
+        for (grid, model), r in folds.items()
+    ]
+    more = {"kfold": kfolds} if folds else {}
+    if len(study.cases) == 1 and not study.skipped:
+        return {"file": str(args.grid), **study.cases[0].evaluation.to_dict(), **more}
+    return {
+        "file": str(args.grid),
+        "cases": [{"grid": c.grid, "seed": c.seed, **c.evaluation.to_dict()} for c in study.cases],
+        "means": [asdict(m) for m in study.means()],
+        "skipped": dict(study.skipped),
+        **more,
+    }

@@ -1,0 +1,69 @@
+"""Kinds of bursts as ``advisor phases cluster`` and ``show`` print them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.output import print_table
+from advisor.core.units import format_duration
+
+if TYPE_CHECKING:
+    from advisor_lab.phases.bursts import BurstTable, Clustering
+
+
+def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]]:
+    """Return what each cluster is, the bursts of none (label 0) first."""
+    import numpy as np
+
+    extra = _more(bursts)
+    whole = float(bursts.duration_s.sum())
+    clusters: list[dict[str, Any]] = []
+    for label in range(int(groups.labels.max()) + 1):
+        mine = groups.labels == label
+        if not mine.any():
+            continue
+        took = float(bursts.duration_s[mine].sum())
+        counted = {n: float(v[mine].sum()) for n, v in bursts.counters.items()}
+        instructions, cycles = counted["instructions"], counted["cycles"]
+        clusters.append(
+            {
+                "label": label, "bursts": int(mine.sum()), "time_share": took / whole,
+                "mean_burst_s": took / int(mine.sum()), "ipc": instructions / cycles,
+                "mips": instructions / took / 1e6,
+                "instructions": float(np.median(bursts.counters["instructions"][mine])),
+                "counters": {
+                    n: {"per_s": counted[n] / took, "per_instruction": counted[n] / instructions}
+                    for n in extra
+                },
+            }
+        )  # fmt: skip
+    return clusters
+
+
+def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
+    """Print a line for each cluster, the bursts of none last."""
+    extra = _more(bursts)
+    print_table(
+        ["cluster", "bursts", "share of time", "mean burst", "IPC", "MIPS",
+         *map(_rate_name, extra)],
+        [
+            [c["label"] or "none", c["bursts"], f"{c['time_share']:.1%}",
+             format_duration(c["mean_burst_s"]), f"{c['ipc']:.2f}", f"{c['mips']:.0f}",
+             *(_rate(n, c["counters"][n]) for n in extra)]
+            for c in sorted(clusters, key=lambda c: (not c["label"], c["label"]))
+        ],
+    )  # fmt: skip
+
+
+def _more(bursts: BurstTable) -> list[str]:
+    return [n for n in bursts.counters if n not in ("instructions", "cycles")]
+
+
+def _rate_name(counter: str) -> str:
+    return {"bytes": "GB/s", "flops": "Gflop/s"}.get(counter, f"{counter} an instruction")
+
+
+def _rate(counter: str, rates: dict[str, float]) -> str:
+    if counter in ("bytes", "flops"):
+        return f"{rates['per_s'] / 1e9:.3g}"
+    return f"{rates['per_instruction']:.3g}"

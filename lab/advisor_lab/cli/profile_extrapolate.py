@@ -1,0 +1,66 @@
+"""``advisor profile extrapolate``: write the profiles of scales that never ran."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from advisor.cli.output import print_json, print_table
+from advisor.core.nearest import suggestion
+from advisor.errors import UsageError
+from advisor_lab.cli.profile import combinations, values_of
+from advisor_lab.cli.profile_steps import keep_step, open_study, say_notes
+
+
+def run(args: argparse.Namespace) -> int:
+    """Predict every combination, then write the files."""
+    from advisor_lab.profile.generate import (
+        file_name,
+        predict_classes,
+        profile_json,
+        trends_of,
+        write_profile,
+    )
+    from advisor_lab.profile.runs import scale_text
+
+    study = open_study(args)
+    values = values_of(args.at, "--at")
+    known = study.runs.parameters
+    for name in values:
+        if name not in known:
+            raise UsageError(f"--at: there is no parameter {name!r}", hint=suggestion(name, known))
+    for name in known:
+        if name not in values:
+            raise UsageError(f"--at needs a value of {name}, too")
+    models, threads = study.models()
+    trends = trends_of(study.class_runs(), by_communication=study.by_communication)
+    folder = Path(args.output)
+    answers, notes = [], []
+    for scale in combinations(values):
+        classes, own = predict_classes(models, threads, trends, scale)
+        notes += own
+        data = profile_json(args.application, scale, classes, per_process=args.threads == "process")
+        answers.append((scale, classes, data))
+    files = []
+    for scale, classes, data in answers:
+        path = write_profile(folder, file_name(args.application, scale), data)
+        files.append((path, scale, classes))
+    keep_step(args, {"files": [str(p) for p, _, _ in files]}, output=str(folder.resolve()))
+    say_notes(notes)
+    if args.json:
+        listed = [
+            {"file": str(p), "at": s,
+             "classes": [{"name": c.name, "NThreads": c.threads, "group": c.group is not None}
+                         for c in classes]}
+            for p, s, classes in files
+        ]  # fmt: skip
+        print_json(
+            "profile-extrapolate",
+            {"application": args.application, "files": listed, "notes": notes},
+        )
+        return 0
+    print_table(
+        ("file", "scale", "threads"),
+        [(p, scale_text(s), f"{sum(c.threads for c in cs):.6g}") for p, s, cs in files],
+    )
+    return 0

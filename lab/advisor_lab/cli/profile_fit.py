@@ -1,0 +1,115 @@
+"""``advisor profile fit``: models of the metrics of an application's classes, or of a table."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from advisor.cli.output import print_json, print_table
+from advisor.core.nearest import suggestion
+from advisor.errors import UsageError
+from advisor_lab.cli.profile import combinations, values_of
+from advisor_lab.cli.profile_steps import keep_step, open_study, say_notes
+
+if TYPE_CHECKING:
+    from advisor_lab.profile.models import ClassModels
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, and print the models."""
+    if (args.table is None) == (args.application is None):
+        raise UsageError("name an application, or give --table CSV")
+    return _application(args) if args.table is None else _table(args)
+
+
+def _table(args: argparse.Namespace) -> int:
+    from advisor_lab.profile.setup import built_in_setup, read_setup
+    from advisor_lab.profile.table import fit_table, predictions, read_metric_table
+
+    setup = built_in_setup()
+    if args.setup is not None:
+        setup = read_setup(args.setup)
+    table = read_metric_table(args.table, setup.parameters)
+    if args.setup is not None:
+        setup = read_setup(args.setup, tuple(table.values))
+    places = combinations(values_of(args.at, "--at"))
+    for name in places[0] if places else ():
+        if name not in table.values:
+            raise UsageError(f"--at: no column {name!r}", hint=suggestion(name, table.values))
+    for name in table.values if places else ():
+        if name not in places[0]:
+            raise UsageError(f"--at needs a value of {name}, too")
+    models = fit_table(table, setup, args.method)
+    predicted = predictions(models, places)
+    if args.json:
+        say_notes([note for m in models for note in m.model.notes])
+        data: dict[str, Any] = {
+            "table": str(args.table), "method": args.method,
+            "models": [m.to_dict() for m in models], "predictions": predicted,
+        }  # fmt: skip
+        print_json("profile-fit", data)
+        return 0
+    print_table(
+        ("metric", "terms", "weights", "R2", "MRE"),
+        [
+            (m.name, ", ".join(t.text for t in m.model.terms) or "constant",
+             m.model.weighting or "-", f"{m.accuracy['R2']:.4f}", f"{m.accuracy['MRE']:.2%}")
+            for m in models
+        ],
+    )  # fmt: skip
+    for one in predicted:
+        at = ", ".join(f"{n}={v:g}" for n, v in one["at"].items())
+        reach = one["interval"]
+        within = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""
+        print(f"{one['metricName']} at {at}: {one['value']:.6g}{within}")
+    say_notes([note for m in models for note in m.model.notes])
+    return 0
+
+
+def _application(args: argparse.Namespace) -> int:
+    from advisor_lab.profile.study import fit_all
+
+    if args.at:
+        raise UsageError(
+            "--at goes with --table", hint="advisor profile extrapolate writes profiles"
+        )
+    study = open_study(args)
+    text, file = getattr(args, "setup_text", None), str(args.setup or "")
+    if args.setup is not None and text is None:
+        from advisor_lab.profile.setup import read_setup
+
+        read_setup(args.setup, study.runs.parameters)
+        text = args.setup.read_text(encoding="utf-8-sig")
+    result, models, notes = fit_all(study, text, file, args.method)
+    keep_step(args, result, setup_text=text)
+    notes += [n for own in models.values() for m in own.values() for n in m.to_dict()["notes"]]
+    if args.json:
+        data: dict[str, Any] = {
+            "application": args.application, "method": args.method,
+            "models": [
+                {"class": name, **m.to_dict()} for name, own in models.items() for m in own.values()
+            ],
+            "predictions": [], "notes": notes,
+        }  # fmt: skip
+        print_json("profile-fit", data)
+        return 0
+    print_models(models)
+    say_notes(notes)
+    return 0
+
+
+def print_models(models: ClassModels) -> None:
+    """Print one line per class and metric."""
+    print_table(
+        ("class", "metric", "terms", "R2", "MRE train", "MRE test", "look at"),
+        [
+            (name, m.name, ", ".join(t.text for t in m.first.terms) or "constant",
+             *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
+             ", ".join(m.flags))
+            for name, own in models.items() for m in own.values()
+        ],
+    )  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

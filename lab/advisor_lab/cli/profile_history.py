@@ -1,0 +1,72 @@
+"""``advisor profile history`` and ``redo``: what was done, and one step of it again."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.errors import RefusedError, UsageError
+from advisor.store.reader import Reader
+from advisor_lab.profile.store import ProfileStep, profile_files, profile_steps
+
+_MODULES = {
+    "import": "profile_import", "classify": "profile_classify", "fit": "profile_fit",
+    "adjust": "profile_adjust", "extrapolate": "profile_extrapolate",
+}  # fmt: skip
+_PATHS = ("folder", "output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the steps, or do one again."""
+    path = paths.whole_store(args.db)
+    if not path.exists():
+        raise RefusedError("nothing is stored yet", hint="advisor profile import DIR")
+    with Reader(path) as reader:
+        profile_files(reader, args.application)  # refuses an application that nobody knows
+        steps = profile_steps(reader, args.application)
+    return _redo(args, steps) if args.action == "redo" else _history(args, steps)
+
+
+def _history(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
+    if args.json:
+        listed = [
+            {"step": s.number, "action": s.action, "arguments": dict(s.arguments),
+             "made_by": s.made_by, "created_at": s.created_at}
+            for s in steps
+        ]  # fmt: skip
+        print_json("profile-history", {"application": args.application, "steps": listed})
+        return 0
+    print_table(
+        ("step", "action", "with", "by", "at"),
+        [(s.number, s.action, _text(s), s.made_by, s.created_at[:19]) for s in steps],
+    )
+    return 0
+
+
+def _text(step: ProfileStep) -> str:
+    shown = [
+        f"{name} {value}" if value is not True else name
+        for name, value in step.arguments.items()
+        if value not in (None, [], "", False, 0) and name != "setup_text"
+    ]
+    return ", ".join(shown)
+
+
+def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
+    step = next((s for s in steps if s.number == args.step), None)
+    if step is None:
+        raise UsageError(
+            f"there is no step {args.step}", hint=f"advisor profile history {args.application}"
+        )
+    own = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
+    if own.get("setup"):
+        own["setup"] = Path(str(own["setup"]))
+    again = argparse.Namespace(
+        **own, action=step.action, application=args.application, db=args.db,
+        config_dir=args.config_dir, json=args.json, plot=None,
+    )  # fmt: skip
+    code: int = import_module(f"advisor_lab.cli.{_MODULES[step.action]}").run(again)
+    return code

@@ -1,0 +1,86 @@
+"""``advisor profile import``: keep the profiles of an application's runs."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import paths
+from advisor.cli.output import print_json, print_table
+from advisor.errors import InputError
+from advisor_lab.cli.profile import values_of
+from advisor_lab.cli.profile_steps import keep_step, say_notes
+
+if TYPE_CHECKING:
+    from advisor.store.reader import Reader
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read all files, then store them."""
+    from advisor.store.writer import Writer
+    from advisor_lab.profile.appendix import read_folder
+    from advisor_lab.profile.runs import profile_set, scale_text
+    from advisor_lab.profile.store import ProfileFile, save_profile_files
+    from advisor_lab.profile.study import load_study
+
+    scale = {n: v[0] for n, v in values_of(args.scale, "--scale").items()}
+    folder = Path(args.folder)
+    runs, warnings = read_folder(folder, scale)
+    chosen = [r for r in runs if args.application in (None, r.application)]
+    names = sorted({r.application for r in chosen})
+    if not chosen:
+        names_there = ", ".join(sorted({r.application for r in runs}))
+        raise InputError(
+            f"{folder}: no profile is of {args.application}", hint=f"found: {names_there}"
+        )
+    answer = []
+    with Writer(paths.whole_store(args.db)) as writer:
+        for name in names:
+            own = [r for r in chosen if r.application == name]
+            profile_set(name, own)  # refuses parameters that differ
+            place = folder if folder.is_dir() else folder.parent
+            files = [
+                ProfileFile(args.role, r.scale, r.file, r.digest, (place / r.file).read_bytes())
+                for r in own
+            ]
+            with writer.batch():
+                new = save_profile_files(writer, name, files, by=getpass.getuser())
+                if _has_train(writer, name):
+                    warnings += load_study(writer, name).runs.notes  # refuses, too
+            answer.append((name, own, new))
+    for name, own, new in answer:
+        step = argparse.Namespace(**{**vars(args), "application": name})
+        keep_step(step, {"files": [r.file for r in own], "new": new}, folder=str(folder.resolve()))
+    say_notes(warnings)
+    if args.json:
+        data = [
+            {
+                "application": name, "new": new, "parameters": sorted(own[0].scale),
+                "runs": [{"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)}
+                         for r in own],
+            }
+            for name, own, new in answer
+        ]  # fmt: skip
+        print_json(
+            "profile-import", {"role": args.role, "applications": data, "warnings": warnings}
+        )
+        return 0
+    for name, own, new in answer:
+        print(f"{name}: {len(own)} runs to {_purpose(args.role)}, {new} new")
+        print_table(
+            ("file", "scale", "threads"),
+            [(r.file, scale_text(r.scale), len(r.threads)) for r in own],
+        )
+    return 0
+
+
+def _has_train(store: Reader, application: str) -> bool:
+    from advisor_lab.profile.store import profile_files
+
+    return any(f.role == "train" for f in profile_files(store, application))
+
+
+def _purpose(role: str) -> str:
+    return "learn from" if role == "train" else "test with"

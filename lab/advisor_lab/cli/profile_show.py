@@ -1,0 +1,102 @@
+"""``advisor profile show``: how good the models of an application are, and which to look at."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from advisor.cli.output import print_json
+from advisor.cli.pictures import check_plot, print_picture, save_plot
+from advisor.core.nearest import suggestion
+from advisor.errors import UsageError
+from advisor_lab.cli.profile import values_of
+from advisor_lab.cli.profile_fit import print_models
+from advisor_lab.cli.profile_steps import open_study
+
+if TYPE_CHECKING:
+    from advisor.plotting.panels import Panels
+    from advisor_lab.profile.models import ClassModels, ThreadCounts
+    from advisor_lab.profile.study import ProfileStudy
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the models."""
+    check_plot(args.plot)
+    study = open_study(args)
+    models, threads = study.models()
+    shown = chosen(models, args.cluster, args.metric)
+    drawn = _pictures(args, study, shown, threads)
+    for picture in drawn[:1]:
+        save_plot(picture, args.plot)
+    if args.json:
+        print_json(
+            "profile-show",
+            {
+                "application": args.application, "method": study.method,
+                "parameters": list(study.runs.parameters),
+                "train": [dict(r.scale) for r in study.trained],
+                "test": [dict(r.scale) for r in study.runs.test],
+                "excluded": study.excluded,
+                "models": [{"class": name, **m.to_dict()}
+                           for name, own in shown.items() for m in own.values()],
+            },
+        )  # fmt: skip
+        return 0
+    print(_summary(study))
+    print_models(shown)
+    for picture in drawn:
+        print()
+        print_picture(picture)
+    return 0
+
+
+def _pictures(
+    args: argparse.Namespace, study: ProfileStudy, shown: ClassModels, threads: ThreadCounts
+) -> list[Panels]:
+    """Return the pictures of one metric of one class. Raises UsageError where it is not named."""
+    from advisor_lab.profile.pictures import along, scatter
+
+    single = [(name, m) for name, own in shown.items() for m in own.values()]
+    if len(single) != 1:
+        if args.along or args.plot:
+            raise UsageError("pictures are of one metric of one class: --class and --metric")
+        return []
+    name, model = single[0]
+    one = next(c for c in study.class_runs() if c.name == name)
+    panels = [scatter(model, one, threads, logarithmic=args.log, counts=args.counts)]
+    if args.along:
+        known = study.runs.parameters
+        names = args.along.split(",")
+        given = {n: v[0] for n, v in values_of(args.at, "--at").items()}
+        for wanted in [*names, *given]:
+            if wanted not in known:
+                hint = suggestion(wanted, known)
+                raise UsageError(f"there is no parameter {wanted!r}", hint=hint)
+        if len(names) > 2 or len(set(names)) < len(names):
+            raise UsageError("--along takes one parameter, or two")
+        panels.append(
+            along(model, one, threads, names, given, logarithmic=args.log, counts=args.counts)
+        )
+    from advisor.plotting.panels import Panels
+
+    return [Panels(f"{study.runs.application}, class {name}: {model.name}", tuple(panels))]
+
+
+def _summary(study: ProfileStudy) -> str:
+    runs = f"{len(study.trained)} runs to learn from, {len(study.runs.test)} to test with"
+    left_out = f", {len(study.excluded)} left out" if study.excluded else ""
+    return f"{runs}{left_out}; terms by --method {study.method}"
+
+
+def chosen(models: ClassModels, cluster: str | None, metric: str | None) -> ClassModels:
+    """Return the models of one class, of one metric, or both. Raises UsageError."""
+    if cluster is not None and cluster not in models:
+        raise UsageError(f"there is no class {cluster!r}", hint=suggestion(cluster, models))
+    chosen_models: ClassModels = {}
+    for name, own in models.items():
+        if cluster in (None, name):
+            chosen_models[name] = {m: v for m, v in own.items() if metric in (None, m)}
+    if metric is not None and not any(chosen_models.values()):
+        known = {m for own in models.values() for m in own}
+        raise UsageError(f"there is no metric {metric!r}", hint=suggestion(metric, known))
+    return chosen_models

@@ -1,0 +1,1 @@
+"""Judging models by measured grids, and statistics of runs."""

@@ -1,0 +1,1 @@
+"""HPCProbe's experiment files as sweeps, and what they do after each run."""

@@ -1,0 +1,1 @@
+"""What a program does over and over: clusters of bursts, folding, routines, caps by phase."""

@@ -1,0 +1,251 @@
+"""Classes by who receives from whom: communication groups (Wu and Mueller 2012; appendix B.3).
+
+Processes with the same relative sources are a class. Classes of different runs are aligned by the
+votes of runs at neighbouring scales, each of which compares what the classes receive.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from advisor.errors import InputError
+from advisor_lab.profile.runs import ProfiledRun, ThreadId, scale_text
+from advisor_lab.profile.topology import recognise
+
+ClassMembers = tuple[tuple[ThreadId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationGroup:
+    """Processes in sequences of stride and iterations, and what each receives.
+
+    ``dimensions`` are (iterations, stride), in ascending order of stride.
+    """
+
+    start_rank: int
+    dimensions: tuple[tuple[int, int], ...]
+    vector: tuple[Mapping[str, float], ...]
+
+    def ranks(self) -> list[int]:
+        """Return all process ids of the group."""
+        ranks = [self.start_rank]
+        for iterations, stride in self.dimensions:
+            ranks = [rank + i * stride for i in range(iterations) for rank in ranks]
+        return sorted(ranks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group with appendix B.3's keys."""
+        data: dict[str, Any] = {
+            "startRank": self.start_rank, "dimensions": len(self.dimensions),
+        }  # fmt: skip
+        for i, (iterations, stride) in enumerate(self.dimensions, 1):
+            data[f"dimension{i}"] = {"iterations": iterations, "stride": stride}
+        return {**data, "communicationVector": [dict(v) for v in self.vector]}
+
+
+def relative_sources(run: ProfiledRun) -> dict[ThreadId, frozenset[int]]:
+    """Return what each thread receives from, relative to its process."""
+    sources = {}
+    for thread, profile in run.threads.items():
+        value = profile.values.get("MPIcommVector", ())
+        rows = value if isinstance(value, tuple) else ()
+        sources[thread] = frozenset(int(row[0]) for row in rows)
+    return sources
+
+
+def topology_of(run: ProfiledRun) -> str:
+    """Return the name of a run's pattern, "" where it is none we know."""
+    own = {process: sources for (process, _), sources in relative_sources(run).items() if sources}
+    topology = recognise(own)
+    return topology.name if topology else ""
+
+
+def group_members(run: ProfiledRun) -> ClassMembers:
+    """Return the threads with the same relative sources together, by their first one.
+
+    Raises InputError where there is nothing to see, or the pattern is no regular one.
+    """
+    sources = relative_sources(run)
+    if not any(sources.values()):
+        raise InputError(
+            f"{run.file}: mpiCommunicationVector: no thread receives peer-to-peer messages",
+            hint="--method profile classifies by the other metrics",
+        )
+    classes: dict[tuple[frozenset[int], bool], list[ThreadId]] = {}
+    for thread in sorted(sources):
+        classes.setdefault((sources[thread], thread[1] == 0), []).append(thread)
+    members = tuple(tuple(own) for own in classes.values())
+    for own in members:
+        if not spanned(sorted({process for process, _ in own})):
+            first = own[0][0]
+            raise InputError(
+                f"{run.file}: mpiCommunicationVector: the processes that receive like process "
+                f"{first} are in no regular order",
+                hint="--method profile classifies by the other metrics",
+            )
+    return members
+
+
+def spanned(ranks: Sequence[int]) -> tuple[int, tuple[tuple[int, int], ...]] | None:
+    """Return first rank and (iterations, stride) of each dimension; None without an order."""
+    dimensions: list[tuple[int, int]] = []
+    left = list(ranks)
+    while len(left) > 1:
+        stride = left[1] - left[0]
+        length = 1
+        while length < len(left) and left[length] - left[length - 1] == stride:
+            length += 1
+        if len(left) % length:
+            return None
+        blocks = [left[i : i + length] for i in range(0, len(left), length)]
+        if any(block[j] - block[0] != j * stride for block in blocks for j in range(length)):
+            return None
+        dimensions.append((length, stride))
+        left = [block[0] for block in blocks]
+    return ranks[0], tuple(dimensions)
+
+
+def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[CommunicationGroup]:
+    """Return the groups of a run's classes, with statistics of what their processes receive."""
+    groups = []
+    for own in members:
+        start, dimensions = spanned(sorted({process for process, _ in own})) or (own[0][0], ())
+        received: dict[int, list[tuple[float, float]]] = {}
+        for thread in own:
+            value = run.threads[thread].values.get("MPIcommVector", ())
+            for row in value if isinstance(value, tuple) else ():
+                received.setdefault(int(row[0]), []).append((row[1], row[-1]))
+        vector = tuple(
+            {"relativeSrc": source, **_statistics("Size", [r[0] for r in rows]),
+             **_statistics("Msgs", [r[1] for r in rows])}
+            for source, rows in sorted(received.items())
+        )  # fmt: skip
+        groups.append(CommunicationGroup(start, dimensions, vector))
+    return groups
+
+
+def _statistics(name: str, values: list[float]) -> dict[str, float]:
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {
+        f"min{name}": min(values), f"max{name}": max(values),
+        f"median{name}": statistics.median(values), f"mean{name}": statistics.fmean(values),
+        f"stdev{name}": spread,
+    }  # fmt: skip
+
+
+# -- alignment -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedGroups:
+    """The classes of runs in one order, and how neighbours voted (appendix B.3).
+
+    A vote is (voting run, voted run, the class that each of the voted run's was taken as).
+    """
+
+    members: tuple[ClassMembers, ...]
+    votes: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+
+def align(
+    runs: Sequence[ProfiledRun], known: int = 0, settled: Sequence[ClassMembers] = ()
+) -> AlignedGroups:
+    """Return the classes of all runs in one order, by majority of the runs next to them.
+
+    The first ``known`` runs keep the classes in ``settled``. Raises InputError where runs differ in
+    how many groups they have.
+    """  # fmt: skip
+    members = [*settled, *(group_members(run) for run in runs[known:])]
+    count = len(members[0])
+    for run, own in zip(runs, members, strict=True):
+        if len(own) != count:
+            few, many = (run, runs[0]) if len(own) < count else (runs[0], run)
+            raise InputError(
+                f"{few.file}: threads: {min(len(own), count)} communication groups, fewer than "
+                f"the {max(len(own), count)} of {many.file}",
+                hint="leave that run out: every class must have a thread in every run",
+            )
+    shapes = [_shapes(run, own) for run, own in zip(runs, members, strict=True)]
+    near = _neighbours(runs)
+    done = list(range(known)) or [0]
+    votes: list[tuple[int, int, tuple[int, ...]]] = []
+    while len(done) < len(runs):
+        following = [i for i in range(len(runs)) if i not in done]
+        at = max(following, key=lambda i: (len([j for j in near[i] if j in done]), -i))
+        voters = [j for j in near[at] if j in done] or [_closest(runs, at, done)]
+        ballots = [_vote(shapes[j], shapes[at]) for j in voters]
+        chosen = Counter(ballots).most_common(1)[0][0]
+        for voter, ballot in zip(voters, ballots, strict=True):
+            seen = tuple(chosen.index(cluster) + 1 for cluster in ballot)
+            votes.append((voter, at, seen))
+        members[at] = tuple(members[at][cluster] for cluster in chosen)
+        shapes[at] = [shapes[at][cluster] for cluster in chosen]
+        done.append(at)
+    return AlignedGroups(tuple(members), tuple(votes))
+
+
+_Shape = tuple[frozenset[tuple[int, int]], float]
+
+
+def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
+    """Return what each class receives, without the scale: directions and ranks of distances."""
+    sources = relative_sources(run)
+    total = run.processes
+
+    def signed(source: int) -> int:
+        return source if source <= total // 2 else source - total
+
+    lengths = sorted({abs(signed(s)) for own in sources.values() for s in own})
+    shapes = []
+    for i, own in enumerate(members):
+        steps = [signed(s) for s in sources[own[0]]]
+        shape = frozenset((1 if s > 0 else -1, lengths.index(abs(s))) for s in steps)
+        shapes.append((shape, i / len(members)))
+    return shapes
+
+
+def _vote(voter: Sequence[_Shape], voted: Sequence[_Shape]) -> tuple[int, ...]:
+    """Return for each of the voter's classes the voted run's that is most like it."""
+    cost = np.array(
+        [[len(a ^ b) / max(1, len(a | b)) + 0.01 * abs(i - j) for b, j in voted] for a, i in voter]
+    )
+    rows, columns = linear_sum_assignment(cost)
+    return tuple(int(c) for _, c in sorted(zip(rows, columns, strict=True)))
+
+
+def _neighbours(runs: Sequence[ProfiledRun]) -> list[list[int]]:
+    """Return for each run those one step away in one parameter."""
+    values: dict[str, list[float]] = {}
+    for name in runs[0].scale:
+        values[name] = sorted({run.scale[name] for run in runs})
+
+    def step(a: ProfiledRun, b: ProfiledRun) -> int:
+        return sum(abs(values[n].index(a.scale[n]) - values[n].index(b.scale[n])) for n in values)
+
+    return [[j for j, b in enumerate(runs) if step(a, b) == 1] for a in runs]
+
+
+def _closest(runs: Sequence[ProfiledRun], at: int, among: Sequence[int]) -> int:
+    def away(i: int) -> float:
+        pairs = [(runs[at].scale[n], runs[i].scale[n]) for n in runs[at].scale]
+        return sum(abs(math.log(max(a, 1e-9) / max(b, 1e-9))) for a, b in pairs)
+
+    return min(among, key=away)
+
+
+def votes_json(
+    runs: Sequence[ProfiledRun], votes: Sequence[tuple[int, int, tuple[int, ...]]]
+) -> list[dict[str, Any]]:
+    """Return the votes as ``absoluteEdgeMatching`` has them."""
+    return [
+        {"from": scale_text(runs[a].scale), "to": scale_text(runs[b].scale), "vote": list(vote)}
+        for a, b, vote in votes
+    ]

@@ -52,7 +52,7 @@ class Taken:
 
 def take(store_path: Path, args: argparse.Namespace, origin: Origin, by: str) -> Taken:
     """Read the file and store all of it, or nothing. Raises InputError, StoreError."""
-    from advisor.store.writer import Writer
+    from advisor.derive.worker import deriving
 
     if args.source == "ear":
         contents = _ear(args, origin)
@@ -62,7 +62,7 @@ def take(store_path: Path, args: argparse.Namespace, origin: Origin, by: str) ->
         contents = _counted(args, origin)
     _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
-    with Writer(store_path) as store, store.batch():
+    with deriving(store_path) as store, store.batch():
         return _store(store, args, contents, hashlib.sha256(content).hexdigest(), by)
 
 

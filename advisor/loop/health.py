@@ -14,6 +14,7 @@ from pathlib import Path
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
+from advisor.derive.transfers import unadvised
 from advisor.errors import AdvisorError, install_command
 from advisor.interpreter import this_python
 from advisor.loop.backlog import Backlog, backlog
@@ -22,7 +23,6 @@ from advisor.loop.spool import spool_folder, waiting_files
 from advisor.store.connection import OLD_S, age_of_copy, is_copy
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, SIZES, TRANSFER
-from advisor.store.transfers import unadvised
 
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
 IMPORTED = {

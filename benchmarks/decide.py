@@ -34,6 +34,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.trial_points import PERCENT, TrialPoints
+from advisor.derive.worker import deriving
 from advisor.store.writer import Writer
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
@@ -247,7 +248,7 @@ def side_by_side(models: int, requests: int) -> None:
 def fill_family(path: Path) -> None:
     """Write a family of three sizes, the largest with a model of 121 options."""
     table = options()
-    with Writer(path) as store:
+    with deriving(path) as store:
         store.save_node_types([NODE], source="benchmark")
         base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "extrapolated": "accept"}
         store.apply_config(

@@ -463,6 +463,37 @@ def m0020_pruned_rows(db: Database) -> None:
     _run(db, _PRUNED_ROWS)
 
 
+_STALE = """
+-- Models that follow from something which has changed since they were worked out: the transaction
+-- that changed it marks them, advisor/derive works them out (store/stale.py). Each marking draws
+-- another number; since is when the first one was. Scope and owner are those of a class model.
+CREATE TABLE stale (
+    id           INTEGER PRIMARY KEY,
+    workload_id  INTEGER NOT NULL REFERENCES workloads (id),
+    kind         TEXT NOT NULL CHECK (kind IN ('lesson', 'transfers', 'sizes', 'class')),
+    scope        TEXT NOT NULL DEFAULT '' CHECK (scope IN ('', 'own', 'account', 'all')),
+    owner        TEXT NOT NULL DEFAULT '',
+    since        TEXT NOT NULL,
+    mark         INTEGER NOT NULL DEFAULT (random()),
+    UNIQUE (workload_id, kind, scope, owner)
+);
+
+-- Class models that waited for a collection with time for them.
+INSERT INTO stale (workload_id, kind, scope, owner, since)
+SELECT m.workload_id, 'class', m.scope, m.owner, min(m.updated_at) FROM models AS m
+WHERE m.name = 'class' AND m.state <> 'replaced'
+    AND m.updated_at < (SELECT max(b.updated_at) FROM models AS b
+        WHERE b.node_type = m.node_type AND b.name NOT IN ('class', 'transfer'))
+GROUP BY m.workload_id, m.scope, m.owner;
+"""
+
+
+@migrations()
+def m0021_stale(db: Database) -> None:
+    """Mark models that have to be worked out again."""
+    _run(db, _STALE)
+
+
 _COUNT_LAWS = """
 -- What an application's profiles say of its sizes (null: nothing); its families of sizes follow.
 CREATE TABLE count_laws (

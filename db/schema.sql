@@ -368,6 +368,17 @@ CREATE TABLE pruned_rows (
 
 CREATE INDEX pruned_rows_by_time ON pruned_rows (pruned_at);
 
+CREATE TABLE stale (
+    id           INTEGER PRIMARY KEY,
+    workload_id  INTEGER NOT NULL REFERENCES workloads (id),
+    kind         TEXT NOT NULL CHECK (kind IN ('lesson', 'transfers', 'sizes', 'class')),
+    scope        TEXT NOT NULL DEFAULT '' CHECK (scope IN ('', 'own', 'account', 'all')),
+    owner        TEXT NOT NULL DEFAULT '',
+    since        TEXT NOT NULL,
+    mark         INTEGER NOT NULL DEFAULT (random()),
+    UNIQUE (workload_id, kind, scope, owner)
+);
+
 CREATE TABLE count_laws (
     application  TEXT PRIMARY KEY,
     laws         TEXT NOT NULL CHECK (json_valid(laws)),

@@ -221,6 +221,7 @@ def _keep_kernels(args: argparse.Namespace, name: str, result: dict[str, Any]) -
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     """Store a node type's profiles; return where they are."""
+    from advisor.derive.worker import deriving
     from advisor.schedulers.this_machine import NODE_TYPE, local_node_type
     from advisor.store.profiles import (
         Bench,
@@ -229,11 +230,10 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
         latest_bench,
         save_profiles,
     )
-    from advisor.store.writer import Writer
     from advisor.training.training_job import current_user
 
     path = paths.whole_store(args.db)
-    with Writer(path) as writer:
+    with deriving(path) as writer:
         former = None if args.replace else latest_bench(writer, name)
         machine = result["machine"]
         if former is not None:

@@ -67,13 +67,13 @@ def print_io(profiles: Sequence[StoredIo]) -> None:
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     """Store a file system's profiles; return where. Raises InputError for another machine."""
+    from advisor.derive.worker import deriving
     from advisor.schedulers.this_machine import NODE_TYPE, local_node_type
     from advisor.store.file_systems import save_io
-    from advisor.store.writer import Writer
     from advisor.training.training_job import current_user
 
     path = paths.whole_store(args.db)
-    with Writer(path) as writer:
+    with deriving(path) as writer:
         former = latest_bench(writer, name)
         machine = result["machine"] if former is None else former.machine
         apart = differences(machine, result["machine"])

@@ -48,13 +48,13 @@ def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict
 
     Whatever is in the way of that, the profiles are stored.
     """
+    from advisor.derive.worker import deriving
     from advisor.loop.rerank import rank_all, site_thresholds
     from advisor.ranking.files import read_thresholds
-    from advisor.store.writer import Writer
 
     try:
         limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
-        with Writer(paths.whole_store(args.db)) as writer:
+        with deriving(paths.whole_store(args.db)) as writer:
             done = rank_all(writer, limits, contributor)
     except AdvisorError as error:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect. Returns 0, also when there was nothing new."""
+    from advisor.derive.worker import deriving
     from advisor.errors import RefusedError, StoreError
     from advisor.loop import clock
     from advisor.loop.collect import collect, watermark
@@ -62,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
     from advisor.schedulers.choose import create, default
     from advisor.store.forgetting import purge
     from advisor.store.pruning import purge_pruned
-    from advisor.store.writer import Writer
 
     logging.basicConfig(
         stream=sys.stderr, level="WARNING", format="level=%(levelname)s %(message)s"
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
     collected = left = None
-    with Writer(store) as writer:
+    with deriving(store) as writer:
         purge(writer)
         purge_pruned(writer)
         prune_old(writer)

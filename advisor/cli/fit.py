@@ -157,6 +157,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list_models:
         return list_models(args)
     from advisor.core.units import parse_freq_khz
+    from advisor.derive.worker import derive
     from advisor.models.base import parse_options
     from advisor.models.registry import find
     from advisor.models.space import NamedAxes
@@ -195,11 +196,12 @@ def run(args: argparse.Namespace) -> int:
             for r in runs:
                 place = (r.workload, r.observation.configuration.node_type)
                 by_place[place].append(r.observation)
-        by_place_fitted = {
-            place: _fit_place(args, store, *place, by_place[place], options)
-            for place in sorted(by_place, key=lambda p: -max(run.time_s for run in by_place[p]))
-        }  # the largest size first: the law over sizes, which follows from it, is made once
-        fitted = [model for place in by_place for model in by_place_fitted[place]]
+        fitted = [
+            model
+            for place, observations in by_place.items()
+            for model in _fit_place(args, store, *place, observations, options)
+        ]
+        derive(store, first=args.application)
         families = [m for m in store.size_models(args.application)
                     if args.node_type in (None, m.node_type)]  # fmt: skip
     if not any(f.model for f in fitted):
@@ -422,7 +424,7 @@ def _print(
 
 def _serves(fitted: _Fitted, families: Sequence[StoredModel]) -> bool:
     """Tell whether a workload's runs have a law over the sizes of its family."""
-    from advisor.store.size_models import line_of
+    from advisor.store.families import line_of
 
     line = line_of(fitted.workload)
     known = {(m.about_sizes.get("family"), m.node_type) for m in families}

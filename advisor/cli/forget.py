@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Forget or undo; exit code 2 for an unknown name, 3 when there is nothing to do."""
+    from advisor.derive.worker import deriving
     from advisor.loop import clock
     from advisor.store.forgetting import forget, forgotten, measured, remember
     from advisor.store.opening import caller, is_owner
     from advisor.store.reader import Reader
-    from advisor.store.writer import Writer
 
     if args.undo and args.since:
         raise UsageError("--undo takes back all of the last day, so it takes no --since")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(f"nothing of {args.application} was stored since {args.since}")
     if not args.undo:
         ask(args, _lines(chosen))
-    with Writer(path) as writer:
+    with deriving(path) as writer:
         if args.undo:
             done = remember(writer, application, workload)
         else:

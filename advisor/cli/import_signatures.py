@@ -56,7 +56,7 @@ def take(
 
     ``importer`` reads what was counted; None reads EAR's files.
     """
-    from advisor.store.writer import Writer
+    from advisor.derive.worker import deriving
 
     if importer is None:
         contents = _ear(args, origin)
@@ -66,7 +66,7 @@ def take(
         contents = _counted(args, importer, origin)
     _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
-    with Writer(store_path) as store, store.batch():
+    with deriving(store_path) as store, store.batch():
         return _store(store, args, contents, hashlib.sha256(content).hexdigest(), by)
 
 

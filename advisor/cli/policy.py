@@ -229,11 +229,11 @@ def _store(
     args: argparse.Namespace, kind: Kind, checked: Checked, after: WhenApplied | None
 ) -> tuple[int, list[str]]:
     """Put a checked file into effect; return its version and notes to print."""
-    from advisor.store.writer import Writer
+    from advisor.derive.worker import deriving
 
     path = checked.name if checked.name == "<stdin>" else str(Path(checked.name).resolve())
     compiled = checked.compiled or {}
-    with Writer(whole_store(args.db)) as writer, writer.batch():
+    with deriving(whole_store(args.db)) as writer, writer.batch():
         before = writer.config(kind)
         version = writer.apply_config(
             kind, path=path, text=checked.text, compiled=compiled, by=who()
@@ -301,9 +301,9 @@ def _diff(args: argparse.Namespace, kind: Kind) -> int:
 
 
 def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
+    from advisor.derive.worker import deriving
     from advisor.policy.load import check_text
     from advisor.policy.render import changes
-    from advisor.store.writer import Writer
 
     current = applied(args, kind)
     if current is None:
@@ -324,7 +324,7 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -
                 f"{kind} version {target.version} is not valid for this release of the advisor",
                 hint="write it to a file, correct it and apply that",
             )
-        with Writer(whole_store(args.db)) as writer, writer.batch():
+        with deriving(whole_store(args.db)) as writer, writer.batch():
             writer.activate_config(kind, target.version, who())
             notes = after(writer, target.compiled, current.compiled) if after else []
     changed = changes(kind, current.compiled, target.compiled)

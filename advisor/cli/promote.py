@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Widen the scope; exit code 3 when there was nothing to widen."""
+    from advisor.derive.worker import deriving
     from advisor.store.opening import is_owner
     from advisor.store.rankings import promote_estimates
     from advisor.store.reader import Reader
     from advisor.store.signatures import promote_signatures
-    from advisor.store.writer import Writer
 
     path = paths.whole_store(args.db)
     with Reader(path) as store:
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if not is_owner(path):
         raise RefusedError(f"{path} is not yours", hint="ask the store's owner to promote")
-    with Writer(path) as store:
+    with deriving(path, first=args.application) as store:
         widened = store.promote(
             args.application, args.workload, scope=args.scope, contributor=args.contributor
         )

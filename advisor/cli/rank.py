@@ -326,6 +326,8 @@ def _keep_ranking(
 
     ``by_hand``: it follows from files that were given, and new profiles leave it as it is.
     """
+    from advisor.derive.transfers import transfers
+    from advisor.derive.worker import derive
     from advisor.loop.rerank import keep
     from advisor.store.writer import Writer
 
@@ -338,11 +340,13 @@ def _keep_ranking(
     lines = [f"stored, for {whose}"]
     if by_hand:
         lines.append("made by hand: new profiles do not change it")
-    if not order.transfers and len(order.estimates) > 1:
+    derive(store, first=source.application)
+    following = transfers(store, source.application, source.workload)
+    if not following and len(order.estimates) > 1:
         lines.append(
             f"no options follow from it: {source.application} has no model on {ranking.base}"
         )
-    for t in order.transfers:
+    for t in following:
         if t.problem:
             lines.append(f"{t.node_type}: no job goes there: {t.problem}")
         else:

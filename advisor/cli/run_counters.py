@@ -66,17 +66,17 @@ def store(
     """Store signatures; return why not where this user may not write the store."""
     import os
 
+    from advisor.derive.worker import deriving
     from advisor.errors import StoreError
     from advisor.store.opening import caller
     from advisor.store.signatures import save_signatures
-    from advisor.store.writer import Writer
 
     user = caller()
     if path.exists() and not os.access(path, os.W_OK):
         return f"{path} may not be written by {user}"
     made = [replace(s, contributor=user, scope=scope) for s in signatures]
     try:
-        with Writer(path) as writer:
+        with deriving(path, first=application) as writer:
             save_signatures(writer, application, workload, made)
     except StoreError as error:
         return str(error)

@@ -94,9 +94,9 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
 
 
 def _discover(args: argparse.Namespace) -> int:
+    from advisor.derive.worker import deriving
     from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
     from advisor.schedulers.choose import installed
-    from advisor.store.writer import Writer
 
     args.scheduler = args.scheduler or installed().NAME
     site, inventory, sources = _stored(args)
@@ -110,7 +110,7 @@ def _discover(args: argparse.Namespace) -> int:
     names = {t.name for t in after}
     gone = [name for name in inventory if name not in names and name not in others]
     if not args.dry_run:
-        with Writer(whole_store(args.db)) as writer, writer.batch():
+        with deriving(whole_store(args.db)) as writer, writer.batch():
             writer.save_node_types(merged.known, source=args.scheduler, replace=True)
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
     whole = [*after, *(t for name, t in others.items() if name not in names)]

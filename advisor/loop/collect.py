@@ -27,7 +27,6 @@ from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.schedulers.base import JobRecord, Scheduler
-from advisor.store.class_models import renew_groups
 from advisor.store.pruning import Summed
 from advisor.store.reader import array_of
 from advisor.store.records import Outcome
@@ -43,8 +42,6 @@ BATCH = 500
 """Jobs stored in one transaction, which others who write wait for: about 0.2 s."""
 _NEWEST = 5000
 """Outcomes stored last, among which the last job is looked for: a store may have millions."""
-MOST_LEARNED = 5
-"""Priors learned for class models in one collection; jobs that ended most often come first."""
 
 
 @dataclass(slots=True)
@@ -130,20 +127,21 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
 def _take_over(
     writer: Writer, scheduler: Scheduler, jobs: Sequence[JobRecord], result: Collected
 ) -> None:
-    """Store what ended jobs say, then renew what follows from it."""
+    """Store what ended jobs say, suspend what they refute, then fit again what they support.
+
+    What follows from all that is only marked stale.
+    """
     collection = _Collection(writer, scheduler.NAME, result)
     for start in range(0, len(jobs), BATCH):
         gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
         with writer.batch():
             collection.take(jobs[start : start + BATCH])
     result.trials["freed"] += free_places(writer, scheduler)
-    signed = [group for group, _ in collection.signed.most_common(10 * MOST_LEARNED)]
-    renew_groups(writer, signed, MOST_LEARNED)
+    with writer.batch():
+        result.suspended, result.complaints = review(writer, collection.to_review)
     for fresh in sorted(collection.fresh)[:MOST_REFITS]:
         line = refit_with_jobs(writer, *fresh)
         result.fits += [line] if line else []
-    with writer.batch():  # what follows from suspended models is renewed once
-        result.suspended, result.complaints = review(writer, collection.to_review)
 
 
 class _Collection:
@@ -162,8 +160,8 @@ class _Collection:
         self._at = ""
         self._outcomes: list[tuple[object, ...]] = []
         self.to_review: set[int] = set()
-        self.signed: Counter[WorkloadGroup] = Counter()
-        """Whose jobs of which workload have new signatures, and how many."""
+        self._signed: Counter[WorkloadGroup] = Counter()
+        """Whose jobs of which workload have new signatures, and how many, in this batch."""
 
     @property
     def fresh(self) -> set[tuple[str, str, str, Scope, str]]:
@@ -179,6 +177,8 @@ class _Collection:
         for job in jobs:
             self._take_one(job, known)
         self._write()
+        self._writer.touch_groups(group for group, _ in self._signed.most_common())
+        self._signed.clear()
 
     def _write(self) -> None:
         """Write what waits: most rows go into the store together, which is much quicker."""
@@ -265,7 +265,7 @@ class _Collection:
         if signature is not None and self._room.take(job, match.decision, signature, row):
             result.signatures += 1
             name = match.decision.application, match.decision.workload
-            self.signed[name, group_of(signature)] += 1
+            self._signed[name, group_of(signature)] += 1
         if state := settle_trial(writer, job, match, outcome):
             result.trials[state] += 1
         before = _stored(writer, outcome) if again else None

@@ -8,23 +8,26 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
+from advisor.derive.transfers import unadvised
 from advisor.errors import AdvisorError, install_command
 from advisor.interpreter import this_python
 from advisor.loop.backlog import Backlog, backlog
-from advisor.loop.clock import form
+from advisor.loop.clock import form, now
 from advisor.loop.spool import spool_folder, waiting_files
 from advisor.store.connection import OLD_S, age_of_copy, is_copy
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, SIZES, TRANSFER
-from advisor.store.transfers import unadvised
 
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
+_LATE = timedelta(hours=6)
+"""Models that follow from a change this old are late: each collection goes on with them."""
 IMPORTED = {
     "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
     "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "threadpoolctl": "",
@@ -141,6 +144,17 @@ def check_models(reader: Reader) -> Iterator[Check]:
                 if row["model"] not in (TRANSFER, CLASS, SIZES)
                 else f"it was only estimated: advisor train it on {row['node_type']}",
             )  # fmt: skip
+    late = reader.rows(
+        "SELECT count(DISTINCT workload_id), min(since) FROM stale WHERE since < ?",
+        (form(now() - _LATE),),
+    )[0]
+    if late[0]:
+        yield Check(
+            "models", "warn",
+            f"models that follow from {format_count(late[0], 'workload')} are late, "
+            f"since {late[1][:16]}Z",
+            "advisor collect goes on with them; it names what fails",
+        )  # fmt: skip
     for ranking, why in unadvised(reader):
         yield Check(
             "ranking", "warn",

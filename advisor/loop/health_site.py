@@ -11,11 +11,11 @@ from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.core.power import DROPPED
 from advisor.core.units import format_count
+from advisor.derive.node_classes import classifier
 from advisor.errors import AdvisorError
 from advisor.loop.clock import utc
 from advisor.loop.execution import IMPOSSIBLE
 from advisor.schedulers.base import Scheduler
-from advisor.store.node_classes import classifier
 from advisor.store.reader import Reader
 from advisor.store.records import ConfigKind
 from advisor.store.trials import trials, under_way

@@ -32,7 +32,6 @@ from advisor.store.rankings import (
     save_ranking,
 )
 from advisor.store.reader import Reader
-from advisor.store.transfers import Transfer
 from advisor.store.writer import Writer
 
 ENOUGH = 25
@@ -41,13 +40,12 @@ ENOUGH = 25
 
 @dataclass(frozen=True, slots=True)
 class StoredOrder:
-    """A ranking as it is stored now: node types, fastest first, and what became of each.
+    """A ranking as it is stored now: node types, fastest first.
 
     ``waiting`` microbenchmarks that its phases lack wait for the next bench.
     """
 
     estimates: tuple[NodeTypeEstimate, ...]
-    transfers: tuple[Transfer, ...]
     waiting: int = 0
 
 
@@ -151,7 +149,7 @@ def keep(
     """
     estimates = ratios(ranking, writer.inventory(), thresholds)
     if not estimates:
-        return StoredOrder((), ())
+        return StoredOrder(())
     save_ranking(
         writer,
         stored.application,
@@ -163,9 +161,7 @@ def keep(
         scope=stored.scope,
         by_hand=by_hand,
     )
-    return StoredOrder(
-        estimates, tuple(writer.renew_transfers(stored.application, stored.workload))
-    )
+    return StoredOrder(estimates)
 
 
 def rank_stored(
@@ -191,7 +187,7 @@ def rank_stored(
     waiting = want(writer, lacking(characterisation, ranking))
     if not order.estimates:
         raise InputError(f"no profile of {stored.node_type} is similar to a phase")
-    return StoredOrder(order.estimates, order.transfers, waiting)
+    return StoredOrder(order.estimates, waiting)
 
 
 def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: Path) -> str:

@@ -18,7 +18,7 @@ from advisor.loop.past_jobs import MOST
 from advisor.loop.rebuilt import may_teach
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord
-from advisor.store.size_models import family_models
+from advisor.store.families import family_models
 from advisor.store.writer import Writer
 
 

@@ -3,7 +3,8 @@
 A user *complains* about a model when 2 of the last 3 of their advised jobs were worse, or when
 one was slower than promised by far: beyond the interval's upper end by more than the policy's
 ``max_slowdown``. A user is *content* when they have advised jobs and none of the last 3 was
-worse. Only jobs count that ran what was decided, as decided, and whose promise can be trusted:
+worse. Only jobs count that ran what was decided, as decided, and whose promise can be trusted;
+trials are judged by themselves (:mod:`advisor.loop.trial_outcomes`):
 
 - a user's own model is suspended when its owner complains;
 - a shared model (scope ``account`` or ``all``) is suspended when two users complain, or when one
@@ -23,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.core.reasons import TRIAL
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
@@ -95,7 +97,7 @@ def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> boo
     record = outcome.record
     if outcome.verdict not in _COUNTED or record.get("mismatch"):
         return False
-    if "pinned" in outcome.decision.codes:
+    if {"pinned", TRIAL} & set(outcome.decision.codes):  # the user's own choice; judged by itself
         return False
     if model.scope == "own":
         return outcome.user == model.owner and record.get("trust") in ("verified", "stamped")

@@ -36,7 +36,7 @@ _UNSEEN = timedelta(hours=1)
 def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome) -> str:
     """Write down what came of the trial that an ended job was; return that, "" for nothing new.
 
-    Its class model is renewed in the same transaction.
+    No other trial takes its place until its class model knows of it, which is marked stale.
     """
     if match.trust == "unverified" or TRIAL not in match.decision.codes:
         return ""

@@ -24,7 +24,7 @@ def save_count_laws(writer: StoreTransaction, application: str, laws: CountLaws 
         )
         sql = "SELECT name FROM workloads WHERE application = ? AND hidden = 0"
         for row in writer.rows(sql, [application]):
-            writer.touch_family(application, row[0])
+            writer.touch(application, row[0], "sizes")
 
 
 def count_laws(reader: Reader, application: str) -> CountLaws | None:

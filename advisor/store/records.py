@@ -17,6 +17,10 @@ from advisor.errors import StoreError
 
 ModelState = Literal["fitted", "suspended", "replaced"]
 ConfigKind = Literal["policy", "site"]
+StaleKind = Literal["lesson", "transfers", "sizes", "class"]
+"""``transfers``: a workload's models by transfer; ``sizes``: those of its family; ``class``: its
+class model for one group of jobs; ``lesson``: the class models that its models and signatures
+teach, which are marked in turn."""
 TrainingState = Literal["requested", "running", "fitted", "confirmed", "failed", "stopped"]
 RunRole = Literal["baseline", "design", "confirm"]
 RunState = Literal["planned", "running", "done", "failed"]

@@ -1,18 +1,16 @@
-"""Transactions on the store, and what is renewed at their end.
+"""Transactions on the store, and models, which other models follow from.
 
 Models by transfer follow from rankings, base models and the inventory; class models from
 signatures and from what was swept on their node type; models of a family's sizes from its runs and
-the model of its largest size. Whoever changes one of these touches the workload; the outermost
-transaction renews each touched workload once, before it commits. Only families' models are made
-after that: their fit takes seconds, and other writers would wait.
+the model of its largest size. Whoever changes one of these marks it stale in the same transaction
+(:mod:`advisor.store.stale`); nothing is worked out here, where other writers wait.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,13 +24,29 @@ from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
 from advisor.store.reader import Reader
-from advisor.store.records import CLASS, SCOPES, SIZES, TRANSFER, ModelState, StoredModel
+from advisor.store.records import (
+    CLASS,
+    SCOPES,
+    SIZES,
+    TRANSFER,
+    ModelState,
+    StaleKind,
+    StoredModel,
+)
+from advisor.store.signature_groups import WorkloadGroup
 
 _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
+_RETIRE_TRANSFERS = """
+    UPDATE models SET state = 'replaced', state_reason = 'what it followed from is gone',
+        updated_at = :at
+    WHERE workload_id = (SELECT workload_id FROM models WHERE id = :base) AND name = 'transfer'
+        AND state = 'fitted' AND json_extract(stats, '$.transfer.base') = :node_type
+        AND (:scope = 'all' OR (scope, owner) = (:scope, :owner))"""
 
-class StoreTransaction(Reader, ABC):
+
+class StoreTransaction(Reader):
     """A Reader that may write; makes the store and its folder when there is none.
 
     A second writer waits ``timeout_s`` for the first. The schema comes from db/migrations.py by
@@ -40,8 +54,6 @@ class StoreTransaction(Reader, ABC):
     """
 
     def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
-        self._touched: dict[tuple[str, str], None] = {}
-        self._touched_families: dict[tuple[str, str], None] = {}
         super().__init__(path, timeout_s=timeout_s)
 
     def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
@@ -80,10 +92,7 @@ class StoreTransaction(Reader, ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; any error undoes all of it and SQLite's become StoreError.
-
-        The outermost one renews what follows from the workloads that were touched, once each.
-        """
+        """One transaction; any error undoes all of it and SQLite's become StoreError."""
         connection = self._connection
         inner = connection.in_transaction
         begin, commit, undo = _SAVEPOINT if inner else _TRANSACTION
@@ -91,7 +100,6 @@ class StoreTransaction(Reader, ABC):
             connection.execute(begin)
             try:
                 yield connection
-                makes = [] if inner else self._renew_touched()
                 connection.execute(commit)
             except BaseException:
                 if connection.in_transaction:
@@ -101,60 +109,55 @@ class StoreTransaction(Reader, ABC):
                 raise
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
+
+    @contextmanager
+    def unsynced(self) -> Iterator[None]:
+        """Have commits inside not wait for the disk: a power failure undoes the last ones."""
+        self.rows("PRAGMA synchronous = NORMAL")
+        try:
+            yield
         finally:
-            if not inner:
-                self._touched.clear()
-                self._touched_families.clear()
-        for make in makes:
-            with suppress(StoreError):  # what it follows from is stored; the next change makes it
-                make()
+            self.rows("PRAGMA synchronous = FULL")  # as open_store sets it
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._connection.in_transaction
 
     # -- what follows from what --------------------------------------------------------------------
 
-    def touch(self, application: str, workload: str) -> None:
-        """Have a workload's models by transfer renewed before the outermost commit."""
-        self._touched[application, workload] = None
-
-    def touch_family(self, application: str, workload: str) -> None:
-        """Have the models of a workload's family renewed before the outermost commit."""
-        self._touched_families[application, workload] = None
+    def touch(self, application: str, workload: str, *kinds: StaleKind) -> None:
+        """Mark models that follow from a workload stale, all kinds of them where none is named."""
+        self._mark(
+            "application = ? AND name = ?",
+            [
+                (kind, "", "", application, workload)
+                for kind in kinds or ("lesson", "transfers", "sizes")
+            ],
+        )
 
     def touch_ranked(self) -> None:
-        """Touch every workload that has a ranking or a signature: the inventory changed."""
-        sql = (
-            "SELECT DISTINCT w.application, w.name FROM workloads AS w JOIN"
-            " (SELECT workload_id FROM rankings UNION SELECT workload_id FROM signatures) AS r"
-            " ON r.workload_id = w.id"
+        """Mark what follows from rankings and signatures stale: the inventory changed."""
+        self._mark("id IN (SELECT workload_id FROM rankings)", [("transfers", "", "")])
+        self._mark("id IN (SELECT workload_id FROM signatures)", [("lesson", "", "")])
+
+    def touch_groups(self, groups: Iterable[WorkloadGroup]) -> None:
+        """Mark class models of workloads stale, each for one group of jobs, the first one first."""
+        self._mark(
+            "application = ? AND name = ?", [("class", *whose, *named) for named, whose in groups]
         )
-        for row in self.rows(sql):
-            self.touch(*row)
 
-    def _renew_touched(self) -> Sequence[Callable[[], None]]:
-        """Renew what follows from what was touched; return what is made after the commit."""
-        makes: Sequence[Callable[[], None]] = ()
-        touched = set()
-        while self._touched:
-            key = self._touched.popitem()[0]
-            self._renew(*key)
-            touched.add(key)
-        if families := touched.union(self._touched_families):
-            makes = self._renew_sizes(families)
-        if touched:
-            self._renew_classes(touched)
-        self._touched.clear()
-        return makes
+    def _mark(self, which: str, rows: Sequence[tuple[str, ...]]) -> None:
+        """Mark kind, scope and owner of workloads that meet a condition in SQL, or mark them anew.
 
-    @abstractmethod
-    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> Sequence[Callable[[], None]]:
-        """Retire models of workloads' families; return how the new ones are made."""
-
-    @abstractmethod
-    def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
-        """Renew the class models on the node types of workloads; the Writer knows how."""
-
-    @abstractmethod
-    def _renew(self, application: str, workload: str) -> None:
-        """Renew a workload's models by transfer; the Writer knows how."""
+        How long something is stale counts from its first mark.
+        """
+        self.change_many(
+            "INSERT INTO stale (since, kind, scope, owner, workload_id)"
+            f" SELECT '{_rows.now()}', ?, ?, ?, id FROM workloads WHERE {which}"
+            " ON CONFLICT (workload_id, kind, scope, owner) DO UPDATE SET mark = excluded.mark",
+            rows,
+        )
 
     # -- models ------------------------------------------------------------------------------------
 
@@ -175,7 +178,7 @@ class StoreTransaction(Reader, ABC):
     ) -> StoredModel:
         """Store a fitted model as the current one; the one before it becomes ``replaced``.
 
-        What follows from it on other node types is renewed. Raises InputError when an option is of
+        What follows from a fitted one is marked stale. Raises InputError when an option is of
         another node type or out of range.
         """
         _rows.check_name("node type", node_type)
@@ -214,7 +217,11 @@ class StoreTransaction(Reader, ABC):
             return self._models("m.id = ?", [number])[0]
 
     def set_model_state(self, id: int, state: ModelState, reason: str = "") -> None:
-        """Suspend a model, or take it into use again. Raises StoreError for an unknown one."""
+        """Suspend a model, or take it into use again. Raises StoreError for an unknown one.
+
+        What is estimated from a model that goes out of use goes with it, until it is worked out
+        again: what was found to be wrong advises nobody a moment longer.
+        """
         with self.transaction() as db:
             done = db.execute(
                 "UPDATE models SET state = ?, state_reason = ?, updated_at = ? WHERE id = ?",
@@ -223,8 +230,18 @@ class StoreTransaction(Reader, ABC):
             if not done.rowcount:
                 raise StoreError(f"{self.path}: there is no model {id}")
             model = self._models("m.id = ?", [id])[0]
-            if model.fitted:
-                self.touch(model.application, model.workload)
+            named, whose = (model.application, model.workload), (model.scope, model.owner)
+            if model.transferred:
+                self.touch(*named, "transfers")
+            elif model.by_class:
+                self.touch_groups([(named, whose)])
+            elif model.fitted:
+                self.touch(*named)
+                if state != "fitted":
+                    db.execute(_RETIRE_TRANSFERS, {
+                        "at": _rows.now(), "base": model.id, "node_type": model.node_type,
+                        "scope": model.scope, "owner": model.owner,
+                    })  # fmt: skip
 
     def widen(
         self,

@@ -149,7 +149,8 @@ def under_way(reader: Reader) -> TrialsUnderWay:
 def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
     """Take the place of a trial for a decision; False where it is not free or not to be written.
 
-    Also False once the model was renewed or the policy's trials are used up. Never raises.
+    Also False once the model was renewed, while it does not know of a trial that is over, and where
+    the policy's trials are used up. Never raises.
     """
     if decision.chosen is None or decision.baseline is None:
         return False
@@ -176,7 +177,8 @@ def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
         f" SELECT workload_id, node_type, scope, owner, {', '.join(f':{n}' for n in values)}"
         " FROM models AS m WHERE id = :model AND state = 'fitted'"
         f" AND (SELECT count(*) {seen} AND t.state <> 'freed') < :most"
-        f" AND NOT EXISTS (SELECT 1 {seen} AND t.state = 'pending')"
+        f" AND NOT EXISTS (SELECT 1 {seen} AND (t.state = 'pending'"
+        " OR (t.state <> 'freed' AND t.updated_at > m.updated_at)))"
     )
     also = {"model": model.id, "most": decision.policy.cold_start.trials}
     return _write(path, sql, {**{n: _rows.clean(v) for n, v in values.items()}, **also}) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -14,7 +14,6 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.program import joined
 from advisor.errors import InputError
-from advisor.store import class_models, size_models, transfers
 from advisor.store import rows as _rows
 from advisor.store.records import ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, insertion, marks
@@ -35,21 +34,6 @@ class Writer(StoreTransaction):
     Nothing is changed then.
     """
 
-    def renew_transfers(self, application: str, workload: str) -> list[transfers.Transfer]:
-        """Bring a workload's models by transfer in step with what they follow from."""
-        with self.transaction():
-            self._touched.pop((application, workload), None)
-            return transfers.renew(self, application, workload)
-
-    def _renew(self, application: str, workload: str) -> None:
-        transfers.renew(self, application, workload)
-
-    def _renew_sizes(self, touched: Collection[tuple[str, str]]) -> Sequence[Callable[[], None]]:
-        return size_models.renew(self, touched)
-
-    def _renew_classes(self, touched: Collection[tuple[str, str]]) -> None:
-        class_models.renew(self, touched)
-
     # -- observations --------------------------------------------------------------------------
 
     def add_observations(
@@ -60,7 +44,7 @@ class Writer(StoreTransaction):
             workload_id = self.workload_id(db, application, workload)
             at = _rows.now()
             if any(run.source == "job" for run in observations):  # their family knows more by them
-                self.touch_family(application, workload)
+                self.touch(application, workload, "sizes")
             return [
                 insert(db, "observations", _rows.observation_row(workload_id, run, at))
                 for run in observations

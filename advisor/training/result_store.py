@@ -20,14 +20,15 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
 from advisor.core.protocol import call
+from advisor.derive.worker import derive
 from advisor.errors import AdvisorError, RefusedError, StoreError
 from advisor.models.fit import FitResult
 from advisor.ranking.kernels import SentProfiles
 from advisor.ranking.streams import Characterisation
+from advisor.store.families import family_models
 from advisor.store.profiles import save_kernels
 from advisor.store.rankings import save_characterisation
 from advisor.store.records import TrainingRequest, TrainingRun
-from advisor.store.size_models import family_models
 from advisor.store.writer import Writer
 
 TIMEOUT_S = 60.0
@@ -139,7 +140,7 @@ class LocalResults(ResultStore):
     ) -> int | None:
         """Store the model as the current one of its scope."""
         scope = scope_of(self._trust, account)
-        return self._writer.save_model(
+        model = self._writer.save_model(
             application,
             workload,
             node_type,
@@ -150,7 +151,9 @@ class LocalResults(ResultStore):
             n_train=fit.n_train,
             stats=fit.stats,
             options=fit.options,
-        ).id
+        )
+        derive(self._writer, first=application)
+        return model.id
 
     def no_law(self, application: str, workload: str) -> str:
         """Return what the family's model says where it is of no use."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from advisor.core.parameters import ParameterLine, format_number, line_at
 from advisor.core.size_table import NODES
 from advisor.errors import AdvisorError
+from advisor.store.families import line_of
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
-from advisor.store.size_models import line_of
 from advisor.views.options import View
 from advisor.views.sized_options import sized_view
 

@@ -17,9 +17,9 @@ from advisor.core.units import format_count
 from advisor.core.words import change_words, difference_words
 from advisor.core.worth import Tariff
 from advisor.service.snapshot import Snapshot
+from advisor.store.families import line_of
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
-from advisor.store.size_models import line_of
 from advisor.views.options import size
 from advisor.views.preview import Person, preview, sample_job, site_for_preview
 from advisor.views.worth import Month, Worth, of_decision, runs_of_month

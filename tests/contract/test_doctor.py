@@ -64,6 +64,18 @@ def test_a_sound_installation(advisor: Run, store_path: Path) -> None:
     assert all(c["todo"] for c in data["checks"] if c["state"] != "ok")
 
 
+def test_models_that_wait_for_long_are_named(advisor: Run, store_path: Path) -> None:
+    sound(store_path)  # leaves marks: nothing was derived yet
+    assert not checks(advisor, "models", "warn")
+    with Writer(store_path) as writer:
+        writer.change("UPDATE stale SET since = '2026-01-31T10:11:12.000000Z'")
+    (late,) = checks(advisor, "models", "warn")
+    assert late["text"] == "models that follow from 1 workload are late, since 2026-01-31T10:11Z"
+    assert late["todo"].startswith("advisor collect")
+    assert advisor("collect", "--spool").code == 0
+    assert not checks(advisor, "models", "warn")
+
+
 def test_no_store_fails_with_what_to_do(advisor: Run) -> None:
     result = advisor("doctor")
     assert result.code == 1 and "FAIL  store" in result.out and "there is no store" in result.out

@@ -16,6 +16,7 @@ from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
 from advisor.core.option import Option, pack_options
 from advisor.core.signature import Signature
+from advisor.derive.worker import deriving
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
 from advisor.service.snapshot import StoreSource
@@ -36,7 +37,7 @@ LAST_YEAR = "2025-01-01T00:00:00.000000Z"
 
 
 def fill(path: Path, application: str = "app", workload: str = "small") -> None:
-    with Writer(path) as store:
+    with deriving(path) as store:
         store.save_node_types([HSW, SKL], source="test")
         policy = {"base": {"mode": "apply", "holdout": 0.0}, "rules": []}
         store.apply_config("policy", path="p", text="x", compiled=policy, by="me")

@@ -36,6 +36,7 @@ from advisor.store.profiles import Bench, StoredProfile, save_profiles, wanted
 from advisor.store.publish import publish
 from advisor.store.rankings import StoredRanking, characterisations, rankings, save_characterisation
 from advisor.store.reader import Reader
+from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
 from tests.waiting import wait_for
 
@@ -165,6 +166,11 @@ def ranked(place: Path) -> list[StoredRanking]:
         return rankings(store, "app")
 
 
+def by_transfer(place: Path) -> list[StoredModel]:
+    with Reader(place / "site" / "advisor.db") as store:
+        return [m for m in store.find_models("app", "w") if m.transferred]
+
+
 def ask(place: Path, request: object) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(20)
@@ -189,8 +195,8 @@ def test_a_users_phases_become_a_ranking_and_a_model(
         ("nobody", "own", "blend", False)
     }
     assert [r.estimate.node_type for r in found] == ["new", "old"]
+    (model,) = wait_for(lambda: by_transfer(place))  # derived after the ranking is committed
     with Reader(place / "site" / "advisor.db") as store:
-        (model,) = [m for m in store.find_models("app", "w") if m.transferred]
         assert (model.node_type, model.scope, model.owner) == ("new", "own", "nobody")
         (stored,) = characterisations(store, "app", "w", user="nobody")
         assert stored.node_type == "old"

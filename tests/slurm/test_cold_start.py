@@ -17,10 +17,10 @@ from testbed.law import Kernel
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90, Option
 from advisor.core.signature import Signature
+from advisor.derive.worker import deriving
 from advisor.loop.clock import moment
 from advisor.schedulers.slurm.accounting import unfinished_jobs
 from advisor.store.signatures import save_signatures
-from advisor.store.writer import Writer
 
 BDW = NODE_TYPES["bdw"]
 OWN = Configuration(BDW.feature, 1, 1, BDW.cores, BDW.max_khz)
@@ -56,7 +56,7 @@ def teach(site: AdvisedSite) -> None:
     """Store ten swept applications by the law, from computing to memory, and a signature each."""
     rng = random.Random(4)
     stencil = KERNELS["stencil"]
-    with Writer(site.store) as store, store.batch():
+    with deriving(site.store) as store, store.batch():
         for i in range(10):
             values = {name: getattr(stencil, name) for name in stencil.__dataclass_fields__}
             values |= {
@@ -123,7 +123,7 @@ def test_one_trial_is_confirmed_and_another_refuted(site: AdvisedSite) -> None:
     assert why["verdict"] == "left-alone"
 
     counted(site, first, "wave")
-    with Writer(site.store) as store:  # its program was another one when it was counted
+    with deriving(site.store) as store:  # its program was another one when it was counted
         save_signatures(store, "changed", "default", [signature(KERNELS["stencil"])])
     shown = site.json("classify", "wave", "--node-type", BDW.feature)
     assert shown["class"] == "memory-bound"
@@ -159,7 +159,7 @@ def test_one_trial_is_confirmed_and_another_refuted(site: AdvisedSite) -> None:
 @pytest.mark.parametrize("site", [COLD.format(mode="apply", trials=1)], indirect=True)
 def test_two_bad_trials_stop_those_of_their_class(site: AdvisedSite) -> None:
     names = ("wave", "changed", "altered")
-    with Writer(site.store) as store:  # two were other programs when they were counted
+    with deriving(site.store) as store:  # two were other programs when they were counted
         for name in names:
             save_signatures(store, name, "default", [signature(KERNELS["stencil"])])
     wave, *others = (script(site, n, "stencil" if n == "wave" else "nbody") for n in names)
@@ -189,7 +189,7 @@ def test_two_bad_trials_stop_those_of_their_class(site: AdvisedSite) -> None:
 
 @pytest.mark.parametrize("site", [COLD.format(mode="apply", trials=0)], indirect=True)
 def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> None:
-    with Writer(site.store) as store:
+    with deriving(site.store) as store:
         save_signatures(store, "wave", "default", [signature(KERNELS["stencil"])])
     path = script(site, "wave", "stencil")
     ((number, why),) = run(site, path)
@@ -218,7 +218,7 @@ def test_by_default_it_is_only_shown(site: AdvisedSite, monkeypatch: pytest.Monk
     assert (job.user, job.state) == ("root", "PENDING")
     at = moment(job.submitted_at)
     assert at is not None and abs(at - before) < timedelta(minutes=30)
-    with Writer(site.store) as store:
+    with deriving(site.store) as store:
         save_signatures(store, "wave", "default", [signature(KERNELS["stencil"])])
     site.settle()
     decision = site.json("explain", script(site, "wave", "stencil"))

@@ -15,8 +15,8 @@ from testbed import KERNELS, NODE_TYPES, Testbed, predict
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Z90, Option
+from advisor.derive.worker import deriving
 from advisor.store.reader import Reader
-from advisor.store.writer import Writer
 
 BDW = NODE_TYPES["bdw"]
 CELLS = [
@@ -58,7 +58,7 @@ def teach(site: AdvisedSite) -> None:
         time, watts = predict(KERNELS["stencil"], BDW, 1, c.threads_per_node, c.freq_khz, n * SCALE)
         return time, time * watts
 
-    with Writer(site.store) as store, store.batch():
+    with deriving(site.store) as store, store.batch():
         for n, cells in ((1, CELLS[::6]), (2, CELLS[::6]), (4, CELLS[::2])):
             runs = []
             for c in {*cells, CELLS[-1]}:

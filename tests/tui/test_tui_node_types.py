@@ -11,6 +11,7 @@ from advisor_tui.session import Session
 from textual.widgets import Static
 
 from advisor.core.node_type_estimate import NodeTypeEstimate
+from advisor.derive.worker import derive
 from advisor.store.rankings import save_ranking
 from advisor.store.writer import Writer
 from tests.tui.boards import LBM
@@ -67,7 +68,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
                 ],
                 method="thesis", contributor="ann", scope="all",
             )  # fmt: skip
-        store.renew_transfers("cg-solver", "n=4e6")
+        derive(store)
 
     async def story(at: Any) -> None:
         await at.open_row(1)

@@ -12,6 +12,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Scope
 from advisor.core.option import Z90, Option
 from advisor.core.signature import Signature
+from advisor.derive.worker import derive
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import StoreSource
@@ -64,6 +65,7 @@ def sweep(
 
 
 def of(writer: Writer, name: str) -> list[StoredModel]:
+    assert derive(writer)
     return writer.find_models(name, "default")
 
 
@@ -87,6 +89,7 @@ def ask(
          "argv": ["/home/job.sh"], "env": env or {}},
         user=user, uid=1000, choices={},
     )  # fmt: skip
+    assert derive(writer)
     source = StoreSource(Path(writer.path))
     source.refresh()
     found = decide(request, source.snapshot, chance=lambda: 1.0)

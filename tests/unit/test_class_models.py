@@ -15,6 +15,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.reasons import BY_CLASS
 from advisor.core.signature import Signature
+from advisor.derive.worker import derive
 from advisor.loop.health_site import check_classes
 from advisor.loop.outcomes import unmetered
 from advisor.models.design import uniform
@@ -140,6 +141,7 @@ def test_a_sweep_starts_where_those_like_it_do_best(
 ) -> None:
     """The law at 0.75: 1.6 GHz takes 12.5 % longer and 20 % less energy, 2 GHz 5 and 12 %."""
     save_signatures(store, "new", "default", [signature(0.75)])
+    assert derive(store)
     policy(store, mode="advise")
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH -N1 --exclusive -c16 -t 600\nsrun ./new\n")
@@ -227,6 +229,7 @@ def test_it_goes_with_what_it_followed_from(store: Writer) -> None:
 def known(store: Writer) -> Writer:
     policy(store, mode="apply", classes=["unknown"], trials=0)
     save_signatures(store, "new", "default", [signature(0.75)])
+    assert derive(store)
     return store
 
 

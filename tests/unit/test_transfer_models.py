@@ -16,6 +16,8 @@ from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Scope
 from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
+from advisor.derive.transfers import unadvised
+from advisor.derive.worker import derive
 from advisor.loop.outcomes import judged_model, unmetered
 from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
@@ -25,7 +27,6 @@ from advisor.service.snapshot import StoreSource
 from advisor.store.publish import publish
 from advisor.store.rankings import promote_estimates, save_ranking
 from advisor.store.records import StoredModel
-from advisor.store.transfers import unadvised
 from advisor.store.writer import Writer
 from advisor.views.whatif import WhatIf, queues_words
 from tests.unset import as_measured
@@ -83,6 +84,7 @@ def ranked(writer: Writer, ratio: float = 0.5, scope: Scope = "all", contributor
 
 
 def there(writer: Writer) -> list[StoredModel]:
+    assert derive(writer)
     return writer.find_models("stencil", "default", "skl")
 
 
@@ -112,6 +114,7 @@ def ask(writer: Writer, arguments: str = "-N1 --exclusive --mem=2G", user: str =
          "argv": ["/home/job.sh"], **payload},
         user=user, uid=1000, choices=payload.get("picks") or {},
     )  # fmt: skip
+    assert derive(writer)
     source = StoreSource(path or Path(writer.path))
     source.refresh()
     source.close()
@@ -337,6 +340,7 @@ def test_what_was_measured_goes_before_an_estimate_that_is_not_surely_better(
 
 
 def test_a_what_if_asks_only_for_jobs_where_they_were_measured(estimated: Writer) -> None:
+    assert derive(estimated)
     what_if = WhatIf.load(estimated)
     (case,) = what_if.cases
     assert case.baseline.node_type == "bdw"

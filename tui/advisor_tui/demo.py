@@ -22,6 +22,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Observation
 from advisor.core.thread_use import filled
+from advisor.derive.worker import deriving
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
@@ -59,7 +60,7 @@ def build(store: Path, user: str) -> None:
 def models(store: Path) -> None:
     """Fill a store with the example site, its policy and its programs."""
     now = datetime.now(UTC)
-    with Writer(store) as writer:
+    with deriving(store) as writer:
         writer.save_node_types([m.node_type for m in MACHINES.values()], source="example")
         writer.apply_config(
             "policy", path="policy.yaml", text=POLICY, compiled=COMPILED, by="the example"

@@ -237,7 +237,7 @@ def test_what_a_batch_brings_is_written_together(
     monkeypatch.setattr(Writer, "change_many", noted)
     result = run(store, *jobs)
     assert (len(result.outcomes), result.signatures) == (5, 5)
-    assert written == [("signatures", 5), ("outcomes", 5)]
+    assert written == [("signatures", 5), ("outcomes", 5), ("stale", 5)]
     assert len(list(store.outcomes())) == len(signatures(store)) == 5
 
 

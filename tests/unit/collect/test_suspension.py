@@ -48,6 +48,22 @@ def test_one_job_slower_by_far_is_enough(store: Writer) -> None:
     assert state(store, m) == "suspended"
 
 
+def test_a_model_is_suspended_before_it_could_be_fitted_again(
+    store: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new version of it, fitted with the very job, would not be suspended."""
+    m = model(store)
+    states: list[str] = []
+
+    def refit(*_: object) -> str:
+        states.append(state(store, m))
+        return ""
+
+    monkeypatch.setattr("advisor.loop.collect.refit_with_jobs", refit)
+    run(store, worse(store, m, 1, time_s=125.0))
+    assert states == ["suspended"]
+
+
 def test_time_limits_count_and_failures_do_not(store: Writer) -> None:
     m = model(store)
     for number, what in ((1, "FAILED"), (2, "CANCELLED"), (3, "NODE_FAIL"), (4, "OUT_OF_MEMORY")):

@@ -15,6 +15,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.option import Option
+from advisor.derive.worker import derive
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, StoreSource
@@ -88,16 +89,20 @@ def fit(
         "energy_quality": "measured",
         "n_train": 12,
     } | more
-    return writer.save_model(
+    model = writer.save_model(
         "stencil", f"-n {n:.0f}", "bdw", scope=scope, owner=owner, name="bspline",
         stats={"error": 0.05, "threads_unset": [[1, 1, BASE.threads_per_node]]}, **values,
     )  # fmt: skip
+    if not writer.in_transaction:
+        assert derive(writer)
+    return model
 
 
 def say_counts(writer: Writer, bytes_each: float) -> None:
     """Have profiles say that a run executes n^1.5 instructions and touches so much for each n."""
     laws = CountLaws(("N",), "", {}, ((_ONE, ((1e4, "N^1.5"),)),), ((_ONE, ((bytes_each, "N"),)),))
     save_count_laws(writer, "stencil", laws)
+    assert derive(writer)
 
 
 def make_store(path: Path) -> Writer:

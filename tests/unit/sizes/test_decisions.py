@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.core.stamp import make_stamp, read_stamp
+from advisor.derive.worker import derive
 from advisor.errors import StoreError
 from advisor.loop.outcomes import judged_model, unmetered
 from advisor.schedulers.base import JobRecord
@@ -196,6 +197,7 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
             "stencil", "mesh", "bdw", scope="all", owner="", name="bspline", options=table,
             energy_quality="measured", n_train=12, stats=as_measured(table),
         )  # fmt: skip
+        assert derive(writer)
     site = snapshot(store_path)
     measured, never, far = (ask(site, "mesh", sbatch=f"-N{n}") for n in (4, 8, 17))
     assert "extrapolated" not in measured.codes and measured.changed

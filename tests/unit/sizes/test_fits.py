@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from advisor.derive import size_models
+from advisor.derive.worker import derive
 from advisor.errors import InputError, RefusedError
-from advisor.store import size_models
 from advisor.store.forgetting import forget
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -111,6 +112,7 @@ def test_two_sizes_say_what_is_measured_and_default_is_not_used(
         assert writer.size_models("stencil") == [model]
         assert again.fitted
         forget(writer, "stencil", "-n 2000000", by="test")
+        assert derive(writer)
         assert not writer.size_models("stencil")
         assert "few-sizes" in ask(snapshot(store_path)).codes
 
@@ -144,6 +146,7 @@ def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: 
         first, *jobs = runs(8e6, [BASE] * 4, "own", "ada", source="job")
         for some in ([first], jobs, [first]):  # one shows nothing, and a fifth nothing more
             writer.add_observations("stencil", "-n 8000000", some)
+            assert derive(writer)
         assert len(writer.size_models("stencil")) == 2
         decisions = {u: ask(snapshot(store_path), "-n 30000000", user=u) for u in ("ada", "eve")}
         assert "extrapolated" in decisions["ada"].codes
@@ -153,6 +156,7 @@ def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: 
         broken = [replace(o, time_s=4 * o.time_s) for o in runs(1.6e7, [BASE] * 3, "own", "eve",
                                                                 source="job")]  # fmt: skip
         writer.add_observations("stencil", "-n 16000000", broken)
+        assert derive(writer)
         decision = ask(snapshot(store_path), "-n 8000000", user="eve")
         assert "family-unfit" in decision.codes and not decision.changed
         assert "extrapolated" in ask(snapshot(store_path), "-n 8000000", user="bob").codes

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.derive.worker import derive
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
 from tests.unit.never_swept import NODE_TYPE, policy, signature, sweep
@@ -23,6 +24,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 sweep(writer, f"app{i}", 0.1 + 0.1 * i)
         policy(writer, mode="apply", classes=["unknown"])
         save_signatures(writer, "new", "default", [signature(0.75)])
+        assert derive(writer)
     return path
 
 

@@ -12,6 +12,7 @@ from pwd import getpwuid
 from typing import Any, ClassVar
 
 from advisor.core.decision import Decision
+from advisor.derive.worker import derive
 from advisor.loop.collect import Collected, collect
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.service.handlers import Handlers
@@ -96,8 +97,11 @@ class Site:
         record = JobRecord(str(self.jobs), "job", USER, "", values.pop("state", "COMPLETED"))
         return replace(record, steps=(step,) if values["node_list"] else (), **values)
 
-    def collect(self, *ended: JobRecord, queue: Sequence[JobRecord] = ()) -> Collected:
+    def collect(
+        self, *ended: JobRecord, queue: Sequence[JobRecord] = (), then_derive: bool = True
+    ) -> Collected:
         found = collect(self.store, Accounting(*ended, queue=queue), datetime.now(UTC))  # type: ignore[arg-type]
+        assert not then_derive or derive(self.store)
         for daemon in self.daemons:
             daemon.refresh()
         return found

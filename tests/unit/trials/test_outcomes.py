@@ -9,6 +9,7 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.reasons import TRIAL
+from advisor.derive.worker import derive
 from advisor.store.forgetting import forget, remember
 from advisor.store.signatures import save_signatures
 from advisor.store.trials import under_way
@@ -56,6 +57,35 @@ def test_a_trial_is_confirmed_and_used_from_then_on(site: Site) -> None:
     assert TRIAL not in later.codes
     assert later.cold_start["trial"] is None
     assert site.collect(site.job(first, 0.75)).trials == {"freed": 0}  # collected twice
+
+
+def test_no_other_trial_before_the_model_knows_of_it(site: Site) -> None:
+    """Whoever collected may have died before it derived: the same point is not tried again."""
+    first = site.submit()
+    time_s, energy_j = first.baseline_time_s, first.baseline_energy_j
+    assert TRIAL in first.codes and time_s is not None and energy_j is not None
+    out = site.job(first, 0.75, elapsed_s=1.05 * time_s, energy_j=0.99 * energy_j)
+    out = replace(out, steps=(replace(out.steps[0], elapsed_s=1.05 * time_s),))
+    assert site.collect(out, then_derive=False).trials["refuted"] == 1
+    again = site.submit()
+    assert TRIAL not in again.codes and not again.changed
+    assert site.states == ["refuted"]
+    assert derive(site.store)
+    (model,) = of(site.store, "new")
+    assert [t["state"] for t in model.trials] == ["refuted"]
+
+
+def test_a_bad_trial_rules_its_point_out_and_suspends_nothing(site: Site) -> None:
+    first = site.submit()
+    assert first.baseline_time_s is not None
+    took_s = 2 * first.baseline_time_s
+    out = site.job(first, 0.75, elapsed_s=took_s)
+    done = site.collect(replace(out, steps=(replace(out.steps[0], elapsed_s=took_s),)))
+    assert done.trials["bad"] == 1 and done.suspended == []
+    assert [o.verdict for o in done.outcomes] == ["worse"]
+    (model,) = of(site.store, "new")
+    assert model.state == "fitted"
+    assert [t["state"] for t in model.trials] == ["bad"]
 
 
 def test_its_outcome_conditions_the_prior(site: Site) -> None:

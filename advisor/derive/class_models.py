@@ -1,9 +1,9 @@
-"""Keep models of applications never swept in step with what they follow from.
+"""Models of applications never swept, and what they follow from.
 
 A workload with a signature on a node type, and no model there, gets one named ``class``, for each
 group of jobs that may see the signature: by the prior that follows from the models which the group
-sees on that node type. They are renewed in the transaction that changes one of these. Numpy is
-loaded only where there is one to make.
+sees on that node type. With 100 swept applications a prior takes 0.7 s to learn. Numpy is loaded
+only where there is one to make.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Quality
 from advisor.core.option import Option, Row, pack_options
 from advisor.core.signature import Signature
+from advisor.derive.change import Change, retire, save
+from advisor.derive.node_classes import classifier
 from advisor.errors import AdvisorError
-from advisor.store import rows as _rows
-from advisor.store.node_classes import classifier
+from advisor.store.reader import Reader
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signature_groups import (
     RECENT,
@@ -35,7 +36,6 @@ from advisor.store.signature_groups import (
     tpi_release,
 )
 from advisor.store.signatures import StoredSignature, signatures
-from advisor.store.transaction import StoreTransaction
 from advisor.store.trials import StoredTrial, trials_of
 
 if TYPE_CHECKING:
@@ -48,76 +48,82 @@ log = logging.getLogger("advisor.store")
 
 POINTS = 100
 """At most so many points are predicted."""
-MOST_LEARNED = 20
-"""Priors learned in one transaction: others wait for it. With 100 swept applications each takes
-0.7 s. Class models that need another one stay as they are until :func:`renew_groups`."""
-_WAITING = """
-    SELECT w.application, w.name, m.scope, m.owner FROM models AS m
-    JOIN workloads AS w ON w.id = m.workload_id WHERE m.name = 'class' AND m.state <> 'replaced'
-    AND m.updated_at < (SELECT max(b.updated_at) FROM models AS b
-        WHERE b.node_type = m.node_type AND b.name NOT IN ('class', 'transfer'))
-    ORDER BY m.updated_at"""
 _CURRENT = """
     SELECT m.id, m.name, m.node_type, w.application, w.name FROM models AS m
     JOIN workloads AS w ON w.id = m.workload_id
     WHERE m.state <> 'replaced' AND m.name <> 'sizes' ORDER BY m.id"""
 _NODE_TYPES = """
-    SELECT m.node_type, 1 FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
-    WHERE w.application = ? AND w.name = ? AND m.name NOT IN ('class', 'transfer')
+    SELECT m.node_type, m.name <> 'class' FROM models AS m JOIN workloads AS w
+    ON w.id = m.workload_id WHERE w.application = ? AND w.name = ? AND m.name <> 'transfer'
     UNION SELECT s.node_type, 0 FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
     WHERE w.application = ? AND w.name = ?"""
+_SIGNED = """
+    SELECT DISTINCT s.node_type, w.application, w.name, s.scope,
+        CASE s.scope WHEN 'all' THEN '' WHEN 'account' THEN s.account ELSE s.contributor END
+    FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
+    UNION SELECT m.node_type, w.application, w.name, m.scope, m.owner
+    FROM models AS m JOIN workloads AS w ON w.id = m.workload_id
+    WHERE m.name = 'class' AND m.state <> 'replaced' ORDER BY 2, 3, 4, 5"""
 _NOT_INTENSIVE = ("time_s", "memory_mb")
 
 
-def renew(writer: StoreTransaction, touched: Collection[Named]) -> None:
-    """Make, renew or retire the class models that follow from what was touched.
+def taught(reader: Reader, lessons: Collection[Named]) -> list[WorkloadGroup]:
+    """Return the class models that may follow from workloads, whose models or signatures changed.
 
-    A swept workload teaches all others on its node types; any other one only its own model.
+    A swept workload teaches all others on its node types; any other one only its own models.
     """
-    if not writer.rows("SELECT 1 FROM signatures LIMIT 1"):
-        return
-    inventory = writer.inventory()
-    there: defaultdict[NodeType, dict[Named, bool]] = defaultdict(dict)
-    for key in touched:
-        for name, swept in writer.rows(_NODE_TYPES, (*key, *key)):
-            if node_type := inventory.resolve(name):
-                there[node_type][key] = there[node_type].get(key, False) or bool(swept)
-    for node_type, some in sorted(there.items(), key=lambda item: item[0].name):
-        only = None if any(some.values()) else frozenset(some)
-        _NodeType(writer, node_type, inventory).renew(only)
+    signed = reader.rows(_SIGNED)
+    if not signed:
+        return []
+    inventory = reader.inventory()
+    pupils: defaultdict[NodeType | None, set[WorkloadGroup]] = defaultdict(set)
+    for node_type, application, workload, *whose in signed:
+        pupils[inventory.resolve(node_type)].add(((application, workload), (whose[0], whose[1])))
+    groups: set[WorkloadGroup] = set()
+    for named in lessons:
+        for name, swept in reader.rows(_NODE_TYPES, (*named, *named)):
+            if (node_type := inventory.resolve(name)) is None:
+                continue
+            if swept:
+                groups |= pupils.pop(node_type, set())
+            else:
+                groups |= {group for group in pupils.get(node_type, ()) if group[0] == named}
+    return sorted(groups)
 
 
-def renew_groups(writer: StoreTransaction, wanted: Sequence[WorkloadGroup], most: int) -> None:
-    """Make or renew the class models of some groups of jobs, then those that were left waiting.
+class ModelsByClass:
+    """The class models of some workloads on all node types, as a reader sees them now."""
 
-    At most ``most`` priors are learned on a node type. What the signatures of these jobs say of
-    swept workloads counts for others when theirs are renewed.
-    """
-    waiting = [
-        ((row[0], row[1]), (row[2], row[3])) for row in writer.rows(f"{_WAITING} LIMIT {most}")
-    ]
-    wanted = list(dict.fromkeys([*wanted, *waiting]))
-    inventory = writer.inventory()
-    names = {name for key, _ in wanted for name, _ in writer.rows(_NODE_TYPES, (*key, *key))}
-    with writer.transaction():
-        for node_type in dict.fromkeys(inventory.resolve(name) for name in sorted(names)):
-            if node_type is not None:
-                _NodeType(writer, node_type, inventory, most, True).renew_groups(wanted)
+    def __init__(self, reader: Reader, workloads: Collection[Named]) -> None:
+        self._reader = reader
+        self._workloads = frozenset(workloads)
+        self._inventory = reader.inventory()
+        self._places: dict[str, _NodeType] = {}
 
+    def changes(self, group: WorkloadGroup) -> list[Change]:
+        """Return what makes, renews or retires a workload's class models for a group of jobs."""
+        named, _ = group
+        names = {name for name, _ in self._reader.rows(_NODE_TYPES, (*named, *named))}
+        types = {t.name: t for name in names if (t := self._inventory.resolve(name)) is not None}
+        return [
+            change for name, t in sorted(types.items()) for change in self._place(t).changes(group)
+        ]
 
-class _EnoughError(Exception):
-    """Enough was learned in this transaction."""
+    def _place(self, node_type: NodeType) -> _NodeType:
+        if node_type.name not in self._places:
+            place = _NodeType(self._reader, node_type, self._inventory)
+            place.look(self._workloads)
+            self._places[node_type.name] = place
+        return self._places[node_type.name]
 
 
 @dataclass(slots=True)
 class _NodeType:
     """All that is known on one node type, and its class models."""
 
-    writer: StoreTransaction
+    reader: Reader
     node_type: NodeType
     inventory: Inventory
-    most: int = MOST_LEARNED
-    catching_up: bool = False
     models: list[StoredModel] = field(default_factory=list)
     signatures: dict[Named, list[StoredSignature]] = field(default_factory=dict)
     learned: dict[object, Learned] = field(default_factory=dict)
@@ -130,38 +136,28 @@ class _NodeType:
     broken: str = ""
     """What is wrong with the files of classes."""
 
-    def renew(self, only: Collection[Named] | None) -> None:
-        """Bring the class models of some workloads in step, of all for None."""
-        self._look(only)
-        groups = [
-            (key, group)
-            for key, stored in sorted(self.signatures.items())
-            if only is None or key in only
-            for group in sorted({group_of(s.signature) for s in stored})
-        ]
-        old = [m for m in self._by_class() if only is None or m[0][0] in only]
-        self._renew(groups, dict(old))
+    def changes(self, group: WorkloadGroup) -> list[Change]:
+        """Return what brings one class model in step."""
+        named, whose = group
+        old = next((m for key, m in self._by_class() if key == group), None)
+        stored = [s.signature for s in self.signatures.get(named, ())]
+        if stored and not self._swept(named, whose):
+            made = self._make(group, stored, old)
+            if made is not None:
+                return [save(made)] if made else []
+        return [] if old is None else [retire(old.id)]
 
-    def renew_groups(self, wanted: Sequence[WorkloadGroup]) -> None:
-        """Bring the class models of some groups in step, the first ones first."""
-        self._look({key for key, _ in wanted})
-        groups = [key for key in wanted if key[0] in self.signatures]
-        self._renew(groups, {key: m for key, m in self._by_class() if key in groups})
-
-    def _look(self, only: Collection[Named] | None = None) -> None:
-        """Read what is known here: all, or what some workloads' class models follow from."""
+    def look(self, only: Collection[Named]) -> None:
+        """Read what class models of some workloads follow from."""
         mine = self.node_type.name
-        current = self.writer.rows(_CURRENT)
+        current = self.reader.rows(_CURRENT)
         here = {name for name in {row[2] for row in current} if self._name(name) == mine}
         ids = [i for i, name, node_type, *key in current if node_type in here
-               and (only is None or name != CLASS or tuple(key) in only)]  # fmt: skip
-        self.models = list(self.writer.models(ids))
-        keys: list[tuple[str | None, str | None]] = [(None, None)]
-        if only is not None:
-            swept = {(m.application, m.workload) for m in self.models if m.fitted}
-            keys = list({*only, *swept})
+               and (name != CLASS or tuple(key) in only)]  # fmt: skip
+        self.models = list(self.reader.models(ids))
+        swept = {(m.application, m.workload) for m in self.models if m.fitted}
         by_workload: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
-        for s in (s for key in keys for s in signatures(self.writer, *key)):
+        for s in (s for named in {*only, *swept} for s in signatures(self.reader, *named)):
             place = s.signature.configuration
             if place is not None and self._name(place.node_type) == mine:
                 by_workload[s.application, s.workload].append(s)
@@ -171,23 +167,6 @@ class _NodeType:
         for m in self.models:
             if m.by_class:
                 yield ((m.application, m.workload), (m.scope, m.owner)), m
-
-    def _renew(
-        self, groups: Sequence[WorkloadGroup], old: Mapping[WorkloadGroup, StoredModel]
-    ) -> None:
-        current = set()
-        for key in groups:
-            if self._swept(*key):
-                continue
-            try:
-                stored = [s.signature for s in self.signatures[key[0]]]
-                if self._make(key, stored, old.get(key)):
-                    current.add(key)
-            except _EnoughError:  # it stays as it is until a collection has time for it
-                current.add(key)
-        for key, model in old.items():
-            if key not in current:
-                self.writer.set_model_state(model.id, "replaced", "what it followed from is gone")
 
     def _name(self, node_type: str) -> str:
         known = self.inventory.resolve(node_type)
@@ -203,42 +182,46 @@ class _NodeType:
         key: WorkloadGroup,
         stored: Sequence[Signature],
         old: StoredModel | None,
-    ) -> bool:
-        """Save a workload's class model where it changed; tell whether there is one."""
+    ) -> Mapping[str, Any] | None:
+        """Return a workload's class model to store, {} where it is stored, None where none is."""
         (application, workload), (scope, owner) = key
         mine = self._as_written([s for s in stored if seen_by(group_of(s), (scope, owner))])
         if not any(group_of(s) == (scope, owner) for s in mine):
-            return False  # what all may use makes the model for all
+            return None  # what all may use makes the model for all
         measures = mean_signature(mine)
         own = mine[0].configuration
         if measures is None or own is None or not {"time_s", "power_w"} <= set(measures):
-            return False
+            return None
         if len({m.application for m in self._known((scope, owner))}) < 3:
-            return False
+            return None
         try:
             learned = self._learn(own, measures, tpi_release(mine), (scope, owner))
             tried = trials_of(
-                self.writer, (application, workload, self.node_type.name, scope, owner)
+                self.reader, (application, workload, self.node_type.name, scope, owner)
             )
             options, stats = self._options(learned, own, measures, mine[0], tried, old)
             cold = stats["cold_start"]
             taught = self.surfaces[(scope, owner), tpi_release(mine)]
             cold["of_class"] = len({s.application for s, _ in taught if s.label == cold["class"]})
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
-            return False
+            return None
         if old is not None and (
             old.state == "suspended"
             or (old.cold_start == stats["cold_start"] and old.options_blob == pack_options(options))
         ):
-            if self.catching_up:  # it waits no longer
-                sql = "UPDATE models SET updated_at = ? WHERE id = ?"
-                self.writer.change(sql, (_rows.now(), old.id))
-            return True
-        self.writer.save_model(
-            application, workload, self.node_type.name, scope=scope, owner=owner, name=CLASS,
-            energy_quality=self._quality((scope, owner)), n_train=0, stats=stats, options=options,
-        )  # fmt: skip
-        return True
+            return {}
+        return {
+            "application": application,
+            "workload": workload,
+            "node_type": self.node_type.name,
+            "scope": scope,
+            "owner": owner,
+            "name": CLASS,
+            "energy_quality": self._quality((scope, owner)),
+            "n_train": 0,
+            "stats": stats,
+            "options": options,
+        }
 
     def _as_written(self, stored: Sequence[Signature]) -> list[Signature]:
         """Return the newest signatures of jobs that no decision changed."""
@@ -246,7 +229,7 @@ class _NodeType:
         for s in stored:
             job = s.job_id.split(".")[0]
             sql = "SELECT 1 FROM decisions WHERE job_id = ? AND job_id <> '' AND changed = 1"
-            if not (job and self.writer.rows(sql, (job,))):
+            if not (job and self.reader.rows(sql, (job,))):
                 recent.append(s)
             if len(recent) == RECENT:
                 break
@@ -254,7 +237,7 @@ class _NodeType:
 
     def _classify(self, newest: Signature, measures: Mapping[str, Any]) -> Classification | None:
         if self.classes is None:
-            classifier_there = classifier(self.writer, self.node_type.name, self.inventory)
+            classifier_there = classifier(self.reader, self.node_type.name, self.inventory)
             if classifier_there is not None and classifier_there.setup.files.problems:
                 self.broken = "; ".join(classifier_there.setup.files.problems)
                 log.warning("event=class-files-broken node_type=%s error=%r; classes stay as "
@@ -290,8 +273,6 @@ class _NodeType:
         names = frozenset(measures) - set(_NOT_INTENSIVE)
         key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
         if key not in self.learned:
-            if len(self.learned) >= self.most:
-                raise _EnoughError
             at = np.array(self.place(own.threads_per_node, own.freq_khz))
             known = list(self._surfaces(group, at, release))
             points = np.array([self.place(t, f) for t, f in self._points(own, group)])

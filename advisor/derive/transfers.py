@@ -1,24 +1,25 @@
-"""Keep models by transfer in step with what they follow from. Standard library only.
+"""Models by transfer, and what they follow from. Standard library only.
 
 A node type without a model of its own gets one from a ranking and the base node type's model, for
-each group of jobs that may see both. They are renewed in the transaction that changes what they
-follow from: a base model, a ranking, the inventory, a model of the node type's own.
+each group of jobs that may see both. They follow from base models, rankings, the inventory and
+models of the node type's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.option import Option, pack_options
 from advisor.core.transfer import TransferError, transfer
+from advisor.derive.change import Change, retire, save
 from advisor.errors import AdvisorError
 from advisor.store.rankings import StoredRanking, rankings
 from advisor.store.reader import Reader
 from advisor.store.records import TRANSFER, StoredModel
-from advisor.store.transaction import StoreTransaction
 
 _Key = tuple[str, Scope, str]
 """Node type, scope and owner of a model."""
@@ -26,42 +27,53 @@ _Key = tuple[str, Scope, str]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What became of one node type of a ranking: a model, or why there is none."""
+    """What follows of one node type of a ranking: a model, or why there is none.
+
+    ``made`` is what to store where ``model``, the stored one, is none or not that.
+    """
 
     node_type: str
     scope: Scope
     owner: str
     model: StoredModel | None = None
     problem: str = ""
+    made: Mapping[str, Any] | None = None
 
 
-def renew(writer: StoreTransaction, application: str, workload: str) -> list[Transfer]:
-    """Make, renew or retire a workload's models by transfer; return what is now.
+def transfers(reader: Reader, application: str, workload: str) -> list[Transfer]:
+    """Return what follows from a workload's rankings now.
 
-    What would not change is left as it is. A suspended one rests until the ranking says something
-    else of its node type.
+    A suspended model rests until the ranking says something else of its node type.
     """
-    ranked = rankings(writer, application, workload)
-    models = writer.find_models(application, workload)
-    old = {(m.node_type, m.scope, m.owner): m for m in models if m.transferred}
-    if not ranked and not old:
+    ranked = rankings(reader, application, workload)
+    if not ranked:
         return []
+    models = reader.find_models(application, workload)
+    old = {(m.node_type, m.scope, m.owner): m for m in models if m.transferred}
     own = [m for m in models if m.fitted]
-    renewed: list[Transfer] = []
-    current: set[_Key] = set()
-    inventory = writer.inventory()
-    for key, sources in _sources(ranked, own, inventory).items():
-        if _has_own(key, own, inventory):
-            continue
-        ranking, base = sources
-        made = _renew(writer, key, ranking, base, old.get(key), inventory)
-        renewed.append(made)
-        if made.model is not None:
-            current.add(key)
-    for key, model in old.items():
-        if key not in current:
-            writer.set_model_state(model.id, "replaced", "what it followed from is gone")
-    return renewed
+    inventory = reader.inventory()
+    return [
+        _transfer(key, ranking, base, old.get(key), inventory)
+        for key, (ranking, base) in _sources(ranked, own, inventory).items()
+        if not _has_own(key, own, inventory)
+    ]
+
+
+def changes(reader: Reader, application: str, workload: str) -> list[Change]:
+    """Return what makes, renews or retires a workload's models by transfer.
+
+    What would not change is left as it is.
+    """
+    following = transfers(reader, application, workload)
+    current = {(t.node_type, t.scope, t.owner) for t in following if t.model or t.made}
+    return [
+        *(save(t.made) for t in following if t.made),
+        *(
+            retire(m.id)
+            for m in reader.find_models(application, workload)
+            if m.transferred and (m.node_type, m.scope, m.owner) not in current
+        ),
+    ]
 
 
 def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
@@ -143,8 +155,7 @@ def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) ->
     return transfer(base.options(), here, there, ranking.estimate, error=error)
 
 
-def _renew(
-    writer: StoreTransaction,
+def _transfer(
     key: _Key,
     ranking: StoredRanking,
     base: StoredModel,
@@ -167,16 +178,16 @@ def _renew(
     same = follows_from, base.method, pack_options(options)
     if old is not None and (old.transfer, old.method, old.options_blob) == same:
         return Transfer(node_type, scope, owner, old)
-    model = writer.save_model(
-        base.application,
-        base.workload,
-        node_type,
-        scope=scope,
-        owner=owner,
-        name=TRANSFER,
-        energy_quality="estimated",
-        n_train=0,
-        stats={
+    made = {
+        "application": base.application,
+        "workload": base.workload,
+        "node_type": node_type,
+        "scope": scope,
+        "owner": owner,
+        "name": TRANSFER,
+        "energy_quality": "estimated",
+        "n_train": 0,
+        "stats": {
             "transfer": follows_from,
             "method": base.method,
             "error": base.stats.get("error", 0.05),
@@ -188,6 +199,6 @@ def _renew(
             "runs": 0,
             "notes": [],
         },
-        options=options,
-    )
-    return Transfer(node_type, scope, owner, model)
+        "options": options,
+    }
+    return Transfer(node_type, scope, owner, made=made)

@@ -1,31 +1,30 @@
-"""Keep the models of families in step with what they follow from.
+"""Models of families of sizes, and what they follow from.
 
 Workloads that differ in their numbers only are sizes of one family (core/parameters.py). A family
 with enough sizes on a node type gets a model named ``sizes``, for each group of jobs that may see
-its runs: what the options of its largest measured size take at other sizes. The transaction that
-changes what it follows from takes it out of use; the fit, which takes seconds, follows after the
-commit, so that nobody waits for it, and is stored if nothing has changed meanwhile. Numpy is loaded
-only where there is one to make.
+its runs: what the options of its largest measured size take at other sizes. Its fit takes seconds;
+one that does not follow any more is taken out of use before. Numpy is loaded only where there is
+one to make.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Option
-from advisor.core.parameters import ParameterLine, parameters_of
-from advisor.core.recognise import MAX_NAME
+from advisor.core.parameters import ParameterLine
 from advisor.core.size_table import FEWEST_SIZES, NODES
 from advisor.core.thread_use import filled_by_all
+from advisor.derive.change import Change, retire, save
 from advisor.errors import AdvisorError
 from advisor.store.count_laws import count_laws
+from advisor.store.families import PREFIX, line_of
 from advisor.store.reader import Reader
 from advisor.store.records import SIZES, StoredModel, StoredObservation
 from advisor.store.transaction import StoreTransaction
@@ -38,25 +37,7 @@ _FEWEST_JOBS = 3
 """Finished jobs that show how a size runs."""
 _AS_LONG = 0.9
 """A size that takes this share of the longest is as large: the two differ in a seed, perhaps."""
-_PREFIX = "{sizes} "
-"""Before a family's name in the table of workloads: no workload of a job has braces."""
 _SharedBy = tuple[str, Scope, str]
-
-
-def line_of(workload: str) -> ParameterLine | None:
-    """Return a workload's family and size, None where its name may have been cut."""
-    return parameters_of(workload) if len(workload) < MAX_NAME - len(_PREFIX) else None
-
-
-def renew(
-    writer: StoreTransaction, touched: Collection[tuple[str, str]]
-) -> list[Callable[[], None]]:
-    """Retire models of families that touched workloads are of; return how new ones are made."""
-    lines = {(a, line.family) for a, w in touched if (line := line_of(w)) is not None}
-    return [
-        make for application, family in sorted(lines)
-        for make in _Family(writer, application, family).renew()
-    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +52,49 @@ class _Wanted:
 
 
 @dataclass(slots=True)
-class _Family:
-    """One family of an application: its runs and models on every node type."""
+class FamilyModels:
+    """One family of an application: its runs and models on every node type, as a reader sees them.
 
-    writer: StoreTransaction
+    ``outdated`` comes first; ``changes`` takes seconds.
+    """
+
+    reader: Reader
     application: str
     name: str
+    _lacking: dict[_SharedBy, _Wanted] = field(default_factory=dict)
 
-    def renew(self) -> list[Callable[[], None]]:
-        """Retire what does not follow from its runs any more; return how what does is made."""
+    def outdated(self) -> list[Change]:
+        """Return what takes models out of use that do not follow from the runs any more."""
         old = self._old()
         wanted = self._wanted(old)
-        for key, model in old.items():
-            if key not in wanted or wanted[key].digest != _follows_from(model):
-                self.writer.set_model_state(model.id, "replaced", "what it followed from changed")
+        alike = {
+            key
+            for key, model in old.items()
+            if key in wanted and wanted[key].digest == _follows_from(model)
+        }
+        self._lacking = {key: it for key, it in wanted.items() if key not in alike}
         return [
-            partial(self._make, key, it) for key, it in wanted.items()
-            if key not in old or it.digest != _follows_from(old[key])
-        ]  # fmt: skip
+            retire(model.id, "what it followed from changed")
+            for key, model in old.items()
+            if key not in alike
+        ]
+
+    def changes(self) -> list[Change]:
+        """Fit the models that there should be and are not; return what stores them."""
+        return [change for key, it in self._lacking.items() for change in self._make(key, it)]
 
     def _old(self) -> dict[_SharedBy, StoredModel]:
         return {
             (m.node_type, m.scope, m.owner): m
-            for m in self.writer.size_models(self.application)
-            if m.workload == _PREFIX + self.name
+            for m in self.reader.size_models(self.application)
+            if m.workload == PREFIX + self.name
         }
 
     def _wanted(self, old: Collection[_SharedBy]) -> dict[_SharedBy, _Wanted]:
         """Return what there should be models of, and from what."""
         names = {
             w: line
-            for (w,) in self.writer.rows(
+            for (w,) in self.reader.rows(
                 "SELECT name FROM workloads WHERE application = ? AND id IN"
                 " (SELECT workload_id FROM observations)",
                 (self.application,),
@@ -110,7 +103,7 @@ class _Family:
         }
         wanted: dict[_SharedBy, _Wanted] = {}
         if names and (old or len(names) >= FEWEST_SIZES or self._many_nodes(names)):
-            stored = [s for w in names for s in self.writer.observations(self.application, w)]
+            stored = [s for w in names for s in self.reader.observations(self.application, w)]
             by_type: defaultdict[str, list[StoredObservation]] = defaultdict(list)
             for s in sorted(stored, key=lambda s: s.id):
                 by_type[s.observation.configuration.node_type].append(s)
@@ -125,7 +118,7 @@ class _Family:
             " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?"
         )
         return any(
-            self.writer.rows(sql, (self.application, w))[0][0] >= FEWEST_SIZES for w in names
+            self.reader.rows(sql, (self.application, w))[0][0] >= FEWEST_SIZES for w in names
         )
 
     def _wanted_there(
@@ -137,7 +130,7 @@ class _Family:
         everybody: list[object] = []
         workload = {id(s.observation): s.workload for s in stored}
         number = {id(s.observation): s.id for s in stored}
-        laws = count_laws(self.writer, self.application)
+        laws = count_laws(self.reader, self.application)
         for group in runs_by_scope([s.observation for s in stored]):
             mine = [(workload[id(o)], o) for o in group.observations]
             counted = _counted(mine, number)
@@ -175,7 +168,7 @@ class _Family:
         for w in order:
             at_largest = [
                 m
-                for m in self.writer.find_models(self.application, w, node_type)
+                for m in self.reader.find_models(self.application, w, node_type)
                 if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _whose(group))
             ]
             if at_largest:
@@ -183,8 +176,8 @@ class _Family:
                 return max(at_largest, key=lambda m: rank[m.scope]), alike
         return None
 
-    def _make(self, key: _SharedBy, wanted: _Wanted) -> None:
-        """Fit a model, outside of any transaction, and store it if it still follows."""
+    def _make(self, key: _SharedBy, wanted: _Wanted) -> list[Change]:
+        """Fit one model; nothing where its runs do not suffice."""
         from advisor.models.runs import of_one_method
 
         runs, largest = wanted.runs, wanted.largest
@@ -194,63 +187,52 @@ class _Family:
         if quality != "missing":
             usable -= {id(o) for _, o in runs if o.energy_j is None or o.energy_quality != quality}
         if any(o.fom for _, o in runs):  # runs of one size may differ in length
-            return
+            return []
+        mine = [(w, o) for w, o in runs if id(o) in usable]
         try:
-            mine = [(w, o) for w, o in runs if id(o) in usable]
             made = _table(mine, wanted.options, wanted.laws)
         except AdvisorError:  # too few of them: what they came from is stored nevertheless
-            return
+            return []
         if made is None:
-            return
-        about = {
-            **made.about,
-            "notes": [*notes, *made.about["notes"]],
-            "largest": largest.workload,
-            "follows_from": wanted.digest,
-        }
-        with self.writer.transaction():
-            now = self._wanted([key]).get(key)
-            if now is not None and now.digest == wanted.digest:
-                self._save(key, largest, made, about, quality, mine)
-
-    def _save(
-        self,
-        key: _SharedBy,
-        largest: StoredModel,
-        made: FamilyTable,
-        about: dict[str, Any],
-        quality: Quality,
-        runs: Sequence[tuple[str, Observation]],
-    ) -> None:
+            return []
         node_type, scope, owner = key
         carried = ("method", "error", "program")
-        self.writer.save_model(
-            self.application,
-            _PREFIX + self.name,
-            node_type,
-            scope=scope,
-            owner=owner,
-            name=SIZES,
-            energy_quality=quality,
-            n_train=len(runs),
-            stats={
-                "sizes": about,
+        model = {
+            "application": self.application,
+            "workload": PREFIX + self.name,
+            "node_type": node_type,
+            "scope": scope,
+            "owner": owner,
+            "name": SIZES,
+            "energy_quality": quality,
+            "n_train": len(mine),
+            "stats": {
+                "sizes": {
+                    **made.about,
+                    "notes": [*notes, *made.about["notes"]],
+                    "largest": largest.workload,
+                    "follows_from": wanted.digest,
+                },
                 **{k: largest.stats[k] for k in carried if k in largest.stats},
                 "options": len(made.options),
                 "measured": 0,
                 "confirmed": sum(o.confirmed for o in made.options),
                 "zone": 0,
                 "front": 0,
-                "runs": len(runs),
-                "threads_unset": [list(shape) for shape in filled_by_all(runs)],
+                "runs": len(mine),
+                "threads_unset": [list(shape) for shape in filled_by_all(mine)],
                 "notes": [],
             },
-            options=made.options,
-            sizes=b"" if made.table is None else made.table.pack(),
-        )
-        self.writer.change(  # nobody's workload: lists do not show it
+            "options": made.options,
+            "sizes": b"" if made.table is None else made.table.pack(),
+        }
+        return [save(model), self._hide]
+
+    def _hide(self, writer: StoreTransaction) -> None:
+        """Hide a family's name, which is nobody's workload: lists do not show it."""
+        writer.change(
             "UPDATE workloads SET hidden = 1 WHERE application = ? AND name = ?",
-            (self.application, _PREFIX + self.name),
+            (self.application, PREFIX + self.name),
         )
 
 
@@ -314,10 +296,3 @@ def _digest(
     about = largest.workload, largest.energy_quality, largest.stats.get("program")
     follows_from = (runs, about, seen, *([laws] if laws is not None else []))
     return hashlib.sha256(repr(follows_from).encode()).hexdigest()[:16]
-
-
-def family_models(reader: Reader, application: str, workload: str) -> list[StoredModel]:
-    """Return the models of a workload's family, if there are any."""
-    line = line_of(workload)
-    models = reader.size_models(application) if line is not None else []
-    return [m for m in models if line is not None and m.about_sizes.get("family") == line.family]

@@ -1,0 +1,171 @@
+"""Work out what is stale, for so long as there is time: what is left waits for the next pass.
+
+All is worked out from one moment's view of the store, outside of any transaction. A short one
+stores the result and takes the mark away, if nobody has marked it anew meanwhile; else it stays
+stale. So others write while this goes on, and whoever dies here loses nothing but work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from advisor.derive import transfers
+from advisor.derive.change import Change
+from advisor.derive.class_models import ModelsByClass, taught
+from advisor.derive.size_models import FamilyModels
+from advisor.errors import StoreError
+from advisor.store.families import line_of
+from advisor.store.reader import Reader
+from advisor.store.stale import Stale, clear, stale, unchanged
+from advisor.store.transaction import StoreTransaction
+from advisor.store.writer import Writer
+
+log = logging.getLogger("advisor.derive")
+
+PASS_S = 15.0
+"""Seconds of processor time of one pass; what it has begun then, it ends."""
+_MOST = 200
+"""Marks that are looked at in one view of the store, since while it is held its log only grows; and
+that are made in one transaction, 7 ms."""
+_RUNS = """
+    SELECT count(*), max(o.id) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id
+    WHERE w.application = ?"""
+_LESSONS = "SELECT id, mark FROM stale WHERE kind = 'lesson'"
+
+
+@contextmanager
+def deriving(path: Path | str, *, first: str = "") -> Iterator[Writer]:
+    """Open a store to write, and derive what follows once all that is written is committed.
+
+    What follows from the application ``first`` comes first. Raises StoreError.
+    """
+    with Writer(path) as writer:
+        yield writer
+        derive(writer, first=first)
+
+
+def derive(writer: Writer, *, budget_s: float = PASS_S, first: str = "") -> bool:
+    """Bring what is stale in step, the longest first; tell whether all is.
+
+    After ``budget_s`` seconds of processor time nothing more is begun. Must be called outside of a
+    transaction. What fails stays stale and is logged; so does the rest once the store cannot be
+    read or written. Raises StoreError where it cannot from the start.
+    """
+    assert not writer.in_transaction
+    until = time.thread_time() + budget_s
+    failed: set[int] = set()
+    while {m.id for m in stale(writer)} - failed:
+        try:
+            failed |= _round(writer, first, failed, until)
+        except StoreError as error:
+            log.warning("event=derived-later store=%s error=%r", writer.path, str(error))
+            return False
+        if time.thread_time() >= until:
+            return not stale(writer)
+    return not failed
+
+
+def _round(writer: Writer, first: str, left_out: Collection[int], until: float) -> set[int]:
+    """Do what one view of the store shows, until then; return the marks of what failed."""
+    failed: set[int] = set()
+    with Reader(writer.path) as reader, writer.unsynced():  # result and mark are undone together
+        reader.rows("BEGIN")  # one moment's view, until it is closed
+        for task in _tasks(reader, first, left_out):
+            try:
+                task.run(writer)
+            except StoreError:
+                raise
+            except Exception as error:  # what is wrong with one keeps no other from its own
+                names = sorted({m.named for m in task.marks})
+                log.warning("event=not-derived workloads=%r error=%r", names, error)
+                failed.update(m.id for m in task.marks)
+            if time.thread_time() >= until:
+                break
+    return failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What brings some marks in step: ``changes`` are worked out when its turn comes.
+
+    Those of ``soon``, which are quickly known, are stored before, each part by itself. ``inputs``
+    asks for more than the marks: what the reader did not see there makes the result useless.
+    """
+
+    reader: Reader
+    marks: Sequence[Stale]
+    changes: Callable[[], Sequence[Change]] = tuple
+    soon: Callable[[], Sequence[Sequence[Change]]] = tuple
+    inputs: tuple[str, tuple[str, ...]] | None = None
+
+    def run(self, writer: Writer) -> None:
+        """Work out, store, and take the marks away; nothing once one of them was made anew."""
+        if self._current(writer) and all(self._store(writer, part) for part in self.soon()):
+            changes = self.changes()
+            self._store(writer, [*changes, lambda w: clear(w, self.marks)])
+
+    def _store(self, writer: Writer, changes: Sequence[Change]) -> bool:
+        with writer.transaction():
+            current = self._current(writer)
+            for change in changes if current else ():
+                change(writer)
+        return current
+
+    def _current(self, writer: Writer) -> bool:
+        """Tell whether what was read still holds."""
+        if not unchanged(writer, self.marks):
+            return False
+        if self.inputs is None:
+            return True
+        now, then = ({tuple(row) for row in r.rows(*self.inputs)} for r in (writer, self.reader))
+        return now <= then
+
+
+def _tasks(reader: Reader, first: str, failed: Collection[int]) -> Iterator[_Task]:
+    """Yield what is to be done: lessons, from which other marks follow, then in order."""
+    marks = [m for m in stale(reader) if m.id not in failed]
+    marks.sort(key=lambda m: m.application != first)
+    if lessons := [m for m in marks if m.kind == "lesson"]:
+        yield _Task(reader, lessons, soon=lambda: _lessons(reader, lessons))
+    marks = [m for m in marks if m.kind != "lesson"][:_MOST]
+    by_class = ModelsByClass(reader, {m.named for m in marks if m.kind == "class"})
+    families: defaultdict[tuple[str, str], list[Stale]] = defaultdict(list)
+    for m in marks:
+        if m.kind == "sizes":
+            families[_family(m)].append(m)
+    for m in marks:
+        if m.kind == "transfers":
+            yield _Task(reader, [m], partial(transfers.changes, reader, *m.named))
+        elif m.kind == "class":
+            made = partial(by_class.changes, (m.named, m.whose))
+            yield _Task(reader, [m], made, inputs=(_LESSONS, ()))
+        elif same_family := families.pop(_family(m), []):
+            yield _sizes(reader, same_family)
+
+
+def _lessons(reader: Reader, marks: Sequence[Stale]) -> list[list[Change]]:
+    groups = taught(reader, [m.named for m in marks])
+    parts = [groups[i : i + _MOST] for i in range(0, len(groups), _MOST)]
+    return [[partial(StoreTransaction.touch_groups, groups=part)] for part in parts]
+
+
+def _family(mark: Stale) -> tuple[str, str]:
+    line = line_of(mark.workload)
+    return mark.application, "" if line is None else line.family
+
+
+def _sizes(reader: Reader, marks: Sequence[Stale]) -> _Task:
+    application, name = _family(marks[0])
+    if not name:
+        return _Task(reader, marks)
+    family = FamilyModels(reader, application, name)
+    return _Task(
+        reader, marks, family.changes, lambda: [family.outdated()], (_RUNS, (application,))
+    )

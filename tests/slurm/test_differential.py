@@ -16,7 +16,6 @@ from differential.pairs import Trial
 from differential.shapes import Shape, fixed, scripts
 from testbed import requirements
 
-pytestmark = pytest.mark.slurm
 ADVISED = 40
 DRAWN = 60
 """Here, for the time it takes; `make differential` draws 500."""

@@ -118,7 +118,7 @@ def test_what_needs_no_cluster_has_one_try(tree: Tree, marker: str) -> None:
     tree.write("tests/test_other.py", MARKED.format(marker) + FAILS)
     tree.write("tests/test_cluster.py", MARKED.format("cluster") + ONCE.format(1))
     code, output = tree.integrate()
-    assert code != 0 and output.count("print(\"ran\")") == 1, output
+    assert code != 0 and output.count('print("ran")') == 1, output
     assert "once more" not in output and "FLAKY" not in output
 
 

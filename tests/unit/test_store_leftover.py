@@ -22,6 +22,8 @@ from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 C = Configuration("hsw", 1, 1, 4, 0)
 KILLED = """
 import os, signal, sys

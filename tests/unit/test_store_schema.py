@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from advisor import paths
 from advisor.core.observation import Observation
 from advisor.store.connection import MIGRATIONS
 from advisor.store.schema import load_migrations, schema_sql
 from advisor.store.writer import Writer
 from tests.unit.stored import C, decision, options, save
+
+pytestmark = pytest.mark.usefixtures("migrated_anew")
 
 
 def test_schema_text_is_what_the_migrations_make() -> None:

@@ -185,7 +185,10 @@ class Testbed(Client):
                 name = file.name.removesuffix(".pid")
                 if name in DAEMONS and not daemons.alive(file):
                     log = (self.directory / "log" / f"{name}.out").read_text("utf-8", "replace")
-                    raise TestbedError(f"{name} ended: {(log.splitlines() or ['no output'])[-1]}")
+                    lines = log.splitlines() or ["no output"]
+                    # The reason need not be its last word: others of its threads still log.
+                    reasons = [line for line in lines if "fatal:" in line or "error:" in line]
+                    raise TestbedError(f"{name} ended: {(reasons or lines)[-1]}")
             return False
 
         wait_until(holds, START_S, what)

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MARKERS = '[tool.pytest.ini_options]\nmarkers = ["cluster", "package", "terminal"]\n'
+MARKERS = """\
+[tool.pytest.ini_options]
+markers = ["cluster", "package", "terminal"]
+addopts = "-p no:hypothesispytest"
+"""
 MARKED = "import pytest\nfrom pathlib import Path\npytestmark = pytest.mark.{}\n\n\n"
 PASSES = "def test_it():\n    pass\n"
 FAILS = 'def test_it():\n    print("ran")\n    assert False, "on purpose"\n'

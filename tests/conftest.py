@@ -52,8 +52,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 SLOW = (
     "slurm/test_installed.py", "slurm/test_differential.py", "slurm/test_cold_start.py",
     "slurm/test_end_to_end.py", "slurm/test_time_limits.py", "slurm/test_training.py",
-    "slurm/test_estimated_node_type.py", "slurm/", "pbs/test_pbs_site.py",
-    "contract/test_output.py", "contract/test_evaluate_verb.py", "contract/test_ci.py",
+    "slurm/test_estimated_node_type.py", "slurm/", "contract/test_packages.py",
+    "contract/test_output.py", "pbs/test_pbs_site.py", "contract/test_ci.py",
     "tui/", "pbs/", "contract/",
 )  # fmt: skip
 """What takes longest comes first, so that no process is left alone with it at the end."""

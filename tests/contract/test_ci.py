@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MARKERS = """\
 [tool.pytest.ini_options]
-markers = ["cluster", "package", "terminal"]
+markers = ["cluster", "package", "terminal", "slow"]
 addopts = "-p no:hypothesispytest"
 """
 MARKED = "import pytest\nfrom pathlib import Path\npytestmark = pytest.mark.{}\n\n\n"
@@ -117,7 +117,7 @@ def test_what_fails_again_fails(tree: Tree) -> None:
     assert "FLAKY tests/test_cluster.py" not in output
 
 
-@pytest.mark.parametrize("marker", ["package", "terminal"])
+@pytest.mark.parametrize("marker", ["package", "slow"])
 def test_what_needs_no_cluster_has_one_try(tree: Tree, marker: str) -> None:
     tree.write("tests/test_other.py", MARKED.format(marker) + FAILS)
     tree.write("tests/test_cluster.py", MARKED.format("cluster") + ONCE.format(1))

@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MARKERS = """\
 [tool.pytest.ini_options]
 markers = ["cluster", "package", "terminal", "slow"]
-addopts = "-p no:hypothesispytest"
+addopts = "-p no:hypothesispytest --basetemp=made"
 """
+"""Without a folder of its own it would close the one of the tests around it to other users."""
 MARKED = "import pytest\nfrom pathlib import Path\npytestmark = pytest.mark.{}\n\n\n"
 PASSES = "def test_it():\n    pass\n"
 FAILS = 'def test_it():\n    print("ran")\n    assert False, "on purpose"\n'

@@ -213,7 +213,12 @@ def _flat(settings: dict[str, Any], above: str = "") -> Iterator[str]:
 
 
 def links_of_pages(project: Project) -> Iterator[Violation]:
-    """Links lead somewhere, every picture is shown, and the README lists every page."""
+    """Links lead somewhere, and the README lists every page.
+
+    The pictures that pages show are those of docs/pictures: all of them, and no others.
+    """
+    pictures = project.files("docs/pictures", endings=(".svg",))
+    drawn = {picture.path.resolve() for picture in pictures}
     shown, listed = set(), set()
     for page in _pages(project):
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.text):
@@ -221,12 +226,16 @@ def links_of_pages(project: Project) -> Iterator[Violation]:
                 yield page.violation(
                     page.line_of(f"]({target}"), f"{target}: there is no such file"
                 )
-        shown |= {(page.path.parent / name).resolve() for name in PICTURE.findall(page.text)}
+        for name in PICTURE.findall(page.text):
+            picture = (page.path.parent / name).resolve()
+            if picture not in drawn:
+                yield page.violation(page.line_of(f"]({name}"), f"{name} is not in docs/pictures")
+            shown.add(picture)
         if page.name == "README.md":
             listed = set(re.findall(r"\]\((docs/[\w/]+\.md)\)", page.text))
-    for picture in project.files("docs/pictures", endings=(".svg",)):
-        if picture.path.resolve() not in shown:
-            yield picture.violation(1, "no page shows this picture")
+    for source in pictures:
+        if source.path.resolve() not in shown:
+            yield source.violation(1, "no page shows this picture")
     for page in project.files("docs", endings=(".md",)):
         if page.name not in listed:
             yield page.violation(1, "the README does not list this page")

@@ -90,8 +90,10 @@ ASKING = {"command.py", "slurm/control.py", "pbs/control.py"}
 
 def one_way_to_ask_schedulers(project: Project) -> Iterator[Violation]:
     """Every question to a scheduler's commands goes through ``control.ask`` of its room."""
-    for source in project.files(ROOMS):
-        name = source.name.removeprefix(ROOMS)
+    modules = {source.name.removeprefix(ROOMS): source for source in project.files(ROOMS)}
+    for name in sorted((STARTERS | ASKING) - modules.keys()):
+        yield Violation(ROOMS + name, 1, f"is no longer there: take it from the list in {__file__}")
+    for name, source in modules.items():
         starts = any(
             isinstance(n, ast.Import) and n.names[0].name == "subprocess" for n in source.nodes
         )

@@ -1,15 +1,17 @@
-# Two commands do everything: `make demo` and `make test`.
+# Two commands to begin with: `make demo` and `make test`.
 VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test pytest soak differential explore mutants lint bench size schema docs man packages package-tools slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test test-all fast rest compiled soak differential explore mutants lint bench size schema docs man packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
 	@echo "make demo-slurm  the same on a real Slurm cluster on this machine (root, Debian)"
-	@echo "make test        set up, lint, type-check and run all tests"
+	@echo "make test        set up, lint, type-check, run the fast tests and a short way through a real Slurm"
+	@echo "make test-all    that, and all tests on clusters, of packages and in terminals"
+	@echo "make lint        style, types, directions of imports, and the rules of tests/lint"
 	@echo "make differential  submit requests without and with the advisor, print how many differ"
 	@echo "make soak        the same with new requests for an hour (MINUTES=60)"
 	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
@@ -44,16 +46,29 @@ demo: setup
 demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
+# What takes minutes, by pytest's markers; `make test` goes without.
+LONG   := cluster or package or terminal or slow
+PYTEST := $(BIN)/python -m pytest
+MANY   := -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
 # The types are checked by one process, beside the tests' own.
-test: setup-dev slurm-packages package-tools
-	@$(MAKE) --no-print-directory --jobs 2 lint pytest
+test: setup-dev slurm-packages
+	@$(MAKE) --no-print-directory --jobs 2 lint fast
+
+test-all: test
+	@$(MAKE) --no-print-directory rest
+
+fast: compiled
+	@$(PYTEST) $(MANY) -m "not ($(LONG))"
+
+rest: compiled package-tools slurm-packages
+	@$(PYTEST) $(MANY) -m "$(LONG)"
 
 # Compiled once, here: hundreds of programs are started, some by users who may not write to this tree.
 # So are the tests: each of the four processes would take twenty seconds for that.
-pytest: setup-dev
+compiled: setup-dev
 	@$(BIN)/python -m compileall -q advisor tui lab hooks db tests
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq > /dev/null || :
-	@$(BIN)/python -m pytest -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
 MINUTES ?= 60
@@ -79,6 +94,7 @@ lint: setup-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tests.lint
 
 size: setup
 	@$(BIN)/python benchmarks/size.py

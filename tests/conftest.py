@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from advisor.cli import main
 from advisor.core.protocol import PREFIXES, THREADS, is_thread_count
+from advisor.store import opening
+from advisor.store.writer import Writer
 from tests.schemas import check
 
 # What whoever starts the tests has set for their own jobs, sites, files and terminals is not
@@ -47,9 +50,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SLOW = (
-    "slurm/test_differential.py", "slurm/test_training.py", "slurm/test_sweeps.py",
-    "slurm/test_end_to_end.py",
-    "slurm/", "pbs/test_pbs_site.py", "contract/test_output.py", "contract/test_evaluate_verb.py",
+    "slurm/test_installed.py", "slurm/test_differential.py", "slurm/test_cold_start.py",
+    "slurm/test_end_to_end.py", "slurm/test_time_limits.py", "slurm/test_training.py",
+    "slurm/test_estimated_node_type.py", "slurm/", "contract/test_packages.py",
+    "contract/test_output.py", "pbs/test_pbs_site.py", "contract/test_ci.py",
     "tui/", "pbs/", "contract/",
 )  # fmt: skip
 """What takes longest comes first, so that no process is left alone with it at the end."""
@@ -99,6 +103,37 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _cache: Path) -
     own = ("ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_APPLICATION", "OMP_NUM_THREADS")
     for name in own:
         monkeypatch.delenv(name, raising=False)
+
+
+Connect = Callable[[Path, float], sqlite3.Connection]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
+    """A store that a test makes in this process begins as a copy of one the migrations made.
+
+    A closed one, so that all of it is in its file; the migrations take ten times as long. All else
+    is done as ever: draft, place, WAL. Programs that tests start run the migrations.
+    """
+    template = tmp_path_factory.mktemp("empty") / "advisor.db"
+    Writer(template).close()
+    assert [*template.parent.iterdir()] == [template]  # nothing is left in a log
+    content, connect = template.read_bytes(), opening._connect
+
+    def copied(path: Path, timeout_s: float) -> sqlite3.Connection:
+        if path.exists() and not path.stat().st_size:
+            path.write_bytes(content)
+        return connect(path, timeout_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "_connect", copied)
+        yield connect
+
+
+@pytest.fixture
+def migrated_anew(monkeypatch: pytest.MonkeyPatch, _empty_store: Connect) -> None:
+    """Have this test's stores made by the migrations: where how one is made is what is tested."""
+    monkeypatch.setattr(opening, "_connect", _empty_store)
 
 
 @pytest.fixture

@@ -237,9 +237,9 @@ def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> R
         return reason("threads-own", "the advisor never sets more of them than the job has")
     if why := axis_kept("threads", x.policy.axes.threads, x.request, lower=True):
         return why
-    kept = x.threads_kept if x.whole else x.cores_kept
-    if kept:
-        return reason("threads-own" if x.whole else "cores-kept", kept)
+    obstacle = x.threads_kept if x.whole else x.cores_kept
+    if obstacle:
+        return reason("threads-own" if x.whole else "cores-kept", obstacle)
     if x.threads_unset:
         return reason("threads-unset", x.threads_unset)
     return reason("no-room") if threads % natural.ranks_per_node else None

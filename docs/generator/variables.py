@@ -1,6 +1,6 @@
 """The environment variables the advisor reads or sets, for docs/cli.md and the man page.
 
-``tests/contract/test_docs_names.py`` compares them with the code.
+``tests/lint/pages.py`` compares them with the code.
 """
 
 from __future__ import annotations

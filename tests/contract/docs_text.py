@@ -9,18 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(p for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")) if p.stem != "cli")
-"""Those that people write; docs/cli.md and docs/reference are generated."""
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 
 
+def pages(root: Path) -> list[Path]:
+    """Return the pages that people write; docs/cli.md and docs/reference are generated."""
+    readme = (path for path in (root / "README.md",) if path.exists())
+    return sorted(p for p in (*readme, *(root / "docs").glob("*.md")) if p.stem != "cli")
+
+
+PAGES = pages(ROOT)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``advisor ...`` as a page has it; ``whole``: in a block, so that it can be pasted."""
+    """``advisor ...`` in a page's ``line``; ``whole``: in a block, so that it can be pasted."""
 
-    page: str
+    line: str
     words: tuple[str, ...]
     whole: bool
 
@@ -51,7 +58,7 @@ def commands(page: Path) -> Iterator[Command]:
             if words[:1] in (["srun"], ["sudo"]) and "advisor" in words:
                 words = words[words.index("advisor") :]
             if words[:1] == ["advisor"]:
-                yield Command(page.name, tuple(words[1:]), whole)
+                yield Command(line, tuple(words[1:]), whole)
 
 
 def _words(line: str) -> list[str]:

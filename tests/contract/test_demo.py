@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ADVISOR = [sys.executable, "-m", "advisor"]
 ROOT = Path(__file__).resolve().parents[2]
 

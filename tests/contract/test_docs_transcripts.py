@@ -11,6 +11,7 @@ import pytest
 from tests.contract.docs_text import PAGES
 from tests.transcripts import ELSEWHERE, NOT_RUN, Step, differences, renewed, run, steps
 
+pytestmark = pytest.mark.slow
 RUN = [page for page in PAGES if page.name not in ELSEWHERE and steps(page.read_text("utf-8"))]
 
 

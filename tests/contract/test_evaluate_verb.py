@@ -11,6 +11,7 @@ import pytest
 from advisor.models.neural import Neural
 from tests.pictures import kept
 
+pytestmark = pytest.mark.slow
 Advisor = Callable[..., Any]
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j"
 

@@ -1,9 +1,10 @@
-"""No process of ours runs what somebody else put into the folder in which it starts."""
+"""No process of ours runs what somebody else put into the folder in which it starts.
+
+That no other module starts an interpreter is a rule of `make lint` (tests/lint/processes.py).
+"""
 
 from __future__ import annotations
 
-import ast
-import itertools
 import os
 import pwd
 import re
@@ -36,70 +37,7 @@ from tests.waiting import wait_for
 ROOT = share("config").parent
 OLD = ROOT / "tests/golden/store_0_2_0.sql"
 SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
-HELPER = ROOT / "advisor/interpreter.py"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="one user cannot be two")
-
-SOURCES = sorted(
-    path
-    for folder in ("advisor", "tui", "lab", "hooks", "release", "db", "docs", "examples")
-    for path in (ROOT / folder).rglob("*.py")
-    if path != HELPER
-)
-TEXTS = sorted(
-    path
-    for folder in ("hooks", "config", "docs", "release")
-    for path in (ROOT / folder).rglob("*")
-    if path.suffix in (".lua", ".service", ".socket", ".timer", ".md", ".spec", ".env", ".sh")
-)
-NAMED_ONLY = {"advisor/errors.py", "advisor/loop/health.py", "advisor/service/units.py"}
-"""These show or look for the interpreter and start none."""
-SHOWS_ITS_OWN = {"examples/demo.py", "examples/demo_slurm.py"}
-"""Started by ``make`` in the checkout, as whoever owns that."""
-RUNNING = {"sys.executable", "sys._base_executable"}
-"""What names the interpreter that runs."""
-TYPED = re.compile(r"\bpython[\d.]*\s+-[mc]\b")
-NO_COMMAND = re.compile(
-    r"``python -m|python -m venv|usage: python -m|Generated from|python -m release"
-)
-"""Prose, and the heads of what developers run in the checkout."""
-INTERPRETER = re.compile(r"(?:.*/)?python[\d.]*")
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_one_helper_starts_all_interpreters(path: Path) -> None:
-    """No other module names the running interpreter, or has one in a command's words."""
-    name = str(path.relative_to(ROOT))
-    if name in SHOWS_ITS_OWN:
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        where = f"{name}:{getattr(node, 'lineno', 0)}: own_python() of advisor.interpreter does it"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert f"{node.value.id}.{node.attr}" not in RUNNING, where
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            module = getattr(node, "module", "") or ""
-            names = {f"{module}.{alias.name}".lstrip(".") for alias in node.names}
-            assert not names & RUNNING, where
-            assert name in NAMED_ONLY or "advisor.interpreter.this_python" not in names, where
-            packages = {n.split(".")[0] for n in names}
-            assert not packages & {"multiprocessing", "venv", "ensurepip"}, where
-            assert "concurrent.futures.ProcessPoolExecutor" not in names, where
-        elif isinstance(node, ast.List | ast.Tuple):
-            words = [e.value if isinstance(e, ast.Constant) else None for e in node.elts]
-            first = [w for w in words if isinstance(w, str)][:1]
-            starts = bool(first) and INTERPRETER.fullmatch(str(first[0])) is not None
-            assert not (starts and {"-m", "-c"} & set(words)), where
-            assert ("-m", "advisor") not in itertools.pairwise(words), where
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for line in node.value.splitlines():
-                assert not TYPED.search(line) or NO_COMMAND.search(line), where
-
-
-@pytest.mark.parametrize("path", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_nobody_is_told_to_start_the_advisor_as_a_module(path: Path) -> None:
-    """``python -m advisor`` takes the advisor from the folder where it is typed."""
-    text = path.read_text(encoding="utf-8")
-    assert not re.search(r"-m advisor\b", text) or path.name == "security.md"
-    assert not re.search(r"python[\d.]*\s+-c\b", text)
 
 
 def test_what_is_installed_runs_isolated() -> None:

@@ -21,6 +21,7 @@ from advisor_tui import demo
 
 from advisor.cli import VERBS
 
+pytestmark = pytest.mark.slow
 FORKING = Path(__file__).with_name("forking.py")
 ADVISOR = (sys.executable, "-m", "advisor")
 SCRIPT = """#!/bin/bash

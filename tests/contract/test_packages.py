@@ -17,6 +17,7 @@ from release.package import Package, deb, rpm
 from tests.contract import machine
 from tests.contract.plain import plain_advisor
 
+pytestmark = pytest.mark.package
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
 UNITS = {"advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer"}

@@ -19,6 +19,7 @@ from advisor_lab.profile.regression import determination, relative_error, weight
 from tests.pictures import kept
 from tests.profiled import grid_profile, write_runs
 
+pytestmark = pytest.mark.slow
 SETUP = """
 complexity:
   NThreads: [sqrt(NPC), NPC]

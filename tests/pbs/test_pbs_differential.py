@@ -48,6 +48,7 @@ from tests.again import same_again
 
 _BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "model": "bro", "arch": "linux"}
 _SKL = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "model": "sky", "arch": "linux"}
+pytestmark = pytest.mark.slow
 NODES: dict[str, dict[str, Any]] = {
     "n1": _BDW, "n2": _BDW, "k1": {**_SKL, "queue": "fat"},
     "m1": {**_BDW, "queue": "mixed"}, "k2": {**_SKL, "queue": "mixed"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sqlite3
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from testbed import NODE_TYPES, Testbed
+from testbed import NODE_TYPES, Testbed, predict
 from testbed.daemons import go_first
 
 from advisor.core.protocol import call
@@ -177,6 +178,27 @@ class AdvisedSite:
                     (use, ranks, threads, application),
                 )
 
+    def import_law(self, kernel: str, node_type: str, scale: float = 1.0, **names: object) -> None:
+        """Import what a kernel's law says of every fourth thread count and step, and fit it.
+
+        ``names`` are options of ``advisor import``. Threads are counted as in a sweep.
+        """
+        posed, grid = NODE_TYPES[node_type], self.folder / f"{kernel}.csv"
+        with grid.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(
+                ["nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j"]
+            )
+            for threads in range(4, posed.cores + 1, 4):
+                for freq in posed.frequencies_khz:
+                    time_s, watts = predict(kernel, node_type, 1, threads, freq, scale)
+                    writer.writerow([1, 1, threads, freq, f"{time_s:.4f}", f"{time_s * watts:.2f}"])
+        options = [f"--{name}={value}" for name, value in names.items()]
+        self.advisor("import", grid, "--node-type", posed.feature, *options)
+        self.counted()
+        self.advisor("fit", names["application"])
+        self.settle()
+
     def settle(self) -> None:
         """Wait until the daemon has taken over what was last written into the store."""
         with Reader(self.store) as reader:
@@ -208,10 +230,10 @@ class AdvisedSite:
 
 @contextmanager
 def advised_site(
-    testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0
+    testbed: Testbed, policy: str = POLICY, *, watch_s: float = 0, deadline: str = "250ms"
 ) -> Iterator[AdvisedSite]:
     """Set a site up on the shared cluster; afterwards nothing is left of it."""
-    site = AdvisedSite(testbed, policy, watch_s=watch_s)
+    site = AdvisedSite(testbed, policy, watch_s=watch_s, deadline=deadline)
     try:
         site.set_up()
         yield site

@@ -16,17 +16,15 @@ from testbed import Testbed, requirements
 
 from advisor.schedulers.slurm.scheduler import Slurm
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker which every test on the cluster carries."""
-    config.addinivalue_line("markers", "slurm: runs on a real Slurm cluster (root only)")
+SHORT_WAY = "test_short_way.py"
+"""What `make test` has of this folder."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test which uses the cluster with `slurm`."""
+    """Mark what is in this folder as part of the long tests."""
     for item in items:
-        if "testbed" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slurm)
+        if Path(__file__).parent in item.path.parents and item.path.name != SHORT_WAY:
+            item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")

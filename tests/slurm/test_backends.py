@@ -101,7 +101,7 @@ def pbs_backend_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
     return Backend(lambda: Pbs(posed.root), node, "", "workq", options)
 
 
-@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.slurm), "pbs"])
+@pytest.fixture(params=["local", "slurm", "pbs"])
 def backend(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Backend:

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from differential.__main__ import SEED, show
 from differential.cluster import cluster
 from differential.compare import Verdict, compare
 from differential.draw import draw
-from differential.pairs import Trial
+from differential.pairs import SACCT, SEPARATOR, Trial, accounting
 from differential.shapes import Shape, fixed, scripts
-from testbed import requirements
+from testbed import CommandResult, requirements
+from testbed.client import Client
 
-pytestmark = pytest.mark.slurm
 ADVISED = 40
 DRAWN = 60
 """Here, for the time it takes; `make differential` draws 500."""
@@ -38,6 +39,26 @@ def tried(trial: Trial, shapes: Sequence[Shape]) -> list[Verdict]:
         differing
     )
     return verdicts
+
+
+class Lagging(Client):
+    """A cluster whose accounting has a job's end, and a moment later that of its batch step."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/"), ())
+        self.states = ["RUNNING", "RUNNING", "COMPLETED"]
+
+    def run(self, *command: object, **other: object) -> CommandResult:
+        fields = dict.fromkeys(SACCT.split(","), "")
+        job = {**fields, "JobIDRaw": "7", "State": "COMPLETED"}
+        step = {**fields, "JobIDRaw": "7.batch", "State": self.states.pop(0)}
+        return CommandResult(0, "\n".join(SEPARATOR.join(row.values()) for row in (job, step)), "")
+
+
+def test_the_end_of_a_job_s_steps_is_waited_for() -> None:
+    cluster = Lagging()
+    rows = accounting(cluster, [{"JobId": "7", "JobState": "COMPLETED"}])
+    assert [row["State"] for row in rows] == ["COMPLETED"] * 2
 
 
 def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
 from advised import AdvisedSite
-from testbed import NODE_TYPES, predict
 
 from tests.transcripts import NOT_RUN, Step, differences, steps
 
@@ -43,7 +41,10 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
     job = 0
     for step in shown:
         if step.command in NOT_RUN:
-            import_runs(site)
+            site.import_law(
+                "stencil", "bdw", 2.0, application="simapp",
+                workload="--kernel stencil --scale 2", scope="own",
+            )  # fmt: skip
             continue
         words = [str(job) if word == number else word for word in step.command.split()]
         if words[0] == "sbatch":
@@ -65,27 +66,6 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
         real = closed(Step(step.command, lines(printed)))
         problem = differences(closed(step), real, numbers=False)
         assert problem == "", problem
-
-
-def import_runs(site: AdvisedSite) -> None:
-    """Import the law's own numbers, as root's measurements; threads are counted as in a sweep."""
-    posed, grid = NODE_TYPES["bdw"], site.folder / "stencil.csv"
-    with grid.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j"]
-        )
-        for threads in range(4, posed.cores + 1, 4):
-            for freq in posed.frequencies_khz:
-                time_s, watts = predict("stencil", "bdw", 1, threads, freq, 2.0)
-                writer.writerow([1, 1, threads, freq, f"{time_s:.4f}", f"{time_s * watts:.2f}"])
-    site.advisor(
-        "import", grid, "--application", "simapp", "--workload=--kernel stencil --scale 2",
-        "--node-type", posed.feature, "--scope", "own",
-    )  # fmt: skip
-    site.counted()
-    site.advisor("fit", "simapp")
-    site.settle()
 
 
 def lines(text: str) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ def capped(testbed: Testbed) -> Iterator[AdvisedSite]:
 def cap_of_step(site: AdvisedSite, job_id: int) -> int:
     """Return what the job's step was capped to, kHz."""
     site.testbed.wait(job_id)
-    site.testbed.rest()
     step = next(r for r in site.testbed.sacct(job_id) if r["JobID"].endswith(".0"))
     return khz(step["ReqCPUFreqMax"])
 
@@ -42,15 +41,15 @@ def test_it_is_where_jobs_start_from_and_a_users_own_is_kept(capped: AdvisedSite
         "stencil.sh", "srun simapp --kernel stencil", "-N 1", "--exclusive", "-p broadwell",
         "-t 10", "-o /dev/null",
     )  # fmt: skip
-    submit = capped.testbed.sbatch
-    caps = {
-        (value, off): cap_of_step(
-            capped,
-            submit(str(script), env={**NAMED, "SLURM_CPU_FREQ_REQ": value, "ADVISOR": off}).job_id,
+    jobs = {
+        (value, off): capped.testbed.sbatch(
+            str(script), env={**NAMED, "SLURM_CPU_FREQ_REQ": value, "ADVISOR": off}
         )
         for value in ("2000000", "1800000")
         for off in ("off", "on")
     }
+    capped.testbed.rest()
+    caps = {key: cap_of_step(capped, job.job_id) for key, job in jobs.items()}
     assert caps["2000000", "off"] == 2_000_000
     assert caps["1800000", "off"] == caps["1800000", "on"] == 1_800_000
     assert caps["2000000", "on"] < 2_000_000

@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,21 +79,22 @@ def test_a_job_without_a_limit_is_not_advised_into_its_partitions(patient: Advis
 
     assert explained("-t", "10") > 75  # far beyond the minute, and allowed where it fits
     assert explained() <= 60
-    job = site.testbed.sbatch(str(script), env=NAMED)
-    assert "expected" in job.stderr  # it is advised, only not so much
-    assert site.testbed.scontrol_job(job.job_id)["TimeLimit"] == "00:01:00"
-    assert site.testbed.wait(job.job_id, 180) == "COMPLETED"
 
-
-def test_srun_and_salloc_are_held_to_it_too(patient: AdvisedSite) -> None:
-    site = patient
+    # A limit is a minute at least, and so long each of them runs: on a node of its own.
     scale = WRITTEN_S / predict("stencil", "bdw", 1, BDW.cores, BDW.max_khz)[0]
-    command = ["simapp", "--kernel", "stencil", "--scale", f"{scale:.4f}"]
+    srun = ["srun", "simapp", "--kernel", "stencil", "--scale", f"{scale:.4f}"]
     options = ["-N1", "--exclusive", "-p", "brief"]
-    done = site.testbed.run(["srun", *options, *command], env=NAMED, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr
-    words = ["salloc", *options, "srun", *command]
-    assert site.testbed.run(words, env=NAMED, check=False, timeout=180).returncode == 0
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(site.testbed.run, words, env=NAMED, check=False, timeout=180)
+            for words in (["srun", *options, *srun[1:]], ["salloc", *options, *srun])
+        ]
+        job = site.testbed.sbatch(str(script), env=NAMED)
+        assert "expected" in job.stderr  # it is advised, only not so much
+        assert site.testbed.scontrol_job(job.job_id)["TimeLimit"] == "00:01:00"
+        assert site.testbed.wait(job.job_id, 180) == "COMPLETED"
+        for done in (future.result() for future in both):
+            assert done.returncode == 0, done.stderr
 
 
 # -- what the daemon's child reads, held against what Slurm gives a job --------------------------

@@ -18,6 +18,7 @@ from advisor_tui import clipboard
 from advisor_tui.demo import demonstration
 from advisor_tui.session import Session
 
+pytestmark = pytest.mark.terminal
 ADVISOR = [sys.executable, "-m", "advisor", "tui"]
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", b"\x1b[?1000l"
 OTHER_SCREEN_OFF, CURSOR_ON = b"\x1b[?1049l", b"\x1b[?25h"

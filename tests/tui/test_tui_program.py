@@ -15,6 +15,7 @@ import pytest
 import terminal
 from advisor_tui import demo_site
 
+pytestmark = pytest.mark.terminal
 ADVISOR = [sys.executable, "-m", "advisor", "tui"]
 
 

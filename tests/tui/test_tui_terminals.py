@@ -71,6 +71,7 @@ def test_every_theme_can_be_read(session: Session, play: Play) -> None:
     play(session, story)
 
 
+@pytest.mark.terminal
 def test_the_real_program_writes_ascii_where_the_locale_knows_no_more(
     at_home: dict[str, str],
 ) -> None:

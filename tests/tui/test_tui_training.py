@@ -116,7 +116,7 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
         await at.until(lambda: "stopped" in at.text)
         assert not progress.read(sweep.folder).alive
         await at.press("x")
-        assert "It is not running" in at.notices
+        await at.until(lambda: "It is not running" in at.notices)
         hold.unlink()
         await at.press("r")
         await at.until(lambda: progress.read(sweep.folder).state in ("fitted", "confirmed"), 40)

@@ -1,8 +1,10 @@
-"""Files that appear whole or not at all, under names that nobody else has."""
+"""Files that appear whole or not at all, under names that nobody else has.
+
+That whatever is renamed into place is a draft is a rule of `make lint` (tests/lint/processes.py).
+"""
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -12,9 +14,6 @@ from pathlib import Path
 
 from advisor import drafts
 from advisor.drafts import draft, write_whole
-from advisor.paths import share
-
-ROOT = share("config").parent
 
 
 def dead_process() -> int:
@@ -113,32 +112,3 @@ def test_what_is_killed_half_way_leaves_the_old_file_and_is_cleared(tmp_path: Pa
     write_whole(path, "new")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-MAY = {
-    "advisor/loop/spool.py",  # a refused delivery is moved aside under its own, random name
-    "advisor/loop/left_reader.py",  # the same, in the user's folder
-    "advisor/core/delivery.py",  # a delivery's draft is named after its random name
-    "advisor/service/listening.py",  # a socket, which systemd or this daemon alone makes
-    "advisor/instruments/native.py",  # compiled in a folder of its own
-}
-
-
-def test_whoever_renames_a_file_into_place_has_a_draft() -> None:
-    """A name made from the file's own may be another file, a link, or another process's."""
-    without = set()
-    for room in ("advisor", "tui", "lab"):
-        for path in (ROOT / room).rglob("*.py"):
-            name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
-            calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
-            renames = any(
-                isinstance(c.func, ast.Attribute)
-                and c.func.attr in ("replace", "rename")
-                and (len(c.args) == 1 or ast.unparse(c.func).startswith("os."))
-                and not c.keywords
-                and not isinstance(c.args[0], ast.Starred)
-                for c in calls
-            )
-            if renames and name not in MAY and "advisor.drafts import" not in text:
-                without.add(name)
-    assert without <= {"advisor/drafts.py"}

@@ -1,8 +1,10 @@
-"""One way to run a scheduler's commands, and what they print in whatever environment."""
+"""What a scheduler's commands print in whatever environment.
+
+That there is one way to run them is a rule of `make lint` (tests/lint/processes.py).
+"""
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import time
@@ -21,51 +23,6 @@ from advisor.schedulers.slurm import accounting, control
 from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.schedulers.slurm.accounting_file import read_sacct
 from advisor.schedulers.slurm.scheduler import Slurm
-
-ROOT = Path(__file__).resolve().parents[2]
-QUESTIONS = frozenset(
-    {"sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sreport",
-     "sshare", "sstat", "pbsnodes", "qdel", "qmgr", "qselect", "qstat", "tracejob"}
-)  # fmt: skip
-STARTERS = {
-    "command.py",  # the one way
-    "slurm/hook_files.py", "slurm/hook_state.py",  # compilers, and Lua
-    "local/watched.py", "thread_counter.py",  # our own processes beside a run
-}  # fmt: skip
-"""Modules of the schedulers' rooms that start programs, and what else than a scheduler's."""
-
-
-def trees(folder: str) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        yield path, ast.parse(path.read_text())
-
-
-def test_nothing_else_starts_a_scheduler_s_command() -> None:
-    rooms = ROOT / "advisor" / "schedulers"
-    starters = {
-        str(path.relative_to(rooms)) for path, tree in trees("advisor/schedulers")
-        if any(isinstance(n, ast.Import) and n.names[0].name == "subprocess"
-               for n in ast.walk(tree))
-    }  # fmt: skip
-    assert starters == STARTERS
-    asking = {
-        str(path.relative_to(rooms)) for path in rooms.rglob("*.py")
-        if "run_command" in path.read_text()
-    }  # fmt: skip
-    assert asking == {"command.py", "slurm/control.py", "pbs/control.py"}
-
-
-@pytest.mark.parametrize("folder", ["advisor", "tui"])
-def test_no_list_of_words_begins_with_one(folder: str) -> None:
-    """Neither outside of the schedulers' rooms, nor inside but for what goes to the one way."""
-    for path, tree in trees(folder):
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.List) or not node.elts:
-                continue
-            first = node.elts[0]
-            if isinstance(first, ast.Constant) and first.value in QUESTIONS:
-                assert path.parent.parent.name == "schedulers", f"{path}:{node.lineno}"
-
 
 # -- the environment of a question -------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from advisor.store.publish import publish
 from advisor.store.writer import Writer
 from tests.unit.other_writer import finish, one_line, ready, runs, start
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 
 def test_a_batch_on_a_full_disk_is_undone_as_a_whole(small_disk: Path) -> None:
     with Writer(small_disk / "advisor.db") as store:

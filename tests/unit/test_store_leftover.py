@@ -22,6 +22,8 @@ from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 C = Configuration("hsw", 1, 1, 4, 0)
 KILLED = """
 import os, signal, sys
@@ -237,7 +239,9 @@ def test_a_checkpoint_that_was_killed_before_it_copied_anything(
         assert index.read(4) == bytes(4)  # nBackfill
         index.seek(128)
         index.write((5).to_bytes(4, sys.byteorder))  # nBackfillAttempted
-    store_path.touch()
+    log = Path(f"{store_path}-wal")
+    while store_path.stat().st_ctime_ns <= log.stat().st_ctime_ns:  # files' clock has coarse ticks
+        store_path.touch()
     before = state(store_path)
     with monkeypatch.context() as patch:  # it begins right after a commit: what is later is not it
         patch.setattr(leftover, "_BEGUN_NS", 0)

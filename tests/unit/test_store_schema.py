@@ -21,6 +21,8 @@ from advisor.store.writer import Writer
 from advisor_lab.profile.store import ProfileFile, profile_files, save_profile_files
 from tests.unit.stored import C, decision, options, save
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 
 def test_schema_text_is_what_the_migrations_make() -> None:
     assert paths.share("db/schema.sql").read_text(encoding="utf-8") == schema_sql()

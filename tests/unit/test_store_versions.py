@@ -15,6 +15,8 @@ from advisor.store.schema import load_migrations
 from advisor.store.writer import Writer
 from tests.unit.other_writer import one_line, runs
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 
 @pytest.mark.parametrize("kind", [Reader, Writer])
 def test_a_newer_store_is_refused_with_a_hint(store_path: Path, kind: type[Reader]) -> None:

@@ -14,6 +14,8 @@ from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from tests.unit.other_writer import C, finish, one_line, ready, runs, start
 
+pytestmark = pytest.mark.usefixtures("migrated_anew")
+
 HOLD = """
 with Writer(path) as store, store.transaction():
     say("ready")

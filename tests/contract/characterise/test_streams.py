@@ -28,7 +28,7 @@ from tests.contract.characterise.programs import (
     streams_of,
 )
 
-pytestmark = NEEDS_CC
+pytestmark = [pytest.mark.slow, NEEDS_CC]
 
 
 @pytest.mark.parametrize("way", WAYS)

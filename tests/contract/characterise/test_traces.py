@@ -23,7 +23,7 @@ int main(void) {
 }
 """
 
-pytestmark = NEEDS_CC
+pytestmark = [pytest.mark.slow, NEEDS_CC]
 
 
 def test_a_trace_never_outgrows_its_limit(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from advisor.store.rankings import characterisations
 from advisor.store.reader import Reader
 from tests.contract.characterise.programs import NEEDS_CC, PLAIN, Run, characterise, source
 
-pytestmark = NEEDS_CC
+pytestmark = [pytest.mark.slow, NEEDS_CC]
 
 
 def test_the_report_is_for_people(advisor: Run, built: Path) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import TestbedError
+from testbed.client import Client
 
 from .cluster import Cluster
 from .shapes import Shape
@@ -305,7 +306,7 @@ class Trial:
                     tried.process.kill()
                     tried.stdout, tried.stderr = tried.process.communicate()
                 tried.returncode = tried.process.returncode
-        rows = self._accounting([r for tried in run for r in tried.ended])
+        rows = accounting(self.testbed, [r for tried in run for r in tried.ended])
         for tried in run:
             mine = {record["JobId"] for record in tried.ended}
             tried.steps = [row for row in rows if row["JobIDRaw"].split(".")[0] in mine]
@@ -319,24 +320,31 @@ class Trial:
                 Path(p).read_text(errors="replace") for p in sorted(paths) if Path(p).is_file()
             ]
 
-    def _accounting(self, ended: Sequence[Record]) -> list[Record]:
-        """Return the rows of jobs and steps, once there is one for the end of each that ran."""
-        if not ended:
-            return []
-        ids = ",".join(sorted({record["JobId"] for record in ended}))
-        command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ids, "-o", SACCT]
-        wanted = {r["JobId"] for r in ended if r["JobState"] != "PENDING"}
-        end = time.monotonic() + 30
-        while True:
-            done = self.testbed.run(command)
-            rows = [
-                dict(zip(SACCT.split(","), line.split(SEPARATOR), strict=True))
-                for line in done.stdout.splitlines()
-            ]
-            closed = {r["JobIDRaw"] for r in rows if r["State"] not in ("RUNNING", "PENDING")}
-            if wanted <= closed or time.monotonic() > end:
-                return rows
-            time.sleep(0.3)
+
+def accounting(testbed: Client, ended: Sequence[Record]) -> list[Record]:
+    """Return the rows of jobs and steps, once there is the end of each that ran.
+
+    The accounting may have the end of a job before that of its steps.
+    """
+    if not ended:
+        return []
+    ids = ",".join(sorted({record["JobId"] for record in ended}))
+    command = ["sacct", "-n", "-P", f"--delimiter={SEPARATOR}", "-j", ids, "-o", SACCT]
+    ran = {r["JobId"] for r in ended if r["JobState"] != "PENDING"}
+    end = time.monotonic() + 30
+    while True:
+        done = testbed.run(command)
+        rows = [
+            dict(zip(SACCT.split(","), line.split(SEPARATOR), strict=True))
+            for line in done.stdout.splitlines()
+        ]
+        going_on = {
+            r["JobIDRaw"].split(".")[0] for r in rows if r["State"] in ("RUNNING", "PENDING")
+        }
+        complete = ran <= {r["JobIDRaw"] for r in rows} and not ran & going_on
+        if complete or time.monotonic() > end:
+            return rows
+        time.sleep(0.3)
 
 
 def chunks(shapes: Iterable[Shape]) -> list[list[Shape]]:

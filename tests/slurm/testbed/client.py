@@ -209,7 +209,7 @@ class Client:
 
         wait_until(at_rest, timeout, "the end of all jobs")
 
-    def sacct(self, job_id: int, timeout: float = 15.0) -> list[dict[str, str]]:
+    def sacct(self, job_id: int, timeout: float = 60.0) -> list[dict[str, str]]:
         """Return the accounting records of an ended job, steps included, once they have settled."""
         rows: list[dict[str, str]] = []
 

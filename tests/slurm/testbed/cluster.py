@@ -48,6 +48,8 @@ FOLDERS = (
     "tmp",
 )
 OWNED = ".slurm-testbed"
+START_S = 120.0
+"""Until when a daemon that still runs may answer, on a machine that does much else."""
 
 
 class Testbed(Client):
@@ -183,10 +185,13 @@ class Testbed(Client):
                 name = file.name.removesuffix(".pid")
                 if name in DAEMONS and not daemons.alive(file):
                     log = (self.directory / "log" / f"{name}.out").read_text("utf-8", "replace")
-                    raise TestbedError(f"{name} ended: {(log.splitlines() or ['no output'])[-1]}")
+                    lines = log.splitlines() or ["no output"]
+                    # The reason need not be its last word: others of its threads still log.
+                    reasons = [line for line in lines if "fatal:" in line or "error:" in line]
+                    raise TestbedError(f"{name} ended: {(reasons or lines)[-1]}")
             return False
 
-        wait_until(holds, 30.0, what)
+        wait_until(holds, START_S, what)
 
     def _start_accounting(self, ports: Ports) -> None:
         root = self.directory
@@ -247,7 +252,7 @@ class Testbed(Client):
         """Stop the controller in order and start it again with its state; jobs go on."""
         daemons.stop(self.directory, ["slurmctld"], grace_s=20.0)
         self._start_slurmctld()
-        wait_until(self._all_known, 30.0, "nodes known again")
+        wait_until(self._all_known, START_S, "nodes known again")
 
     def _all_known(self) -> bool:
         states = self.run(["sinfo", "-h", "-N", "-p", "batch", "-o", "%t"]).stdout.split()
@@ -282,7 +287,7 @@ class Testbed(Client):
         """Cancel every job and wait until all nodes are idle; installed hooks stay."""
         for state in ("PENDING", "RUNNING"):  # of several --state, scancel heeds the last
             self.run(["scancel", "--quiet", f"--state={state}"])
-        wait_until(self._all_idle, 30.0, "all nodes idle")
+        wait_until(self._all_idle, START_S, "all nodes idle")
 
 
 def remove_orphans() -> None:

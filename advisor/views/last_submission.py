@@ -52,9 +52,11 @@ class LastSubmission:
         pairs = [
             f"{n}={b or '(none)'}, not {a or '(none)'}" for n, (a, b) in self.differing.items()
         ]
+        # The values are another submission's, maybe another user's: no terminal takes them for orders.
+        shown = "".join(c if c.isprintable() else "?" for c in "; ".join(pairs))
         text = (
             f"note         the last job of this script ({self.at[:16]}, decision {self.decision}) "
-            f"was submitted with {'; '.join(pairs)}: the site's own hooks or options of its "
+            f"was submitted with {shown}: the site's own hooks or options of its "
             "command line changed it before it was decided"
         )
         if not self.taken:

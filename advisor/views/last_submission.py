@@ -52,7 +52,7 @@ class LastSubmission:
         pairs = [
             f"{n}={b or '(none)'}, not {a or '(none)'}" for n, (a, b) in self.differing.items()
         ]
-        # The values are another submission's, maybe another user's: no terminal takes them for orders.
+        # Values of another submission, maybe of another user: no terminal takes them for orders.
         shown = "".join(c if c.isprintable() else "?" for c in "; ".join(pairs))
         text = (
             f"note         the last job of this script ({self.at[:16]}, decision {self.decision}) "

@@ -38,6 +38,7 @@ class Tree:
         self.write("pyproject.toml", MARKERS)
         for name in ("tests/slurm/packages.sh", "release/tools.sh", "tests/lint/__main__.py"):
             self.write(name, "")
+        self.write("lab/pyproject.toml", "")
         for folder in ("advisor", "tui", "hooks", "db"):
             (root / folder).mkdir()
         for tool in ("ruff", "mypy", "lint-imports"):

@@ -57,7 +57,7 @@ APP = {
                 "streams": [STREAM]}],
 }  # fmt: skip
 NEEDED = (
-    "cli.characterise", "cli.rank", "lab.characterise_runs", "schedulers.this_machine",
+    "cli.characterise", "cli.rank", "instruments.characterise_runs", "schedulers.this_machine",
     "core.protocol", "training.result_store", "training.site_context", "training.training_job",
 )  # fmt: skip
 """What the commands below load when they run, which that user may not be able to read."""

@@ -23,7 +23,6 @@ PREFIXES = (
 )
 
 
-@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("configuration", "capped"),
     [

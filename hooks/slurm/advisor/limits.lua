@@ -54,8 +54,8 @@ function M.refused(plan, wanted, inventory)
       end
     end
     if fit < places or per_node and places > (partition.max_nodes or places) then
-      return ("partition %s has no %d %s with %d cores, %d MB%s"):format(
-        name, places, (per_node or places == 1) and "nodes" or "places", cpus, memory,
+      return ("partition %s has no %d %s with %d cores, %.0f MB%s"):format(
+        name, places, (per_node or places == 1) and "nodes" or "places", cpus, math.floor(memory),
         feature and " and feature " .. feature or "")
     end
   end

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import product
 
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
@@ -79,7 +79,7 @@ def _choose(
         dropped.update(why)
         if other is model and baseline in rows:
             rows.remove(baseline)
-        others += zip(repeat(other.node_type), rows, strict=False)
+        others += product((other.node_type,), rows)
     reasons = explain(dropped)
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
@@ -90,21 +90,19 @@ def _choose(
             return replace(pinned, reasons=(*reasons, *pinned.reasons))
         return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
     policy = constraints.policy
-    trial = _trial(snapshot, model, baseline, others, policy) if model.by_class else None
+    trial = _trial(snapshot, model, baseline, others, policy)
     if trial is not None:
         trial = replace(trial, reasons=(*reasons, *trial.reasons))
     if model.trials:
         selection = _after_trials(model, others, baseline, policy)
     else:
         selection = select(others, baseline, policy)
-        if model.by_class and class_obstacle(model, policy) is None:
+        if class_obstacle(model, policy) is None:
             selection = _agreed(snapshot, model, others, baseline, policy, selection)
     best = selection.chosen
     chosen = best.alternative() if best else None
     reasons += (*selection.reasons, *_estimated(chosen, models))
-    shown = tuple(
-        chosen if chosen and w is best else w.alternative() for w in selection.alternatives
-    )
+    shown = tuple(w.alternative() for w in selection.alternatives)
     return Choice(chosen, shown, tuple(reasons), trial=trial)
 
 
@@ -171,13 +169,18 @@ def _after_trials(
 ) -> Selection:
     """Return the best point that a trial confirmed, else none.
 
-    A trial's own run kept both bounds there: nothing is left to be sure of at a confidence.
+    A trial's own run kept both bounds there: nothing is left to be sure of at a confidence. Other
+    node types, where none ran, keep the policy's.
     """
     confirmed = [c for c in candidates if c[1].confirmed]
     if not any(t.get("state") == "confirmed" for t in model.trials):
         return Selection(None, (), (reason("trials-refuted"),))
-    bounds = replace(policy, confidence=0.5) if _is_own(model, baseline) else policy
-    selection = select(confirmed, baseline, bounds)
+    selection = select(confirmed, baseline, policy)
+    if _is_own(model, baseline):
+        there = [c for c in confirmed if c[0] == model.node_type]
+        tried, surest = select(there, baseline, replace(policy, confidence=0.5)), selection.chosen
+        if tried.chosen and (surest is None or tried.chosen.score < surest.score):
+            selection = tried
     if selection.chosen is None or selection.chosen.node_type != model.node_type:
         return selection
     reasons = (r for r in selection.reasons if r.code != "confirmed")
@@ -204,9 +207,7 @@ def trial_of(
     One place for each model; none for a whole array, nor for a job that starts nobody knows when.
     """
     trial = choice.trial
-    if trial is None or choice.pinned:
-        return choice
-    if request.array or request.held:
+    if trial is None or request.array or request.held:
         return choice
     name = str(model.cold_start.get("class") or "unknown")
     why = None

@@ -26,8 +26,9 @@ TESTS = {
         "unit/test_feasible.py", "unit/decide/test_bounds.py", "unit/decide/test_node_types.py",
     ),
     "advisor/service/choice.py": (
-        "unit/trials", "unit/decide/test_settings.py", "unit/decide/test_bounds.py",
-        "unit/decide/test_node_types.py", "unit/test_transfer_models.py",
+        "unit/test_choice.py", "unit/trials", "unit/decide/test_settings.py",
+        "unit/decide/test_bounds.py", "unit/decide/test_node_types.py",
+        "unit/test_transfer_models.py",
     ),
     "advisor/schedulers/slurm/translator.py": _SLURM,
     "advisor/schedulers/slurm/table.py": _SLURM,

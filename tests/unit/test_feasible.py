@@ -460,6 +460,9 @@ def test_of_several_that_which_ends_at_the_limit_stays() -> None:
     rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], constraints(job(
         time_limit_s=101)))  # fmt: skip
     assert [r.time_hi_s for r in rows] == [101] and dropped == {reason("time-limit"): 1}
+    unknown = constraints(job(time_limit_s=None), as_written_s=(100.0, 101.0))
+    rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], unknown)
+    assert [r.time_hi_s for r in rows] == [101] and dropped == {reason("time-limit-unknown"): 1}
 
 
 def test_on_its_own_node_type_a_job_is_what_it_was_found_to_be() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90, Option, Row, pack_options, row_of, unpack_rows
 from advisor.core.policy import GOALS, Goal, Policy, Resources
-from advisor.core.select import RUN_SIGMA, Candidate, Selection, find_row, one_sided, select
+from advisor.core.select import RUN_SIGMA, Candidate, Selection, find_row, one_sided, select, weigh
 
 
 def option(
@@ -352,6 +352,17 @@ def test_no_more_than_six_are_shown_and_none_twice() -> None:
     assert [w.row.energy_j for w in shown] == [893, 894, 895, 896, 897, 898]
 
 
+def test_what_is_shown_of_an_option_has_intervals_of_both_errors() -> None:
+    """At 90 %, each of the option's and the baseline's runs added in squares."""
+    a, b = row_of(option(104, 900, error=0.03)), row_of(option(100, 1000, error=0.04))
+    shown = weigh(("bdw", a), b, "min_energy").alternative()
+    around = math.exp(math.hypot(math.log(0.97), math.log(0.96)))
+    for effect, ratio in ((shown.time, 1.04), (shown.energy, 0.9)):
+        assert effect.change == pytest.approx(ratio - 1)
+        assert effect.lo == pytest.approx(ratio / around - 1)
+        assert effect.hi == pytest.approx(ratio * around - 1)
+
+
 # -- what is said --------------------------------------------------------------------------------
 
 
@@ -390,7 +401,9 @@ def test_what_a_run_could_confirm() -> None:
 
 def test_a_hope_lies_within_the_bounds_on_average_and_no_run_was_there() -> None:
     policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03, confidence=0.9)
-    assert told(option(110, 800, confirmed=False), policy=policy)[-1] == ("no-candidates", ())
+    assert told(option(110, 800, confirmed=False), policy=policy) == [
+        ("slowdown", ("1", "5 %", "90 %")), ("no-candidates", ()),
+    ]  # fmt: skip
     assert told(option(100, 960, error=0.05), policy=policy) == [
         ("saving-too-small", ("4.0 %", "3 %"))
     ]

@@ -93,6 +93,18 @@ class Recognised:
         return self.rule is not None and self.rule.fills_cores
 
 
+_SECRET_NAME = re.compile(
+    r"(?:token|passw(?:or)?d|passphrase|secret|credentials?|(?:api|access|private|auth)[-_]?key)$",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"(?<=://)[^/@\s]+(?=@)|(?<=Bearer )\S+"  # user and password in an address, a header
+    r"|\b(?:gh[pousr]_|glpat-|hf_|sk-|xox[abp]-|AKIA)[\w-]{12,}|\beyJ[\w-]{10,}\.[\w.-]+"
+)
+"""What some services' keys begin with, and signed tokens."""
+_DOTS = "..."
+
+
 def clean_name(text: str) -> str:
     """Return a name safe to print and store: no control or shell characters, bounded length."""
     return _UNSAFE.sub("_", " ".join(text.split()))[:MAX_NAME].strip()
@@ -148,12 +160,33 @@ def recognise(
         named = next((r for r in rules if r.name == application), None)
     if "workload" in stated:
         workload = clean_name(stated["workload"][0])
-    workload = workload or clean_name(line) or "default"
+    workload = workload or clean_name(_without_secrets(main.arguments if main else ())) or "default"
     sizes |= {k.removeprefix(SIZE): v for k, v in stated.items() if k.startswith(SIZE)}
     if sizes or (named and named.ignore):
         workload, wrong = _with_sizes(workload, sizes, named.ignore if named else ())
         how += wrong
     return Recognised(application, workload, main, tuple(how), named)
+
+
+def _without_secrets(arguments: Sequence[str]) -> str:
+    """Return arguments as one line, dots for what looks like a password or a token.
+
+    A workload is named by its arguments, and its name stands in stamps that others can see.
+    """
+    words = []
+    hidden = False
+    for word in arguments:
+        name, equals, _ = word.partition("=")
+        if hidden and not word.startswith("-"):
+            words.append(_DOTS)
+            hidden = False
+        elif _SECRET_NAME.search(name) and (equals or name.startswith("-")):
+            words.append(f"{name}={_DOTS}" if equals else name)
+            hidden = not equals
+        else:
+            words.append(_SECRET_VALUE.sub(_DOTS, word))
+            hidden = word == "Bearer"
+    return " ".join(words)
 
 
 def _with_sizes(

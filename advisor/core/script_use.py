@@ -205,7 +205,9 @@ def _use_of_script(
             return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
     use = _use(main, shell.text, variables, named=named)
     threads = reading.threads
-    return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)
+    if threads.unclear or threads.all_cpus:
+        return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)
+    return use
 
 
 def use_of_command(

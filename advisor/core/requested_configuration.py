@@ -14,6 +14,7 @@ from advisor.core.script import threads_of
 from advisor.core.script_use import (
     NO_USE,
     PLACES_RANKS,
+    STEP_CPUS,
     THREAD_VARIABLES,
     ScriptUse,
     binds_to_cores,
@@ -43,6 +44,8 @@ def use_of(
         placing = next((n for n in request.environment if PLACES_RANKS.fullmatch(n)), "")
         if placing and use.launcher not in ("", "srun"):
             return ScriptUse(("script-not-understood", f"your environment sets {placing}"))
+        if use.launcher == "srun" and STEP_CPUS in request.environment:
+            return replace(use, threads_unclear=f"your environment sets {STEP_CPUS}")
         return use
     if request.kind == "run" and request.command:
         return use_of_command(request.command, variables, named=named, launcher=request.launcher)
@@ -117,7 +120,8 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
     elif request.exclusive and ntasks is None and per_node is None:
         if use.launcher not in ("", "srun"):
             raise UnclearError(f"how many ranks {use.launcher} starts: the job states no tasks")
-        if use.launcher and cpus and 2 * cpus <= cores:
+        step_cpus = cpus if use.step_cpus is None else use.step_cpus or cpus or 0
+        if use.launcher and step_cpus is not None and 2 * step_cpus <= cores:
             raise UnclearError("how many ranks srun starts: the job states no tasks")
     if request.nodes is not None:
         nodes = request.nodes

@@ -228,6 +228,9 @@ def _threads(
             if name in _CPU_OPTIONS:
                 name = f"{command.launcher} {name}"
                 stated.setdefault(name, []).append(_count(name, value, ()))
+    for value in values.get("SRUN_CPUS_PER_TASK", ()):
+        name = "SRUN_CPUS_PER_TASK"
+        stated.setdefault(name, []).append(_count(name, value or "$(unknown)", ()))
     if not stated:
         return Threads()
     name = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in stated else next(iter(stated))

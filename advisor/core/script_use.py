@@ -84,6 +84,8 @@ _ANYTHING = frozenset(
     """.split()  # noqa: SIM905
 )
 """Programs that run others, which nobody sees."""
+STEP_CPUS = "SRUN_CPUS_PER_TASK"
+"""The variable that srun takes for its option ``-c``."""
 PLACES_RANKS = re.compile(
     r"(?:OMPI|PRTE)_MCA_(?:orte_|prte_|opal_)?(?:rmaps|hwloc|ras|rds|default_hostfile|rankfile"
     r"|process_binding|cpu_set)\w*|OMPI_MCA_mpi_paffinity_alone|OMPI_MCA_orte_(?:num|host)\w*"
@@ -128,6 +130,9 @@ class ScriptUse:
     """What the script sets a rank's threads to, where reading does not follow that."""
     threads_of_node: bool = False
     """The script gives each rank as many threads as the node has CPUs: ``$(nproc)``."""
+    step_cpus: int | None = None
+    """CPUs a task that srun's line or variable states, 0 where it is not known how many: without a
+    number of tasks srun then starts as many as fit. None where neither states any."""
     nodes: int | None = None
     """Nodes that the launcher's line states."""
     launcher: str = ""
@@ -204,6 +209,8 @@ def _use_of_script(
         if placing:
             return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
     use = _use(main, shell.text, variables, named=named)
+    if main.launcher == "srun" and use.step_cpus is None and STEP_CPUS in reading.assigned:
+        use = replace(use, step_cpus=reading.threads.count or 0)
     threads = reading.threads
     if threads.unclear or threads.all_cpus:
         return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)
@@ -225,6 +232,18 @@ def use_of_command(
     if use.launcher and launcher:
         return ScriptUse(("script-not-understood", f"{use.launcher} inside {launcher}"))
     return use
+
+
+def _step_cpus(main: Command) -> int | None:
+    if main.launcher != "srun":
+        return None
+    for option in main.launcher_options:
+        name, _, value = option.partition("=")
+        if name.startswith("-c") and name[2:].isdecimal():
+            name, value = "-c", name[2:]
+        if name in ("-c", "--cpus-per-task"):
+            return int(value[:6]) if value.isascii() and value.isdecimal() else 0
+    return None
 
 
 def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -> ScriptUse:
@@ -305,6 +324,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         cores=cores,
         ranks=ranks,
         ranks_unclear=unclear,
+        step_cpus=_step_cpus(main),
         nodes=nodes,
         launcher=main.launcher,
         binding=binding,

@@ -119,7 +119,8 @@ def _one(
         via = dice.choice(("srun", "salloc"))
         script = Script("one-srun", "srun app")
         options = [o for o in options if o.split("=")[0] not in _SBATCH_ONLY]
-    if via == "directives" and ":" in options:
+    # sbatch reads no components from lines; of srun's, which one writes first is chance.
+    if via in ("directives", "srun") and ":" in options:
         via = "file"
     if via == "wrap" and ("\n" in script.text or script.shell != "/bin/bash"):
         via = "file"

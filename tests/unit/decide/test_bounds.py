@@ -391,3 +391,39 @@ def request_threads(decision: Decision) -> int:
         decision.reading.use,
     )
     return asked.threads_per_rank
+
+
+@pytest.mark.parametrize(
+    ("asked", "script", "shape"),
+    [
+        ("", "srun ./stencil", (1, 28)),
+        ("", "srun -c 28 ./stencil", (1, 28)),
+        ("-n1", "srun -c 14 ./stencil", (1, 14)),
+        ("", "srun -c 14 ./stencil", None),
+        ("", "srun --cpus-per-task=4 ./stencil", None),
+        ("", "srun -c $SLURM_CPUS_PER_TASK ./stencil", None),
+        ("-c28", "srun -c $SLURM_CPUS_PER_TASK ./stencil", (1, 28)),
+        ("", "export SRUN_CPUS_PER_TASK=14\nsrun ./stencil", None),
+        ("-n1", "export SRUN_CPUS_PER_TASK=14\nsrun ./stencil", (1, 14)),
+        ("", "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun ./stencil", None),
+        ("-c28", "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun ./stencil", (1, 28)),
+        ("-n2 -c14", "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun ./stencil", (2, 28)),
+        ("-n1", "export SRUN_CPUS_PER_TASK=$(cat cpus)\nsrun ./stencil", None),
+    ],
+)
+def test_srun_with_cpus_and_without_tasks_starts_as_many_as_fit(
+    store: Writer, asked: str, script: str, shape: tuple[int, int] | None
+) -> None:
+    """On a node type with more cores it would start more of them than the user's."""
+    decision = ask(store, f"-N1 --exclusive {asked}", f"#!/bin/bash\n{script}\n")
+    if shape is None:
+        assert "no-baseline" in codes(decision) and not decision.rewrite
+    else:
+        assert "no-baseline" not in codes(decision)
+        assert decision.baseline is not None and decision.baseline.ranks_per_node == shape[0]
+        assert request_threads(decision) * shape[0] == shape[1]
+
+
+def test_cpus_that_the_environment_gives_srun_leave_the_baseline_open(store: Writer) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive", env={"SRUN_CPUS_PER_TASK": "2"})
+    assert "no-baseline" in codes(decision) and not decision.rewrite

@@ -360,17 +360,29 @@ def _constraints(case: _Case) -> Constraints:
         case.partition,
         landing=tuple(case.node_types),
         whole=case.whole,
-        threads_kept=threads_kept(request, use, case.recognised.threads_from),
+        threads_kept=threads_kept(request, use, case.recognised.threads_from) or _once(case),
         threads_unset=_threads_unset(case),
         freq_kept=bound(request, "frequency") or use.frequency or uncapped,
         node_type_kept=node_type,
-        cores_kept="" if case.whole else _cores_kept(case),
+        cores_kept="" if case.whole else _cores_kept(case) or _once(case),
         obstacles=obstacles,
         freq_cap_khz=request.freq_khz or 0,
         need_mb=case.snapshot.families.need_mb(case.model, case.reference),
         use=use,
         as_written_s=(case.baseline.time_s, case.baseline.time_hi_s),
     )
+
+
+def _once(case: _Case) -> str:
+    """Return why the threads of a rank are kept where the script starts its program by itself.
+
+    It then runs once, and may use all of the job's cores, however many tasks the job has.
+    """
+    assert case.reference and case.reading and case.reading.use
+    ranks = case.reference.ranks_per_node
+    if ranks == 1 or case.request.kind == "run" or case.reading.use.launcher:
+        return ""
+    return f"the script starts its program without a launcher, so once for a node's {ranks} tasks"
 
 
 def _threads_unset(case: _Case) -> str:

@@ -427,3 +427,26 @@ def test_srun_with_cpus_and_without_tasks_starts_as_many_as_fit(
 def test_cpus_that_the_environment_gives_srun_leave_the_baseline_open(store: Writer) -> None:
     decision = ask(store, "-N1 -n1 --exclusive", env={"SRUN_CPUS_PER_TASK": "2"})
     assert "no-baseline" in codes(decision) and not decision.rewrite
+
+
+@pytest.mark.parametrize(
+    ("asked", "script", "changed"),
+    [
+        ("-n1", "./stencil", True),
+        ("-n2", "srun ./stencil", True),
+        ("-n2", "./stencil", False),
+        ("-n4 -c7", "./stencil", False),
+        ("--ntasks-per-node=2", "./stencil", False),
+    ],
+)
+def test_a_program_without_a_launcher_runs_once_and_keeps_its_threads(
+    store: Writer, asked: str, script: str, changed: bool
+) -> None:
+    """Threads of one of several tasks would be all that the only process has."""
+    ranks = {"-n1": 1, "-n4 -c7": 4}.get(asked, 2)
+    model(store, "bdw", [response("bdw", 1, ranks, t, f) for t in range(4, 29, 4) for f in FREQS])
+    policy(store, axes={"threads": "override"})
+    decision = ask(store, f"-N1 --exclusive {asked}", f"#!/bin/bash\n{script}\n")
+    assert bool(decision.environment) is changed, decision.reasons
+    told = "".join(reason.text for reason in decision.reasons)
+    assert ("without a launcher" in told) is not changed

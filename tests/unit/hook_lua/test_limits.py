@@ -186,7 +186,8 @@ end
 VALUES_SET = [
     "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
     "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
-    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k",
+    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k", "2-2k", "x2-2", "(null)", "+1", "-1", "00", "10",
+    "1x", "x1", "YES", "all", "Mask_cpu:1", "a@b",
 ]  # fmt: skip
 
 
@@ -234,6 +235,7 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         "project-code": (),
         "SLURM-SITE": ("threads",),
         "power-mode": ("frequency", "node_type"),
+        "SLURM-CPU-FREQ-REQ=2000000": (),
     }
     settings_ = SlurmHookSettings(Path("/nowhere"), understood=site)
     for name, data in module_files(settings_, None, {}).items():
@@ -244,6 +246,11 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         ({"spank:power_mode": "1"}, {}, {"node_type", "frequency"}),
         ({}, {"SLURM_SITE": "1"}, {"threads"}),
         ({"other": "1"}, {}, {"node_type", "frequency", "cores", "threads"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000"}, set()),  # of everybody
+        ({}, {"SLURM_CPU_FREQ_REQ": "1200000-2000000"}, set()),
+        ({}, {"SLURM_CPU_FREQ_REQ": "12000000"}, {"frequency"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000-1800000"}, {"frequency"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000x"}, {"frequency"}),
     ]:
         case = {"program": "sbatch", "options": options, "variables": variables}
         lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]

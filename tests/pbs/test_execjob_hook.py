@@ -488,18 +488,50 @@ def test_a_job_not_capped_once_is_not_told_as_capped_after_a_resume(
     assert node.caps() == [HIGH] * 4
 
 
-@pytest.mark.parametrize("first", ["EXECJOB_POSTSUSPEND", "EXECJOB_PROLOGUE", "EXECJOB_BEGIN"])
+@pytest.mark.parametrize(
+    ("first", "job"),
+    [("EXECJOB_POSTSUSPEND", "7.pbs1"), ("EXECJOB_PROLOGUE", "7.pbs1"),
+     ("EXECJOB_BEGIN", "7.pbs1"), ("EXECJOB_BEGIN", "8.pbs1")],
+)  # fmt: skip
 def test_what_stood_there_in_another_boot_is_never_put_back(
-    node: PosedSys, mom: Mom, first: str
+    node: PosedSys, state: Path, mom: Mom, first: str, job: str
 ) -> None:
-    mom(event("EXECJOB_BEGIN"), event("EXECJOB_BEGIN", "6.pbs1", place="free", ncpus=1))
+    mom(event("EXECJOB_BEGIN"))
     node.reboot("second")
     for cpu in range(4):
         (node.cpufreq(cpu) / "scaling_max_freq").write_text("2100000\n")
-    mom(event(first))
+    mom(event(first, job))
     assert node.caps() == [2_100_000 if first == "EXECJOB_POSTSUSPEND" else 1_900_000] * 4
-    mom(event("EXECJOB_END"), event("EXECJOB_END", "6.pbs1"))
+    mom(event("EXECJOB_END", job), event("EXECJOB_END"))
     assert node.caps() == [2_100_000] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_a_job_on_a_part_of_its_node_is_suspended_and_resumed(node: PosedSys, mom: Mom) -> None:
+    node.cpuset("7.pbs1", "0-1")
+    part: dict[str, Any] = {"place": "free", "ncpus": 2}
+    mom(event("EXECJOB_BEGIN", **part), event("EXECJOB_POSTSUSPEND", **part))
+    assert node.caps() == [HIGH] * 4
+    mom(periodic("7.pbs1"), event("EXECJOB_PRERESUME", **part))
+    assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
+    mom(periodic("7.pbs1"))
+    [done] = mom(event("EXECJOB_EPILOGUE", **part))
+    assert done["used"] == {"cpu_freq_mhz": "1900"}
+    mom(event("EXECJOB_END", **part))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_second_word_of_a_suspension_or_its_end_changes_nothing(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"), event("EXECJOB_POSTSUSPEND"))
+    node.rapl({"intel-rapl:0": 1_100_000_000})  # another's
+    mom(event("EXECJOB_POSTSUSPEND"), event("EXECJOB_PRERESUME"))
+    node.rapl({"intel-rapl:0": 1_300_000_000})
+    mom(event("EXECJOB_PRERESUME"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "200"
+    for kind in ("EXECJOB_POSTSUSPEND", "EXECJOB_PRERESUME"):  # of a job that was not seen to begin
+        [done] = mom(event(kind, "9.pbs1"))
+        assert done["log"] == []
 
 
 def test_a_cpu_that_is_gone_or_stuck_keeps_no_other_from_its_own(

@@ -510,7 +510,8 @@ def test_what_stood_there_in_another_boot_is_never_put_back(
 def test_a_job_on_a_part_of_its_node_is_suspended_and_resumed(node: PosedSys, mom: Mom) -> None:
     node.cpuset("7.pbs1", "0-1")
     part: dict[str, Any] = {"place": "free", "ncpus": 2}
-    mom(event("EXECJOB_BEGIN", **part), event("EXECJOB_POSTSUSPEND", **part))
+    mom(event("EXECJOB_BEGIN", **part), event("EXECJOB_PROLOGUE", **part))
+    mom(event("EXECJOB_POSTSUSPEND", **part))
     assert node.caps() == [HIGH] * 4
     mom(periodic("7.pbs1"), event("EXECJOB_PRERESUME", **part))
     assert node.caps() == [1_900_000] * 2 + [HIGH] * 2

@@ -308,7 +308,10 @@ def test_a_script_and_choices_go_along(installed: Installed, tmp_path: Path) -> 
     [
         ("sbatch", [":", "-N1", "job.sh"], True),
         ("sbatch", ["-N1", "job.sh"], False),
+        ("sbatch", ["-N1", ":", "job.sh", "a", "b"], True),
         ("sbatch", ["job.sh", ":"], False),
+        ("sbatch", ["-N1", "job.sh", "a", ":", "b"], False),
+        ("sbatch", ["-N1", ":"], False),  # the script's own name
         ("srun", ["a", ":", "b"], True),
         ("srun", ["a", "b"], False),
     ],

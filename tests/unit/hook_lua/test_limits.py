@@ -216,7 +216,8 @@ def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
 def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
     options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
     more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR"
-    variables = [*slurm_table.VARIABLES, *more.split(), "SLURM_NTASKS_HET_GROUP_0"]
+    groups = ("HET_GROUP_0", "HET_GROUP_0X", "PACK_GROUP_1", "PACK_GROUP_1X", "PACK_GROUP_")
+    variables = [*slurm_table.VARIABLES, *more.split(), *(f"SLURM_NEW_{g}" for g in groups)]
     cases = [
         {"program": program, "options": {o: value}, "variables": {}}
         for o in options for value in VALUES_SET

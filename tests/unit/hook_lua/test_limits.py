@@ -215,7 +215,7 @@ def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("program", ["sbatch", "srun", "salloc"])
 def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
     options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
-    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR"
+    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR aSLURM_X"
     groups = ("HET_GROUP_0", "HET_GROUP_0X", "PACK_GROUP_1", "PACK_GROUP_1X", "PACK_GROUP_")
     variables = [*slurm_table.VARIABLES, *more.split(), *(f"SLURM_NEW_{g}" for g in groups)]
     cases = [

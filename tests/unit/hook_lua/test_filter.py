@@ -67,7 +67,7 @@ def test_an_answer_without_changes_only_stamps(installed: Installed) -> None:
     assert_as_written(installed.filter(options), options, ADVISOR_DECISION=DECISION)
 
 
-@pytest.mark.parametrize("export", ["NONE", "PATH", "NIL", "ALLUSERS", "PATH,ALL_X"])
+@pytest.mark.parametrize("export", ["NONE", "PATH", "NIL", "ALLUSERS", "PATH,CALL"])
 def test_what_is_set_travels_where_not_all_is_exported(installed: Installed, export: str) -> None:
     installed.reply = lambda _: answer({"cpu-freq": CAP}, {"OMP_NUM_THREADS": "4"})
     job = installed.filter({"export": export}, OMP_NUM_THREADS="7")

@@ -40,11 +40,15 @@ LIMITS = (
     "test_frequency_steps_by_what_the_store_knew_at_install",
     "test_nothing_is_known_of_the_cluster",
 )  # fmt: skip
+UNDERSTOOD = (
+    "test_the_hooks_judge_everything_as_the_daemon_does",
+    "test_the_hooks_know_what_the_site_says_of_its_own_options",
+)
 TESTS = {
     "hooks/slurm/advisor/answer.lua": [f"{LUA}/test_answers.py", f"{LUA}/test_filter.py"],
     "hooks/slurm/advisor/json.lua": [f"{LUA}/test_json.py", f"{LUA}/test_answers.py"],
     "hooks/slurm/advisor/limits.lua": [f"{LUA}/test_limits.py::{n}" for n in LIMITS],
-    "hooks/slurm/advisor/understood.lua": [f"{LUA}/test_limits.py"],
+    "hooks/slurm/advisor/understood.lua": [f"{LUA}/test_limits.py::{n}" for n in UNDERSTOOD],
     "hooks/slurm/advisor/portable.lua": [f"{LUA}/test_system_calls.py"],
     "hooks/slurm/advisor/program.lua": ["tests/unit/test_program.py"],
     "hooks/slurm/advisor/submit.lua": [f"{LUA}/test_submit.py"],

@@ -405,6 +405,216 @@ def test_each_vnode_of_a_node_must_be_the_job_s(
     assert done["used"] == {"cpu_freq_mhz": "0"}
 
 
+def test_a_suspended_job_that_ends_leaves_the_cap_of_the_one_that_runs(
+    node: PosedSys, mom: Mom
+) -> None:
+    """Told of the suspension or not: what the first one had is no longer its own to put back."""
+    for told in ([event("EXECJOB_POSTSUSPEND")], []):
+        mom(event("EXECJOB_BEGIN"), *told, event("EXECJOB_BEGIN", "8.pbs1", mhz=1500))
+        assert node.caps() == [1_500_000] * 4
+        mom(event("EXECJOB_END"))
+        assert node.caps() == [1_500_000] * 4
+        mom(event("EXECJOB_END", "8.pbs1"))
+        assert node.caps() == [HIGH] * 4
+
+
+def test_a_job_that_is_resumed_lifts_the_cap_of_the_one_before(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"))
+    mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=1500), event("EXECJOB_PRERESUME"))
+    assert node.caps() == [1_900_000] * 4
+    [_, done] = mom(event("EXECJOB_END", "8.pbs1"), event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == "1900"
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["before", "after"])
+def test_a_cap_that_stayed_in_a_suspension_is_not_taken_for_the_node_s(
+    node: PosedSys, state: Path, mom: Mom, mended: bool
+) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    stuck = node.cpufreq(2) / "scaling_max_freq"
+    stuck.unlink()
+    stuck.mkdir()
+    [done] = mom(event("EXECJOB_POSTSUSPEND"))
+    assert "its cap could not be lifted" in done["log"][0]
+
+    def mend() -> None:
+        stuck.rmdir()
+        stuck.write_text("1900000\n")
+
+    if mended:
+        mend()
+    [done] = mom(event("EXECJOB_PRERESUME"))
+    if not mended:
+        assert done["log"] == [
+            "7.pbs1;advisor: runs without its cap: its former cap could not be lifted"
+        ]
+        mend()
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == ("1900" if mended else "0")
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_what_cannot_be_set_aside_is_put_back_later(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    stuck = node.cpufreq(2) / "scaling_max_freq"
+    stuck.unlink()
+    stuck.mkdir()
+    [done] = mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=None))
+    assert "its cap could not be lifted, and will be tried again" in done["log"][0]
+    stuck.rmdir()
+    stuck.write_text("1900000\n")
+    mom(event("EXECJOB_END", "8.pbs1"), event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_a_job_not_capped_once_is_not_told_as_capped_after_a_resume(
+    node: PosedSys, mom: Mom
+) -> None:
+    """What PBS is told is what held all the time, so that no gain is made up."""
+    limit = node.cpufreq(3) / "scaling_max_freq"
+    limit.write_text("not a number\n")
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"))
+    limit.write_text(f"{HIGH}\n")
+    mom(event("EXECJOB_PRERESUME"))
+    assert node.caps() == [1_900_000] * 4
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == "0"
+    mom(event("EXECJOB_END"))
+    assert node.caps() == [HIGH] * 4
+
+
+@pytest.mark.parametrize(
+    ("first", "job"),
+    [("EXECJOB_POSTSUSPEND", "7.pbs1"), ("EXECJOB_PROLOGUE", "7.pbs1"),
+     ("EXECJOB_BEGIN", "7.pbs1"), ("EXECJOB_BEGIN", "8.pbs1")],
+)  # fmt: skip
+def test_what_stood_there_in_another_boot_is_never_put_back(
+    node: PosedSys, state: Path, mom: Mom, first: str, job: str
+) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    node.reboot("second")
+    for cpu in range(4):
+        (node.cpufreq(cpu) / "scaling_max_freq").write_text("2100000\n")
+    mom(event(first, job))
+    assert node.caps() == [2_100_000 if first == "EXECJOB_POSTSUSPEND" else 1_900_000] * 4
+    mom(event("EXECJOB_END", job), event("EXECJOB_END"))
+    assert node.caps() == [2_100_000] * 4
+    assert list(state.iterdir()) == []
+
+
+def test_a_job_on_a_part_of_its_node_is_suspended_and_resumed(node: PosedSys, mom: Mom) -> None:
+    node.cpuset("7.pbs1", "0-1")
+    part: dict[str, Any] = {"place": "free", "ncpus": 2}
+    mom(event("EXECJOB_BEGIN", **part), event("EXECJOB_PROLOGUE", **part))
+    mom(event("EXECJOB_POSTSUSPEND", **part))
+    assert node.caps() == [HIGH] * 4
+    mom(periodic("7.pbs1"), event("EXECJOB_PRERESUME", **part))
+    assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
+    mom(periodic("7.pbs1"))
+    [done] = mom(event("EXECJOB_EPILOGUE", **part))
+    assert done["used"] == {"cpu_freq_mhz": "1900"}
+    mom(event("EXECJOB_END", **part))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_second_word_of_a_suspension_or_its_end_changes_nothing(node: PosedSys, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"), event("EXECJOB_POSTSUSPEND"))
+    node.rapl({"intel-rapl:0": 1_100_000_000})  # another's
+    mom(event("EXECJOB_POSTSUSPEND"), event("EXECJOB_PRERESUME"))
+    node.rapl({"intel-rapl:0": 1_300_000_000})
+    mom(event("EXECJOB_PRERESUME"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "200"
+    for kind in ("EXECJOB_POSTSUSPEND", "EXECJOB_PRERESUME"):  # of a job that was not seen to begin
+        [done] = mom(event(kind, "9.pbs1"))
+        assert done["log"] == []
+
+
+def test_a_cpu_that_is_gone_or_stuck_keeps_no_other_from_its_own(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    stuck, gone = (node.cpufreq(cpu) / "scaling_max_freq" for cpu in (1, 2))
+    gone.unlink()  # taken offline: it comes back as the kernel likes
+    stuck.unlink()
+    stuck.mkdir()
+    mom(event("EXECJOB_END"))
+    assert [(node.cpufreq(c) / "scaling_max_freq").read_text() for c in (0, 3)] == [f"{HIGH}\n"] * 2
+    stuck.rmdir()
+    mom(periodic())
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("job", ["7.pbs1", "9[3].pbs1"])
+@pytest.mark.parametrize(
+    "folder", ["cpuset/pbs_jobs.service/jobid/{}", "pbs_jobs.service/jobid/{}",
+               "cpuset/pbspro.slice/pbspro-{}.slice"],
+)  # fmt: skip
+def test_a_cpuset_is_looked_for_wherever_pbs_makes_it(
+    node: PosedSys, mom: Mom, folder: str, job: str
+) -> None:
+    for name, cpus in ((job, "0,2-3"), ("9" + job, "1"), ("93.pbs1", "1")):
+        place = node.root / "fs/cgroup" / folder.format(name)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "cpuset.cpus").write_text(cpus + "\n")
+    mom(event("EXECJOB_BEGIN", job, place="free", ncpus=3))
+    assert node.caps() == [1_900_000, HIGH, 1_900_000, 1_900_000]
+    mom(event("EXECJOB_END", job))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_an_empty_cpuset_is_not_the_node(node: PosedSys, mom: Mom) -> None:
+    node.cpuset("7.pbs1", "")
+    [done] = mom(event("EXECJOB_BEGIN", place="free", ncpus=2))
+    assert node.caps() == [HIGH] * 4
+    assert "it has no cpuset of its own" in done["log"][0]
+
+
+@pytest.mark.parametrize(
+    ("vnodes", "hosts", "whole"),
+    [
+        ("(node1:ncpus=2)+(node1:ncpus=2)", "", True),
+        ("(node1:ncpus=2+node2:ncpus=2)", "", False),
+        ("(node1:ncpus=2)+(node2:ncpus=2)", "", False),
+        ("(node1:mem=1gb:ncpus=4)", "", True),
+        ("(node1:xncpus=4)", "", False),
+        ("(node1[0]:ncpus=2)+(node1[1]:ncpus=2)", "", True),
+        ("(a:ncpus=2)+(b:ncpus=2)", "node1/0*2+node1/1*2", True),
+        ("(a:ncpus=2)+(b:ncpus=2)", "node1.x:15002/0*2+node2/1*2", False),
+        ("(node1:ncpus=2)+(b:ncpus=2)", "node1/0*2", False),
+        ("(node1.x:ncpus=4)", "", True),
+    ],
+)
+def test_a_job_s_part_of_a_node_is_counted_over_its_chunks(
+    node: PosedSys, mom: Mom, vnodes: str, hosts: str, whole: bool
+) -> None:
+    begun = event("EXECJOB_BEGIN", place="free")
+    begun["job"]["exec_vnode"] = vnodes
+    begun["job"].update({"exec_host": hosts} if hosts else {})
+    mom(begun)
+    assert node.caps() == [1_900_000 if whole else HIGH] * 4
+
+
+def test_a_node_of_parts_is_not_alone_by_its_vnode(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, parted=["node1"]))
+    mom(event("EXECJOB_BEGIN", place="excl", ncpus=2))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_policy_that_does_not_say_its_cpus_is_the_cpu_s_own(node: PosedSys, mom: Mom) -> None:
+    (node.cpufreq(1) / "affected_cpus").unlink()
+    (node.cpufreq(2) / "affected_cpus").write_text("x\n")
+    mom(event("EXECJOB_BEGIN"))
+    assert node.caps() == [1_900_000] * 4
+
+
 # -- meters --------------------------------------------------------------------------------------
 
 

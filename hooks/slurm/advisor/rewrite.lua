@@ -64,7 +64,7 @@ end
 -- Assigns the whole plan; when something fails on the way, what was done is taken back.
 function M.assign(plan, options, export)
   local setenv, undo = use("system").setenv, {}
-  local exports_all = export:upper():find("^ALL") ~= nil
+  local exports_all = (export:upper() .. ","):find("^ALL,") ~= nil
   local function variable(name, value)
     local before = os.getenv(name)
     undo[#undo + 1] = function() setenv(name, before) end

@@ -173,7 +173,7 @@ local function enforced(job, stamp)
   local export = environment.SLURM_EXPORT_ENV
   if number(job.het_job_offset) or not text(job.script) then return false end
   if config.off:find(" " .. (environment.ADVISOR or ""):lower() .. " ", 1, true) then return false end
-  if not stamp and export and not export:upper():find("^ALL") then return false end
+  if not stamp and export and not (export:upper() .. ","):find("^ALL,") then return false end
   local marker = io.open(config.socket .. ".enforce", "rb")
   if marker then marker:close() end
   return marker ~= nil

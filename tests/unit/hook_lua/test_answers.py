@@ -275,3 +275,52 @@ def test_a_plan_is_taken_whole_or_not_at_all(home: Path, usual: bool) -> None:
     }  # fmt: skip
     assert words[-5:] == ["garbage"] * 4 + ["error"]
     assert said[-1].endswith("the daemon says: busy")
+
+
+USUAL = (
+    '{"v":1,"decision":"0123456789abcdef","rewrite":{"cpus-per-task":"2"},'
+    '"env":{"OMP_NUM_THREADS":"2"},"message":"m","to":"tty","stamp":"advisor:{}",'
+    '"program":{"path":"/x","size":"1","mtime":"-1","build":"adler:0000000a:1"}}'
+)
+BROKEN = [
+    ('{"v"', 'x{"v"'), ('{"v"', ' x {"v"'), ('1"}}', '1"}}x'), ('1"}}', '1"}'), ('1"}}', '1"}}}'),
+    ('"2"},"env"', '"2",},"env"'), ('"2"},"env"', '"2"x},"env"'), ('"2"},"env"', '"2"},,"env"'),
+    ('"cpus-per-task":"2"', ","), ('"cpus-per-task":"2"', '"cpus-per-task""2"'),
+    ('"cpus-per-task":"2"', 'x"cpus-per-task":"2"'),
+    ('"cpus-per-task":"2"', '"cpus-per-task":"2""constraint":"a"'),
+    ('"cpus-per-task":"2"', '"cpus-per-task":"2",x,"constraint":"a"'),
+    ('"OMP_NUM_THREADS":"2"', '"OMP_NUM_THREADS":"2",'), ('"OMP_NUM_THREADS":"2"', '"OMP"'),
+    ('advisor:{}"', 'advisor:{"}"'), ('advisor:{}"', 'advisor:{\\n}"'), ('advisor:{}"', 'x{}"'),
+    ('advisor:{}"', 'advisor:{\\}"'), ('advisor:{}"', 'advisor:{\\"}""'),
+    ('"m"', '"m\\"'), ('"m"', '"\\u001b[2J"'), ('"m"', '"\\n"'), ('"m"', '"\\u00"'),
+    ('"m"', '"\\x"'),
+    ('"path":"/x"', '"path":"/x",,'), ('"path":"/x"', '"path":"/x"x'), ('"path":"/x",', ""),
+    ('"mtime":"-1"', '"mtime":"-1x"'), ('"tty"', '"nobody"'), ('"v":1', '"v":11'),
+]  # fmt: skip
+"""What stands in the usual line, and what makes the whole of it no plan."""
+
+
+@pytest.mark.parametrize("program", [True, False])
+def test_a_line_that_is_only_nearly_usual_is_no_plan(home: Path, program: bool) -> None:
+    usual = USUAL if program else USUAL.partition(',"program"')[0] + "}"
+    cases = [case for case in BROKEN if case[0] in usual]
+    lines = [usual, *(usual.replace(was, text, 1) for was, text in cases)]
+    said = run(home, EACH, "".join(f"{line}\n" for line in lines).encode()).decode().splitlines()
+    assert [text.split("\t")[0] for text in said] == ["plan"] + ["garbage"] * len(cases), said
+
+
+def test_a_character_is_written_as_utf_8(home: Path) -> None:
+    codes = [1, 0x7E, 0x7F, 0x80, 0x81, 0xBF, 0xC0, 0x7FF, 0x800, 0x801, 0xFFF, 0x1000, 0xD7FF,
+             0xE000, 0xFFFF, 0x10000, 0x10001, 0x1F331, 0x3FFFF, 0x40000, 0x10FFFF]  # fmt: skip
+    code = 'for line in io.lines() do print(use("answer").utf8(tonumber(line))) end'
+    text = run(home, code, "".join(f"{code}\n" for code in codes).encode()).decode()
+    assert text == "".join(f"{chr(code)}\n" for code in codes)
+    assert run(home, code, b"55296\n57343\n") == b"nil\nnil\n"
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "\u4eac \u2013", "a\\u0041"])
+def test_a_message_with_escapes_is_read_in_the_usual_line(home: Path, text: str) -> None:
+    escaped = json.dumps(text)
+    plan, decoded = read_answer(home, USUAL.replace('"m"', escaped, 1).encode())
+    assert json.loads(plan)["message"] == text
+    assert decoded == ("\\\\" in escaped)

@@ -67,7 +67,7 @@ def test_an_answer_without_changes_only_stamps(installed: Installed) -> None:
     assert_as_written(installed.filter(options), options, ADVISOR_DECISION=DECISION)
 
 
-@pytest.mark.parametrize("export", ["NONE", "PATH", "NIL"])
+@pytest.mark.parametrize("export", ["NONE", "PATH", "NIL", "ALLUSERS", "PATH,CALL"])
 def test_what_is_set_travels_where_not_all_is_exported(installed: Installed, export: str) -> None:
     installed.reply = lambda _: answer({"cpu-freq": CAP}, {"OMP_NUM_THREADS": "4"})
     job = installed.filter({"export": export}, OMP_NUM_THREADS="7")
@@ -86,6 +86,15 @@ def test_of_an_export_of_all_nothing_is_changed(installed: Installed) -> None:
         job = installed.filter({"export": export})
         assert job.values["export"] == export
         assert ours(job)["ADVISOR_SET"] == "OMP_NUM_THREADS=4"
+
+
+def test_what_was_there_is_kept_in_one_word_whatever_is_in_it(installed: Installed) -> None:
+    installed.reply = lambda _: answer({}, {"OMP_NUM_THREADS": "4"})
+    set_ = ours(installed.filter(OMP_NUM_THREADS=" 2;%<,\u00e9"))["ADVISOR_SET"]
+    assert set_ == "OMP_NUM_THREADS=4<%202%3b%25%3c,%c3%a9"
+    installed.reply = lambda _: answer()
+    job = installed.filter(OMP_NUM_THREADS="4", ADVISOR_SET=set_)
+    assert ours(job)["OMP_NUM_THREADS"] == " 2;%<,\u00e9"
 
 
 @pytest.mark.parametrize("word", OFF)
@@ -308,7 +317,10 @@ def test_a_script_and_choices_go_along(installed: Installed, tmp_path: Path) -> 
     [
         ("sbatch", [":", "-N1", "job.sh"], True),
         ("sbatch", ["-N1", "job.sh"], False),
+        ("sbatch", ["-N1", ":", "job.sh", "a", "b"], True),
         ("sbatch", ["job.sh", ":"], False),
+        ("sbatch", ["-N1", "job.sh", "a", ":", "b"], False),
+        ("sbatch", ["-N1", ":"], False),  # the script's own name
         ("srun", ["a", ":", "b"], True),
         ("srun", ["a", "b"], False),
     ],

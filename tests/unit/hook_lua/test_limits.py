@@ -186,7 +186,8 @@ end
 VALUES_SET = [
     "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
     "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
-    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k",
+    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k", "2-2k", "x2-2", "(null)", "+1", "-1", "00", "10",
+    "1x", "x1", "YES", "all", "Mask_cpu:1", "a@b",
 ]  # fmt: skip
 
 
@@ -214,8 +215,9 @@ def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("program", ["sbatch", "srun", "salloc"])
 def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
     options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
-    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR"
-    variables = [*slurm_table.VARIABLES, *more.split(), "SLURM_NTASKS_HET_GROUP_0"]
+    more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR aSLURM_X"
+    groups = ("HET_GROUP_0", "HET_GROUP_0X", "PACK_GROUP_1", "PACK_GROUP_1X", "PACK_GROUP_")
+    variables = [*slurm_table.VARIABLES, *more.split(), *(f"SLURM_NEW_{g}" for g in groups)]
     cases = [
         {"program": program, "options": {o: value}, "variables": {}}
         for o in options for value in VALUES_SET
@@ -234,6 +236,7 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         "project-code": (),
         "SLURM-SITE": ("threads",),
         "power-mode": ("frequency", "node_type"),
+        "SLURM-CPU-FREQ-REQ=2000000": (),
     }
     settings_ = SlurmHookSettings(Path("/nowhere"), understood=site)
     for name, data in module_files(settings_, None, {}).items():
@@ -244,6 +247,11 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         ({"spank:power_mode": "1"}, {}, {"node_type", "frequency"}),
         ({}, {"SLURM_SITE": "1"}, {"threads"}),
         ({"other": "1"}, {}, {"node_type", "frequency", "cores", "threads"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000"}, set()),  # of everybody
+        ({}, {"SLURM_CPU_FREQ_REQ": "1200000-2000000"}, set()),
+        ({}, {"SLURM_CPU_FREQ_REQ": "12000000"}, {"frequency"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000-1800000"}, {"frequency"}),
+        ({}, {"SLURM_CPU_FREQ_REQ": "2000000x"}, {"frequency"}),
     ]:
         case = {"program": "sbatch", "options": options, "variables": variables}
         lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]

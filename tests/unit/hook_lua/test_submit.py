@@ -99,7 +99,7 @@ def test_off_is_off(enforced: Installed, word: str) -> None:
 
 
 def test_what_cannot_be_seen_is_left_alone(enforced: Installed) -> None:
-    for export in ("NONE", "PATH", "NIL", "PATH,X=ALL"):
+    for export in ("NONE", "PATH", "NIL", "PATH,X=ALL", "ALLUSERS"):
         assert untouched(enforced, desc({"SLURM_EXPORT_ENV": export})) == {}
         stamped = desc({"SLURM_EXPORT_ENV": export, "ADVISOR_STAMP": STAMP})
         assert len(enforced.submit(stamped).requests) == 1

@@ -122,7 +122,7 @@ class:memory lists those never swept that are memory-bound.
 
     def on_mount(self) -> None:
         """Read the first rows."""
-        self.set_focus(self.table)
+        self.begin_at("#applications")
         self.load()
 
     @property

@@ -76,7 +76,7 @@ chosen, and every reason. advisor why JOBID prints the same.
 
     def on_mount(self) -> None:
         """Begin with the list."""
-        self.set_focus(self.table)
+        self.begin_at("#jobs")
 
     def opened(self) -> None:
         """Read the first jobs."""
@@ -248,7 +248,7 @@ measured, and every reason. advisor why JOBID prints the same.
 
     def on_mount(self) -> None:
         """Ask store and scheduler."""
-        self.set_focus(self.query_one("#why"))
+        self.begin_at("#why")
         begin(self, self._load, exclusive=True)
 
     async def _load(self) -> None:

@@ -139,7 +139,7 @@ take, with money and CO2 where the site states them.
 
     def on_mount(self) -> None:
         """Begin with the choice of parts."""
-        self.set_focus(self.query_one("#part", Picks))
+        self.begin_at("#part")
 
     async def ahead(self) -> None:
         """Make the parts that are not shown first."""

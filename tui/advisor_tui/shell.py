@@ -241,6 +241,12 @@ class Page(PaintOnce[None]):
         """Yield the page's own widgets."""
         return ()
 
+    def begin_at(self, selector: str) -> None:
+        """Set the focus where the page begins; nowhere if the program ended meanwhile."""
+        for widget in self.query(selector):
+            self.set_focus(widget)
+            return
+
     @on(Mount)
     async def _first_shown(self) -> None:
         """Show what is known of store and daemon; take keys from now on."""

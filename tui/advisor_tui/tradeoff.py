@@ -79,7 +79,7 @@ class TradeOffPage(Page):
 
     def on_mount(self) -> None:
         """Begin with the picture."""
-        self.set_focus(self.chart)
+        self.begin_at("#chart")
 
     def blank(self) -> None:
         """Show nobody's options, the front first."""

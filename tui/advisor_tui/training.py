@@ -89,7 +89,7 @@ Where no energy is known it shows time against threads.
 
     def on_mount(self) -> None:
         """Begin with the list."""
-        self.set_focus(self.table)
+        self.begin_at("#sweeps")
 
     def opened(self) -> None:
         """Begin to look at the sweeps."""
@@ -342,7 +342,7 @@ class LogPage(Page):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.set_focus(self.query_one("#log"))
+        self.begin_at("#log")
         self.set_interval(EVERY_S, self._read)
         self._read()
 

@@ -403,7 +403,9 @@ def _print(
         )  # fmt: skip
         single = [note for note in stats["notes"] if of_one_run(note)]
         if single and not verbose:
-            notes.append(f"{name}: {len(single)} single values are left out or count less")
+            notes.append(
+                f"{name}: left out or counted less: {format_count(len(single), 'single value')}"
+            )
         shown = [n for n in stats["notes"] if verbose or n not in single]
         notes += [f"{name}: {note}" for note in shown]
         hidden += 0 if verbose else len(single)

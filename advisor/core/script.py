@@ -230,7 +230,7 @@ def _threads(
                 stated.setdefault(name, []).append(_count(name, value, ()))
     for value in values.get("SRUN_CPUS_PER_TASK", ()):
         name = "SRUN_CPUS_PER_TASK"
-        stated.setdefault(name, []).append(_count(name, value or "$(unknown)", ()))
+        stated.setdefault(name, []).append(_count(name, value or None, ()))
     if not stated:
         return Threads()
     name = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in stated else next(iter(stated))
@@ -242,13 +242,15 @@ def _threads(
     return replace(threads, why=why)
 
 
-def _count(name: str, value: str, resolved: Sequence[str | None]) -> Threads:
-    """Read what a variable or an option sets a rank's threads to."""
+def _count(name: str, value: str | None, resolved: Sequence[str | None]) -> Threads:
+    """Read what a variable or an option sets a rank's threads to; None for what is not known."""
+    why = f"{name} sets them" if " " in name else f"the script sets {name} itself"
+    if value is None:
+        return Threads(why, unclear=f"{name} is not known")
     if _AS_REQUESTED.fullmatch(value):
         return Threads()
     if default := _REQUESTED_OR.fullmatch(value):
         return Threads(without_request=int(default[1]))
-    why = f"{name} sets them" if " " in name else f"the script sets {name} itself"
     if len(set(resolved)) == 1 and resolved[0]:
         value = resolved[0]
     if value.isascii() and value.isdecimal():

@@ -7,6 +7,7 @@ those. Only what a file sets is compiled.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from types import GenericAlias
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -53,7 +54,7 @@ def _reading(kind: Any, bounds: core.Share | core.Between | None) -> Any:
     if get_origin(kind) is Literal:
         return Annotated[str, choice(get_args(kind))]
     if get_origin(kind) is tuple:
-        return list[_reading(get_args(kind)[0], None)]  # type: ignore[misc]
+        return GenericAlias(list, (_reading(get_args(kind)[0], None),))
     if isinstance(bounds, core.Share):
         return Annotated[float, fraction(bounds.low, bounds.high)]
     if isinstance(bounds, core.Between):

@@ -79,7 +79,7 @@ def _choose(
         dropped.update(why)
         if other is model and baseline in rows:
             rows.remove(baseline)
-        others += product((other.node_type,), rows)
+        others += product((other.node_type,), rows)  # each row with its node type
     reasons = explain(dropped)
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))

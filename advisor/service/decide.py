@@ -360,11 +360,12 @@ def _constraints(case: _Case) -> Constraints:
         case.partition,
         landing=tuple(case.node_types),
         whole=case.whole,
-        threads_kept=threads_kept(request, use, case.recognised.threads_from) or _once(case),
+        threads_kept=threads_kept(request, use, case.recognised.threads_from)
+        or _without_launcher(case),
         threads_unset=_threads_unset(case),
         freq_kept=bound(request, "frequency") or use.frequency or uncapped,
         node_type_kept=node_type,
-        cores_kept="" if case.whole else _cores_kept(case) or _once(case),
+        cores_kept="" if case.whole else _cores_kept(case) or _without_launcher(case),
         obstacles=obstacles,
         freq_cap_khz=request.freq_khz or 0,
         need_mb=case.snapshot.families.need_mb(case.model, case.reference),
@@ -373,7 +374,7 @@ def _constraints(case: _Case) -> Constraints:
     )
 
 
-def _once(case: _Case) -> str:
+def _without_launcher(case: _Case) -> str:
     """Return why the threads of a rank are kept where the script starts its program by itself.
 
     It then runs once, and may use all of the job's cores, however many tasks the job has.

@@ -132,6 +132,13 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
         nodes = 1
     if use.nodes is not None and use.nodes != nodes:
         raise UnclearError(f"{use.launcher} uses {use.nodes} of the job's {nodes} nodes")
+    if use.ranks is not None and use.launcher != "srun" and nodes > 1 and use.nodes is None:
+        # mpirun fills the tasks of a node before it goes on to the next node
+        tasks = request.ntasks or (request.ntasks_per_node or 0) * nodes
+        if not tasks and not request.exclusive:
+            tasks = nodes
+        if not tasks or use.ranks % tasks:
+            raise UnclearError(f"how many of its {use.ranks} ranks {use.launcher} starts on a node")
     if per_node is None:
         per_node = math.ceil((ntasks or nodes) / nodes)
     return nodes, max(1, per_node)

@@ -237,7 +237,7 @@ def _compare_environments(
             verdict.changes.add("threads")
         elif name in _OF_CAP and name not in own and ":" not in (mine or ""):
             verdict.changes.add("frequency cap")
-        elif name in own or not _follows(verdict, name):
+        elif name in own or not (_follows(verdict, name) or _is_one_nodes(verdict, name, mine)):
             verdict.differs(f"{what} {name}", mine, its)
 
 
@@ -245,6 +245,18 @@ def _of_the_same_nodes(name: str, mine: str | None, its: str | None) -> bool:
     """Whether a list of Slurm's has the same nodes in another order: any may be full by chance."""
     same = sorted((mine or "").split(",")) == sorted((its or "").split(","))
     return name.startswith("SLURM_") and name.endswith("_PER_NODE") and same
+
+
+def _is_one_nodes(verdict: Verdict, name: str, mine: str | None) -> bool:
+    """Whether it is how many CPUs a job's only node has, to a script that starts its own ranks.
+
+    Slurm gives it in place of a number of tasks that was not asked for. On several nodes it says
+    how mpirun spreads the ranks over them.
+    """
+    count, tasks = "SLURM_TASKS_PER_NODE", ("-n", "--ntasks", "-c", "--cpus-per-task")
+    stated = any(option.startswith(tasks) for option in verdict.pair.shape.options)
+    alone = bool(re.fullmatch(r"\d+", mine or "")) and "node type" in verdict.changes
+    return name == count and alone and not stated
 
 
 def _follows(verdict: Verdict, name: str) -> bool:

@@ -184,6 +184,11 @@ def test_ordinary_scripts_are_understood(store: Writer, script: str) -> None:
         ("-N1 --exclusive", "mpirun -np $RANKS ./stencil"),
         ("-N2 --exclusive -n2", "srun -N1 ./stencil"),
         ("-N1 --exclusive", "mpiexec -ppn 4 ./stencil"),
+        # mpirun fills one node's tasks before the next node's: the ranks are not spread evenly
+        ("-N2 --exclusive", "mpirun -np 2 ./stencil"),
+        ("-N2 --exclusive", "mpirun -np 56 ./stencil"),
+        ("-N2 -n4 --exclusive", "mpirun -np 2 ./stencil"),
+        ("-N2 --ntasks-per-node=2 --exclusive", "mpirun -np 2 ./stencil"),
     ],
 )
 def test_ranks_that_cannot_be_told_are_not_guessed(

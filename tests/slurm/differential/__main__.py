@@ -20,6 +20,9 @@ from .shapes import Shape, fixed
 
 SEED = 12
 DRAWN = 500
+REPEATS = 6
+"""How often a shape that differed is tried again: what the advisor changes differs again, what
+only happens at the moment (a record that accounting has not written yet) does not."""
 
 
 def show(verdict: Verdict) -> str:
@@ -65,16 +68,20 @@ def tried(kind: str, trial: Trial, shapes: Sequence[Shape], *, verbose: bool = F
     """Try shapes and print what differs and the counts."""
     start = time.monotonic()
     verdicts = [compare(pair) for pair in trial.run(shapes)]
+    again = 0
     for verdict in verdicts:
         if verdict.differences:
-            print(show(verdict))
+            repeats = [compare(pair) for pair in trial.run([verdict.pair.shape] * REPEATS)]
+            differing = sum(bool(v.differences) for v in repeats)
+            again += differing > 0
+            print(f"{show(verdict)}\n    differs again in {differing} of {REPEATS} repeats")
         elif verbose:
             print(f"{verdict.pair.shape.name}: {', '.join(sorted(verdict.changes)) or '-'}")
     differing = sum(bool(v.differences) for v in verdicts)
     advised = sum(v.advised for v in verdicts)
     ran = sum(v.pair.ran for v in verdicts)
     print(
-        f"{kind}: {len(verdicts)} shapes, {differing} differing, {advised} advised,"
+        f"{kind}: {len(verdicts)} shapes, {differing} differing ({again} again), {advised} advised,"
         f" {ran} run to their end, {time.monotonic() - start:.0f} s",
         flush=True,
     )

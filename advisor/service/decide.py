@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 from advisor.core.decision import Decision
 from advisor.core.feasible import Constraints
@@ -82,16 +81,20 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
     baseline = locate_baseline(job, asked)
     if isinstance(baseline, Conclusion):
         return baseline
-    job, draw = with_obstacles(job, baseline), cache(chance)
+    job = with_obstacles(job, baseline)
     while True:
         bounds = bounds_of(job, baseline)
         if isinstance(bounds, Conclusion):
             return bounds
         choice = choose_for(job, baseline, bounds, trials=trials)
-        conclusion = apply_choice(job, baseline, bounds, choice, draw)
+        conclusion = apply_choice(job, baseline, bounds, choice, chance)
         if isinstance(conclusion, Conclusion):
             return conclusion
-        job = keeping(job, conclusion)  # and once more
+        job, chance = keeping(job, conclusion), _no_holdout  # which was drawn
+
+
+def _no_holdout() -> float:
+    return 1.0
 
 
 def choose_for(job: Job, baseline: Baseline, bounds: Constraints, *, trials: bool) -> Choice:

@@ -11,11 +11,11 @@ from advisor.core.feasible import Constraints
 from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.request import CannotWriteError
 from advisor.schedulers.translators import translator
-from advisor.service.baseline import Baseline
+from advisor.service.baseline import JobBaseline
 from advisor.service.choice import Choice, class_obstacle
 from advisor.service.conclusion import Conclusion, Rewrite
 from advisor.service.same_program import reason_against
-from advisor.service.understand import Job
+from advisor.service.understand import UnderstoodJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,11 @@ class Unwritable:
 
 
 def apply_choice(
-    job: Job, baseline: Baseline, bounds: Constraints, choice: Choice, chance: Callable[[], float]
+    job: UnderstoodJob,
+    baseline: JobBaseline,
+    bounds: Constraints,
+    choice: Choice,
+    chance: Callable[[], float],
 ) -> Conclusion | Unwritable:
     """Return the decision's end: the job with the choice written into it, or why it has it not.
 
@@ -44,14 +48,14 @@ def apply_choice(
     return rewrite if isinstance(rewrite, Unwritable) else conclude(rewrite=rewrite)
 
 
-def keeping(job: Job, unwritable: Unwritable) -> Job:
+def keeping(job: UnderstoodJob, unwritable: Unwritable) -> UnderstoodJob:
     """Return the job as one that keeps the axis which cannot be written."""
     binds = {**job.request.binds, unwritable.axis: unwritable.binding}
     return replace(job, request=replace(job.request, binds=binds))
 
 
 def _why_only_shown(
-    job: Job, baseline: Baseline, choice: Choice, chance: Callable[[], float]
+    job: UnderstoodJob, baseline: JobBaseline, choice: Choice, chance: Callable[[], float]
 ) -> Reason | None:
     """Return why the job does not get a choice, None where it does."""
     policy, model = job.policy, baseline.model
@@ -74,7 +78,7 @@ def _why_only_shown(
 
 
 def _write(
-    job: Job, baseline: Baseline, bounds: Constraints, chosen: Configuration
+    job: UnderstoodJob, baseline: JobBaseline, bounds: Constraints, chosen: Configuration
 ) -> Rewrite | Unwritable | Reason:
     """Return a choice in the scheduler's words, or what cannot be written, or why nothing can."""
     request = job.request

@@ -19,14 +19,14 @@ from advisor.service.choice import Choice
 from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Rewrite
 from advisor.service.families import time_limit_short
 from advisor.service.job_models import JobModels, ModelSearch, how_to_train
-from advisor.service.understand import Job
+from advisor.service.understand import UnderstoodJob
 from advisor.store.records import StoredModel
 
 NO_MODEL = "no-model"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedFor:
     """What a job asks for on the node type it will land on, and the model of that node type.
 
     ``models`` has those of the others. ``whole``: the job has its nodes for itself.
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class JobBaseline:
     """What a job gets as it is written: a measured configuration, and what its model says of it.
 
     ``asked`` is what the job asks for, which may lie beside what was measured.
@@ -56,7 +56,7 @@ class Baseline:
 
     def conclude(
         self,
-        job: Job,
+        job: UnderstoodJob,
         *reasons: Reason,
         choice: Choice = NO_CHOICE,
         rewrite: Rewrite = NO_REWRITE,
@@ -74,7 +74,7 @@ class Baseline:
         )
 
 
-def find_models(job: Job) -> JobModels | Conclusion:
+def find_models(job: UnderstoodJob) -> JobModels | Conclusion:
     """Return the models of what the job runs, by node type."""
     models = _search(job).find()
     why = models.stop
@@ -86,7 +86,7 @@ def find_models(job: Job) -> JobModels | Conclusion:
     return Conclusion(job, reasons, models.workload)
 
 
-def asked_of(job: Job, models: JobModels) -> Asked | Conclusion:
+def asked_of(job: UnderstoodJob, models: JobModels) -> AskedFor | Conclusion:
     """Return what the job asks for on its own node type, which must have a measured model."""
     reasons = (*job.reasons, *models.reasons)
 
@@ -113,10 +113,10 @@ def asked_of(job: Job, models: JobModels) -> Asked | Conclusion:
         why = reason("measured-otherwise", f"{application} on {node_type.name}")
         reasons = (*reasons, why, *to_train(job, models.workload))
         return Conclusion(job, reasons, models.workload, model, asked)
-    return Asked(asked, whole, model, models, reasons)
+    return AskedFor(asked, whole, model, models, reasons)
 
 
-def locate_baseline(job: Job, asked: Asked) -> Baseline | Conclusion:
+def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclusion:
     """Return the option of the model that stands for what the job asks for."""
     models, model, configuration = asked.models, asked.model, asked.configuration
     reasons, node_type = asked.reasons, configuration.node_type
@@ -142,19 +142,19 @@ def locate_baseline(job: Job, asked: Asked) -> Baseline | Conclusion:
         limit_s = min(job.request.time_limit_s or math.inf, job.use.ends_after_s)
         notes += time_limit_short(row, limit_s)
     standing, usable = _standing(model, job.request.user)
-    baseline = Baseline(
+    baseline = JobBaseline(
         measured, row, configuration, asked.whole, model, models, (*reasons, *notes, *standing)
     )
     return baseline if usable else baseline.conclude(job)
 
 
-def to_train(job: Job, workload: str) -> list[Reason]:
+def to_train(job: UnderstoodJob, workload: str) -> list[Reason]:
     """Say how what is missing comes to be measured."""
     running = (job.recognised.application, workload) in job.snapshot.training
     return how_to_train(job.request, job.policy, running=running)
 
 
-def _search(job: Job) -> ModelSearch:
+def _search(job: UnderstoodJob) -> ModelSearch:
     request, recognised, types = job.request, job.recognised, job.node_types
 
     def nodes() -> int:
@@ -167,7 +167,7 @@ def _search(job: Job) -> ModelSearch:
     return ModelSearch(job.snapshot, job.policy, *names, types[0].name if types else "", nodes)
 
 
-def _why_no_node_type(job: Job) -> str:
+def _why_no_node_type(job: UnderstoodJob) -> str:
     request = job.request
     if not job.snapshot.inventory.node_types:
         return "the inventory is empty: run advisor site discover"
@@ -176,7 +176,7 @@ def _why_no_node_type(job: Job) -> str:
     return "the script names no partition, and site.yaml sets no default_partition"
 
 
-def _row(job: Job, model: StoredModel, asked: Configuration) -> tuple[Row | None, bool]:
+def _row(job: UnderstoodJob, model: StoredModel, asked: Configuration) -> tuple[Row | None, bool]:
     """Return the row that stands for a configuration, and whether it is that very one."""
     by_default = not job.request.freq_khz
     return job.snapshot.baseline(
@@ -184,7 +184,7 @@ def _row(job: Job, model: StoredModel, asked: Configuration) -> tuple[Row | None
     )
 
 
-def _never_ran(job: Job, model: StoredModel, nodes: int) -> bool:
+def _never_ran(job: UnderstoodJob, model: StoredModel, nodes: int) -> bool:
     return all(row.nodes != nodes for row in job.snapshot.rows(model))
 
 

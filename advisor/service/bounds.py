@@ -9,13 +9,13 @@ from advisor.core.feasible import Constraints
 from advisor.core.reasons import reason
 from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
 from advisor.schedulers.translators import translator
-from advisor.service.baseline import Baseline
+from advisor.service.baseline import JobBaseline
 from advisor.service.conclusion import Conclusion
-from advisor.service.place import Place, node_type_obstacles, obstacles_now_and_later
-from advisor.service.understand import Job
+from advisor.service.place import JobPlace, node_type_obstacles, obstacles_now_and_later
+from advisor.service.understand import UnderstoodJob
 
 
-def with_obstacles(job: Job, baseline: Baseline) -> Job:
+def with_obstacles(job: UnderstoodJob, baseline: JobBaseline) -> UnderstoodJob:
     """Return the job with what keeps it off other node types now, to be kept for another policy."""
     several = len(baseline.models.by_node_type) > 1 or len(job.node_types) > 1
     if not (baseline.whole and several) or job.reading.obstacles:
@@ -24,7 +24,7 @@ def with_obstacles(job: Job, baseline: Baseline) -> Job:
     return replace(job, reading=replace(job.reading, obstacles=obstacles))
 
 
-def bounds_of(job: Job, baseline: Baseline) -> Constraints | Conclusion:
+def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclusion:
     """Return all that bounds the choice."""
     request, use, whole = job.request, job.use, baseline.whole
     node_type = bound(request, "node_type", "nodes") or use.node_type
@@ -55,7 +55,7 @@ def bounds_of(job: Job, baseline: Baseline) -> Constraints | Conclusion:
     )
 
 
-def _started_once(job: Job, baseline: Baseline) -> str:
+def _started_once(job: UnderstoodJob, baseline: JobBaseline) -> str:
     """Return why the threads of a rank are kept where the script starts its program by itself.
 
     It then runs once, and may use all of the job's cores, however many tasks the job has.
@@ -66,7 +66,7 @@ def _started_once(job: Job, baseline: Baseline) -> str:
     return f"the script starts its program without a launcher, so once for a node's {ranks} tasks"
 
 
-def _threads_unset(job: Job, baseline: Baseline) -> str:
+def _threads_unset(job: UnderstoodJob, baseline: JobBaseline) -> str:
     """Return why variables of threads that the job leaves unset stay so."""
     follows = not baseline.whole and job.reading.counts_threads  # the request alone is changed
     if follows or job.recognised.fills_cores:
@@ -76,7 +76,7 @@ def _threads_unset(job: Job, baseline: Baseline) -> str:
     return unset_kept(unset, baseline.asked, baseline.model.stats.get("threads_unset"))
 
 
-def _cores_kept(job: Job, baseline: Baseline) -> str:
+def _cores_kept(job: UnderstoodJob, baseline: JobBaseline) -> str:
     """Return why a request that shares its nodes does not become smaller."""
     if job.policy.allocation == "keep":
         return "policy says allocation: keep"
@@ -87,7 +87,7 @@ def _cores_kept(job: Job, baseline: Baseline) -> str:
     return cores_kept(job.request, job.use)
 
 
-def _obstacles(job: Job, baseline: Baseline) -> Mapping[str, tuple[str, str]]:
+def _obstacles(job: UnderstoodJob, baseline: JobBaseline) -> Mapping[str, tuple[str, str]]:
     """Return what keeps a job with whole nodes off node types, as far as the policy lets it."""
     if not baseline.whole or job.policy.axes.node_type == "keep":
         return {}
@@ -97,6 +97,6 @@ def _obstacles(job: Job, baseline: Baseline) -> Mapping[str, tuple[str, str]]:
     return node_type_obstacles(job.request, change, job.snapshot, _place(job, baseline))
 
 
-def _place(job: Job, baseline: Baseline) -> Place:
+def _place(job: UnderstoodJob, baseline: JobBaseline) -> JobPlace:
     nodes = baseline.configuration.nodes
-    return Place(tuple(baseline.models.by_node_type), job.node_types, job.partition, nodes)
+    return JobPlace(tuple(baseline.models.by_node_type), job.node_types, job.partition, nodes)

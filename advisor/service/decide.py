@@ -14,13 +14,13 @@ from advisor.core.request import JobRequest
 from advisor.core.settings import Pin
 from advisor.schedulers.translators import translator
 from advisor.service.applying import apply_choice, keeping
-from advisor.service.baseline import Baseline, asked_of, find_models, locate_baseline, to_train
+from advisor.service.baseline import JobBaseline, asked_of, find_models, locate_baseline, to_train
 from advisor.service.bounds import bounds_of, with_obstacles
 from advisor.service.choice import Choice, choose, trial_of
 from advisor.service.conclusion import Conclusion, Submission, record
 from advisor.service.read_job import PastAvailability
 from advisor.service.snapshot import Snapshot
-from advisor.service.understand import Job, understand
+from advisor.service.understand import UnderstoodJob, understand
 
 
 def decide(
@@ -69,24 +69,31 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
     Each stage takes what those before it found, alters nothing of it, and returns what it finds
     itself, or the conclusion that the job stays as it is written.
     """
+    # what runs, where, under which policy; of the script, what it does with its cores
     job = understand(submission)
     if isinstance(job, Conclusion):
         return job
+    # of its workload, its family of sizes, or the application
     models = find_models(job)
     if isinstance(models, Conclusion):
         return models
+    # its configuration on its own node type, which must have a model
     asked = asked_of(job, models)
     if isinstance(asked, Conclusion):
         return asked
+    # the measured point that stands for it
     baseline = locate_baseline(job, asked)
     if isinstance(baseline, Conclusion):
         return baseline
     job = with_obstacles(job, baseline)
     while True:
+        # what user, script, policy and cluster leave
         bounds = bounds_of(job, baseline)
         if isinstance(bounds, Conclusion):
             return bounds
+        # among the candidates within them
         choice = choose_for(job, baseline, bounds, trials=trials)
+        # unless policy, program or holdout keep it from the job; in the scheduler's words
         conclusion = apply_choice(job, baseline, bounds, choice, chance)
         if isinstance(conclusion, Conclusion):
             return conclusion
@@ -97,7 +104,9 @@ def _no_holdout() -> float:
     return 1.0
 
 
-def choose_for(job: Job, baseline: Baseline, bounds: Constraints, *, trials: bool) -> Choice:
+def choose_for(
+    job: UnderstoodJob, baseline: JobBaseline, bounds: Constraints, *, trials: bool
+) -> Choice:
     """Return the choice for a job, a trial where it may run one now."""
     snapshot, model, pin = job.snapshot, baseline.model, job.reading.settings.pin
     choice = choose(

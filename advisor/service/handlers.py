@@ -47,7 +47,7 @@ from advisor.store.trials import give_up_place, key_of, take_place
 log = logging.getLogger("advisor.serve")
 
 Request = Mapping[str, object]
-Answer = dict[str, object]
+AnswerKeys = dict[str, object]
 
 _REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
@@ -207,7 +207,7 @@ class Handlers:
             self.scripts.asked = True
         return self.scripts.filled(line, self.users.subject(peer, request))
 
-    def _explain(self, request: Request, peer: Peer) -> Answer:
+    def _explain(self, request: Request, peer: Peer) -> AnswerKeys:
         decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
         return {**decision.to_dict(), "earlier_hooks": self._earlier_hooks(decision)}
 
@@ -329,7 +329,7 @@ class Handlers:
         snapshot.trials.pending.add(key_of(model))
         return True
 
-    def _submitted(self, request: Request, peer: Peer) -> Answer:
+    def _submitted(self, request: Request, peer: Peer) -> AnswerKeys:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")
         if self._issued.get(decision) != self.users.subject(peer, request):
             raise ProtocolError(f"decision {decision!r} was not made for you")
@@ -339,19 +339,19 @@ class Handlers:
             self.journal.link(decision, job)
         return {"ok": True}
 
-    def _script(self, request: Request, peer: Peer) -> Answer:
+    def _script(self, request: Request, peer: Peer) -> AnswerKeys:
         self.scripts.put(peer.uid, request.get("key"), request.get("client"))
         return {"ok": True, "asked": self.scripts.asked}
 
-    def _observe(self, request: Request, peer: Peer) -> Answer:
+    def _observe(self, request: Request, peer: Peer) -> AnswerKeys:
         return {"ok": True, "stored": self._spool().put_runs(request, *self._sender(peer))}
 
-    def _characterise(self, request: Request, peer: Peer) -> Answer:
+    def _characterise(self, request: Request, peer: Peer) -> AnswerKeys:
         inventory = self.source.snapshot.inventory
         self._spool().put_phases(request, *self._sender(peer), inventory)
         return {"ok": True}
 
-    def _profile(self, request: Request, peer: Peer) -> Answer:
+    def _profile(self, request: Request, peer: Peer) -> AnswerKeys:
         inventory = self.source.snapshot.inventory
         self._spool().put_profiles(request, *self._sender(peer), inventory)
         return {"ok": True}
@@ -472,7 +472,7 @@ class Handlers:
         }
 
 
-_OPERATIONS: Mapping[str, Callable[[Handlers, Request, Peer], Answer]] = {
+_OPERATIONS: Mapping[str, Callable[[Handlers, Request, Peer], AnswerKeys]] = {
     "explain": Handlers._explain,
     "submitted": Handlers._submitted,
     "script": Handlers._script,
@@ -487,7 +487,7 @@ _OPERATIONS: Mapping[str, Callable[[Handlers, Request, Peer], Answer]] = {
 pages of the store (:data:`advisor.store.visible.SHOWN`) are read in threads, by ``show``."""
 
 
-def _operation(request: Request) -> Callable[[Handlers, Request, Peer], Answer]:
+def _operation(request: Request) -> Callable[[Handlers, Request, Peer], AnswerKeys]:
     """Return what does a request's operation. Raises ProtocolError where the loop does not."""
     name = str(request["op"])
     if name in visible.SHOWN:  # else it would have been seen before it was read as JSON

@@ -11,7 +11,7 @@ from advisor.service.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """Where a job runs as it is written, and the node types (``names``) it might be moved to.
 
     ``possible`` are the node types it may land on, the likeliest first: where one is the only one,
@@ -25,7 +25,7 @@ class Place:
 
 
 def node_type_obstacles(
-    request: JobRequest, change: NodeTypeChange, snapshot: Snapshot, place: Place
+    request: JobRequest, change: NodeTypeChange, snapshot: Snapshot, place: JobPlace
 ) -> dict[str, tuple[str, str]]:
     """Return (reason code, detail) for each of the named node types that is not to be taken."""
     obstacles: dict[str, tuple[str, str]] = {}
@@ -48,7 +48,7 @@ def node_type_obstacles(
 
 
 def obstacles_now_and_later(
-    request: JobRequest, snapshot: Snapshot, place: Place
+    request: JobRequest, snapshot: Snapshot, place: JobPlace
 ) -> dict[str, tuple[str, str]]:
     """Return for each node type what keeps the job off it: if it must not wait, and if it may.
 

@@ -20,7 +20,7 @@ MODE_OFF = reason("mode-off")
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Submission):
+class UnderstoodJob(Submission):
     """A job of which everything is understood.
 
     ``node_types`` are those it may land on as it is written, the likeliest first; ``reasons`` say
@@ -35,7 +35,7 @@ class Job(Submission):
     reasons: tuple[Reason, ...]
 
 
-def understand(submission: Submission) -> Job | Conclusion:
+def understand(submission: Submission) -> UnderstoodJob | Conclusion:
     """Return what a job runs, and where, with the policy and the user's settings that hold for it.
 
     A job of which anything is not understood is left alone.
@@ -72,7 +72,7 @@ def understand(submission: Submission) -> Job | Conclusion:
         return Conclusion(left, (*reasons, why), recognised.workload)
     if reading.uncapped and request.freq_khz:  # a cap of the user's own has no effect either
         request = replace(request, freq_khz=None)
-    return Job(
+    return UnderstoodJob(
         request, snapshot, policy, reading, recognised, use, partition, tuple(node_types), reasons
     )
 

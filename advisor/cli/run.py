@@ -188,7 +188,7 @@ def _once(
     from pathlib import Path
 
     from advisor.cli.run_rate import RateTap
-    from advisor.meters.process import measure
+    from advisor.meters.process import ALL_TO_STDERR, MeasuredCommand, measure
     from advisor.schedulers.cpufreq import Cpufreq
 
     threads = configuration.threads_per_node
@@ -197,15 +197,15 @@ def _once(
         Cpufreq().capped(cap, Path(folder) / "cpufreq.json"),
         RateTap(rule, quiet=args.json) if rule else nullcontext() as tap,
     ):
-        measured = measure(
+        own_streams = ALL_TO_STDERR if args.json else (None, None)
+        command = MeasuredCommand(
             tuple(args.tail),
-            threads=threads,
-            meter=meter,
-            freq_khz=configuration.freq_khz,
+            threads,
+            configuration.freq_khz,
             environment={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            stdout_to_stderr=args.json,
-            streams=tap.streams if tap else None,
+            streams=tap.streams if tap else own_streams,
         )
+        measured = measure(command, meter)
     if tap is None or measured.exit_code != 0:
         return measured, None, ""
     return measured, *tap.result()

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.schedulers.this_machine import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
-    from advisor.training.training_job import understand
+    from advisor.training.training_job import TrainingSubject, understand
 
     if args.script:
         from advisor.cli.run_job import run_job
@@ -79,16 +79,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--repeat and --threads must be at least 1")
     known = load_known(store_seen(args.db))
     machine = local_node_type()
-    subject = understand(
-        scheduler="local",
-        site=known.site,
-        command=args.tail,
+    wanted = TrainingSubject(
+        command=tuple(args.tail),
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
-        this_machine=machine,
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
+    subject = understand(wanted, scheduler="local", site=known.site, this_machine=machine)
     threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
     cap = _cap(args.freq)
     freq_khz = cap or subject.baseline.freq_khz

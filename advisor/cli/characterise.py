@@ -86,7 +86,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from advisor.schedulers.this_machine import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
-    from advisor.training.training_job import understand
+    from advisor.training.training_job import TrainingSubject, understand
 
     try:
         min_weight = parse_fraction(args.min_weight)
@@ -94,16 +94,14 @@ def _characterise(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     known = load_known(store_seen(args.db))
-    subject = understand(
-        scheduler="local",
-        site=known.site,
-        command=args.tail,
+    wanted = TrainingSubject(
+        command=tuple(args.tail),
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
-        this_machine=local_node_type(),
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
+    subject = understand(wanted, scheduler="local", site=known.site, this_machine=local_node_type())
     stdin, start = input_file()
     command = TracedCommand(tuple(args.tail), args.threads or 0, stdin, start, args.json)
     note = busy_note(command.cpus)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.schedulers.this_machine import local_node_type
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
-    from advisor.training.training_job import understand
+    from advisor.training.training_job import TrainingSubject, understand
 
     if args.script:
         from advisor.cli.run_job import run_job
@@ -79,16 +79,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--repeat and --threads must be at least 1")
     known = load_known(store_seen(args.db))
     machine = local_node_type()
-    subject = understand(
-        scheduler="local",
-        site=known.site,
-        command=args.tail,
+    wanted = TrainingSubject(
+        command=tuple(args.tail),
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
-        this_machine=machine,
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
+    subject = understand(wanted, scheduler="local", site=known.site, this_machine=machine)
     threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
     cap = _cap(args.freq)
     freq_khz = cap or subject.baseline.freq_khz
@@ -188,7 +186,7 @@ def _once(
     from pathlib import Path
 
     from advisor.cli.run_rate import RateTap
-    from advisor.meters.process import measure
+    from advisor.meters.process import ALL_TO_STDERR, MeasuredCommand, measure
     from advisor.schedulers.cpufreq import Cpufreq
 
     threads = configuration.threads_per_node
@@ -197,15 +195,15 @@ def _once(
         Cpufreq().capped(cap, Path(folder) / "cpufreq.json"),
         RateTap(rule, quiet=args.json) if rule else nullcontext() as tap,
     ):
-        measured = measure(
+        own_streams = ALL_TO_STDERR if args.json else (None, None)
+        command = MeasuredCommand(
             tuple(args.tail),
-            threads=threads,
-            meter=meter,
-            freq_khz=configuration.freq_khz,
+            threads,
+            configuration.freq_khz,
             environment={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            stdout_to_stderr=args.json,
-            streams=tap.streams if tap else None,
+            streams=tap.streams if tap else own_streams,
         )
+        measured = measure(command, meter)
     if tap is None or measured.exit_code != 0:
         return measured, None, ""
     return measured, *tap.result()

@@ -146,7 +146,7 @@ def _measure(
     script: Path, working: Path, configuration: Configuration, variables: Mapping[str, str],
     meter: Any, quiet: bool, tap: RateTap | None,
 ) -> MeasuredProcess:  # fmt: skip
-    from advisor.meters.process import measure
+    from advisor.meters.process import ALL_TO_STDERR, MeasuredCommand, measure
     from advisor.schedulers.choose import create
     from advisor.schedulers.command import interpreter
     from advisor.schedulers.cpufreq import Cpufreq
@@ -156,16 +156,16 @@ def _measure(
         here, cpufreq = create("local"), Cpufreq()
         if cpufreq.controllable() is None:
             stack.enter_context(cpufreq.capped(configuration.freq_khz, folder / "cpufreq.json"))
-        return measure(
+        own_streams = ALL_TO_STDERR if quiet else (None, None)
+        command = MeasuredCommand(
             (*interpreter(script), str(script)),
-            threads=configuration.threads_per_node,
-            meter=meter,
-            freq_khz=configuration.freq_khz,
+            configuration.threads_per_node,
+            configuration.freq_khz,
             environment={**here.environment_here(configuration, folder, ()), **variables},
             folder=working,
-            stdout_to_stderr=quiet,
-            streams=tap.streams if tap else None,
+            streams=tap.streams if tap else own_streams,
         )
+        return measure(command, meter)
 
 
 def _keep(

@@ -60,7 +60,7 @@ def partitions_of(request: JobRequest, inventory: Inventory) -> tuple[str, ...]:
 
 def partition_of(request: JobRequest, inventory: Inventory) -> str:
     """Return the partition a job goes to: what it names first, else the scheduler's default."""
-    return next(iter(partitions_of(request, inventory)), "")
+    return request.partition.partition(",")[0] or next(iter(partitions_of(request, inventory)), "")
 
 
 def possible_node_types(

@@ -23,7 +23,14 @@ from advisor.instruments.characterise_files import (
 )
 from advisor.instruments.native import SOURCES, built
 from advisor.instruments.twin import SUFFIX
-from advisor.meters.process import MeasuredProcess, exit_text, measure, usable_cpus
+from advisor.meters.process import (
+    ALL_TO_STDERR,
+    MeasuredCommand,
+    MeasuredProcess,
+    exit_text,
+    measure,
+    usable_cpus,
+)
 
 TRACE_BYTES = 512 * 2**20
 """Most that one traced process may keep; the file is sparse, most take a few MB."""
@@ -190,16 +197,16 @@ def _measure(
 ) -> MeasuredProcess:
     if command.stdin is not None:
         os.lseek(command.stdin, command.start, os.SEEK_SET)
-    return measure(
+    run = MeasuredCommand(
         (*prefix, *command.argv),
-        threads=command.cpus,
-        meter=None,
+        command.cpus,
         environment=command.environment(extra),
         output=output,
-        limit_s=limit_s,
-        stdout_to_stderr=command.quiet,
+        streams=ALL_TO_STDERR if command.quiet else (None, None),
         stdin=command.stdin,
+        limit_s=limit_s,
     )
+    return measure(run, None)
 
 
 def _preloaded(library: Path) -> str:

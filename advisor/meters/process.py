@@ -56,58 +56,76 @@ def usable_cpus(root: Path = Path("/sys")) -> list[int]:
     return first + rest
 
 
+ALL_TO_STDERR = (2, 2)
+"""Streams of a command whose output is not to stand in this process's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCommand:
+    """A command, and how it runs: on so many cores, with what, and for how long at most."""
+
+    argv: tuple[str, ...]
+    threads: int
+    freq_khz: int = 0
+    """The cap that it runs under, for meters that estimate; 0: none."""
+    placement: tuple[str, int, int] = ("", 0, 0)
+    """How its cores are chosen, of how many sockets (0: the machine's), core rings of each."""
+    environment: Mapping[str, str] | None = None
+    folder: Path | None = None
+    output: Path | None = None
+    """Takes its stdout and stderr; it then has a session of its own."""
+    streams: tuple[int | None, int | None] = (None, None)
+    """Its stdout and stderr without ``output``, as descriptors; None: this process's own."""
+    stdin: int | None = None
+    """None: this process's own, nothing with ``output``."""
+    limit_s: float | None = None
+
+    def cpus(self) -> list[int]:
+        """Return the CPUs that it runs on. Raises SchedulerError where there are too few."""
+        cpus = usable_cpus()
+        if self.threads > len(cpus):
+            raise SchedulerError(
+                f"{self.threads} threads asked for, this machine offers {len(cpus)} CPUs"
+            )
+        if self.placement[0]:
+            cpus = _placed(cpus, *self.placement)
+        return cpus[: self.threads]
+
+
 def measure(
-    argv: tuple[str, ...],
-    *,
-    threads: int,
+    command: MeasuredCommand,
     meter: Meter | None,
-    freq_khz: int = 0,
-    environment: Mapping[str, str] | None = None,
-    folder: Path | None = None,
-    output: Path | None = None,
-    note: Path | None = None,
-    limit_s: float | None = None,
-    stdout_to_stderr: bool = False,
-    stdin: int | None = None,
-    streams: tuple[int, int] | None = None,
+    *,
     events: tuple[str, ...] = (),
-    placement: tuple[str, int, int] = ("", 0, 0),
+    note: Path | None = None,
     started: Callable[[int], None] | None = None,
 ) -> MeasuredProcess:
-    """Run a command on ``threads`` cores and measure its time (monotonic) and energy.
+    """Run a command and measure its time (monotonic) and, with a meter, its energy.
 
     The child inherits the affinity of this thread, which is narrowed around the start only.
-    ``output`` takes its stdout and stderr (default: ``streams``, else this process's own, or all
-    to stderr);
-    ``stdin`` is a file to read from (default: this process's own, none with ``output``);
-    ``note`` names the process while it runs, ``started`` is called with its id. ``events`` are
-    counted where they can be; the cores are those of a ``placement``: how, sockets (0: the
-    machine's), core rings of each. Raises
-    SchedulerError when it cannot be started or this machine has too few cores.
+    ``events`` are counted where they can be; ``note`` names the process while it runs, ``started``
+    is called with its id. Raises SchedulerError when it cannot be started or this machine has too
+    few cores.
     """
-    cpus = usable_cpus()
-    if threads > len(cpus):
-        raise SchedulerError(f"{threads} threads asked for, this machine offers {len(cpus)} CPUs")
-    if placement[0]:
-        cpus = _placed(cpus, *placement)
+    cpus, folder, output = command.cpus(), command.folder, command.output
     allowed = os.sched_getaffinity(0)
-    load = Load(threads, freq_khz)
+    load = Load(command.threads, command.freq_khz)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(output.open("ab")) if output else None
-        out, err = streams or (2 if stdout_to_stderr else None, None)
+        out, err = command.streams
         if meter is not None:
             meter.start(load)
         counters = stack.enter_context(_counters(events)) if events else None
         begin = time.perf_counter()
-        os.sched_setaffinity(0, cpus[:threads])
+        os.sched_setaffinity(0, cpus)
         try:
             child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL if output and stdin is None else stdin,
+                command.argv,
+                stdin=subprocess.DEVNULL if output and command.stdin is None else command.stdin,
                 stdout=file or out,
                 stderr=file or err,
                 cwd=folder,
-                env=None if environment is None else dict(environment),
+                env=None if command.environment is None else dict(command.environment),
                 start_new_session=output is not None,
             )
         except OSError as error:
@@ -115,12 +133,12 @@ def measure(
                 with contextlib.suppress(MeterError):
                     meter.stop()
             at = folder is not None and str(error.filename) == str(folder)
-            what = f"enter {folder}" if at else f"run {argv[0]}"
+            what = f"enter {folder}" if at else f"run {command.argv[0]}"
             raise SchedulerError(f"cannot {what}: {error.strerror}") from error
         finally:
             os.sched_setaffinity(0, allowed)
         own_group = output is not None
-        limit = _Limit(child, limit_s, own_group)
+        limit = _Limit(child, command.limit_s, own_group)
         try:
             if note is not None:
                 note.write_text(json.dumps({"pid": child.pid, "start": start_ticks(child.pid)}))

@@ -46,6 +46,9 @@ from advisor.store.trials import give_up_place, key_of, take_place
 
 log = logging.getLogger("advisor.serve")
 
+Request = Mapping[str, object]
+AnswerKeys = dict[str, object]
+
 _REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
 LONGEST_QUERY_S = 1.0
@@ -163,7 +166,7 @@ class Handlers:
         request = parse_request_line(line)
         if request["op"] != "decide":
             self.settle()  # a job may be linked to a decision that still waits
-            return answer_line(self._handle(request, peer))
+            return answer_line(_operation(request)(self, request, peer))
         carried = read_stamp(str(request.get("stamp") or ""))
         uid = self.users.subject(peer, request)
         if carried is not None and self._issued.get(carried.id) == uid:
@@ -204,27 +207,9 @@ class Handlers:
             self.scripts.asked = True
         return self.scripts.filled(line, self.users.subject(peer, request))
 
-    def _handle(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
-        operation = request["op"]
-        if operation == "explain":
-            decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
-            return {**decision.to_dict(), "earlier_hooks": self._earlier_hooks(decision)}
-        if operation == "submitted":
-            return self._submitted(request, peer)
-        if operation == "script":
-            self.scripts.put(peer.uid, request.get("key"), request.get("client"))
-            return {"ok": True, "asked": self.scripts.asked}
-        if operation in ("observe", "characterise", "profile"):
-            return self._deliver(request, peer)
-        if operation in visible.SHOWN:
-            raise ProtocolError(f"write the op as it is: {operation}")  # not in the loop
-        if operation == "status":
-            return self.status()
-        if operation == "metrics":
-            return {"metrics": self.metrics()}
-        if operation == "ping":
-            return {"pong": True, "version": __version__}
-        raise ProtocolError(f"unknown op {operation!r}")
+    def _explain(self, request: Request, peer: Peer) -> AnswerKeys:
+        decision, _ = self._decision(request, peer, hook="explain", chance=lambda: 1.0)
+        return {**decision.to_dict(), "earlier_hooks": self._earlier_hooks(decision)}
 
     def _earlier_hooks(self, decision: Decision) -> list[str]:
         """Return the site's hooks that see the job before the advisor's, as far as is known."""
@@ -344,7 +329,7 @@ class Handlers:
         snapshot.trials.pending.add(key_of(model))
         return True
 
-    def _submitted(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
+    def _submitted(self, request: Request, peer: Peer) -> AnswerKeys:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")
         if self._issued.get(decision) != self.users.subject(peer, request):
             raise ProtocolError(f"decision {decision!r} was not made for you")
@@ -354,22 +339,35 @@ class Handlers:
             self.journal.link(decision, job)
         return {"ok": True}
 
-    def _deliver(self, request: Mapping[str, object], peer: Peer) -> dict[str, object]:
-        """Leave what the peer measured to the spool."""
+    def _script(self, request: Request, peer: Peer) -> AnswerKeys:
+        self.scripts.put(peer.uid, request.get("key"), request.get("client"))
+        return {"ok": True, "asked": self.scripts.asked}
+
+    def _observe(self, request: Request, peer: Peer) -> AnswerKeys:
+        return {"ok": True, "stored": self._spool().put_runs(request, *self._sender(peer))}
+
+    def _characterise(self, request: Request, peer: Peer) -> AnswerKeys:
+        inventory = self.source.snapshot.inventory
+        self._spool().put_phases(request, *self._sender(peer), inventory)
+        return {"ok": True}
+
+    def _profile(self, request: Request, peer: Peer) -> AnswerKeys:
+        inventory = self.source.snapshot.inventory
+        self._spool().put_profiles(request, *self._sender(peer), inventory)
+        return {"ok": True}
+
+    def _spool(self) -> Spool:
+        """Return where what peers measured is left. Raises AdvisorError where none is taken."""
         if self.spool is None:
             raise AdvisorError(
                 "this daemon answers from a published copy and stores no measurements",
                 hint="send them to the daemon on the store's host",
             )
-        contributor = self.users.name(peer.uid)
-        uid = self.limits.booked(peer.uid)
-        if request["op"] == "characterise":
-            self.spool.put_phases(request, contributor, uid, self.source.snapshot.inventory)
-            return {"ok": True}
-        if request["op"] == "profile":
-            self.spool.put_profiles(request, contributor, uid, self.source.snapshot.inventory)
-            return {"ok": True}
-        return {"ok": True, "stored": self.spool.put_runs(request, contributor, uid)}
+        return self.spool
+
+    def _sender(self, peer: Peer) -> tuple[str, int]:
+        """Return the user who contributes, and the user id that it is booked to."""
+        return self.users.name(peer.uid), self.limits.booked(peer.uid)
 
     def show(self, line: bytes, peer: Peer) -> bytes:
         """Answer a line that asks for what the peer may see; some threads do it."""
@@ -472,6 +470,31 @@ class Handlers:
             "scripts": {"found": self.scripts.found, "missing": self.scripts.missing},
             "answer_us": {"p50": quantile(0.5), "p99": quantile(0.99)},
         }
+
+
+_OPERATIONS: Mapping[str, Callable[[Handlers, Request, Peer], AnswerKeys]] = {
+    "explain": Handlers._explain,
+    "submitted": Handlers._submitted,
+    "script": Handlers._script,
+    "observe": Handlers._observe,
+    "characterise": Handlers._characterise,
+    "profile": Handlers._profile,
+    "status": lambda handlers, _request, _peer: handlers.status(),
+    "metrics": lambda handlers, _request, _peer: {"metrics": handlers.metrics()},
+    "ping": lambda _handlers, _request, _peer: {"pong": True, "version": __version__},
+}
+"""What is answered in the loop, besides ``decide``, whose answers are remembered by their line;
+pages of the store (:data:`advisor.store.visible.SHOWN`) are read in threads, by ``show``."""
+
+
+def _operation(request: Request) -> Callable[[Handlers, Request, Peer], AnswerKeys]:
+    """Return what does a request's operation. Raises ProtocolError where the loop does not."""
+    name = str(request["op"])
+    if name in visible.SHOWN:  # else it would have been seen before it was read as JSON
+        raise ProtocolError(f"write the op as it is: {name}")
+    if name not in _OPERATIONS:
+        raise ProtocolError(f"unknown op {name!r}")
+    return _OPERATIONS[name]
 
 
 def _too_long(request: Mapping[str, object]) -> bool:

@@ -18,7 +18,7 @@ from advisor.store.records import StoredModel
 class JobModels:
     """Models by node type and the workload they are for; ``stop``: why there are none."""
 
-    models: Mapping[str, StoredModel]
+    by_node_type: Mapping[str, StoredModel]
     workload: str
     reasons: tuple[Reason, ...] = ()
     stop: Reason | None = None

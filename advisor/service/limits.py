@@ -153,6 +153,12 @@ class Limits:
         """Forget a connection that is closed."""
         self.connections -= use.open.pop(connection, None) is not None
 
+    def close_all(self) -> None:
+        """Close all connections."""
+        for use in self._uses.values():
+            for close in list(use.open.values()):
+                close()
+
     def make_room(self) -> None:
         """Close a connection of the user who has most."""
         use = max(self._uses.values(), key=lambda u: (u.bounded, len(u.open)), default=None)

@@ -6,7 +6,7 @@ read (:class:`advisor.core.reading.JobReading`), under another policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.core.availability import Availability
@@ -20,7 +20,6 @@ from advisor.core.script import advisor_lines
 from advisor.core.script_use import counts_threads
 from advisor.core.settings import stated, with_choices
 from advisor.schedulers.translators import translator
-from advisor.service.place import node_type_obstacles
 from advisor.service.snapshot import Snapshot
 
 
@@ -80,29 +79,6 @@ def with_whole_nodes(request: JobRequest, snapshot: Snapshot) -> JobRequest:
     if not all(availability.gives_whole_nodes(name) for name in names):
         return request
     return replace(request, exclusive=True)
-
-
-def with_obstacles(
-    reading: JobReading,
-    request: JobRequest,
-    snapshot: Snapshot,
-    names: Iterable[str],
-    possible: Sequence[NodeType],
-    partition: str,
-    nodes: int,
-) -> JobReading:
-    """Return the reading with what keeps the job off the named node types now.
-
-    The arguments are those of :func:`~advisor.service.place.node_type_obstacles`.
-    """
-    both: tuple[NodeTypeChange, NodeTypeChange] = ("no-later", "allow")
-    now, waiting = (
-        node_type_obstacles(request, change, snapshot, names, possible, partition, nodes)
-        for change in both
-    )
-    free = ("", "")
-    obstacles = {n: (now.get(n, free)[0], waiting.get(n, free)[0]) for n in names}
-    return replace(reading, obstacles=obstacles)
 
 
 @dataclass(frozen=True, slots=True)

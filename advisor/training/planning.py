@@ -32,6 +32,7 @@ from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import (
     TrainingJob,
+    TrainingSubject,
     current_user,
     named,
     of_experiment,
@@ -272,17 +273,20 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
                 hint=f"advisor train {wish.subject} -- COMMAND, or give a job script",
             )
         application = application or named(wish.subject)
-    job = understand(
-        scheduler=scheduler.NAME,
-        site=known.site,
-        script=script,
-        arguments=wish.command if script is not None else (),
-        command=() if script is not None else wish.command,
+    subject = TrainingSubject(
+        script,
+        tuple(wish.command) if script is not None else (),
+        () if script is not None else tuple(wish.command),
         application=application,
         workload=named(wish.workload) if wish.workload else "",
         node_type=wish.node_type,
+        options=tuple(wish.options),
+    )
+    job = understand(
+        subject,
+        scheduler=scheduler.NAME,
+        site=known.site,
         this_machine=scheduler.this_machine(),
-        extra_options=wish.options,
         gives_whole_nodes=scheduler.gives_whole_nodes,
     )
     return job if wish.rate is None else replace(job, rate=wish.rate)

@@ -24,7 +24,13 @@ from advisor.errors import InputError
 from advisor.schedulers.base import PlannedRun, SweepJob, WatchPlan
 from advisor.schedulers.early import LIBRARY
 from advisor.store.records import TrainingRequest, TrainingState
-from advisor.training.training_job import TrainingJob, TrainingSite, of_experiment, understand
+from advisor.training.training_job import (
+    TrainingJob,
+    TrainingSite,
+    TrainingSubject,
+    of_experiment,
+    understand,
+)
 
 VERSION = 1
 """Version of a sweep's state file."""
@@ -416,16 +422,19 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
     """Read the script's copy again; what site and process said then is taken from the state."""
     node_type = NodeType.from_dict(data["node_type"])
     understood = {n: tuple(a) for n, a in data.get("understood_options", {}).items()}
-    again = understand(
-        scheduler=settings.scheduler,
-        site=TrainingSite(Inventory.of([node_type]), understood_options=understood),
-        script=folder / "script" if data["script"] else None,
-        arguments=data["arguments"],
-        command=data["command"],
+    subject = TrainingSubject(
+        folder / "script" if data["script"] else None,
+        tuple(data["arguments"]),
+        tuple(data["command"]),
         application=data["application"],
         workload=data["workload"],
         node_type=node_type.name,
-        extra_options=settings.extra_options,
+        options=tuple(settings.extra_options),
+    )
+    again = understand(
+        subject,
+        scheduler=settings.scheduler,
+        site=TrainingSite(Inventory.of([node_type]), understood_options=understood),
         options=data.get("options"),
     )
     if settings.after:

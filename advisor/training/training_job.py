@@ -66,6 +66,24 @@ class TrainingSite:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingSubject:
+    """What somebody wants measured: a script or a command, and their words on it.
+
+    ``application`` and ``workload`` win over what is recognised; ``fallback`` names the application
+    when nothing is; ``options`` are the scheduler's, given beside the script.
+    """
+
+    script: Path | None = None
+    arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    application: str = ""
+    workload: str = ""
+    node_type: str = ""
+    fallback: str = ""
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingJob:
     """An application to train, and the job that shows how it is run.
 
@@ -146,37 +164,28 @@ def script_text(path: Path) -> str:
 
 
 def understand(
+    subject: TrainingSubject,
     *,
     scheduler: str,
     site: TrainingSite,
-    script: Path | None = None,
-    arguments: Sequence[str] = (),
-    command: Sequence[str] = (),
-    application: str = "",
-    workload: str = "",
-    node_type: str = "",
     this_machine: NodeType | None = None,
-    extra_options: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
-    fallback: str = "",
     gives_whole_nodes: Callable[[str], bool] = lambda _: False,
 ) -> TrainingJob:
     """Work out what a script or command runs, where, and with which configuration by default.
 
-    ``application`` and ``workload`` given by the caller win over what is recognised; ``fallback``
-    names the application when nothing is. The baseline
-    is what the job itself asks for, at the frequency it gets without asking. ``this_machine`` is
-    the node type of the local scheduler; ``gives_whole_nodes`` tells of a partition whether its
-    jobs have their nodes for themselves; ``options`` are all that the job has, where they were read
-    before. Raises InputError or UsageError.
+    The baseline is what the job itself asks for, at the frequency it gets without asking.
+    ``this_machine`` is the node type of the local scheduler; ``gives_whole_nodes`` tells of a
+    partition whether its jobs have their nodes for themselves; ``options`` are all that the job
+    has, where they were read before. Raises InputError or UsageError.
     """
-    arguments, command = tuple(arguments), tuple(command)
+    script, arguments, command = subject.script, subject.arguments, subject.command
     text = script_text(script) if script is not None else None
     language = translator(scheduler)
     if options is None:
         given = {
             **(_from_environment(language) if scheduler != "local" else {}),
-            **language.read_arguments(extra_options),
+            **language.read_arguments(subject.options),
         }
         options = {**(language.read_directives(text, given) if text else {}), **given}
     request = _request(scheduler, options, text, script, arguments, command)
@@ -186,10 +195,8 @@ def understand(
             hint="train a script with one of the parts",
         )
     request = request.with_understood(site.understood_options)
-    recognition, named_by_user = recognised(
-        text, request.job_name, arguments, command, site.rules, application, workload
-    )
-    name = recognition.application or fallback
+    recognition, named_by_user = _recognised(subject, text, request.job_name, site.rules)
+    name = recognition.application or subject.fallback
     if not name:
         raise UsageError(
             f"no application is recognised in {script or 'the command'}",
@@ -200,7 +207,7 @@ def understand(
             f"the advisor does not change jobs with {why}, so a sweep is of no use",
             hint="remove the option, or train a script without it",
         )
-    chosen = _node_type(node_type, request, site, this_machine)
+    chosen = _node_type(subject.node_type, request, site, this_machine)
     partition = _partition(request, chosen, site.inventory)
     vouched = named_by_user or bool(recognition.rule and recognition.rule.executable)
     use = use_of(request, recognition.threads_from, named=vouched)
@@ -245,25 +252,19 @@ def understand(
     )
 
 
-def recognised(
-    text: str | None,
-    job_name: str,
-    arguments: Sequence[str],
-    command: Sequence[str],
-    rules: Sequence[ApplicationRule],
-    application: str = "",
-    workload: str = "",
+def _recognised(
+    subject: TrainingSubject, text: str | None, job_name: str, rules: Sequence[ApplicationRule]
 ) -> tuple[Recognised, bool]:
     """Return what a script, or without one a command, is; and whether its user named it."""
     stated_settings = dict(stated(os.environ, advisor_lines(text) if text else {}).values)
-    for key, value in (("application", application), ("workload", workload)):
+    for key, value in (("application", subject.application), ("workload", subject.workload)):
         if value:
             stated_settings[key] = (value, "you")
     recognition = recognise(
         text,
         job_name=job_name,
-        script_arguments=arguments,
-        command=command if text is None else (),
+        script_arguments=subject.arguments,
+        command=subject.command if text is None else (),
         stated={k: v for k, v in stated_settings.items() if names_job(k)},
         rules=rules,
     )
@@ -282,7 +283,8 @@ def recognised_by_site(
     directives = translator(scheduler).read_directives(text) if text else {}
     name = directives.get("job-name", script.name if script else "")
     arguments, command = (words, ()) if text is not None else ((), words)
-    return recognised(text, name, arguments, command, site.rules, application)[0]
+    subject = TrainingSubject(script, tuple(arguments), tuple(command), application)
+    return _recognised(subject, text, name, site.rules)[0]
 
 
 def of_experiment(job: TrainingJob) -> TrainingJob:

@@ -21,7 +21,7 @@ from advisor.schedulers.base import JobRecord
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.training.site_context import load_known
-from advisor.training.training_job import understand
+from advisor.training.training_job import TrainingSubject, understand
 from advisor.views.choosing import for_script
 from advisor.views.policy import holding
 from advisor.views.preview import Person, preview, site_for_preview
@@ -80,7 +80,7 @@ def doors(advisor: Run, store: Path, script: Path) -> dict[str, bool]:
     decision = preview(site, "stencil", "one", Configuration("bdw", 1, 1, 16, 2_200_000), person)
     assert decision is not None
     known = load_known(store)
-    job = understand(scheduler="slurm", site=known.site, script=script)
+    job = understand(TrainingSubject(script), scheduler="slurm", site=known.site)
     outlook = for_script(script, {}, store=store, socket=script.parent / "none", person=person)
     ended = JobRecord(
         "7", FACTS["job_name"], ME, FACTS["account"], "COMPLETED", partition="batch", qos="night",

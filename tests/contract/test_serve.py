@@ -184,6 +184,22 @@ def test_several_lines_on_one_connection_come_back_in_order(place: Path, start: 
     assert "pong" in answers[0] and "rewrite" in answers[1] and "models" in answers[2]
 
 
+def test_a_client_that_reads_late_gets_all_answers_in_order(place: Path, start: Start) -> None:
+    """They are more than a socket holds, so that the daemon keeps some until they are taken."""
+    fill(place / "a.db")
+    start()
+    lines = [{"v": 1, "op": op} for _ in range(120) for op in ("metrics", "ping")]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(place / "s"))
+        client.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        time.sleep(0.3)
+        client.shutdown(socket.SHUT_WR)
+        answers = [json.loads(line) for line in client.makefile("rb")]
+    assert ["metrics" if "metrics" in a else "ping" for a in answers] == [x["op"] for x in lines]
+    assert sum(len(a.get("metrics", "")) for a in answers) > 250_000
+
+
 def test_a_client_may_ask_again_at_once_or_later(place: Path, start: Start) -> None:
     fill(place / "a.db")
     start()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.service import answering
 from advisor.service import server as server_module
 from advisor.service.handlers import Handlers
 from advisor.service.peer import Peer
@@ -35,7 +36,7 @@ class Room:
         for uid in (FLOOD, OTHER):
             self.handlers.users._names[uid] = f"user{uid}"
         self.server = Server(self.path, self.handlers, refresh_s=3600.0)
-        monkeypatch.setattr(server_module, "LONG_S", -1.0)  # whatever the clock can tell
+        monkeypatch.setattr(answering, "LONG_S", -1.0)  # whatever the clock can tell
         monkeypatch.setattr(server_module, "peer_of", lambda _: Peer(1, self.uids.pop(0), 1))
         monkeypatch.setattr(Handlers, "answer", self.answer)
 

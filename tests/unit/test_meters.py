@@ -18,7 +18,7 @@ from advisor.meters.base import Load, MeteredNode
 from advisor.meters.choose import best_meter
 from advisor.meters.estimate import EstimateMeter, estimate_j
 from advisor.meters.pm_counters import PmCounters
-from advisor.meters.process import exit_text, measure, usable_cpus
+from advisor.meters.process import MeasuredCommand, exit_text, measure, usable_cpus
 from advisor.meters.rapl import Rapl
 
 RANGE = 262_143_328_850
@@ -221,7 +221,7 @@ def test_estimate_needs_stated_power_or_an_explicit_wish() -> None:
     )
     generic = EstimateMeter(MeteredNode(node_type=NodeType("laptop"), generic=True))
     assert generic.available() is None
-    measured = measure((sys.executable, "-c", "pass"), threads=1, meter=generic)
+    measured = measure(MeasuredCommand((sys.executable, "-c", "pass"), 1), generic)
     assert measured.meter == "estimate (generic)"
     assert measured.energy_quality == "estimated"
 
@@ -230,16 +230,14 @@ def test_estimate_counts_busy_cores_not_asked_ones() -> None:
     """A child that only sleeps keeps no core busy: base power is all that is left."""
     node = NodeType("n", cores=64, base_power_w=100, core_power_w=1000)
     idle = measure(
-        (sys.executable, "-c", "import time; time.sleep(0.5)"),
-        threads=1,
-        meter=EstimateMeter(MeteredNode(node_type=node)),
+        MeasuredCommand((sys.executable, "-c", "import time; time.sleep(0.5)"), 1),
+        EstimateMeter(MeteredNode(node_type=node)),
     )
     assert idle.energy_j is not None
     assert idle.energy_j / idle.time_s < 100 + 500
     busy = measure(
-        (sys.executable, "-c", "sum(i * i for i in range(4_000_000))"),
-        threads=1,
-        meter=EstimateMeter(MeteredNode(node_type=node)),
+        MeasuredCommand((sys.executable, "-c", "sum(i * i for i in range(4_000_000))"), 1),
+        EstimateMeter(MeteredNode(node_type=node)),
     )
     assert busy.energy_j is not None
     assert busy.energy_j / busy.time_s > idle.energy_j / idle.time_s
@@ -278,7 +276,7 @@ def test_measured_child_gets_its_cores_and_ours_stay(tmp_path: Path) -> None:
     before = os.sched_getaffinity(0)
     out = tmp_path / "out"
     code = "import os; print(len(os.sched_getaffinity(0)))"
-    measured = measure((sys.executable, "-c", code), threads=1, meter=None, output=out)
+    measured = measure(MeasuredCommand((sys.executable, "-c", code), 1, output=out), None)
     assert measured.exit_code == 0
     assert out.read_text().strip() == "1"
     assert os.sched_getaffinity(0) == before
@@ -286,23 +284,18 @@ def test_measured_child_gets_its_cores_and_ours_stay(tmp_path: Path) -> None:
 
 
 def test_measured_child_that_fails_or_takes_too_long(tmp_path: Path) -> None:
-    failed = measure((sys.executable, "-c", "raise SystemExit(3)"), threads=1, meter=None)
+    failed = measure(MeasuredCommand((sys.executable, "-c", "raise SystemExit(3)"), 1), None)
     assert (failed.exit_code, exit_text(failed.exit_code)) == (3, "exit code 3")
-    late = measure(
-        ("/bin/sh", "-c", "sleep 60 & wait"),
-        threads=1,
-        meter=None,
-        output=tmp_path / "out",
-        limit_s=0.2,
-    )
+    waits = ("/bin/sh", "-c", "sleep 60 & wait")
+    late = measure(MeasuredCommand(waits, 1, output=tmp_path / "out", limit_s=0.2), None)
     assert late.timed_out and exit_text(late.exit_code) == "killed by SIGTERM"
 
 
 def test_more_threads_than_cpus_are_refused() -> None:
     with pytest.raises(SchedulerError, match="offers"):
-        measure(("true",), threads=len(usable_cpus()) + 1, meter=None)
+        measure(MeasuredCommand(("true",), len(usable_cpus()) + 1), None)
     with pytest.raises(SchedulerError, match="cannot run"):
-        measure(("/nonexistent/program",), threads=1, meter=None)
+        measure(MeasuredCommand(("/nonexistent/program",), 1), None)
 
 
 def test_one_cpu_of_each_core_comes_first(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from advisor.loop.execution import IMPOSSIBLE, ran
 from advisor.loop.health_site import check_energies
 from advisor.loop.past_jobs import JobNaming, past_jobs
 from advisor.meters.base import EnergyReading, Load, Meter, MeteredNode
-from advisor.meters.process import measure
+from advisor.meters.process import MeasuredCommand, measure
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.pbs.accounting import record_of
 from advisor.schedulers.slurm.accounting import FIELDS, parse
@@ -128,7 +128,7 @@ class Wrong:
 
 def test_a_process_measured_here() -> None:
     wrong: Meter = Wrong(MeteredNode())
-    done = measure((sys.executable, "-c", ""), threads=1, meter=wrong)
+    done = measure(MeasuredCommand((sys.executable, "-c", ""), 1), wrong)
     assert (done.energy_j, done.energy_quality) == (None, "missing")
     assert "rapl says 4.295e+09 J, which is impossible" in done.detail
 

@@ -24,7 +24,7 @@ from advisor.training import state as states
 from advisor.training.plan import axes, cost, payback_runs, planned
 from advisor.training.state import SweepSettings
 from advisor.training.table import tabulate
-from advisor.training.training_job import TrainingJob, TrainingSite, understand
+from advisor.training.training_job import TrainingJob, TrainingSite, TrainingSubject, understand
 
 BDW = NodeType(
     "bdw", feature="broadwell", partitions=("batch", "big"), sockets=2, cores=28,
@@ -42,7 +42,10 @@ def script(folder: Path, text: str) -> Path:
 
 
 def subject(folder: Path, text: str, **wishes: Any) -> TrainingJob:
-    return understand(scheduler="slurm", site=SITE, script=script(folder, text), **wishes)
+    others = {n: wishes.pop(n) for n in ("gives_whole_nodes",) if n in wishes}
+    return understand(
+        TrainingSubject(script(folder, text), **wishes), scheduler="slurm", site=SITE, **others
+    )
 
 
 def test_a_script_tells_what_it_runs_and_how(tmp_path: Path) -> None:
@@ -65,9 +68,9 @@ def test_names_given_win_over_what_is_recognised(tmp_path: Path) -> None:
 def test_an_option_of_the_site_s_own_is_trained_with_once_it_is_understood(tmp_path: Path) -> None:
     text = script(tmp_path, "#SBATCH -N1 --exclusive --project-code=a1\nsrun ./cfd")
     with pytest.raises(InputError, match="--project-code"):
-        understand(scheduler="slurm", site=SITE, script=text)
+        understand(TrainingSubject(text), scheduler="slurm", site=SITE)
     site = replace(SITE, understood_options={"project-code": ()})
-    found = understand(scheduler="slurm", site=site, script=text)
+    found = understand(TrainingSubject(text), scheduler="slurm", site=site)
     assert found.request.options["project-code"] == "a1"
 
 
@@ -75,7 +78,7 @@ def test_the_site_names_applications(tmp_path: Path) -> None:
     rule = ApplicationRule("wrf", executable=("wrf*",), workload="conus")
     site = replace(SITE, rules=(rule,))
     path = script(tmp_path, "srun ./wrf.exe")
-    found = understand(scheduler="slurm", site=site, script=path)
+    found = understand(TrainingSubject(path), scheduler="slurm", site=site)
     assert (found.application, found.workload) == ("wrf", "conus")
 
 
@@ -113,7 +116,7 @@ def test_what_is_no_script(tmp_path: Path, content: bytes, message: str) -> None
     path = tmp_path / "x.sh"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        understand(scheduler="slurm", site=SITE, script=path)
+        understand(TrainingSubject(path), scheduler="slurm", site=SITE)
 
 
 def test_what_cannot_be_trained_or_is_trained_by_its_first_task(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_sbatchs_own_environment_counts(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("SBATCH_ACCOUNT", "other")
     found = subject(tmp_path, "#SBATCH -p batch -A proj\nsrun ./cfd")
     assert (found.node_type.name, found.request.account) == ("skl", "other")
-    told = subject(tmp_path, "srun ./cfd", extra_options=("-A", "third", "-p", "batch"))
+    told = subject(tmp_path, "srun ./cfd", options=("-A", "third", "-p", "batch"))
     assert (told.node_type.name, told.request.account) == ("bdw", "third")
 
 
@@ -156,7 +159,7 @@ def test_thread_counts(cores: int, ranks: int) -> None:
         ("#SBATCH -n 4 -c 7\nsrun ./cfd", {}),
         ("#SBATCH --exclusive --project-code=7\nsrun ./cfd", {}),
         ("#SBATCH --exclusive\n./run ./cfd", {}),
-        ("#SBATCH --exclusive\nsrun ./cfd", {"extra_options": ("--mem=4G", "-p", "big")}),
+        ("#SBATCH --exclusive\nsrun ./cfd", {"options": ("--mem=4G", "-p", "big")}),
     ],
 )
 def test_a_sweep_s_job_is_the_same_when_it_is_read_again(
@@ -166,7 +169,8 @@ def test_a_sweep_s_job_is_the_same_when_it_is_read_again(
     monkeypatch.setenv("SBATCH_ACCOUNT", "proj")
     rules = (ApplicationRule(name="cfd", executable=("cfd",)),)
     site = replace(SITE, rules=rules, understood_options={"project-code": ("frequency",)})
-    job = understand(scheduler="slurm", site=site, script=script(tmp_path, text), **wishes)
+    wanted = TrainingSubject(script(tmp_path, text), options=wishes.pop("options", ()))
+    job = understand(wanted, scheduler="slurm", site=site, **wishes)
     space, settings = axes(job).space, SweepSettings("slurm", "ann")
     state = states.new(tmp_path / "sweeps", job, space, settings, ())
     states.begin(state)

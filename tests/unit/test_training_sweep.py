@@ -34,7 +34,7 @@ from advisor.training.result_store import (
 from advisor.training.site_context import earlier_runs, load_known
 from advisor.training.state import SweepSettings, SweepState
 from advisor.training.sweep import Sweep
-from advisor.training.training_job import TrainingSite, current_user, understand
+from advisor.training.training_job import TrainingSite, TrainingSubject, current_user, understand
 from advisor.views.training import outcome_lines
 
 FREQS = (1_000_000, 1_400_000, 1_800_000, 2_000_000)
@@ -99,10 +99,8 @@ class World:
         self.scheduler: Local = OwnClock(self.sys)
 
     def new(self, **settings: Any) -> SweepState:
-        subject = understand(
-            scheduler="local", site=TrainingSite(), script=self.script, application="posed",
-            workload="w", node_type="posed", this_machine=NODE,
-        )  # fmt: skip
+        wanted = TrainingSubject(self.script, application="posed", workload="w", node_type="posed")
+        subject = understand(wanted, scheduler="local", site=TrainingSite(), this_machine=NODE)
         threads = tuple((1, t) for t in range(1, min(2, os.cpu_count() or 1) + 1))
         space = SearchSpace("posed", (1,), threads, FREQS)
         count = settings.pop("samples", 8)

@@ -17,7 +17,7 @@ from advisor.core.script_use import CAP_VARIABLE
 from advisor.drafts import write_whole
 from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import ChosenMeter, best_meter
-from advisor.meters.process import exit_text, measure, start_ticks
+from advisor.meters.process import MeasuredCommand, exit_text, measure, start_ticks
 from advisor.schedulers.base import (
     HookRequest,
     Hooks,
@@ -197,13 +197,11 @@ class Local(Scheduler):
                 watched,
                 counting(bin_folder, mark, counts, variables),
             ):
-                measured = measure(
+                command = MeasuredCommand(
                     argv,
-                    threads=c.threads_per_node,
-                    events=job.events,
+                    c.threads_per_node,
+                    c.freq_khz,
                     placement=job.placement,
-                    meter=choice.meter,
-                    freq_khz=c.freq_khz,
                     environment={
                         **self.environment_here(
                             c, bin_folder, job.threads_from if job.threads_to_set(run) else ()
@@ -215,8 +213,13 @@ class Local(Scheduler):
                     },
                     folder=job.working_folder,
                     output=output,
-                    note=job.folder / "running.json",
                     limit_s=job.run_limit_s,
+                )
+                measured = measure(
+                    command,
+                    choice.meter,
+                    events=job.events,
+                    note=job.folder / "running.json",
                     started=watched.start,
                 )
         except (SchedulerError, MeterError) as error:

@@ -1,0 +1,102 @@
+"""What bounds the choice for a job: what its user, its script and the cluster bind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.core.feasible import Constraints
+from advisor.core.reasons import reason
+from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
+from advisor.schedulers.translators import translator
+from advisor.service.baseline import JobBaseline
+from advisor.service.conclusion import Conclusion
+from advisor.service.place import JobPlace, node_type_obstacles, obstacles_now_and_later
+from advisor.service.understand import UnderstoodJob
+
+
+def with_obstacles(job: UnderstoodJob, baseline: JobBaseline) -> UnderstoodJob:
+    """Return the job with what keeps it off other node types now, to be kept for another policy."""
+    several = len(baseline.models.by_node_type) > 1 or len(job.node_types) > 1
+    if not (baseline.whole and several) or job.reading.obstacles:
+        return job
+    obstacles = obstacles_now_and_later(job.request, job.snapshot, _place(job, baseline))
+    return replace(job, reading=replace(job.reading, obstacles=obstacles))
+
+
+def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclusion:
+    """Return all that bounds the choice."""
+    request, use, whole = job.request, job.use, baseline.whole
+    node_type = bound(request, "node_type", "nodes") or use.node_type
+    if not request.exclusive:
+        node_type = node_type or "the job fills its nodes by its own count of cores"
+    if len(job.node_types) > 1 and (job.policy.axes.node_type == "keep" or node_type):
+        why = reason("mixed-partition", job.partition, node_type or "policy keeps it")
+        return baseline.conclude(job, why)
+    once = _started_once(job, baseline)
+    return Constraints(
+        request,
+        baseline.configuration,
+        job.policy,
+        job.snapshot.inventory,
+        job.partition,
+        landing=job.node_types,
+        whole=whole,
+        threads_kept=threads_kept(request, use, job.recognised.threads_from) or once,
+        threads_unset=_threads_unset(job, baseline),
+        freq_kept=bound(request, "frequency") or use.frequency or job.reading.uncapped,
+        node_type_kept=node_type,
+        cores_kept="" if whole else _cores_kept(job, baseline) or once,
+        obstacles=_obstacles(job, baseline),
+        freq_cap_khz=request.freq_khz or 0,
+        need_mb=job.snapshot.families.need_mb(baseline.model, baseline.configuration),
+        use=use,
+        as_written_s=(baseline.row.time_s, baseline.row.time_hi_s),
+    )
+
+
+def _started_once(job: UnderstoodJob, baseline: JobBaseline) -> str:
+    """Return why the threads of a rank are kept where the script starts its program by itself.
+
+    It then runs once, and may use all of the job's cores, however many tasks the job has.
+    """
+    ranks = baseline.configuration.ranks_per_node
+    if ranks == 1 or job.request.kind == "run" or job.use.launcher:
+        return ""
+    return f"the script starts its program without a launcher, so once for a node's {ranks} tasks"
+
+
+def _threads_unset(job: UnderstoodJob, baseline: JobBaseline) -> str:
+    """Return why variables of threads that the job leaves unset stay so."""
+    follows = not baseline.whole and job.reading.counts_threads  # the request alone is changed
+    if follows or job.recognised.fills_cores:
+        return ""
+    by_scheduler = translator(job.request.scheduler).SETS_THREADS
+    unset = [name for name in job.recognised.threads_from if name not in by_scheduler]
+    return unset_kept(unset, baseline.asked, baseline.model.stats.get("threads_unset"))
+
+
+def _cores_kept(job: UnderstoodJob, baseline: JobBaseline) -> str:
+    """Return why a request that shares its nodes does not become smaller."""
+    if job.policy.allocation == "keep":
+        return "policy says allocation: keep"
+    if job.request.hook == "job_submit":
+        return "in the controller a request is never made smaller"
+    if baseline.model.method == "variables":
+        return "its model was measured with whole nodes"
+    return cores_kept(job.request, job.use)
+
+
+def _obstacles(job: UnderstoodJob, baseline: JobBaseline) -> Mapping[str, tuple[str, str]]:
+    """Return what keeps a job with whole nodes off node types, as far as the policy lets it."""
+    if not baseline.whole or job.policy.axes.node_type == "keep":
+        return {}
+    change = job.policy.node_type_change
+    if job.request.hook == "job_submit":  # which does not see whether a deadline lets it wait
+        change = "no-later"
+    return node_type_obstacles(job.request, change, job.snapshot, _place(job, baseline))
+
+
+def _place(job: UnderstoodJob, baseline: JobBaseline) -> JobPlace:
+    nodes = baseline.configuration.nodes
+    return JobPlace(tuple(baseline.models.by_node_type), job.node_types, job.partition, nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.cli.streams import complain
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count, format_duration
 from advisor.errors import RefusedError, UsageError
 
@@ -303,15 +304,11 @@ def _each(match: ProfileMatch, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredNow:
+class StoredNow(JsonForm):
     """Whether a ranking is stored, and notes about it."""
 
     stored: bool
-    lines: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {"stored": self.stored, "notes": list(self.lines)}
+    lines: tuple[str, ...] = field(metadata=wire("notes"))
 
 
 def _keep_ranking(

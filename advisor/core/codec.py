@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache, partial
 from operator import attrgetter
 from typing import (
@@ -27,12 +27,12 @@ from typing import (
     get_type_hints,
 )
 
-Path = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
-Read = Callable[[Any, Path], Any]
+KeyPath = tuple[str | int, ...]
+"""KeyPath and indices that lead to a value."""
+Read = Callable[[Any, KeyPath], Any]
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
-_NAME, _OMIT, _INLINE, _READ = "key", "omit where default", "inline", "read by"
+_WIRE = "wire"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -50,20 +50,43 @@ class FieldError(ValueError):
         return "".join(parts).lstrip(".")
 
 
-def wire(
-    name: str = "",
-    *,
-    omit: bool = False,
-    inline: bool = False,
-    read: Callable[[Mapping[str, Any], str, Path], Any] | None = None,
-) -> Mapping[str, object]:
-    """Return the metadata of a field, whose key is ``name`` if that differs.
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The least that a number is: what a schema says of it."""
 
-    ``omit``: it is left out where it has its default, or is false where it has none. ``inline``:
-    its own keys stand among the record's; it is not read. ``read`` takes the record's data, the key
-    and the record's path and returns the field's value; it is called where the key is missing, too.
-    """
-    return {_NAME: name, _OMIT: omit, _INLINE: inline, _READ: read}
+    value: float
+
+
+Count = Annotated[int, AtLeast(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How a field stands in the JSON form, where that is not as usual."""
+
+    name: str = ""
+    """Its key, where that is not the field's name."""
+    omit: bool = False
+    """It is left out where it has its default, or is false where it has none."""
+    inline: bool = False
+    """Its own keys stand among the record's; it is not read."""
+    read: Callable[[Mapping[str, Any], str, KeyPath], Any] | None = None
+    """Takes the record's data, the key and the record's path, returns the field's value; it is
+    called where the key is missing, too."""
+
+
+_AS_USUAL = Wire()
+
+
+def wire(name: str = "", **more: Any) -> Mapping[str, Wire]:
+    """Return the metadata of a field: see :class:`Wire`."""
+    return {_WIRE: Wire(name, **more)}
+
+
+def wire_of(part: Field[Any]) -> Wire:
+    """Return how a field stands in the JSON form."""
+    wire: Wire = part.metadata.get(_WIRE, _AS_USUAL)
+    return wire
 
 
 class JsonForm:
@@ -72,6 +95,8 @@ class JsonForm:
     __slots__ = ()
     JSON: ClassVar[tuple[str, ...]] = ()
     """What the form has, in its order, where properties are part of it; () for the fields."""
+    CLOSED: ClassVar[bool] = False
+    """No later version adds a key: its schema allows no other."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -95,12 +120,12 @@ class Record(JsonForm):
     __slots__ = ()
 
     @classmethod
-    def from_dict(cls: type[R], data: object, path: Path = ()) -> R:
+    def from_dict(cls: type[R], data: object, path: KeyPath = ()) -> R:
         """Read the JSON form back; see :func:`load`."""
         return load(cls, data, path)
 
 
-def load(kind: type[T], data: object, path: Path = ()) -> T:
+def load(kind: type[T], data: object, path: KeyPath = ()) -> T:
     """Read a dataclass's JSON form; unknown keys are ignored. Raises FieldError.
 
     ``path`` leads to the record in what it is a part of.
@@ -140,13 +165,13 @@ def _form(kind: Hashable) -> tuple[list[str], Callable[[Any], Any], dict[str, tu
     """Return keys, what gets their values, and of some the default and whether inline."""
     parts = {f.name: f for f in fields(cast(Any, kind))}
     names = getattr(kind, "JSON", ()) or tuple(parts)
-    metadata = {name: parts[name].metadata if name in parts else {} for name in names}
-    keys = [metadata[name].get(_NAME) or name for name in names]
+    forms = {n: wire_of(parts[n]) if n in parts else _AS_USUAL for n in names}
     special = {
-        key: (_omitted(parts[name]) if told.get(_OMIT) else MISSING, bool(told.get(_INLINE)))
-        for key, (name, told) in zip(keys, metadata.items(), strict=True)
-        if told.get(_OMIT) or told.get(_INLINE)
+        form.name or n: (_omitted(parts[n]) if form.omit else MISSING, form.inline)
+        for n, form in forms.items()
+        if form.omit or form.inline
     }
+    keys = [form.name or n for n, form in forms.items()]
     one = len(names) == 1
     return keys, (lambda r: (getattr(r, names[0]),)) if one else attrgetter(*names), special
 
@@ -164,16 +189,10 @@ def default_of(part: Field[Any]) -> object:
 @cache
 def _readers(kind: Hashable) -> list[tuple[str, str, Read, Any, bool]]:
     hints = get_type_hints(kind)
+    forms = [(f, wire_of(f)) for f in fields(cast(Any, kind)) if f.init]
     return [
-        (
-            f.name,
-            f.metadata.get(_NAME) or f.name,
-            reader_of(hints[f.name]),
-            f.metadata.get(_READ),
-            default_of(f) is MISSING,
-        )
-        for f in fields(cast(Any, kind))
-        if f.init
+        (f.name, form.name or f.name, reader_of(hints[f.name]), form.read, default_of(f) is MISSING)
+        for f, form in forms
     ]
 
 
@@ -201,7 +220,7 @@ def reader_of(kind: Any) -> Read:
 
 
 def _checked(holds: Callable[[Any], bool], message: str) -> Read:
-    def read(value: Any, path: Path) -> Any:
+    def read(value: Any, path: KeyPath) -> Any:
         if not holds(value):
             raise FieldError(path, f"{message}, not {value!r}")
         return value
@@ -218,7 +237,7 @@ _SCALARS: dict[Any, Read] = {
 
 
 def _optional(readers: Sequence[Read], none: bool) -> Read:
-    def read(value: Any, path: Path) -> Any:
+    def read(value: Any, path: KeyPath) -> Any:
         if value is None and none:
             return None
         for one in readers[:-1]:
@@ -231,14 +250,14 @@ def _optional(readers: Sequence[Read], none: bool) -> Read:
     return read
 
 
-def _items(value: Any, path: Path, read: Read) -> list[Any]:
+def _items(value: Any, path: KeyPath, read: Read) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise FieldError(path, "must be a list")
     return [read(part, (*path, n)) for n, part in enumerate(value)]
 
 
 def _tuple_of(readers: Sequence[Read]) -> Read:
-    def read_all(value: Any, path: Path) -> tuple[Any, ...]:
+    def read_all(value: Any, path: KeyPath) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(readers):
             raise FieldError(path, f"must be a list of {len(readers)}")
         return tuple([read(value[n], (*path, n)) for n, read in enumerate(readers)])
@@ -246,7 +265,7 @@ def _tuple_of(readers: Sequence[Read]) -> Read:
     return read_all
 
 
-def _entries(value: Any, path: Path, read: Read) -> dict[str, Any]:
+def _entries(value: Any, path: KeyPath, read: Read) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise FieldError(path, "must have keys and values")
     return {str(key): read(part, (*path, str(key))) for key, part in value.items()}

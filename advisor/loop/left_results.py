@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
-from advisor.core.codec import FieldError
+from advisor.core.codec import FieldError, wire
 from advisor.core.delivery import delivered_runs, write_delivery
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, InputError, StoreError
@@ -51,7 +51,7 @@ class LeftFiles:
     """What was taken: files, and files for which there was no room this time; lines for people."""
 
     files: int = 0
-    more: int = 0
+    more: int = field(default=0, metadata=wire("waiting"))
     refused: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 

@@ -57,6 +57,13 @@ class AtLeast:
     value: float
 
 
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The most that a number is."""
+
+    value: float
+
+
 Count = Annotated[int, AtLeast(0)]
 
 

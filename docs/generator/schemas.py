@@ -18,18 +18,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from advisor.core.codec import AtLeast, Wire, wire_of
+from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
 from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
 from advisor.loop.compare import MeasuredChange
+from advisor.views.worth import Worth
 
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
 VERBS = (
-    "backup", "choose", "collect", "completion", "demo", "doctor", "metrics", "predict", "promote",
-    "prune", "publish", "rank", "report", "restore", "service",
+    "backup", "choose", "classify", "collect", "completion", "demo", "doctor", "metrics", "predict",
+    "promote", "prune", "publish", "rank", "report", "restore", "service", "train", "why",
 )  # fmt: skip
 """The verbs whose answers are dataclasses; other schemas are kept by hand."""
+MODULES = {"train": "train_output"}
+"""Of a verb whose answers lie in a module of another name."""
 TITLES = {"choose": "advisor choose, on and off"}
 SHARED = {
+    Decision: "decision.json",
+    Worth: "decision.json#/$defs/worth",
     Configuration: "decision.json#/$defs/configuration",
     MeasuredChange: "decision.json#/$defs/change",
 }
@@ -49,7 +55,7 @@ def files() -> dict[Path, str]:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one answer's name."""
-    module = import_module(f"advisor.cli.{name}")
+    module = import_module(f"advisor.cli.{MODULES.get(name, name)}")
     answer = getattr(module, f"{name.title()}Answer")
     answers = getattr(module, "ANSWERS", (answer,))
     head: dict[str, Any] = {
@@ -114,7 +120,8 @@ def value(hint: Any) -> dict[str, Any]:
         return record(hint)
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return value(parts[0]) | about(parts[1:])
+        form = value(parts[0])
+        return form | about(parts[1:], form.get("type"))
     if origin in (Union, types.UnionType):
         forms = [value(part) for part in parts]
         if all(form.keys() == {"type"} for form in forms):
@@ -134,16 +141,20 @@ def value(hint: Any) -> dict[str, Any]:
     if origin in (dict, Mapping):
         values = value(parts[1])
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
+    if hint is JsonForm:
+        return {"type": "object"}
     assert hint in (Any, object), f"no schema for {hint}"
     return {}
 
 
-def about(notes: Sequence[object]) -> dict[str, Any]:
+def about(notes: Sequence[object], kind: object) -> dict[str, Any]:
     """Return what ``Annotated`` says beside a type: bounds and words."""
     made: dict[str, Any] = {}
     for note in notes:
         if isinstance(note, AtLeast):
-            made["minimum"] = note.value
+            made["minItems" if kind == "array" else "minimum"] = note.value
+        elif isinstance(note, AtMost):
+            made["maximum"] = note.value
         else:
             made["description"] = note
     return made

@@ -24,6 +24,8 @@ from advisor.core.decision import Decision
 from advisor.loop.compare import MeasuredChange
 from advisor.views.worth import Worth
 
+COLUMNS = 100
+"""Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
 VERBS = (
     "backup", "choose", "classify", "collect", "completion", "demo", "doctor", "metrics", "predict",
@@ -47,10 +49,23 @@ _PLAIN = {
 
 def files() -> dict[Path, str]:
     """Return the generated schemas by their files."""
-    return {
-        FOLDER / f"{name}.json": json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
-        for name in VERBS
-    }
+    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in VERBS}
+
+
+def text(data: Any, indent: str = "", before: int = 0) -> str:
+    """Return JSON of which every part is on one line that fits there, ``before`` columns taken."""
+    line = json.dumps(data, ensure_ascii=False)
+    if len(indent) + before + len(line) < COLUMNS or not isinstance(data, dict | list):
+        return line
+    deeper = f"{indent}  "
+    if isinstance(data, list):
+        parts = [text(part, deeper) for part in data]
+    else:
+        keys = {key: f"{json.dumps(key)}: " for key in data}
+        parts = [keys[k] + text(v, deeper, len(keys[k])) for k, v in data.items()]
+    left, right = "[]" if isinstance(data, list) else "{}"
+    lines = f",\n{deeper}".join(parts)
+    return f"{left}\n{deeper}{lines}\n{indent}{right}"
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from typing import (
 )
 
 KeyPath = tuple[str | int, ...]
-"""KeyPath and indices that lead to a value."""
+"""Keys and indices that lead to a value."""
 Read = Callable[[Any, KeyPath], Any]
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
@@ -215,10 +215,11 @@ def reader_of(kind: Any) -> Read:
     if origin is tuple and parts[-1] is not Ellipsis:
         return _tuple_of([reader_of(p) for p in parts])
     if origin in (tuple, list, frozenset, set, Sequence):
-        make = tuple if origin is Sequence else origin
-        return lambda v, path: make(_items(v, path, reader_of(parts[0])))
+        make, read_part = (tuple if origin is Sequence else origin), reader_of(parts[0])
+        return lambda v, path: make(_items(v, path, read_part))
     if origin in (dict, Mapping):
-        return lambda v, path: _entries(v, path, reader_of(parts[1]))
+        read_value = reader_of(parts[1])
+        return lambda v, path: _entries(v, path, read_value)
     if hasattr(kind, "__dataclass_fields__"):
         if issubclass(kind, Record) or not hasattr(kind, "from_dict"):
             return getattr(kind, "from_dict", partial(load, kind))
@@ -238,7 +239,9 @@ def _checked(holds: Callable[[Any], bool], message: str) -> Read:
 _SCALARS: dict[Any, Read] = {
     str: _checked(lambda v: isinstance(v, str), "must be text"),
     bool: _checked(lambda v: isinstance(v, bool), "must be true or false"),
-    int: _checked(lambda v: type(v) is int, "must be a whole number"),
+    int: _checked(
+        lambda v: type(v) is int or (type(v) is float and v.is_integer()), "must be a whole number"
+    ),
     float: _checked(lambda v: type(v) in (int, float), "must be a number"),
 }
 

@@ -67,6 +67,7 @@ def test_a_record_is_written_and_read_back() -> None:
     assert list(data) == ["kind", "parts", "pairs", "names", "by_name", "share", "sure", "own"]
     assert Whole.from_dict(json.loads(json.dumps(data))) == WHOLE
     assert load(Whole, {"kind": "a", "from a later version": 1}) == Whole("a")
+    assert Part.from_dict({"name": "x", "how_many": 2.0}) == Part("x", 2)  # JSON has one kind
     assert to_plain({1: Pair(1, 2)}) == {"1": {"low": 1, "high": 2}}
 
 
@@ -104,6 +105,8 @@ def test_properties_and_keys_of_a_part_stand_where_the_class_says() -> None:
         ({"parts": [{"name": 1}]}, "parts[0].name", "must be text, not 1"),
         ({"parts": [{"name": "x", "how_many": True}]}, "parts[0].how_many",
          "must be a whole number, not True"),
+        ({"parts": [{"name": "x", "how_many": 1.5}]}, "parts[0].how_many",
+         "must be a whole number, not 1.5"),
         ({"pairs": [["x"]]}, "pairs[0]", "must be a list of 2"),
         ({"pairs": [["x", "1"]]}, "pairs[0][1]", "must be a number, not '1'"),
         ({"by_name": []}, "by_name", "must have keys and values"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.codec import Count, JsonForm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "on. A file of that name is replaced in one step. advisor restore FILE puts it back."
     )
     parser.add_argument("path", metavar="FILE", type=Path, help="the backup")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupAnswer(JsonForm):
+    """The backup that was written."""
+
+    store: str
+    path: str
+    bytes: Count
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     backup(source, args.path)
     size = args.path.stat().st_size
     if args.json:
-        print_json("backup", {"store": str(source), "path": str(args.path), "bytes": size})
+        print_json("backup", BackupAnswer(str(source), str(args.path), size))
     else:
         print(f"{source} is backed up in {args.path}, {size / 1e6:.1f} MB")
     return 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from advisor.choices import entry_of, read, write
 from advisor.cli.output import print_json
 from advisor.cli.streams import complain
+from advisor.core.codec import JsonForm
 from advisor.core.policy import ESTIMATES, GOALS
 from advisor.core.settings import CHOICES_VERSION
 from advisor.errors import StoreError, UsageError
@@ -58,6 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--clear", action="store_true", help="remove the choices made here")
 
 
+@dataclass(frozen=True, slots=True)
+class ChooseAnswer(JsonForm):
+    """The choices file, and what is in it now."""
+
+    file: str
+    choices: Mapping[str, object]
+
+
 def run(args: argparse.Namespace) -> int:
     """Change or show the choices file."""
     path = choices_path()
@@ -74,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         entry.update(wanted)
         write(path, choices)
     if args.json:
-        print_json("choose", {"file": str(path), "choices": choices})
+        print_json("choose", ChooseAnswer(str(path), choices))
     else:
         print(f"{path}:")
         print(json.dumps(choices, indent=2) if choices else "nothing is chosen; the policy decides")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from advisor import paths
 from advisor.cli.class_setup import Known, add_node_type, add_rules
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import AtLeast, AtMost, JsonForm, wire
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from advisor.classes.classify import Classifier
+    from advisor.core.policy import ApplicationClass
     from advisor.core.signature import Signature
 
 _SHOWN = (
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         results = _of_store(args, known)
         many = len(results) != 1
     if args.json:
-        print_json("classify", {"results": results} if many else results[0])
+        print_json("classify", ClassifyAnswers(results) if many else results[0])
     elif len(results) == 1:
         _print(results[0])
     else:
@@ -64,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_file(args: argparse.Namespace, known: Known) -> tuple[list[dict[str, Any]], bool]:
+def _of_file(args: argparse.Namespace, known: Known) -> tuple[list[ClassifyAnswer], bool]:
     from advisor.classes.classify import Classifier
     from advisor.classes.signature_file import read_signatures
 
@@ -73,7 +76,7 @@ def _of_file(args: argparse.Namespace, known: Known) -> tuple[list[dict[str, Any
     return [_answer(classifier, s, {}, 1) for s in signatures], many
 
 
-def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
+def _of_store(args: argparse.Namespace, known: Known) -> list[ClassifyAnswer]:
     from advisor.classes.classify import Classifier, typical
     from advisor.store.opening import caller, is_owner
     from advisor.store.reader import Reader
@@ -109,6 +112,44 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[dict[str, Any]]:
     return results
 
 
+@dataclass(frozen=True, slots=True)
+class ClassifyAnswer(JsonForm):
+    """The class of one signature, or of several in `results`."""
+
+    application: str
+    workload: str
+    node_type: str
+    tag: str
+    name: ApplicationClass = field(metadata=wire("class"))
+    strategy: str
+    distances: Annotated[
+        Mapping[str, Annotated[float, AtLeast(0)]],
+        "standardised, by class; empty without medoids",
+    ]
+    agreement: Annotated[Mapping[str, str], "the class by each available strategy, without phases"]
+    signature: Annotated[Mapping[str, float | None], "null is not measured"]
+    source: str
+    runs: Annotated[int, AtLeast(1)]
+    missing: list[str]
+    stable: Annotated[
+        float,
+        AtLeast(0),
+        AtMost(1),
+        "share of draws within measurement error that keep the class",
+    ]
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyAnswers(JsonForm):
+    """Of several signatures."""
+
+    results: list[ClassifyAnswer]
+
+
+ANSWERS = (ClassifyAnswer, ClassifyAnswers)
+
+
 def _answer(
     classifier: Classifier,
     signature: Signature,
@@ -116,51 +157,49 @@ def _answer(
     runs: int,
     application: str = "",
     workload: str = "",
-) -> dict[str, Any]:
+) -> ClassifyAnswer:
     classification = classifier.classify(signature, errors)
     setup = classifier.setup
-    return {
-        "application": application,
-        "workload": workload,
-        "node_type": setup.node_type,
-        "tag": setup.tag,
-        "class": classification.name,
-        "strategy": classification.strategy,
-        "distances": dict(classification.distances),
-        "agreement": dict(classification.agreement),
-        "signature": {
-            **{name: getattr(signature, name) for name in _SHOWN},
-            "cpus": signature.cpus or setup.cpus,
-        },
-        "source": signature.source,
-        "runs": runs,
-        "missing": [name for name in _SHOWN if getattr(signature, name) is None],
-        "stable": classification.stable,
-        "reasons": list(classification.reasons),
-    }
+    measures = {name: getattr(signature, name) for name in _SHOWN}
+    return ClassifyAnswer(
+        application=application,
+        workload=workload,
+        node_type=setup.node_type,
+        tag=setup.tag,
+        name=cast(Any, classification.name),
+        strategy=classification.strategy,
+        distances=classification.distances,
+        agreement=classification.agreement,
+        signature={**measures, "cpus": signature.cpus or setup.cpus},
+        source=signature.source,
+        runs=runs,
+        missing=[name for name, value in measures.items() if value is None],
+        stable=classification.stable,
+        reasons=classification.reasons,
+    )
 
 
-def _print(result: Mapping[str, Any]) -> None:
-    name = "/".join(part for part in (result["application"], result["workload"]) if part)
-    where = f" on {result['node_type']}" if result["node_type"] else ""
-    runs = "" if result["runs"] == 1 else f", {result['runs']} runs"
-    print(f"{name or 'this signature'}{where}: {result['class']} ({result['strategy']}{runs})")
-    for reason in result["reasons"]:
+def _print(result: ClassifyAnswer) -> None:
+    name = "/".join(part for part in (result.application, result.workload) if part)
+    where = f" on {result.node_type}" if result.node_type else ""
+    runs = "" if result.runs == 1 else f", {result.runs} runs"
+    print(f"{name or 'this signature'}{where}: {result.name} ({result.strategy}{runs})")
+    for reason in result.reasons:
         print(f"  {reason}")
-    if len(result["agreement"]) > 1:
-        each = (f"{strategy} {name}" for strategy, name in result["agreement"].items())
+    if len(result.agreement) > 1:
+        each = (f"{strategy} {name}" for strategy, name in result.agreement.items())
         print(f"  by strategy: {', '.join(each)}")
-    if result["stable"] < 1:
-        print(f"  within measurement error it stays so in {100 * result['stable']:.0f} % of draws")
-    if result["missing"]:
-        print(f"  not measured: {', '.join(result['missing'])}")
+    if result.stable < 1:
+        print(f"  within measurement error it stays so in {100 * result.stable:.0f} % of draws")
+    if result.missing:
+        print(f"  not measured: {', '.join(result.missing)}")
 
 
-def _print_all(results: list[dict[str, Any]]) -> None:
+def _print_all(results: list[ClassifyAnswer]) -> None:
     rows = [
         [
-            r["application"] or n, r["workload"], r["node_type"], r["class"], r["strategy"],
-            f"{r['stable']:.0%}", r["runs"], r["source"],
+            r.application or n, r.workload, r.node_type, r.name, r.strategy,
+            f"{r.stable:.0%}", r.runs, r.source,
         ]
         for n, r in enumerate(results, 1)
     ]  # fmt: skip

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.cli.report import SuspendedModel
+from advisor.core.codec import JsonForm
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             spooled.add(take())
             name = scheduler.NAME
     if args.json:
-        print_json("collect", _json(collected, spooled, left))
+        print_json("collect", _answer(collected, spooled, left))
         return 0
     if collected is not None:
         _print(collected, name)
@@ -183,49 +186,90 @@ def _print_spool(spooled: Spooled, *, alone: bool) -> None:
         print(f"advisor: set aside in spool/bad: {line}", file=sys.stderr)
 
 
-def _json(
+@dataclass(frozen=True, slots=True)
+class SpoolAnswer(JsonForm):
+    """What was taken from the spool alone."""
+
+    spool: Spooled
+
+
+@dataclass(frozen=True, slots=True)
+class CollectAnswer(JsonForm):
+    """What one collection took from the accounting, from the spool, and from users' own folders."""
+
+    since: str
+    jobs: int
+    new: int
+    known: int
+    without_decision: int
+    verdicts: Mapping[str, int]
+    impossible_energies: Annotated[
+        int, "new outcomes whose meter said what their nodes cannot have used"
+    ]
+    observations: int
+    signatures: int
+    fits: Annotated[list[str], "models fitted again with jobs"]
+    decisions_from_stamps: int
+    programs: int
+    trials: Mapping[str, int]
+    outcomes: list[NewOutcome]
+    suspended: list[SuspendedModel]
+    complaints: list[UserComplaint]
+    skipped: list[str]
+    spool: Spooled
+    left: LeftFiles
+
+
+ANSWERS = (CollectAnswer, SpoolAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class NewOutcome(JsonForm):
+    """How a job came out."""
+
+    job: str
+    user: str
+    state: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserComplaint(JsonForm):
+    """A model that is wrong for one user."""
+
+    model: int
+    user: str
+    reason: str
+
+
+def _answer(
     collected: Collected | None, spooled: Spooled, left: LeftFiles | None
-) -> dict[str, object]:
-    data: dict[str, object] = {"spool": asdict(spooled)}
+) -> CollectAnswer | SpoolAnswer:
     if collected is None or left is None:
-        return data
-    data["left"] = {
-        "files": left.files,
-        "waiting": left.more,
-        "refused": left.refused,
-        "problems": left.problems,
-    }
-    return {
-        "since": collected.since,
-        "jobs": collected.jobs,
-        "new": len(collected.outcomes),
-        "known": collected.known,
-        "without_decision": collected.without,
-        "verdicts": dict(collected.verdicts),
-        "impossible_energies": collected.impossible,
-        "observations": collected.observations,
-        "signatures": collected.signatures,
-        "fits": collected.fits,
-        "decisions_from_stamps": collected.decisions,
-        "programs": collected.programs,
-        "trials": {state: n for state, n in sorted(collected.trials.items()) if n},
-        "outcomes": [
-            {"job": o.job_id, "user": o.user, "state": o.state, "verdict": o.verdict}
-            for o in collected.outcomes
-        ],
-        "suspended": [
-            {
-                "model": s.model.id,
-                "application": s.model.application,
-                "workload": s.model.workload,
-                "node_type": s.model.node_type,
-                "reason": s.reason,
-            }
+        return SpoolAnswer(spooled)
+    return CollectAnswer(
+        since=collected.since,
+        jobs=collected.jobs,
+        new=len(collected.outcomes),
+        known=collected.known,
+        without_decision=collected.without,
+        verdicts=collected.verdicts,
+        impossible_energies=collected.impossible,
+        observations=collected.observations,
+        signatures=collected.signatures,
+        fits=collected.fits,
+        decisions_from_stamps=collected.decisions,
+        programs=collected.programs,
+        trials={state: n for state, n in sorted(collected.trials.items()) if n},
+        outcomes=[NewOutcome(o.job_id, o.user, o.state, o.verdict) for o in collected.outcomes],
+        suspended=[
+            SuspendedModel(
+                s.model.id, s.model.application, s.model.workload, s.model.node_type, s.reason
+            )
             for s in collected.suspended
         ],
-        "complaints": [
-            {"model": c.model.id, "user": c.user, "reason": c.reason} for c in collected.complaints
-        ],
-        "skipped": collected.failed,
-        **data,
-    }
+        complaints=[UserComplaint(c.model.id, c.user, c.reason) for c in collected.complaints],
+        skipped=collected.failed,
+        spool=spooled,
+        left=left,
+    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from advisor import plugins
 from advisor.cli import build_parser
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.errors import StoreError
 from advisor.store.seen import store_seen
 
@@ -53,18 +56,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class CompletionAnswer(JsonForm):
+    """A completion script, or names to complete."""
+
+    shell: Literal["bash", "zsh", "fish"]
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
+class Names(JsonForm):
+    """Names to complete."""
+
+    names: list[str]
+
+
+ANSWERS = (CompletionAnswer, Names)
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the script, or the names."""
     if args.what in NAMES:
         names = _names(args)
         if args.json:
-            print_json("completion", {"names": names})
+            print_json("completion", Names(names))
         else:
             print(*names, sep="\n", end="\n" if names else "")
         return 0
     script = _script(args.what)
     if args.json:
-        print_json("completion", {"shell": args.what, "script": script})
+        print_json("completion", CompletionAnswer(args.what, script))
     else:
         print(script)
     return 0

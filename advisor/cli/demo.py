@@ -6,15 +6,17 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, save_plot
+from advisor.core.codec import JsonForm
 
 if TYPE_CHECKING:
-    from advisor.views.measured_example import JudgedProgram
+    from advisor.views.measured_example import JudgedProgram, ProgramAnswer
 
 _SITE = """\
 version: 1
@@ -53,6 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plot_argument(parser)
 
 
+@dataclass(frozen=True, slots=True)
+class DemoAnswer(JsonForm):
+    """What advice from a dozen runs is worth for programs that others measured whole."""
+
+    origin: str
+    programs: list[ProgramAnswer]
+
+
 def run(args: argparse.Namespace) -> int:
     """Judge every program; show the first one in full."""
     from advisor.views.measured_example import CORES, ORIGIN, judge, measured_programs, picture
@@ -72,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             _one_program(judged[0])
     save_plot(picture(judged[0]), args.plot)
     if args.json:
-        print_json("demo", {"origin": ORIGIN, "programs": [p.to_dict() for p in judged]})
+        print_json("demo", DemoAnswer(ORIGIN, [p.answer() for p in judged]))
         return 0
     _say("", "5. The same for all programs, judged by every measurement:", "")
     print_table(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import __version__, paths
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.core.units import format_count
 from advisor.errors import AdvisorError, StoreError
 
@@ -30,19 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)")
 
 
+@dataclass(frozen=True, slots=True)
+class DoctorAnswer(JsonForm):
+    """Every check of this installation, with what to do."""
+
+    version: str
+    ok: bool
+    checks: list[Check]
+
+
 def run(args: argparse.Namespace) -> int:
     """Check and print."""
     checks = list(_checks(args))
     failed = [c for c in checks if c.state == "fail"]
     if args.json:
-        print_json(
-            "doctor",
-            {
-                "version": __version__,
-                "ok": not failed,
-                "checks": [c.to_dict() for c in checks],
-            },
-        )
+        print_json("doctor", DoctorAnswer(__version__, not failed, checks))
         return 1 if failed else 0
     width = max(len(c.name) for c in checks)
     for c in checks:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write into this file in one step"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAnswer(JsonForm):
+    """OpenMetrics text."""
+
+    metrics: str
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise AdvisorError(f"{args.output} cannot be written: {error.strerror}") from None
     if args.json:
-        print_json("metrics", {"metrics": text})
+        print_json("metrics", MetricsAnswer(text))
     elif args.output is None:
         print(text, end="")
     return 0

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING
 
 from advisor.cli.colour import say
 from advisor.cli.streams import encodes_all
+from advisor.core.codec import JsonForm
 from advisor.views.tables import COMMENTS, FORMS, table
 
 if TYPE_CHECKING:
     import argparse
 
 
-def print_json(verb: str, data: Mapping[str, object]) -> None:
+def print_json(verb: str, data: Mapping[str, object] | JsonForm) -> None:
     """Print one JSON object with its schema name; NaN and infinities become null.
 
     What the locale cannot print is escaped, so that programs read the same everywhere.
     """
-    answer = {"schema": f"advisor/{verb}/1", **data}
+    answer = {
+        "schema": f"advisor/{verb}/1",
+        **(data.to_dict() if isinstance(data, JsonForm) else data),
+    }
     plain = not encodes_all()
     try:
         text = json.dumps(answer, ensure_ascii=plain, allow_nan=False)

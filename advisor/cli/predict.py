@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.arguments import size_argument
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
+from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.errors import InputError, RefusedError, UnknownNameError
@@ -76,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     fits, notes = _in_memory(args, prediction)
     notes = [*_notes(prediction), *notes]
     if args.json:
-        print_json("predict", {"application": args.application, **_json(prediction, fits, notes)})
+        print_json("predict", _answer(args.application, prediction, fits, notes))
         return 0
     _print(args.application, prediction, fits, notes)
     return 0
@@ -166,32 +170,65 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
     return max(fitting, key=lambda f: len(f.runs))
 
 
-def _json(prediction: SizePrediction, fits: Sequence[int], notes: Sequence[str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class PredictAnswer(JsonForm):
+    """Time and energy of an application at a size or on nodes that never ran; 90 % intervals.
+    relative_pct is an option's own error against the largest configuration, shared_error_pct what
+    all options are off together."""
+
+    application: str
+    family: str
+    model: str
+    at: Mapping[str, float]
+    beyond: Mapping[str, float]
+    shared_error_pct: float
+    terms: Sequence[str]
+    options: list[PredictedOption]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedOption(JsonForm):
+    """A configuration's time and energy."""
+
+    CLOSED = True
+
+    configuration: Configuration = field(metadata=wire(inline=True))
+    time_s: float
+    time_interval: tuple[float, float]
+    energy_j: float | None
+    energy_interval: tuple[float, float] | None
+    relative_pct: float
+    relative_energy_pct: float | None
+
+
+def _answer(
+    application: str, prediction: SizePrediction, fits: Sequence[int], notes: Sequence[str]
+) -> PredictAnswer:
     forecast = prediction.tried.forecast
     time, energy = forecast.time, forecast.energy
-    options = []
-    for i in fits:
-        c = prediction.configurations[i]
-        option: dict[str, Any] = {
-            **c.to_dict(),
-            "time_s": math.exp(time.mean[i]),
-            "time_interval": _interval(time, i),
-            "energy_j": None if energy is None else math.exp(energy.mean[i]),
-            "energy_interval": None if energy is None else _interval(energy, i),
-            "relative_pct": _percent(float(time.own[i])),
-            "relative_energy_pct": None if energy is None else _percent(float(energy.own[i])),
-        }
-        options.append(option)
-    return {
-        "family": prediction.family.name,
-        "model": prediction.tried.model,
-        "at": dict(prediction.at),
-        "beyond": dict(prediction.beyond),
-        "shared_error_pct": _percent(float(time.shared[0])),
-        "terms": list(forecast.terms),
-        "options": options,
-        "notes": list(notes),
-    }
+    return PredictAnswer(
+        application=application,
+        family=prediction.family.name,
+        model=prediction.tried.model,
+        at=prediction.at,
+        beyond=prediction.beyond,
+        shared_error_pct=_percent(float(time.shared[0])),
+        terms=forecast.terms,
+        options=[
+            PredictedOption(
+                configuration=prediction.configurations[i],
+                time_s=math.exp(time.mean[i]),
+                time_interval=_interval(time, i),
+                energy_j=None if energy is None else math.exp(energy.mean[i]),
+                energy_interval=None if energy is None else _interval(energy, i),
+                relative_pct=_percent(float(time.own[i])),
+                relative_energy_pct=None if energy is None else _percent(float(energy.own[i])),
+            )
+            for i in fits
+        ],
+        notes=notes,
+    )
 
 
 def _notes(prediction: SizePrediction) -> list[str]:
@@ -200,9 +237,9 @@ def _notes(prediction: SizePrediction) -> list[str]:
     return [*far, *prediction.notes]
 
 
-def _interval(response: ScaledResponse, i: int) -> list[float]:
+def _interval(response: ScaledResponse, i: int) -> tuple[float, float]:
     half = Z90 * float(response.sigma[i])
-    return [math.exp(response.mean[i] - half), math.exp(response.mean[i] + half)]
+    return math.exp(response.mean[i] - half), math.exp(response.mean[i] + half)
 
 
 def _percent(sigma: float) -> float:

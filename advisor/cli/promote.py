@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.core.nearest import suggestion
 from advisor.core.units import format_count
 from advisor.errors import RefusedError, UsageError
@@ -33,6 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose jobs the measurements may advise",
     )
     parser.add_argument("--contributor", metavar="USER", help="only this user's measurements")
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteAnswer(JsonForm):
+    """How many runs advise more users now."""
+
+    application: str
+    workload: str | None
+    scope: Literal["account", "all"]
+    contributor: str | None
+    promoted: int
+    estimates: int
+    without_account: int
+    next: str
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,16 +100,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(
             "promote",
-            {
-                "application": args.application,
-                "workload": args.workload,
-                "scope": args.scope,
-                "contributor": args.contributor,
-                "promoted": widened,
-                "estimates": estimates,
-                "without_account": sum(narrow.values()),
-                "next": after if widened else "",
-            },
+            PromoteAnswer(
+                application=args.application,
+                workload=args.workload,
+                scope=args.scope,
+                contributor=args.contributor,
+                promoted=widened,
+                estimates=estimates,
+                without_account=sum(narrow.values()),
+                next=after if widened else "",
+            ),
         )
         return 0
     whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"

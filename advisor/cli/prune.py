@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 from advisor import paths
 from advisor.cli.asking import add_yes, ask
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--undo", action="store_true", help="restore what was removed in the last 24 hours"
     )
     add_yes(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneAnswer(JsonForm):
+    """How much was forgotten."""
+
+    pruned: Pruned = field(metadata=wire(inline=True))
+    undo: Annotated[bool, "they are back, not gone"]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 ask(args, [_words(there)])
             done = prune(writer, **times)
     if args.json:
-        print_json("prune", {**asdict(done), "undo": args.undo})
+        print_json("prune", PruneAnswer(done, args.undo))
     elif args.undo:
         print(f"back again: {_words(done)}")
         print("where the policy's retention is shorter, the next advisor collect forgets it again")

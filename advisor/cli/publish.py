@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.core.units import format_count
 
 
@@ -27,6 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-history", action="store_true", help=argparse.SUPPRESS)
 
 
+@dataclass(frozen=True, slots=True)
+class PublishAnswer(JsonForm):
+    """The published copy."""
+
+    source: str
+    path: str
+    bytes: int
+    models: int
+    workloads: int
+    history: bool
+
+
 def run(args: argparse.Namespace) -> int:
     """Publish the store."""
     from advisor.mounts import check_answers
@@ -40,17 +54,8 @@ def run(args: argparse.Namespace) -> int:
     with Reader(args.path) as copy:
         models, workloads = len(copy.model_stamps()), len(copy.workloads())
     if args.json:
-        print_json(
-            "publish",
-            {
-                "source": str(source),
-                "path": str(args.path),
-                "bytes": size,
-                "models": models,
-                "workloads": workloads,
-                "history": args.history,
-            },
-        )
+        answer = PublishAnswer(str(source), str(args.path), size, models, workloads, args.history)
+        print_json("publish", answer)
         return 0
     print(
         f"published {args.path}: {format_count(models, 'model')} of "

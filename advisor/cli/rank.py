@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ from advisor import paths
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.cli.streams import complain
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count, format_duration
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.ranking.rank import RankedPhase, Ranking, TimeEstimate
+    from advisor.ranking.rank import RankedPhase, Ranking, RankingMethod, TimeEstimate
     from advisor.ranking.similarity import Profile, ProfileMatch, Thresholds
-    from advisor.ranking.streams import Characterisation
+    from advisor.ranking.streams import Characterisation, Stream
     from advisor.store.rankings import StoredCharacterisation
     from advisor.store.reader import Reader
 
@@ -101,8 +103,7 @@ def run(args: argparse.Namespace) -> int:
     if ranking.estimates:
         save_plot(picture, args.plot)
     if args.json:
-        data = _json(app, ranking) | (stored.to_dict() if stored else {})
-        print_json("rank", data | ({"queued": queued} if queued else {}))
+        print_json("rank", _answer(app, ranking, stored, queued))
     else:
         _print(app, ranking)
         if len(ranking.estimates) > 1:
@@ -181,54 +182,109 @@ def _wanted(ranked: RankedPhase) -> str:
     return f"phase {ranked.phase.name} needs a microbenchmark of {streams or 'computing alone'}"
 
 
-def _json(app: Characterisation, ranking: Ranking) -> dict[str, object]:
-    def match(m: ProfileMatch) -> dict[str, object]:
-        p = m.profile
-        return {
-            "microbenchmark": p.microbenchmark,
-            "index": m.index,
-            "elements": dict(m.elements),
-            "phase_streams": list(m.streams),
-            "streams": [s.to_dict() for s in p.streams],
-            "time_per_iter_us": p.time_per_iter_us,
-            "spread": p.spread,
-            "unsure": bool(p.doubt),
-            "own": p.own,
-        }
+@dataclass(frozen=True, slots=True)
+class RankAnswer(JsonForm):
+    """An application's time on node types it never ran on."""
 
-    return {
-        "application": app.application,
-        "workload": app.workload,
-        "base": ranking.base,
-        "method": ranking.method,
-        "phases": [
-            {
-                "name": r.phase.name,
-                "weight": r.phase.weight,
-                "match": None if r.match is None else match(r.match),
-                "memory": r.memory,
-                "by_own_kernel": r.by_own,
-                "margin": r.margin,
-                "wanted": None if r.match is not None else _wanted(r),
-                "candidates": [match(m) for m in r.candidates],
-            }
+    application: str
+    workload: str
+    base: str
+    method: RankingMethod
+    phases: list[PhaseAnswer]
+    ranking: list[NodeTypeTime]
+    missing: Sequence[str]
+    unsure: Sequence[str]
+    io_s: float
+    io_notes: Sequence[str]
+    stored: bool | None = field(default=None, metadata=wire(omit=True))
+    notes: Sequence[str] | None = field(default=None, metadata=wire(omit=True))
+    queued: str = field(default="", metadata=wire(omit=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseAnswer(JsonForm):
+    """A phase and the profiles that are similar to it."""
+
+    name: str
+    weight: float
+    match: Similar | None
+    memory: float | None
+    by_own_kernel: bool
+    margin: float
+    wanted: str | None
+    candidates: list[Similar]
+
+
+@dataclass(frozen=True, slots=True)
+class Similar(JsonForm):
+    """A profile that was compared with a phase."""
+
+    microbenchmark: str
+    index: float | None
+    elements: Mapping[str, float]
+    phase_streams: Sequence[int]
+    streams: Sequence[Stream]
+    time_per_iter_us: float
+    spread: float
+    unsure: bool
+    own: bool
+
+    @classmethod
+    def of(cls, m: ProfileMatch) -> Similar:
+        """Return what programs are told of a match."""
+        p = m.profile
+        return cls(
+            p.microbenchmark, m.index, m.elements, m.streams, p.streams, p.time_per_iter_us,
+            p.spread, bool(p.doubt), p.own,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTypeTime(JsonForm):
+    """The time on one node type."""
+
+    node_type: str
+    phases_s: float
+    time_s: float
+    error_pct: float
+    time_interval: tuple[float, float]
+
+
+def _answer(
+    app: Characterisation, ranking: Ranking, stored: StoredNow | None, queued: str
+) -> RankAnswer:
+    return RankAnswer(
+        application=app.application,
+        workload=app.workload,
+        base=ranking.base,
+        method=ranking.method,
+        phases=[
+            PhaseAnswer(
+                name=r.phase.name,
+                weight=r.phase.weight,
+                match=None if r.match is None else Similar.of(r.match),
+                memory=r.memory,
+                by_own_kernel=r.by_own,
+                margin=r.margin,
+                wanted=None if r.match is not None else _wanted(r),
+                candidates=[Similar.of(m) for m in r.candidates],
+            )
             for r in ranking.phases
         ],
-        "ranking": [
-            {
-                "node_type": e.node_type,
-                "phases_s": e.phases_s,
-                "time_s": e.time_s,
-                "error_pct": 100 * ranking.error(e),
-                "time_interval": list(ranking.interval(e)),
-            }
+        ranking=[
+            NodeTypeTime(
+                e.node_type, e.phases_s, e.time_s, 100 * ranking.error(e), ranking.interval(e)
+            )
             for e in ranking.estimates
         ],
-        "missing": list(ranking.missing),
-        "unsure": list(ranking.unsure),
-        "io_s": ranking.io_s,
-        "io_notes": list(ranking.io_notes),
-    }
+        missing=ranking.missing,
+        unsure=ranking.unsure,
+        io_s=ranking.io_s,
+        io_notes=ranking.io_notes,
+        stored=stored.stored if stored else None,
+        notes=stored.lines if stored else None,
+        queued=queued,
+    )
 
 
 def _print(app: Characterisation, ranking: Ranking) -> None:
@@ -308,10 +364,6 @@ class StoredNow:
 
     stored: bool
     lines: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {"stored": self.stored, "notes": list(self.lines)}
 
 
 def _keep_ranking(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.core.reasons import Reason
 from advisor.core.units import format_change, format_count, format_node_hours
 from advisor.core.words import interval_words, with_interval
 from advisor.core.worth import J_PER_KWH, format_kwh
 
 if TYPE_CHECKING:
+    from advisor.core.worth import EnergyWorth
     from advisor.loop.compare import MeasuredChange
     from advisor.loop.report import Calibration, OnOffComparison, Report
     from advisor.store.reader import Reader
@@ -58,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
             _check_user(reader, args.user)
         remarks = notes(result, reader)
     if args.json:
-        print_json("report", _json(result, remarks))
+        print_json("report", _answer(result, remarks))
     else:
         _print(result, remarks)
     return 0
@@ -236,75 +240,164 @@ def _print_notes(remarks: list[str]) -> None:
 # -- for programs --------------------------------------------------------------------------------
 
 
-def _json(r: Report, remarks: list[str]) -> dict[str, object]:
-    return {
-        "since": r.since,
-        "application": r.application or None,
-        "user": r.user or None,
-        "jobs": r.jobs,
-        "advised": r.advised,
-        "left_alone": dict(r.left_alone.most_common()),
-        "holdout": r.holdout,
-        "stamped": r.stamped,
-        "unverified": r.unverified,
-        "verdicts": dict(r.verdicts),
-        "unknown": dict(r.unknown_why),
-        "estimated_node_types": dict(r.estimated),
-        "classes": {name: dict(counts) for name, counts in sorted(r.classes.items())},
-        "trials": {name: dict(counts) for name, counts in sorted(r.trials.items())},
-        "node_hours": r.node_hours,
-        "energy_kwh": r.energy_kwh,
-        "promised": {
-            "energy": r.promised_energy,
-            "time": r.promised_time,
-            "saved_kwh": r.promised_kwh,
-        },
-        "measured": {
-            "energy": r.energy.to_dict() if r.energy else None,
-            "time": r.time.to_dict() if r.time else None,
-            "saved_kwh": None
-            if r.saved_kwh is None
-            else dict(zip(("value", "lo", "hi"), r.saved_kwh, strict=True)),
-            "worth": None
-            if r.saved_kwh is None
-            else {
-                **r.tariff.to_dict(r.saved_kwh[0] * J_PER_KWH),
-                "node_hours": r.saved_node_hours,
-            },
-        },
-        "calibration": {
-            "time": r.time_calibration.to_dict(),
-            "energy": r.energy_calibration.to_dict(),
-        },
-        "workloads": [
-            {
-                "application": c.application,
-                "workload": c.workload,
-                "promised_energy": c.promised_energy,
-                "promised_time": c.promised_time,
-                "energy": c.energy.to_dict() if c.energy else None,
-                "time": c.time.to_dict() if c.time else None,
-                "energy_kwh": c.energy_kwh,
-            }
+@dataclass(frozen=True, slots=True)
+class ReportAnswer(JsonForm):
+    """Promised and measured savings; changes are fractions."""
+
+    since: str
+    application: str | None
+    user: str | None
+    jobs: int
+    advised: int
+    left_alone: Annotated[Mapping[str, int], "jobs by the reason code that decided"]
+    holdout: int
+    stamped: int
+    unverified: int
+    verdicts: Mapping[str, int]
+    unknown: Mapping[str, int]
+    estimated_node_types: Mapping[str, int]
+    classes: Annotated[
+        Mapping[str, Mapping[str, int]],
+        "verdicts of the changed jobs of applications never swept, by class",
+    ]
+    trials: Annotated[
+        Mapping[str, Mapping[str, int]],
+        "what came of trials, by class; they count in no other verdict or saving",
+    ]
+    node_hours: float | None
+    energy_kwh: float | None
+    promised: PromisedSavings
+    measured: MeasuredSavings
+    calibration: Calibrations
+    workloads: list[WorkloadSavings]
+    suspended: list[SuspendedModel]
+    pruned: Annotated[list[PrunedMonth], "what was pruned, by whole month; in none of the totals"]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedSavings(JsonForm):
+    """Of all changed jobs together."""
+
+    energy: float | None
+    time: float | None
+    saved_kwh: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEnergy(JsonForm):
+    """kWh, with the ends of the interval."""
+
+    value: float | None
+    lo: float | None
+    hi: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWorth(JsonForm):
+    """What the measured savings are worth."""
+
+    energy: EnergyWorth = field(metadata=wire(inline=True))
+    node_hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSavings(JsonForm):
+    """Of all changed jobs together."""
+
+    energy: MeasuredChange | None
+    time: MeasuredChange | None
+    saved_kwh: SavedEnergy | None
+    worth: SavedWorth | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrations(JsonForm):
+    """Of the promised intervals."""
+
+    time: Calibration
+    energy: Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSavings(JsonForm):
+    """Of the changed jobs of one workload."""
+
+    application: str
+    workload: str
+    promised_energy: float | None
+    promised_time: float | None
+    energy: MeasuredChange | None
+    time: MeasuredChange | None
+    energy_kwh: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedModel(JsonForm):
+    """A model that advises nobody for now."""
+
+    model: int
+    application: str
+    workload: str
+    node_type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedMonth(JsonForm):
+    """Sums of what is no longer there."""
+
+    CLOSED = True
+
+    month: str
+    decisions: int
+    changed: Annotated[int, "decisions that rewrote their job"]
+    outcomes: int
+    worse: int
+    node_hours: float
+    energy_kwh: float
+
+
+def _answer(r: Report, remarks: list[str]) -> ReportAnswer:
+    saved = r.saved_kwh
+    worth = saved and SavedWorth(r.tariff.worth(saved[0] * J_PER_KWH), r.saved_node_hours)
+    return ReportAnswer(
+        since=r.since,
+        application=r.application or None,
+        user=r.user or None,
+        jobs=r.jobs,
+        advised=r.advised,
+        left_alone=dict(r.left_alone.most_common()),
+        holdout=r.holdout,
+        stamped=r.stamped,
+        unverified=r.unverified,
+        verdicts=r.verdicts,
+        unknown=r.unknown_why,
+        estimated_node_types=r.estimated,
+        classes=dict(sorted(r.classes.items())),
+        trials=dict(sorted(r.trials.items())),
+        node_hours=r.node_hours,
+        energy_kwh=r.energy_kwh,
+        promised=PromisedSavings(r.promised_energy, r.promised_time, r.promised_kwh),
+        measured=MeasuredSavings(r.energy, r.time, SavedEnergy(*saved) if saved else None, worth),
+        calibration=Calibrations(r.time_calibration, r.energy_calibration),
+        workloads=[
+            WorkloadSavings(
+                c.application, c.workload, c.promised_energy, c.promised_time, c.energy, c.time,
+                c.energy_kwh,
+            )
             for c in r.comparisons
         ],
-        "suspended": [
-            {
-                "model": m.id,
-                "application": m.application,
-                "workload": m.workload,
-                "node_type": m.node_type,
-                "reason": m.state_reason,
-            }
+        suspended=[
+            SuspendedModel(m.id, m.application, m.workload, m.node_type, m.state_reason)
             for m in r.suspended
         ],
-        "pruned": [
-            {
-                name: getattr(m, name)
-                for name in ("month", "decisions", "changed", "outcomes", "worse")
-            }
-            | {"node_hours": m.node_s / 3600, "energy_kwh": m.energy_j / J_PER_KWH}
+        pruned=[
+            PrunedMonth(
+                m.month, m.decisions, m.changed, m.outcomes, m.worse, m.node_s / 3600,
+                m.energy_j / J_PER_KWH,
+            )
             for m in r.pruned
         ],
-        "notes": remarks,
-    }
+        notes=remarks,
+    )  # fmt: skip

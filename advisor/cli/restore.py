@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "decisions that it was about to write."
     )
     parser.add_argument("path", metavar="FILE", type=Path, help="what advisor backup wrote")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreAnswer(JsonForm):
+    """What is the store now, and where the one that was there is kept."""
+
+    store: str
+    path: str
+    kept: str | None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,11 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(f"{store} is not yours", hint="ask the store's owner")
     former = restore(args.path, store)
     if args.json:
-        answer = {
-            "store": str(store),
-            "path": str(args.path),
-            "kept": str(former) if former else None,
-        }
+        answer = RestoreAnswer(str(store), str(args.path), str(former) if former else None)
         print_json("restore", answer)
     else:
         print(f"{store} is what {args.path} holds")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.service.units import FOLDER, LOOKED_INTO
 
 _ENABLED = ("advisor.socket", "advisor.service", "advisor-collect.timer")
@@ -32,6 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler", metavar="SCHEDULER",
         help="slurm or pbs (default: the one this machine has)",
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAnswer(JsonForm):
+    """The units that were written, or how they are."""
+
+    dir: str
+    units: list[str]
+    active: Mapping[str, str]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +79,7 @@ def _install(args: argparse.Namespace, folder: Path) -> int:
                 "without systemd run advisor serve, and advisor collect by cron",
             ) from None
     if args.json:
-        print_json("service", {"dir": str(folder), "units": sorted(texts), "active": {}})
+        print_json("service", ServiceAnswer(str(folder), sorted(texts), {}))
     else:
         for name in sorted(texts):
             print(folder / name)
@@ -91,7 +102,7 @@ def _status(args: argparse.Namespace, folders: Sequence[Path]) -> int:
         states[path] = f"{_systemctl('is-active', name)}, {state}" if args.dir is None else state
     if args.json:
         active = {path.name: state for path, state in states.items()}
-        print_json("service", {"dir": str(folders[0]), "units": sorted(wanted), "active": active})
+        print_json("service", ServiceAnswer(str(folders[0]), sorted(wanted), active))
     else:
         for path, state in sorted(states.items()):
             print(f"{path}: {state}")

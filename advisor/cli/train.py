@@ -145,11 +145,11 @@ def _finish(
         outcome = _execute(args, state, known, spent)
         if outcome is None:
             return 130
-        made.append(output.outcome_json(state, outcome))
+        made.append(output.outcome_answer(state, outcome))
         if state.settings.size is not None:
             spent += outcome.spent.node_hours  # of the series' one budget
     if args.json and made:
-        print_json("train", made[0] if len(made) == 1 else {"sweeps": made})
+        print_json("train", made[0] if len(made) == 1 else output.SweepsAnswer(made))
     return 0
 
 
@@ -157,10 +157,11 @@ def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int
     """Read the outputs of earlier sweeps again and say where the summaries are."""
     from advisor.cli.output import print_json
     from advisor.cli.train_experiment import read_again
+    from advisor.cli.train_output import ReadAgainAnswer, SweepReadAgain
 
     readings = [read_again(sweep) for sweep in sweeps]
     if args.json:
-        print_json("train", {"read_again": readings})
+        print_json("train", ReadAgainAnswer([SweepReadAgain(**r) for r in readings]))
         return 0
     for one in readings:
         print(
@@ -174,11 +175,12 @@ def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int
 
 def _stop(args: argparse.Namespace, root: Path) -> int:
     from advisor.cli.output import print_json
+    from advisor.cli.train_output import StoppingAnswer
     from advisor.training.progress import stop
 
     stop(root / args.stop)
     if args.json:
-        print_json("train", {"id": args.stop, "stopping": True})
+        print_json("train", StoppingAnswer(args.stop))
     else:
         print(f"sweep {args.stop} is stopping; resume it with: advisor train --resume {args.stop}")
     return 0
@@ -187,12 +189,13 @@ def _stop(args: argparse.Namespace, root: Path) -> int:
 def _detach(args: argparse.Namespace, state: SweepState, root: Path) -> int:
     """Let another process run the sweep, and say how to look after it."""
     from advisor.cli.output import print_json
+    from advisor.cli.train_output import DetachedAnswer
     from advisor.training.progress import LOG, in_background
 
     pid = in_background(state.id, root, ["--db", args.db] if args.db else [])
     log = state.folder / LOG
     if args.json:
-        print_json("train", {"id": state.id, "folder": str(state.folder), "pid": pid})
+        print_json("train", DetachedAnswer(state.id, str(state.folder), pid))
     else:
         print(f"sweep {state.id} runs in the background and prints to {log}")
         print(f"watch it with: advisor tui; stop it with: advisor train --stop {state.id}")
@@ -243,8 +246,8 @@ def _begin(
         print(*series_lines(plans), sep="\n", file=out)
     if args.dry_run:
         if args.json and plans:
-            plans_json = [output.plan_json(plan) for plan in plans]
-            print_json("train", plans_json[0] if len(plans_json) == 1 else {"sweeps": plans_json})
+            answers = [output.plan_answer(plan) for plan in plans]
+            print_json("train", answers[0] if len(answers) == 1 else output.SweepsAnswer(answers))
         return []
     if not args.yes:
         _ask(out)

@@ -2,49 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict
-from typing import Any, Self, TextIO
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self, TextIO
 
 from advisor.cli.output import print_table
+from advisor.core.codec import AtLeast, JsonForm, wire
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Quality
 from advisor.core.option import Option
 from advisor.core.policy import Policy
-from advisor.training.outcome import Event, SweepOutcome
+from advisor.schedulers.base import Role
+from advisor.training.outcome import Confirmation, Event, SweepOutcome
+from advisor.training.plan import Cost
 from advisor.training.planning import PlannedSweep
 from advisor.training.state import SweepState
 from advisor.views.training import outcome_lines, outcome_rows, run_line
 
-_OF_RUN = ("time_s", "energy_j", "energy_quality", "meter", "job_id", "rate", "extrapolated")
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer(JsonForm):
+    """A sweep as ``--dry-run --json`` prints it."""
+
+    application: str
+    workload: str
+    node_type: str
+    scheduler: str
+    baseline: Configuration
+    space: PlannedSpace
+    runs: list[PlannedRunAnswer]
+    by_class: Sequence[Configuration]
+    design: str
+    most_runs: int
+    confirm: int
+    cost: Cost
+    energy: str
+    within: Annotated[float, "Half width at which runs end; 0: all complete."]
+    earlier: Annotated[str, "The sweep whose complete run the job as written is paired with."]
+    notes: Sequence[str]
 
 
-def plan_json(plan: PlannedSweep) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class PlannedSpace(JsonForm):
+    """Among which configurations a sweep chooses."""
+
+    nodes: Sequence[int]
+    threads_per_node: list[int]
+    freqs_khz: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRunAnswer(JsonForm):
+    """One run of a plan."""
+
+    seq: int
+    role: Role
+    configuration: Configuration = field(metadata=wire(inline=True))
+
+
+def plan_answer(plan: PlannedSweep) -> PlanAnswer:
     """Return the plan as ``--dry-run --json`` prints it."""
     state, subject = plan.state, plan.state.subject
-    return {
-        "application": subject.application,
-        "workload": subject.workload,
-        "node_type": subject.node_type.name,
-        "scheduler": state.settings.scheduler,
-        "baseline": subject.baseline.to_dict(),
-        "space": {
-            "nodes": list(state.space.nodes),
-            "threads_per_node": [t for _, t in state.space.threads],
-            "freqs_khz": list(state.space.freqs_khz),
-        },
-        "runs": [
-            {"seq": r.seq, "role": r.role, **r.configuration.to_dict()}
-            for r in state.stages["design"].runs
-        ],
-        "by_class": [c.to_dict() for c in plan.by_class],
-        "design": state.settings.design,
-        "most_runs": max(state.settings.most_runs, len(state.stages["design"].runs)),
-        "confirm": state.settings.confirm,
-        "cost": asdict(plan.cost),
-        "energy": plan.energy,
-        "within": state.settings.within,
-        "earlier": state.settings.earlier,
-        "notes": list(plan.notes),
-    }
+    runs = state.stages["design"].runs
+    space = state.space
+    return PlanAnswer(
+        application=subject.application,
+        workload=subject.workload,
+        node_type=subject.node_type.name,
+        scheduler=state.settings.scheduler,
+        baseline=subject.baseline,
+        space=PlannedSpace(space.nodes, [t for _, t in space.threads], space.freqs_khz),
+        runs=[PlannedRunAnswer(r.seq, r.role, r.configuration) for r in runs],
+        by_class=plan.by_class,
+        design=state.settings.design,
+        most_runs=max(state.settings.most_runs, len(runs)),
+        confirm=state.settings.confirm,
+        cost=plan.cost,
+        energy=plan.energy,
+        within=state.settings.within,
+        earlier=state.settings.earlier,
+        notes=plan.notes,
+    )
 
 
 class ProgressLines:
@@ -103,55 +142,159 @@ class ProgressLines:
             self.say(event.text)
 
 
-def outcome_json(state: SweepState, outcome: SweepOutcome) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class TrainAnswer(JsonForm):
+    """A sweep: planned (--dry-run), started in the background, stopped, or ended."""
+
+    id: str
+    state: str
+    application: str
+    workload: str
+    node_type: str
+    scheduler: str
+    model: str
+    model_id: int | None
+    energy_quality: Quality
+    n_train: int
+    stats: Mapping[str, Any]
+    baseline: MeasuredOption
+    recommended: MeasuredOption | None
+    confirmed: bool | None
+    confirmation: Confirmation | None
+    attempts: Sequence[Confirmation]
+    spent: SpentAnswer
+    saved_per_run: float | None
+    payback_runs: int | None
+    runs: list[RunAnswer]
+    failed: Sequence[str]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOption(JsonForm):
+    """An option's time and energy."""
+
+    configuration: Configuration = field(metadata=wire(inline=True))
+    time_s: float | None
+    energy_j: float | None
+    confirmed: bool
+
+    @classmethod
+    def of(cls, option: Option) -> MeasuredOption:
+        """Return an option as programs are told of it."""
+        return cls(option.configuration, option.time_s, option.energy_j, option.confirmed)
+
+
+@dataclass(frozen=True, slots=True)
+class SpentAnswer(JsonForm):
+    """What a sweep has used; no energy where that of a run is not known."""
+
+    runs: int
+    node_hours: float | None
+    energy_j: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAnswer(JsonForm):
+    """One run that was made."""
+
+    seq: int
+    role: Role
+    configuration: Configuration = field(metadata=wire(inline=True))
+    time_s: float | None
+    energy_j: float | None
+    energy_quality: Quality
+    meter: str
+    job_id: str
+    rate: float | None
+    extrapolated: Annotated[
+        Mapping[str, float] | None,
+        "Of a run ended early: the share it took, relative 90 % half widths; null: complete.",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepsAnswer(JsonForm):
+    """Several sweeps, planned or ended."""
+
+    sweeps: Annotated[Sequence[JsonForm], AtLeast(2)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgainAnswer(JsonForm):
+    """What came of reading earlier sweeps' outputs again."""
+
+    read_again: list[SweepReadAgain]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReadAgain(JsonForm):
+    """A sweep whose outputs were read again."""
+
+    id: str
+    runs: int
+    summary: str
+    problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedAnswer(JsonForm):
+    """A sweep that another process runs."""
+
+    id: str
+    folder: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingAnswer(JsonForm):
+    """A sweep that is to stop."""
+
+    id: str
+    stopping: Literal[True] = True
+
+
+ANSWERS = (
+    PlanAnswer, SweepsAnswer, ReadAgainAnswer, DetachedAnswer, StoppingAnswer, TrainAnswer,
+)  # fmt: skip
+
+
+def outcome_answer(state: SweepState, outcome: SweepOutcome) -> TrainAnswer:
     """Return the outcome as ``--json`` prints it."""
-    subject = state.subject
-    roles = {r.seq: r for stage in state.stages.values() for r in stage.runs}
-    return {
-        "id": state.id,
-        "state": state.state,
-        "application": subject.application,
-        "workload": subject.workload,
-        "node_type": subject.node_type.name,
-        "scheduler": state.settings.scheduler,
-        "model": outcome.fit.model,
-        "model_id": outcome.model_id,
-        "energy_quality": outcome.fit.energy_quality,
-        "n_train": outcome.fit.n_train,
-        "stats": outcome.fit.stats,
-        "baseline": _option_json(outcome.baseline),
-        "recommended": _option_json(outcome.recommended) if outcome.recommended else None,
-        "confirmed": None if outcome.confirmation is None else outcome.confirmation.chosen,
-        "confirmation": outcome.confirmation.to_dict() if outcome.confirmation else None,
-        "attempts": [a.to_dict() for a in outcome.attempts],
-        "spent": {
-            "runs": outcome.spent.runs,
-            "node_hours": outcome.spent.node_hours,
-            "energy_j": outcome.spent.energy_j if outcome.spent.energy_known else None,
-        },
-        "saved_per_run": outcome.saved_per_run,
-        "payback_runs": outcome.payback,
-        "runs": [
-            {
-                "seq": seq,
-                "role": roles[seq].role,
-                **roles[seq].configuration.to_dict(),
-                **{name: getattr(result, name) for name in _OF_RUN},
-            }
-            for seq, result in sorted(outcome.results.items())
+    subject, spent, confirmation = state.subject, outcome.spent, outcome.confirmation
+    planned = {r.seq: r for stage in state.stages.values() for r in stage.runs}
+    return TrainAnswer(
+        id=state.id,
+        state=state.state,
+        application=subject.application,
+        workload=subject.workload,
+        node_type=subject.node_type.name,
+        scheduler=state.settings.scheduler,
+        model=outcome.fit.model,
+        model_id=outcome.model_id,
+        energy_quality=outcome.fit.energy_quality,
+        n_train=outcome.fit.n_train,
+        stats=outcome.fit.stats,
+        baseline=MeasuredOption.of(outcome.baseline),
+        recommended=MeasuredOption.of(outcome.recommended) if outcome.recommended else None,
+        confirmed=None if confirmation is None else confirmation.chosen,
+        confirmation=confirmation,
+        attempts=outcome.attempts,
+        spent=SpentAnswer(
+            spent.runs, spent.node_hours, spent.energy_j if spent.energy_known else None
+        ),
+        saved_per_run=outcome.saved_per_run,
+        payback_runs=outcome.payback,
+        runs=[
+            RunAnswer(
+                seq, planned[seq].role, planned[seq].configuration,
+                r.time_s, r.energy_j, r.energy_quality, r.meter, r.job_id, r.rate, r.extrapolated,
+            )
+            for seq, r in sorted(outcome.results.items())
         ],
-        "failed": list(outcome.failed),
-        "notes": list(outcome.notes),
-    }
-
-
-def _option_json(option: Option) -> dict[str, object]:
-    return {
-        **option.configuration.to_dict(),
-        "time_s": option.time_s,
-        "energy_j": option.energy_j,
-        "confirmed": option.confirmed,
-    }
+        failed=outcome.failed,
+        notes=outcome.notes,
+    )  # fmt: skip
 
 
 def show_outcome(

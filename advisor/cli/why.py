@@ -6,16 +6,21 @@ import argparse
 import os
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from advisor.cli.bars import beside
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm, wire
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.loop.why import Answer
+    from advisor.core.decision import Decision
+    from advisor.loop.why import Answer, Compared
     from advisor.store.reader import Reader
+    from advisor.store.records import Outcome
+    from advisor.views.worth import Worth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +42,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class WhyAnswer(JsonForm):
+    """What was decided for a job and how it came out."""
+
+    job: str
+    state: str
+    collected: Annotated[bool, "the outcome is in the store; false: the accounting as it is now"]
+    trust: Literal["", "verified", "stamped", "unverified"]
+    trust_why: str
+    decision: Decision | None
+    outcome: Outcome | None
+    verdict: Annotated[
+        str | None,
+        "as-promised, better, worse, unknown or left-alone; empty without a decision",
+    ]
+    compared: Comparisons
+    tasks: list[ArrayTask]
+    notes: list[str]
+    worth: Worth | None
+
+    @classmethod
+    def of(cls, answer: Answer, worth: Worth | None) -> WhyAnswer:
+        """Return what programs are told."""
+        return cls(
+            job=answer.job_id,
+            state=answer.state,
+            collected=answer.collected,
+            trust=cast(Any, answer.trust),
+            trust_why=answer.trust_why,
+            decision=answer.decision,
+            outcome=answer.outcome,
+            verdict=answer.outcome.verdict if answer.outcome is not None else None,
+            compared=Comparisons(**answer.compared()),
+            tasks=[ArrayTask(o.job_id, o.state, o.verdict) for o in answer.tasks],
+            notes=answer.notes,
+            worth=worth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons(JsonForm):
+    """Promised against measured, of what was promised."""
+
+    time: Compared | None = field(default=None, metadata=wire(omit=True))
+    energy: Compared | None = field(default=None, metadata=wire(omit=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayTask(JsonForm):
+    """How a task of an array came out."""
+
+    job: str
+    state: str
+    verdict: str
+
+
 def run(args: argparse.Namespace) -> int:
     """Find out and print."""
     from advisor.loop.why import why
@@ -54,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         answer = why(args.job, reader, scheduler, user=caller() if os.geteuid() else None)
         worth = of_decision(answer.decision, reader, caller()) if answer.decision else None
     if args.json:
-        print_json("why", {**answer.to_dict(), "worth": worth.to_dict() if worth else None})
+        print_json("why", WhyAnswer.of(answer, worth))
     else:
         say(*why_lines(answer, worth), *_bars(answer))
     return 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from advisor.core.codec import JsonForm
 from advisor.errors import AdvisorError
 
 CheckState = Literal["ok", "warn", "fail"]
@@ -23,17 +24,13 @@ _MOST_USERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(JsonForm):
     """One check: its name, how it came out, what was found, and what to do ("" when nothing)."""
 
     name: str
     state: CheckState
     text: str
     todo: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {"name": self.name, "state": self.state, "text": self.text, "todo": self.todo}
 
 
 def check_error(name: str, state: CheckState, error: AdvisorError) -> Check:

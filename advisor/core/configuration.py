@@ -6,7 +6,8 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from advisor.core.codec import JsonForm
 
 MAX_THREADS = 12
 """Thread counts of a rank in a grid that nobody stated."""
@@ -106,8 +107,10 @@ def thin(values: Sequence[int], most: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchSpace:
+class SearchSpace(JsonForm):
     """The grid a model is evaluated on: node counts x (ranks, threads) pairs x frequency caps."""
+
+    JSON = ("nodes", "threads", "freqs_khz")
 
     node_type: str
     nodes: tuple[int, ...]
@@ -130,14 +133,6 @@ class SearchSpace:
             ),
             tuple(sorted({c.freq_khz for c in points})),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without the node type."""
-        return {
-            "nodes": list(self.nodes),
-            "threads": [list(pair) for pair in self.threads],
-            "freqs_khz": list(self.freqs_khz),
-        }
 
     @classmethod
     def from_dict(cls, node_type: str, data: object) -> SearchSpace:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from advisor.core.cache_key import key_maker, keyed_as, not_keyed
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.memory import lack_words
@@ -15,7 +16,7 @@ from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import AxisRule, Policy
 from advisor.core.reasons import Reason, reason
 from advisor.core.request import JobRequest
-from advisor.core.requested_configuration import UnclearError, configuration_of
+from advisor.core.requested_configuration import UnclearError, configuration_of, threads_stated
 from advisor.core.script_use import NO_USE, ScriptUse
 from advisor.core.units import format_freq
 
@@ -31,12 +32,14 @@ TIME_HI: Callable[[Row], float] = itemgetter(6)
 class Constraints:
     """All that bounds the choice for one job."""
 
-    request: JobRequest
+    request: JobRequest = field(metadata=keyed_as(key_maker(JobRequest)))
     baseline: Configuration
     policy: Policy
-    inventory: Inventory
+    inventory: Inventory = field(metadata=not_keyed("a new inventory makes a new snapshot"))
     partition: str
-    landing: tuple[NodeType, ...] = ()
+    landing: tuple[NodeType, ...] = field(
+        default=(), metadata=keyed_as(lambda landing: tuple(t.name for t in landing))
+    )
     """The node types the job may run on as it is written."""
     whole: bool = True
     """The job has its nodes for itself: threads, cap and node type may change inside of the
@@ -49,14 +52,18 @@ class Constraints:
     node_type_kept: str = ""
     cores_kept: str = ""
     """Why the request does not become smaller."""
-    obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    obstacles: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict, metadata=keyed_as(lambda obstacles: tuple(obstacles.items()))
+    )
     """What keeps the job off a node type now: a reason's code and detail."""
     freq_cap_khz: int = 0
     """The cap the user asked for; 0 when none."""
     need_mb: float = 0.0
     """MiB that all of its processes need by the application's profiles; 0 where not known."""
     use: ScriptUse = NO_USE
-    as_written_s: tuple[float, float] | None = None
+    as_written_s: tuple[float, float] | None = field(
+        default=None, metadata=not_keyed("of the model and the baseline, which are in the key")
+    )
     """Predicted time of the job as written, and its upper end: where it is not known which time
     limit will hold, nothing may be slower. None where that is not asked."""
 
@@ -86,16 +93,10 @@ class Constraints:
         if limit >= longest_s:
             limit = math.inf
         slower = self.as_written_s is None or request.time_limit_s is not None
-        return (
-            self.baseline, self.policy, self.partition, self.whole, self.threads_kept,
-            self.threads_unset, self.freq_kept, self.node_type_kept, self.cores_kept,
-            tuple(self.obstacles.items()), self.freq_cap_khz, self.need_mb, self.use,
-            request.explicit, limit, slower,
-            request.memory_per_node_mb, request.memory_per_cpu_mb, request.default_memory_mb,
-            tuple(t.name for t in self.landing), request.exclusive,
-            request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task,
-            request.environment.get("OMP_NUM_THREADS"), request.freq_low_khz,
-        )  # fmt: skip
+        return *_FIELDS_KEY(self), threads_stated(request), limit, slower
+
+
+_FIELDS_KEY = key_maker(Constraints)
 
 
 def feasible(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from advisor.core.codec import Record
 
 
 @dataclass(frozen=True, slots=True)
-class NodeType:
+class NodeType(Record):
     """A class of equal nodes.
 
     ``feature`` is the scheduler's constraint that selects it; ``cores`` are physical cores per
@@ -40,27 +41,6 @@ class NodeType:
         if partition not in self.partitions:
             return 0
         return min(len(self.nodes), dict(self.partition_nodes).get(partition, len(self.nodes)))
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> NodeType:
-        """Read the JSON form back; unknown keys are ignored."""
-        known: dict[str, Any] = {k: v for k, v in data.items() if k in cls.__slots__}
-        for key in ("partitions", "freq_khz", "nodes"):
-            value = known.get(key)
-            if isinstance(value, list):
-                known[key] = tuple(value)
-        pairs = known.get("partition_nodes")
-        if isinstance(pairs, list):
-            known["partition_nodes"] = tuple((str(name), int(count)) for name, count in pairs)
-        return cls(**known)
-
-
-def _plain(value: object) -> object:
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _prefixes(nodes: Iterable[str]) -> set[str]:

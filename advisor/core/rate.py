@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import BinaryIO, Literal, get_args
+
+from advisor.core.codec import JsonForm
 
 RateTake = Literal["last", "first", "mean", "sum"]
 TAKES: tuple[RateTake, ...] = get_args(RateTake)
@@ -24,7 +26,7 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class RateRule:
+class RateRule(JsonForm):
     """How a rate is read: a regular expression, searched in every line, whose group is a number.
 
     The group is the one named ``rate``, else the first. ``take`` says which of several matches
@@ -50,10 +52,6 @@ class RateRule:
         take = data.get("take", "last")
         known: RateTake = next((t for t in TAKES if t == take), "last")
         return cls(str(data["match"]), known, str(data.get("unit", "")))
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the stored form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

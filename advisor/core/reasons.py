@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.core.codec import JsonForm
+
 
 @dataclass(frozen=True, slots=True)
 class ReasonKind:
@@ -202,12 +204,14 @@ _LOST = ("…",) * 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(JsonForm):
     """One reason: a stable code for programs, and the details its text needs.
 
     ``sentence`` is the whole text where a decision was read back; a stamp keeps codes only, and
     then an ellipsis stands for each detail.
     """
+
+    JSON = ("code", "details", "text")
 
     code: str
     details: tuple[str, ...] = ()
@@ -235,10 +239,6 @@ class Reason:
         kind = KINDS[self.code]
         text = kind.one if kind.one and self.details[:1] == ("1",) else kind.text
         return text.format(*self.details, *_LOST)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form: code, details and text."""
-        return {"code": self.code, "details": list(self.details), "text": self.text}
 
 
 def reason(code: str, *details: object) -> Reason:

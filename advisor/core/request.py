@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from advisor.core.cache_key import keyed_as, not_keyed
 from advisor.core.protocol import PREFIXES
+
+_SENDER = not_keyed("of who asks and what for: the policy that holds for that is in the key")
+_READ = not_keyed("of the program: how it uses its cores, and its threads, are in the key")
+_PLACES = not_keyed("of where it may run: the node types it may land on are in the key")
+_BINDS = not_keyed("of what is bound: why an axis is kept, and the cap, are in the key")
+_LIMIT = not_keyed("of the time limit: the limit that rules something out is in the key")
+_WRITTEN = not_keyed("a choice is written after it was made")
+_WHOLE = not_keyed("of how tasks lie on nodes: whether the job has whole nodes is in the key")
+_TRIALS = not_keyed("a trial is taken or not after the choice was made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,57 +26,60 @@ class JobRequest:
 
     None means: not asked for. ``explicit`` names the axes the user fixed: a subset of
     ``frequency``, ``threads``, ``ranks``, ``node_type``, ``nodes``. ``environment`` holds only
-    what the hook sent (``ADVISOR_*``, ``OMP_NUM_THREADS``).
+    what the hook sent (``ADVISOR_*``, ``OMP_NUM_THREADS``). A field without ``metadata`` is part of
+    the key that a choice is remembered by (:mod:`advisor.core.cache_key`).
     """
 
-    scheduler: str
-    hook: str
-    user: str
-    uid: int
-    kind: str = "batch"
+    scheduler: str = field(metadata=_SENDER)
+    hook: str = field(metadata=_SENDER)
+    user: str = field(metadata=_SENDER)
+    uid: int = field(metadata=_SENDER)
+    kind: str = field(default="batch", metadata=_READ)
     """``batch``, ``run`` (a command: srun, qsub --), ``allocate`` (salloc, qsub -I) or ``step``."""
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    job_name: str = ""
-    script: str | None = None
-    script_path: str = ""
-    script_truncated: bool = False
-    command: tuple[str, ...] = ()
-    submit_line: str = ""
+    account: str = field(default="", metadata=_SENDER)
+    partition: str = field(default="", metadata=_PLACES)
+    qos: str = field(default="", metadata=_SENDER)
+    job_name: str = field(default="", metadata=_SENDER)
+    script: str | None = field(default=None, metadata=_READ)
+    script_path: str = field(default="", metadata=_READ)
+    script_truncated: bool = field(default=False, metadata=_READ)
+    command: tuple[str, ...] = field(default=(), metadata=_READ)
+    submit_line: str = field(default="", metadata=_READ)
     """The words after the submit command, for site rules where the script cannot be read."""
-    fingerprint: str = ""
+    fingerprint: str = field(default="", metadata=_READ)
     """Digest of the script, where only an excerpt of it was sent."""
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     """The scheduler's own options, where writing a choice back needs them."""
-    host_resources: tuple[str, ...] = ()
+    host_resources: tuple[str, ...] = field(default=(), metadata=_WRITTEN)
     """PBS: names of the site's own resources that belong to a host."""
-    completed: Mapping[str, str] = field(default_factory=dict)
+    completed: Mapping[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     """PBS: the options with what the server fills in, where that is known and differs."""
-    node_types: tuple[str, ...] | None = None
+    node_types: tuple[str, ...] | None = field(default=None, metadata=_PLACES)
     """PBS: names of the node types with a node that has all that ``constraint`` asks for; None
     where nothing is known of the nodes."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(
+        default_factory=dict, metadata=keyed_as(lambda sent: sent.get("OMP_NUM_THREADS"))
+    )
+    choices: Mapping[str, object] = field(default_factory=dict, metadata=_READ)
     explicit: frozenset[str] = frozenset()
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
-    tasks_together: int = 1
+    tasks_together: int = field(default=1, metadata=_WHOLE)
     """So many tasks are on one node at least, where nothing else says how they are spread."""
     cpus_per_task: int | None = None
-    constraint: str = ""
-    node_list: str = ""
-    freq_khz: int | None = None
+    constraint: str = field(default="", metadata=_PLACES)
+    node_list: str = field(default="", metadata=_PLACES)
+    freq_khz: int | None = field(default=None, metadata=_BINDS)
     freq_low_khz: int | None = None
     """The least frequency that the user asked for, kHz: a cap below it would take that away."""
-    freq_variables: Mapping[str, int] = field(default_factory=dict)
+    freq_variables: Mapping[str, int] = field(default_factory=dict, metadata=_BINDS)
     """Variables that a site may set for everybody and that cap the job's steps, kHz, where the job
     asks for nothing else; see :meth:`with_understood`."""
-    time_limit_s: int | None = None
+    time_limit_s: int | None = field(default=None, metadata=_LIMIT)
     """The limit that will hold, the job's own or the scheduler's default; 0: none is to hold. None:
     the job states none, and which will hold is not known (yet)."""
-    signal_before_s: int = 0
+    signal_before_s: int = field(default=0, metadata=_LIMIT)
     """So long before its time limit the job may get a signal that it asked for."""
     memory_per_node_mb: float | None = None
     memory_per_cpu_mb: float | None = None
@@ -74,31 +87,31 @@ class JobRequest:
     """What the scheduler gives a job that states no memory, in MiB per node and per CPU, 0 where it
     does not give it so; both 0: all that a node has. None where it is not known."""
     exclusive: bool = False
-    environment_exported: bool = True
-    het: bool = False
-    array: bool = False
-    held: bool = False
+    environment_exported: bool = field(default=True, metadata=_READ)
+    het: bool = field(default=False, metadata=_BINDS)
+    array: bool = field(default=False, metadata=_TRIALS)
+    held: bool = field(default=False, metadata=_TRIALS)
     """Submitted on hold, with a dependency or a later begin: it starts when nobody knows yet."""
-    binds: Mapping[str, str] = field(default_factory=dict)
+    binds: Mapping[str, str] = field(default_factory=dict, metadata=_BINDS)
     """What must be kept whatever the policy says, by axis, with the option or variable that binds
     it: ``frequency``, ``threads``, ``node_type``, ``cores`` (the request must not become smaller),
     ``all`` (it changes what a core or a task is)."""
-    not_understood: tuple[str, ...] = ()
+    not_understood: tuple[str, ...] = field(default=(), metadata=_BINDS)
     """Options and variables that the scheduler's table does not know: the job is left alone."""
-    launcher: str = ""
+    launcher: str = field(default="", metadata=_READ)
     """What starts the command of a job that is one: ``srun app``."""
-    cwd: str = ""
+    cwd: str = field(default="", metadata=_READ)
     """The folder it was submitted from."""
-    program: Mapping[str, object] = field(default_factory=dict)
+    program: Mapping[str, object] = field(default_factory=dict, metadata=_READ)
     """What the hook found of the program's file: ``path``, ``size``, ``mtime``, ``build``."""
-    written_from: tuple[str, ...] = ()
+    written_from: tuple[str, ...] = field(default=(), metadata=_WRITTEN)
     """Names of the ``options`` that are kept with a decision: what writing a choice back needs."""
-    script_options: Mapping[str, str] = field(default_factory=dict)
+    script_options: Mapping[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     """PBS: the script's own value, "" for none, of each kept option that the hook saw otherwise: a
     hook of the site or the submit command's line changed it."""
-    script_threads: int | None = None
+    script_threads: int | None = field(default=None, metadata=_READ)
     """Of a request that was read back: threads of a rank that its script states."""
-    script_counts: bool = False
+    script_counts: bool = field(default=False, metadata=_READ)
     """Of a request that was read back: its script sets or reads the number of its threads."""
 
     def with_understood(self, options: Mapping[str, Sequence[str]]) -> JobRequest:

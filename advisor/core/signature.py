@@ -5,10 +5,9 @@ Rates are of one node. What was not measured is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
+from advisor.core.codec import Record
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
 
@@ -23,7 +22,7 @@ LINE_B = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Record):
     """One run's signature.
 
     ``cpi`` cycles per instruction; ``tpi`` memory transactions per instruction, on the scale of
@@ -66,18 +65,3 @@ class Signature:
     def missing(self) -> tuple[str, ...]:
         """The measures there are not."""
         return tuple(name for name in MEASURES if getattr(self, name) is None)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        place = self.configuration
-        return values | {"configuration": None if place is None else place.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Signature:
-        """Read the JSON form back; unknown keys are ignored."""
-        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        place = known.get("configuration")
-        if isinstance(place, Mapping):
-            known["configuration"] = Configuration.from_dict(place)
-        return cls(**known)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 
@@ -24,7 +25,7 @@ ThreadShape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadUse:
+class ThreadUse(JsonForm):
     """What a run's processes on its first node did.
 
     ``unset``: no process that worked had one of the application's thread variables in its
@@ -37,10 +38,6 @@ class ThreadUse:
     def fills(self, c: Configuration) -> bool:
         """Tell whether, with the variables unset, each rank ran its share of the threads."""
         return self.unset and self.threads == (c.threads_per_rank,) * c.ranks_per_node
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {"unset": self.unset, "threads": list(self.threads)}
 
     @classmethod
     def from_dict(cls, data: object) -> ThreadUse | None:

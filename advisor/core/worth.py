@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
 
+from advisor.core.codec import JsonForm
 from advisor.core.units import with_minus
 
 J_PER_KWH = 3.6e6
@@ -65,15 +66,25 @@ class Tariff:
         """Return an amount of money with its currency."""
         return with_minus(f"{_amount(amount)} {self.currency}".rstrip())
 
-    def to_dict(self, energy_j: float) -> dict[str, object]:
-        """Return the JSON form of an energy's (J) worth; None where the site states nothing."""
+    def worth(self, energy_j: float) -> EnergyWorth:
+        """Return what an energy (J) is worth; None where the site states nothing."""
         kwh = energy_j / J_PER_KWH
-        return {
-            "kwh": kwh,
-            "money": None if self.price is None else kwh * self.price,
-            "currency": self.currency,
-            "co2_kg": None if self.co2_g is None else kwh * self.co2_g / 1000,
-        }
+        return EnergyWorth(
+            kwh,
+            None if self.price is None else kwh * self.price,
+            self.currency,
+            None if self.co2_g is None else kwh * self.co2_g / 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyWorth(JsonForm):
+    """What an energy is worth; None where the site does not state it."""
+
+    kwh: float
+    money: float | None
+    currency: str
+    co2_kg: float | None
 
 
 def format_kwh(kwh: float) -> str:

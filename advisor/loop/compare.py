@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
 from typing import Literal
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.option import Z90
 
 Basis = Literal["holdout", "prediction"]
@@ -28,7 +29,7 @@ MIN_JOBS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredChange:
+class MeasuredChange(JsonForm):
     """A measured change as a fraction, with its interval (None: too few jobs for one).
 
     ``advised`` and ``left`` are the numbers of jobs on either side; ``left`` is 0 for a
@@ -39,19 +40,8 @@ class MeasuredChange:
     lo: float | None
     hi: float | None
     advised: int
-    left: int
+    left: int = field(metadata=wire("left_alone"))
     basis: Basis
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form: fractions."""
-        return {
-            "change": self.change,
-            "lo": self.lo,
-            "hi": self.hi,
-            "advised": self.advised,
-            "left_alone": self.left,
-            "basis": self.basis,
-        }
 
 
 @dataclass(frozen=True, slots=True)

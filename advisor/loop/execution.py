@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
@@ -25,7 +26,7 @@ SHARED = "other jobs may have run on its nodes"
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(JsonForm):
     """A finished job's own facts.
 
     ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
@@ -55,10 +56,6 @@ class Execution:
     def cap_khz(self) -> int:
         """The cap it ran under, kHz; 0 for none."""
         return 0 if self.uncapped else self.freq_khz
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return dict(zip(self.__slots__, _FIELDS(self), strict=True))
 
 
 _FIELDS = attrgetter(*Execution.__slots__)

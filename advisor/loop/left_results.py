@@ -22,13 +22,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
+from advisor.core.codec import FieldError, wire
 from advisor.core.delivery import delivered_runs, write_delivery
 from advisor.core.inventory import Inventory
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.loop import clock, left_reader
 from advisor.loop.left_reader import MAX_BYTES, NAME
 from advisor.loop.spool import give
-from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import at_site, read_sent
 
@@ -51,7 +51,7 @@ class LeftFiles:
     """What was taken: files, and files for which there was no room this time; lines for people."""
 
     files: int = 0
-    more: int = 0
+    more: int = field(default=0, metadata=wire("waiting"))
     refused: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from advisor.core.codec import JsonForm
 from advisor.core.worth import J_PER_KWH, Tariff
 from advisor.loop.compare import (
     MeasuredChange,
@@ -39,26 +40,38 @@ class OnOffComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(JsonForm):
     """How many measured values lay inside their promised 90 % interval.
 
     The interval's ends give way by what the accounting cannot resolve.
     """
 
+    JSON = ("inside", "total", "share", "share_lo", "share_hi", "nominal")
+
     inside: int
     total: int
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form; ``share`` is None without any case."""
+    @property
+    def share(self) -> float | None:
+        """The share inside, None without any case."""
+        return self.inside / self.total if self.total else None
+
+    @property
+    def share_lo(self) -> float | None:
+        """Lower end of the share's interval."""
         interval = share_interval(self.inside, self.total)
-        return {
-            "inside": self.inside,
-            "total": self.total,
-            "share": self.inside / self.total if self.total else None,
-            "share_lo": interval[0] if interval else None,
-            "share_hi": interval[1] if interval else None,
-            "nominal": 0.9,
-        }
+        return interval[0] if interval else None
+
+    @property
+    def share_hi(self) -> float | None:
+        """Upper end of the share's interval."""
+        interval = share_interval(self.inside, self.total)
+        return interval[1] if interval else None
+
+    @property
+    def nominal(self) -> float:
+        """The share that should be inside."""
+        return 0.9
 
 
 @dataclass(slots=True)

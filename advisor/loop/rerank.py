@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
+from advisor.core.codec import FieldError
 from advisor.core.node_type_estimate import NodeTypeEstimate, log_error
 from advisor.core.units import format_count
 from advisor.errors import InputError
-from advisor.ranking.fields import FieldError
 from advisor.ranking.files import read_thresholds
 from advisor.ranking.io import IoProfile
 from advisor.ranking.rank import DEFAULT, METHODS, RankedPhase, Ranking, RankingMethod, rank, ratios

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from advisor.core.codec import FieldError
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.delivery import DeliveryKind
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.core.power import without_impossible
 from advisor.errors import AdvisorError, InputError, StoreError
-from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import Characterisation, read_sent
 from advisor.store.profiles import save_kernels

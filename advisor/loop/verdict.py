@@ -8,9 +8,10 @@ the accounting cannot resolve before it counts as worse.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from advisor.core.codec import wire
 from advisor.core.decision import Alternative, Effect
 from advisor.core.units import format_change
 from advisor.loop.execution import Execution
@@ -30,7 +31,7 @@ MEASUREMENT_ERROR = 0.02
 class PromiseInterval:
     """A promised value with its 90 % interval: seconds or joules."""
 
-    value: float
+    value: float = field(metadata=wire("promised"))
     lo: float
     hi: float
 

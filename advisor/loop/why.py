@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
@@ -24,22 +25,12 @@ _JOB_ID = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(JsonForm):
     """One promised value and what was measured, with the verdict in words."""
 
-    promised: PromiseInterval
+    promised: PromiseInterval = field(metadata=wire(inline=True))
     measured: float | None
     words: str
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            "promised": self.promised.value,
-            "lo": self.promised.lo,
-            "hi": self.promised.hi,
-            "measured": self.measured,
-            "words": self.words,
-        }
 
 
 @dataclass(slots=True)
@@ -81,24 +72,6 @@ class Answer:
                 words += " (an estimate was promised)"
             compared[str(quantity)] = Compared(interval, measured, words)
         return compared
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            "job": self.job_id,
-            "state": self.state,
-            "collected": self.collected,
-            "trust": self.trust,
-            "trust_why": self.trust_why,
-            "decision": self.decision.to_dict() if self.decision is not None else None,
-            "outcome": asdict(self.outcome) if self.outcome is not None else None,
-            "verdict": self.outcome.verdict if self.outcome is not None else None,
-            "compared": {name: c.to_dict() for name, c in self.compared().items()},
-            "tasks": [
-                {"job": o.job_id, "state": o.state, "verdict": o.verdict} for o in self.tasks
-            ],
-            "notes": self.notes,
-        }
 
 
 def why(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.policy import Policy
@@ -27,7 +27,7 @@ class GridCell:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedOption:
+class AppliedOption(JsonForm):
     """One confirmation run: whether it lay within its interval and kept the bounds."""
 
     configuration: Configuration
@@ -36,13 +36,9 @@ class AppliedOption:
     slowdown: float
     keeps_bounds: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; fractions against the baseline."""
-        return asdict(self) | {"configuration": self.configuration.to_dict()}
-
 
 @dataclass(frozen=True, slots=True)
-class DecisionScore:
+class DecisionScore(JsonForm):
     """What the advice is worth: least energy within the slowdown bound, against the baseline.
 
     ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` whether
@@ -61,15 +57,6 @@ class DecisionScore:
     baseline: Configuration
     attempts: tuple[AppliedOption, ...] = ()
     why: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self) | {
-            "chosen": self.chosen.to_dict(),
-            "recommended": self.recommended and self.recommended.to_dict(),
-            "baseline": self.baseline.to_dict(),
-            "attempts": [a.to_dict() for a in self.attempts],
-        }
 
 
 def decide(

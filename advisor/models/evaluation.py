@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation
@@ -71,8 +72,10 @@ class FrontScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(JsonForm):
     """The result of :func:`evaluate`; ``predicted`` has an option for every cell of the grid."""
+
+    JSON = ("model", "design", "trained", "responses", "front", "decision", "notes")
 
     model: str
     design: str
@@ -82,18 +85,6 @@ class Evaluation:
     decision: DecisionScore
     notes: tuple[str, ...]
     predicted: tuple[Option, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "model": self.model,
-            "design": self.design,
-            "trained": [c.to_dict() for c in self.trained],
-            "responses": {name: asdict(score) for name, score in self.responses.items()},
-            "front": asdict(self.front),
-            "decision": self.decision.to_dict(),
-            "notes": list(self.notes),
-        }
 
 
 def evaluate(

@@ -8,9 +8,10 @@ scheduler says and are reported.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.inventory import NodeType
 from advisor.core.units import format_freq
 
@@ -154,17 +155,12 @@ def merge_applied(
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(JsonForm):
     """What the inventory does not know of some node types, and lines that would add it."""
 
     node_types: tuple[str, ...]
     message: str
-    lines: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        lines = list(self.lines)
-        return {"node_types": list(self.node_types), "message": self.message, "add": lines}
+    lines: tuple[str, ...] = field(default=(), metadata=wire("add"))
 
 
 def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[Missing]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.nearest import nearest
 
 Path = tuple[str | int, ...]
@@ -12,20 +13,27 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(JsonForm):
     """One mistake in a file. ``line`` is 1-based, 0 when it concerns the file as a whole.
 
     ``key`` is the path as people write it, ``rules[1].match.partition``; ``allowed`` lists what
     may stand there; a ``warning`` does not stop the file from being applied.
     """
 
-    path: str
+    JSON = ("path", "line", "key", "level", "message", "hint", "allowed")
+
+    path: str = field(metadata=wire("file"))
     line: int
     key: str
     message: str
     hint: str = ""
     allowed: tuple[str, ...] = ()
     warning: bool = False
+
+    @property
+    def level(self) -> str:
+        """``warning`` or ``error``."""
+        return "warning" if self.warning else "error"
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.line}" if self.line else self.path
@@ -35,18 +43,6 @@ class Problem:
         if self.allowed:
             notes.append(f"allowed: {', '.join(self.allowed)}")
         return f"{text} ({'; '.join(notes)})" if notes else text
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form; ``file`` is the path, ``level`` is error or warning."""
-        return {
-            "file": self.path,
-            "line": self.line,
-            "key": self.key,
-            "level": "warning" if self.warning else "error",
-            "message": self.message,
-            "hint": self.hint,
-            "allowed": list(self.allowed),
-        }
 
 
 def key_text(path: Sequence[str | int]) -> str:

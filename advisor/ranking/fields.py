@@ -9,24 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from advisor.core.codec import FieldError
+
 T = TypeVar("T", bound=str)
 
 _HUGE = 1e15
 """No number of a record is larger, so that none is lost in arithmetic."""
-
-
-class FieldError(ValueError):
-    """A field of a record is missing or wrong; ``path`` says which one."""
-
-    def __init__(self, path: Sequence[str | int], message: str) -> None:
-        super().__init__(message)
-        self.path = tuple(path)
-
-    @property
-    def key(self) -> str:
-        """The path as people write it: ``phases[0].weight``."""
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
-        return "".join(parts).lstrip(".")
 
 
 def items(
@@ -97,3 +85,21 @@ def number(
 def number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:
     """Return a number from 0 up, None where the key is not there. Raises FieldError."""
     return None if data.get(key) is None else number(data, key, path, least=0)
+
+
+def whole(
+    data: Mapping[str, Any],
+    key: str,
+    path: tuple[str | int, ...],
+    *,
+    least: float,
+    most: float = math.inf,
+    default: int | None = None,
+) -> int:
+    """Return a whole number within limits. Raises FieldError."""
+    return int(number(data, key, path, least=least, most=most, whole=True, default=default))
+
+
+def flag(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> bool:
+    """Return what is true or false, false where the key is not there."""
+    return bool(data.get(key, False))

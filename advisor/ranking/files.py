@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from advisor.core.codec import FieldError
 from advisor.drafts import write_whole
 from advisor.errors import InputError
-from advisor.ranking.fields import FieldError
 from advisor.ranking.kernels import MOST_SOURCE_B, Kernel, kernel_name, kernel_streams
 from advisor.ranking.similarity import Profile, Thresholds
 from advisor.ranking.streams import Characterisation, Stream

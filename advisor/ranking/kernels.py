@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.ranking.fields import FieldError, items, number, number_or_none, text
+from advisor.core.codec import FieldError, JsonForm, Record
+from advisor.ranking.fields import items, number, number_or_none, text, whole
 from advisor.ranking.streams import Stream
 from advisor.ranking.suite import FAMILIES
 
@@ -21,7 +22,7 @@ characters of a text in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Record):
     """A kernel of a user's own: its C source, the file it came from, and its streams.
 
     ``adds`` is what an iteration adds to the returned sum where all elements hold 1, so that work
@@ -33,18 +34,6 @@ class Kernel:
     source: str
     streams: tuple[Stream, ...]
     adds: float = 0.0
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of an order to a node."""
-        streams = [s.to_dict() for s in self.streams]
-        return {"name": self.name, "file": self.file, "source": self.source, "streams": streams,
-                "adds": self.adds}  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Kernel:
-        """Read that form."""
-        streams = tuple(Stream.from_dict(s) for s in data["streams"])
-        return cls(data["name"], data["file"], data["source"], streams, data["adds"])
 
 
 def kernel_name(data: Mapping[str, Any], path: tuple[str | int, ...]) -> str:
@@ -74,7 +63,7 @@ def kernel_streams(data: Mapping[str, Any], path: tuple[str | int, ...]) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class SentProfiles:
+class SentProfiles(JsonForm):
     """Profiles of somebody's own kernels on one node type, and where they were measured.
 
     ``profiles`` are the fields of ``advisor.store.profiles.StoredProfile`` less node type,
@@ -87,12 +76,6 @@ class SentProfiles:
     kernel: str
     compiler: str
     profiles: tuple[dict[str, Any], ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of a delivery."""
-        return {name: getattr(self, name) for name in self.__slots__} | {
-            "profiles": list(self.profiles)
-        }
 
 
 def read_sent_profiles(data: object) -> SentProfiles:
@@ -127,10 +110,10 @@ def _profile(data: Mapping[str, Any], path: tuple[str | int, ...]) -> dict[str, 
     return {
         "microbenchmark": kernel_name(data, path),
         "streams": tuple(s.to_dict() for s in streams),
-        "threads": int(number(data, "threads", path, least=1, most=65536, whole=True)),
+        "threads": whole(data, "threads", path, least=1, most=65536),
         "time_per_iter_us": number(data, "time_per_iter_us", path, least=0, above=True),
         "spread": number(data, "spread", path, least=0),
-        "repeats": int(number(data, "repeats", path, least=1, whole=True)),
+        "repeats": whole(data, "repeats", path, least=1),
         "energy_per_iter_nj": number_or_none(data, "energy_per_iter_nj", path) or None,
         "meter": _line(data, "meter", path),
     }

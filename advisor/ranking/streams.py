@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
+from advisor.core.codec import FieldError, JsonForm, Record, wire
 from advisor.core.inventory import Inventory
 from advisor.core.signature import LINE_B
 from advisor.errors import InputError
-from advisor.ranking.fields import FieldError, items, number, number_or_none, one_of, text
+from advisor.ranking.fields import flag, items, number, number_or_none, one_of, text, whole
 
 AccessPattern = Literal["C", "P"]
 ACCESS: tuple[AccessPattern, ...] = ("C", "P")
@@ -27,8 +29,12 @@ MOST_PHASES, MOST_STREAMS, MOST_IO = 200, 2000, 64
 """What a characterisation of somebody else may have, so that reading it is soon done."""
 
 
+_UNKNOWN = wire(omit=True, read=number_or_none)
+"""Of a number that need not be known."""
+
+
 @dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Record):
     """One flow of memory accesses.
 
     ``size_kb`` is the zone: of one thread if private (``P``), of all if shared (``C``);
@@ -38,73 +44,39 @@ class Stream:
     iteration of the phase steps along it: once, unless another stream is walked over more often.
     """
 
-    size_kb: float
-    stride_b: int
-    dtype_b: int
-    access: AccessPattern
-    writes: bool = False
-    share: float | None = None
-    dominance: float | None = None
-    steps: float | None = None
+    size_kb: float = field(metadata=wire(read=partial(number, least=0, above=True)))
+    stride_b: int = field(metadata=wire(read=partial(whole, least=0)))
+    dtype_b: int = field(metadata=wire(read=partial(whole, least=1)))
+    access: AccessPattern = field(metadata=wire(read=partial(one_of, allowed=ACCESS)))
+    writes: bool = field(default=False, metadata=wire(omit=True, read=flag))
+    share: float | None = field(default=None, metadata=_UNKNOWN)
+    dominance: float | None = field(default=None, metadata=_UNKNOWN)
+    steps: float | None = field(default=None, metadata=_UNKNOWN)
 
     @property
     def random(self) -> bool:
         """Whether it has no common stride."""
         return self.stride_b == 0
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of files and of the store; what is not known is left out."""
-        return _filled(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Stream:
-        """Read that form. Raises FieldError."""
-        return cls(
-            number(data, "size_kb", path, least=0, above=True),
-            int(number(data, "stride_b", path, least=0, whole=True)),
-            int(number(data, "dtype_b", path, least=1, whole=True)),
-            one_of(data, "access", path, ACCESS),
-            bool(data.get("writes", False)),
-            number_or_none(data, "share", path),
-            number_or_none(data, "dominance", path),
-            number_or_none(data, "steps", path),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class IoStream:
+class IoStream(Record):
     """Reads or writes of files on one file system, by all calls of a phase.
 
     ``block_b`` is the mean bytes of a call; ``time_s`` what they took, the mean of the phase's
     threads; ``random`` where most did not begin where the one before ended.
     """
 
-    file_system: str
-    operation: IoOperation
-    random: bool
-    block_b: float
-    calls: int
-    time_s: float
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of files and of the store."""
-        return _filled(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> IoStream:
-        """Read that form. Raises FieldError."""
-        return cls(
-            text(data, "file_system", path),
-            one_of(data, "operation", path, IO_OPERATIONS),
-            bool(data.get("random", False)),
-            number(data, "block_b", path, least=0),
-            int(number(data, "calls", path, least=0, whole=True)),
-            number(data, "time_s", path, least=0),
-        )
+    file_system: str = field(metadata=wire(read=text))
+    operation: IoOperation = field(metadata=wire(read=partial(one_of, allowed=IO_OPERATIONS)))
+    random: bool = field(metadata=wire(omit=True, read=flag))
+    block_b: float = field(metadata=wire(read=partial(number, least=0)))
+    calls: int = field(metadata=wire(read=partial(whole, least=0)))
+    time_s: float = field(metadata=wire(read=partial(number, least=0)))
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(JsonForm):
     """One phase: its weight in the run, its time, and its streams, the busiest first.
 
     ``iterations`` are those of one thread over all ``calls``, so that ``time_per_iter_us`` can be
@@ -122,14 +94,9 @@ class Phase:
     streams: tuple[Stream, ...] = ()
     calls: int = 1
     threads: int = 0
-    bytes_per_iter: float | None = None
-    flops_per_iter: float | None = None
-    io: tuple[IoStream, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of files and of the store; what is not known is left out."""
-        streams = {"streams": [stream.to_dict() for stream in self.streams]}
-        return {**_filled(self), **streams, **_io_dicts(self.io)}
+    bytes_per_iter: float | None = field(default=None, metadata=_UNKNOWN)
+    flops_per_iter: float | None = field(default=None, metadata=_UNKNOWN)
+    io: tuple[IoStream, ...] = field(default=(), metadata=wire(omit=True))
 
     @classmethod
     def from_dict(
@@ -157,8 +124,8 @@ class Phase:
                 Stream.from_dict(item, (*path, "streams", n))
                 for n, item in enumerate(items(data, "streams", path))
             ),
-            int(number(data, "calls", path, least=1, whole=True, default=1)),
-            int(number(data, "threads", path, least=0, whole=True, default=0)),
+            whole(data, "calls", path, least=1, default=1),
+            whole(data, "threads", path, least=0, default=0),
             number_or_none(data, "bytes_per_iter", path),
             number_or_none(data, "flops_per_iter", path),
             _io_streams(data, path),
@@ -166,7 +133,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Characterisation:
+class Characterisation(JsonForm):
     """An application's phases, as measured on its base node type.
 
     ``time_s`` is the whole run; what no phase holds is the remainder, ``io`` the reads and writes
@@ -176,21 +143,16 @@ class Characterisation:
     application: str
     phases: tuple[Phase, ...] = field(default_factory=tuple)
     workload: str = "default"
-    node_type: str = ""
+    node_type: str = field(default="", metadata=wire(omit=True))
     threads: int = 0
     time_s: float = 0.0
-    method: str = ""
-    io: tuple[IoStream, ...] = ()
+    method: str = field(default="", metadata=wire(omit=True))
+    io: tuple[IoStream, ...] = field(default=(), metadata=wire(omit=True))
 
     @property
     def remainder_s(self) -> float:
         """Seconds of the run outside of all phases."""
         return max(0.0, self.time_s - sum(phase.time_s for phase in self.phases))
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the form of files and of the store."""
-        phases = {"phases": [phase.to_dict() for phase in self.phases]}
-        return {**_filled(self), **phases, **_io_dicts(self.io)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Characterisation:
@@ -210,7 +172,7 @@ class Characterisation:
             phases,
             str(data.get("workload") or "default"),
             str(data.get("node_type") or ""),
-            int(number(data, "threads", (), least=0, whole=True, default=0)),
+            whole(data, "threads", (), least=0, default=0),
             time_s,
             str(data.get("method") or ""),
             _io_streams(data, ()),
@@ -276,16 +238,6 @@ def read_sent(data: object) -> Characterisation:
         if not math.isfinite(phase.iterations * phase.time_per_iter_us):
             raise FieldError(("phases", n), "its time and its time per iteration disagree")
     return characterisation
-
-
-def _filled(record: Stream | IoStream | Phase | Characterisation) -> dict[str, object]:
-    values = {name: getattr(record, name) for name in record.__slots__}
-    nothing: tuple[object, ...] = (None, "", ())
-    return {name: v for name, v in values.items() if v not in nothing and v is not False}
-
-
-def _io_dicts(streams: Sequence[IoStream]) -> dict[str, object]:
-    return {"io": [s.to_dict() for s in streams]} if streams else {}
 
 
 def _io_streams(data: Mapping[str, Any], path: tuple[str | int, ...]) -> tuple[IoStream, ...]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from advisor.core.availability import JobLimits
 from advisor.core.check import Check
+from advisor.core.codec import Record
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
@@ -106,7 +107,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(Record):
     """One run a sweep has to make."""
 
     seq: int
@@ -115,7 +116,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Record):
     """How one attempt at a planned run came out.
 
     ``time_s`` is what the attempt took, also when it is not ``ok`` (None: unknown); ``energy_j``

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.core.power import is_possible
@@ -62,7 +62,7 @@ def rated(job: SweepJob, result: RunResult) -> RunResult:
 def append_result(path: Path, result: RunResult) -> None:
     """Append one result as a line and see it to the disk."""
     with path.open("a") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+        file.write(json.dumps(result.to_dict()) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -75,12 +75,10 @@ def read_results(path: Path) -> list[RunResult]:
         return []
     except OSError as error:
         raise SchedulerError(f"cannot read {path}: {error.strerror}") from error
-    known = {f.name for f in fields(RunResult)}
     results = []
     for line in lines:
         try:
-            data = json.loads(line)
-            results.append(RunResult(**{k: v for k, v in data.items() if k in known}))
-        except (ValueError, TypeError, AttributeError):
+            results.append(RunResult.from_dict(json.loads(line)))
+        except ValueError:
             continue
     return results

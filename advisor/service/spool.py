@@ -91,7 +91,7 @@ class Spool:
 
         Its node type must be one of the site's, if those are known.
         """
-        from advisor.ranking.fields import FieldError
+        from advisor.core.codec import FieldError
         from advisor.ranking.streams import at_site, read_sent
         from advisor.store.rows import check_name
 
@@ -116,7 +116,7 @@ class Spool:
 
         Their node type must be one of the site's, if those are known.
         """
-        from advisor.ranking.fields import FieldError
+        from advisor.core.codec import FieldError
         from advisor.ranking.kernels import read_sent_profiles
         from advisor.store.rows import check_name
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from advisor.core.codec import Count
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
@@ -77,9 +78,9 @@ _KEYS = {
 class Pruned:
     """How many rows are gone, or would go, or are back."""
 
-    decisions: int = 0
-    outcomes: int = 0
-    observations: int = 0
+    decisions: Count = 0
+    outcomes: Count = 0
+    observations: Count = 0
 
     @property
     def anything(self) -> bool:

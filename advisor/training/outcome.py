@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.rate import Work
@@ -50,13 +51,18 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(JsonForm):
     """How confirming runs compare with what was promised. Seconds, joules.
 
     ``holds``: within what was promised; ``chosen``: and it keeps the policy's bounds.
     """
 
-    configuration: Configuration
+    JSON = (
+        "configuration", "time_s", "promised_time_s", "energy_j", "promised_energy_j", "holds",
+        "chosen", "reason",
+    )  # fmt: skip
+
+    configuration: Configuration = field(metadata=wire(inline=True))
     time_s: float
     promised_time_s: tuple[float, float]
     energy_j: float | None
@@ -71,19 +77,6 @@ class Confirmation:
         if self.chosen:
             return "is confirmed"
         return "ran as predicted, but not within the policy" if self.holds else "is not confirmed"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            **self.configuration.to_dict(),
-            "time_s": self.time_s,
-            "promised_time_s": list(self.promised_time_s),
-            "energy_j": self.energy_j,
-            "promised_energy_j": list(self.promised_energy_j) if self.promised_energy_j else None,
-            "holds": self.holds,
-            "chosen": self.chosen,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)

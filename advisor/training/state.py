@@ -9,11 +9,12 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from advisor.core.codec import FieldError, Record
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.parameters import format_number
@@ -40,7 +41,7 @@ CHECK = "check"
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesSize:
+class SeriesSize(Record):
     """One of the sizes that a job is measured at; all sweeps of one series share its name."""
 
     series: str
@@ -64,14 +65,9 @@ class SeriesSize:
         """The size for people: ``n 4e6``."""
         return f"{self.parameter} {format_number(self.value)}"
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any] | None) -> SeriesSize | None:
-        """Read what ``asdict`` made of it."""
-        return cls(**{**data, "values": tuple(data["values"])}) if data else None
-
 
 @dataclass(frozen=True, slots=True)
-class SweepSettings:
+class SweepSettings(Record):
     """How a sweep is run: attempts per run, time per run (s), meter, who and for whom."""
 
     scheduler: str
@@ -108,7 +104,7 @@ class SweepSettings:
 
 
 @dataclass(slots=True)
-class Stage:
+class Stage(Record):
     """One stage: its runs, and the scheduler's handles of it so far, the last one live."""
 
     runs: tuple[PlannedRun, ...]
@@ -268,6 +264,8 @@ def load(folder: Path) -> SweepState:
         return _from_json(folder.resolve(), data)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except FieldError as error:
+        raise InputError(f"{path} is damaged: {error.key}: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
@@ -334,7 +332,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
         "state": state.state,
         "detail": state.detail,
         "store": state.store,
-        "settings": asdict(state.settings),
+        "settings": state.settings.to_dict(),
         "subject": {
             "application": subject.application,
             "workload": subject.workload,
@@ -356,45 +354,16 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "left_alone": subject.left_alone,
             **({"rate": subject.rate.to_dict()} if subject.rate else {}),
         },
-        "space": {
-            "nodes": list(state.space.nodes),
-            "threads": [list(pair) for pair in state.space.threads],
-            "freqs_khz": list(state.space.freqs_khz),
-        },
-        "stages": {
-            name: {
-                "runs": [
-                    {"seq": r.seq, "role": r.role, "configuration": r.configuration.to_dict()}
-                    for r in stage.runs
-                ],
-                "handles": stage.handles,
-                "ended": stage.ended,
-            }
-            for name, stage in state.stages.items()
-        },
+        "space": state.space.to_dict(),
+        "stages": {name: stage.to_dict() for name, stage in state.stages.items()},
         "stored": {str(k): v for k, v in state.stored.items()},
     }
 
 
 def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
-    settings = SweepSettings(
-        **{
-            **data["settings"],
-            "extra_options": tuple(data["settings"]["extra_options"]),
-            "events": tuple(data["settings"].get("events", ())),
-            "size": SeriesSize.from_dict(data["settings"].get("size")),
-        }
-    )
+    settings = SweepSettings.from_dict(data["settings"], ("settings",))
     stages = {
-        name: Stage(
-            tuple(
-                PlannedRun(r["seq"], r["role"], Configuration.from_dict(r["configuration"]))
-                for r in stage["runs"]
-            ),
-            list(stage["handles"]),
-            bool(stage["ended"]),
-        )
-        for name, stage in data["stages"].items()
+        name: Stage.from_dict(stage, ("stages", name)) for name, stage in data["stages"].items()
     }
     space = data["space"]
     subject = _subject(folder, data["subject"], settings)

@@ -6,9 +6,12 @@ Seven programs at 1 to 48 cores of one server, by Loghin and Teo (``examples/gri
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from advisor import paths
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.models.evaluation import Evaluation, evaluate
@@ -64,23 +67,39 @@ class JudgedProgram:
         """Measured change of time."""
         return self.advised.time_s / self.written.time_s - 1
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
+    def answer(self) -> ProgramAnswer:
+        """Return what programs are told."""
         decision = self.evaluation.decision
-        return {
-            "application": self.name,
-            "written": self.written.configuration.to_dict(),
-            "advised": self.advised.configuration.to_dict(),
-            "changed": self.changed,
-            "energy_pct": 100 * self.energy_change,
-            "time_pct": 100 * self.time_change,
-            "best_energy_pct": -100 * decision.best_saving,
-            "runs": decision.runs,
-            "measured": len(self.runs),
-            "errors_pct": {
+        return ProgramAnswer(
+            application=self.name,
+            written=self.written.configuration,
+            advised=self.advised.configuration,
+            changed=self.changed,
+            energy_pct=100 * self.energy_change,
+            time_pct=100 * self.time_change,
+            best_energy_pct=-100 * decision.best_saving,
+            runs=decision.runs,
+            measured=len(self.runs),
+            errors_pct={
                 kind: score.total_rmse_pct for kind, score in self.evaluation.responses.items()
             },
-        }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAnswer(JsonForm):
+    """What the advice for one program is worth."""
+
+    application: str
+    written: Configuration
+    advised: Configuration
+    changed: bool
+    energy_pct: Annotated[float, "Measured, against the job as written."]
+    time_pct: float
+    best_energy_pct: Annotated[float, "The best within 5 % slowdown."]
+    runs: Annotated[int, "Runs that the advisor saw."]
+    measured: Annotated[int, "All runs there are."]
+    errors_pct: Annotated[Mapping[str, float], "Errors of the model over all runs."]
 
 
 def judge(name: str, runs: list[Observation]) -> JudgedProgram:

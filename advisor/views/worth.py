@@ -95,7 +95,7 @@ class Worth:
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
         return {
-            **self.month.tariff.to_dict(self.energy_j),
+            **self.month.tariff.worth(self.energy_j).to_dict(),
             "node_hours": self.node_hours,
             "days": MONTH_D,
             "own_runs": self.month.own_runs,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from docs.generator import man, markdown, reference
+from docs.generator import man, markdown, reference, schemas
 
 DOCS = Path(__file__).resolve().parents[1]
 
 
 def pages() -> dict[Path, str]:
-    """Return the generated pages of docs/, by their file."""
+    """Return the generated pages of docs/ and the generated schemas, by their file."""
     kinds = {DOCS / "reference" / f"{kind}.md": reference.page(kind) for kind in reference.WHAT}
-    return {DOCS / "cli.md": markdown.page(), **kinds}
+    return {DOCS / "cli.md": markdown.page(), **kinds, **schemas.files()}
 
 
 def main(arguments: list[str]) -> int:

@@ -29,6 +29,7 @@ from advisor.store.profiles import Bench, StoredProfile, save_profiles
 from advisor.store.rankings import save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from docs.generator import schemas
 from tests.profiled import grid_profile, write_runs
 from tests.schemas import FOLDER, check, validator
 
@@ -222,6 +223,22 @@ def test_what_a_verb_prints_is_what_its_schema_says(
         expected += f"-{arguments[0]}" if verb == "profile" else ""
         assert answer["schema"] == f"advisor/{expected}/1", done.err
         validator(expected, strict=True).validate(answer)
+        if expected in schemas.VERBS:
+            for wrong in planted(answer):
+                with pytest.raises(AssertionError, match=f"advisor/{expected}/1"):
+                    check(wrong)
+
+
+def planted(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield an answer with a key more, and with each of its values of a wrong kind."""
+    yield {**answer, "more": 1}
+    for key, value in answer.items():
+        if key != "schema":
+            yield {**answer, key: ["wrong"] if isinstance(value, dict) else {"wrong": 1}}
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield {**answer, key: [*value, 7]}
+            for part in value[0].keys() - {"threads_per_rank"}:  # which may be left out
+                yield {**answer, key: [{k: v for k, v in value[0].items() if k != part}]}
 
 
 def test_an_answer_that_is_not_as_its_schema_says_is_noticed(

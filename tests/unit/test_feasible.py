@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, make_dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.cache_key import key_maker
 from advisor.core.configuration import Configuration
 from advisor.core.feasible import Constraints, axis_kept, feasible, feasible_rows
 from advisor.core.inventory import Inventory, NodeType
@@ -17,6 +18,7 @@ from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import Axes, AxisRule, Policy
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import configuration_of
 from advisor.core.script_use import NO_USE
 
 STEPS = (1_200_000, 1_600_000, 2_000_000)
@@ -159,6 +161,28 @@ def test_whatever_bounds_a_choice_tells_it_from_others(more: dict[str, Any]) -> 
 )  # fmt: skip
 def test_whatever_bounds_a_request_tells_its_choice_from_others(asked: dict[str, Any]) -> None:
     assert constraints(job(**asked)).key(1.0) != constraints().key(1.0)
+
+
+def test_threads_that_a_script_states_tell_its_choice_from_others() -> None:
+    """A larger node type is used as far as the script states, or whole."""
+    scripts = ("srun app\n", f"export OMP_NUM_THREADS={OWN.cores}\nsrun app\n")
+    free, stating = (constraints(job(script=script)) for script in scripts)
+    large = replace(OTHER, cores=2 * OWN.cores)
+    assert free.baseline == stating.baseline == configuration_of(stating.request, OWN)
+    assert free.natural(large) != stating.natural(large)
+    assert free.key(1.0) != stating.key(1.0)
+
+
+def test_every_field_is_part_of_the_key_or_says_why_not() -> None:
+    """A field that is added counts at once: forgotten, it would serve another job's choice."""
+    for kind, instance in ((JobRequest, job()), (Constraints, constraints())):
+        added = make_dataclass("Added", [("added", int, 0)], bases=(kind,), frozen=True)
+        values = {f.name: getattr(instance, f.name) for f in fields(kind)}
+        key = key_maker(added)
+        assert key(added(**values)) != key(added(**values, added=1)), kind
+        for part in fields(kind):
+            assert all(isinstance(why, str) or callable(why) for why in part.metadata.values())
+            assert part.metadata or not part.type.startswith("Mapping"), f"{part.name} has no hash"
 
 
 # -- the axes ------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.core.codec import FieldError
 from advisor.core.option import Z90
-from advisor.ranking.fields import FieldError
 from advisor.ranking.io import CACHED, SHARED, UNKNOWN, IoProfile, IoTimes, io_on, without_io
 from advisor.ranking.streams import Characterisation, IoStream, Phase
 

@@ -16,7 +16,8 @@ STATED = Tariff.of(
 def test_a_site_that_states_nothing_has_energy_only() -> None:
     assert Tariff.of({}) == Tariff()
     assert Tariff().words(3.6e6) == "1 kWh"
-    assert Tariff().to_dict(3.6e6) == {"kwh": 1.0, "money": None, "currency": "", "co2_kg": None}
+    worth = {"kwh": 1.0, "money": None, "currency": "", "co2_kg": None}
+    assert Tariff().worth(3.6e6).to_dict() == worth
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_money_and_co2_follow_the_tariff(energy_j: float, words: str) -> None:
 
 
 def test_the_json_form_has_the_same_numbers() -> None:
-    assert STATED.to_dict(7.2e6) == {
+    assert STATED.worth(7.2e6).to_dict() == {
         "kwh": 2.0, "money": 0.5, "currency": "EUR", "co2_kg": pytest.approx(0.76),
     }  # fmt: skip
 

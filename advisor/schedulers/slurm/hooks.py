@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core import protocol
+from advisor.core.codec import JsonForm
 from advisor.drafts import draft
 from advisor.errors import InputError
 from advisor.paths import share
@@ -40,13 +41,15 @@ _KEPT = 2  # module folders: the one in use, and the one a controller may not ha
 
 
 @dataclass(frozen=True, slots=True)
-class HookFile:
+class HookFile(JsonForm):
     """What stands where Slurm looks for a hook.
 
     ``state`` is ``advisor``, ``site`` (the site's own), ``leftover`` (a hook that does nothing,
     left by a removal) or ``absent``; ``site_file`` is the site's script that the advisor's stub
     calls, None without; ``enabled`` tells whether slurm.conf names the Lua plugin.
     """
+
+    JSON = ("state", "version", "enabled", "calls")
 
     name: str
     state: str
@@ -55,14 +58,10 @@ class HookFile:
     folder_id: str = ""
     version: str = ""
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            "state": self.state,
-            "version": self.version,
-            "enabled": self.enabled,
-            "calls": self.site_file.name if self.site_file else None,
-        }
+    @property
+    def calls(self) -> str | None:
+        """Name of the site's script."""
+        return self.site_file.name if self.site_file else None
 
     def words(self) -> str:
         """Say it in words."""

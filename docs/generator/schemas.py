@@ -1,0 +1,190 @@
+"""Write config/schemas from the answers' dataclasses: what programs may rely on of ``--json``.
+
+A verb's module says what it answers: a dataclass such as ``ReportAnswer``, or ``ANSWERS``, of which
+it prints one. The docstring of the answer is what the schema says of it; ``Annotated`` has what
+there is to say of a field.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Decision
+from advisor.loop.compare import MeasuredChange
+from advisor.views.worth import Worth
+
+COLUMNS = 100
+"""Of the files, at most, where a value is no longer."""
+FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
+VERBS = (
+    "backup", "choose", "classify", "collect", "completion", "demo", "doctor", "metrics", "predict",
+    "promote", "prune", "publish", "rank", "report", "restore", "service", "train", "why",
+)  # fmt: skip
+"""The verbs whose answers are dataclasses; other schemas are kept by hand."""
+MODULES = {"train": "train_output"}
+"""Of a verb whose answers lie in a module of another name."""
+TITLES = {"choose": "advisor choose, on and off"}
+SHARED = {
+    Decision: "decision.json",
+    Worth: "decision.json#/$defs/worth",
+    Configuration: "decision.json#/$defs/configuration",
+    MeasuredChange: "decision.json#/$defs/change",
+}
+"""Classes that a schema of its own defines."""
+_PLAIN = {
+    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+}  # fmt: skip
+
+
+def files() -> dict[Path, str]:
+    """Return the generated schemas by their files."""
+    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in VERBS}
+
+
+def text(data: Any, indent: str = "", before: int = 0) -> str:
+    """Return JSON of which every part is on one line that fits there, ``before`` columns taken."""
+    line = json.dumps(data, ensure_ascii=False)
+    if len(indent) + before + len(line) < COLUMNS or not isinstance(data, dict | list):
+        return line
+    deeper = f"{indent}  "
+    if isinstance(data, list):
+        parts = [text(part, deeper) for part in data]
+    else:
+        keys = {key: f"{json.dumps(key)}: " for key in data}
+        parts = [keys[k] + text(v, deeper, len(keys[k])) for k, v in data.items()]
+    left, right = "[]" if isinstance(data, list) else "{}"
+    lines = f",\n{deeper}".join(parts)
+    return f"{left}\n{deeper}{lines}\n{indent}{right}"
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the schema of one answer's name."""
+    module = import_module(f"advisor.cli.{MODULES.get(name, name)}")
+    answer = getattr(module, f"{name.title()}Answer")
+    answers = getattr(module, "ANSWERS", (answer,))
+    head: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{name}.json",
+        "title": TITLES.get(name, f"advisor {name}"),
+        "description": summary(answer),
+        "type": "object",
+    }
+    forms = [answer_form(name, answer) for answer in answers]
+    return head | (forms[0] if len(forms) == 1 else {"oneOf": forms})
+
+
+def answer_form(name: str, answer: type) -> dict[str, Any]:
+    """Return the schema of one answer, which has no other keys."""
+    form = record(answer)
+    form["properties"] = {"schema": {"const": f"advisor/{name}/1"}} | form["properties"]
+    form["required"] = ["schema", *form["required"]]
+    return form | {"unevaluatedProperties": False}
+
+
+def summary(kind: type) -> str:
+    """Return the first paragraph of a class's docstring on one line."""
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+
+
+def record(kind: type) -> dict[str, Any]:
+    """Return the schema of a dataclass's JSON form."""
+    hints, parts = hints_of(kind), {f.name: f for f in fields(kind)}
+    properties: dict[str, Any] = {}
+    required, inline = [], []
+    for name in getattr(kind, "JSON", ()) or parts:
+        part = parts.get(name)
+        form = wire_of(part) if part else Wire()
+        hint = hints[name] if part else hints_of(getattr(kind, name).fget)["return"]
+        if form.inline:
+            part_form = value(hint)
+            if "$ref" in part_form:
+                inline.append(part_form)
+            else:
+                properties |= part_form["properties"]
+                required += part_form["required"]
+            continue
+        key = form.name or name
+        if form.omit and part and part.default is None:
+            hint = Union[tuple(p for p in get_args(hint) if p is not type(None))]  # noqa: UP007
+        properties[key] = value(hint)
+        if not form.omit:
+            required.append(key)
+    made = {"type": "object", "properties": properties, "required": required}
+    closed = {"unevaluatedProperties": False} if getattr(kind, "CLOSED", False) else {}
+    return {**({"allOf": inline} if inline else {}), **made, **closed}
+
+
+def value(hint: Any) -> dict[str, Any]:
+    """Return the schema of a value by its type."""
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if hint in SHARED:
+        return {"$ref": SHARED[hint]}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return record(hint)
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        form = value(parts[0])
+        return form | about(parts[1:], form.get("type"))
+    if origin in (Union, types.UnionType):
+        forms = [value(part) for part in parts]
+        if all(form.keys() == {"type"} for form in forms):
+            return {"type": [form["type"] for form in forms]}
+        return {"anyOf": forms}
+    if origin is Literal:
+        return {"const": parts[0]} if len(parts) == 1 else {"enum": list(parts)}
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return {
+            "type": "array",
+            "prefixItems": [value(part) for part in parts],
+            "minItems": len(parts),
+            "maxItems": len(parts),
+        }
+    if origin in (tuple, list, Sequence):
+        return {"type": "array", "items": value(parts[0])}
+    if origin in (dict, Mapping):
+        values = value(parts[1])
+        return {"type": "object"} | ({"additionalProperties": values} if values else {})
+    if hint is JsonForm:
+        return {"type": "object"}
+    assert hint in (Any, object), f"no schema for {hint}"
+    return {}
+
+
+def about(notes: Sequence[object], kind: object) -> dict[str, Any]:
+    """Return what ``Annotated`` says beside a type: bounds and words."""
+    made: dict[str, Any] = {}
+    for note in notes:
+        if isinstance(note, AtLeast):
+            made["minItems" if kind == "array" else "minimum"] = note.value
+        elif isinstance(note, AtMost):
+            made["maximum"] = note.value
+        else:
+            made["description"] = note
+    return made
+
+
+@cache
+def hints_of(kind: Any) -> dict[str, Any]:
+    """Return the types of a class's fields or a function; also what is imported for types only."""
+    module = inspect.getmodule(kind)
+    assert module is not None
+    names: dict[str, Any] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for line in node.body:
+                if isinstance(line, ast.ImportFrom) and line.module:
+                    of = import_module(line.module)
+                    names |= {a.asname or a.name: getattr(of, a.name) for a in line.names}
+    return get_type_hints(kind, localns=names, include_extras=True)

@@ -12,8 +12,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-
 _LAST, _NEXT = (
     (0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056),
     (0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633),
@@ -36,7 +34,7 @@ _MEAN, _LOG_SIGMA = (
 """Mean and log deviation of ln(1 - W) for more values: polynomials in ln n (C5, C6)."""
 
 
-def shapiro_wilk(values: Vector) -> tuple[float, float]:
+def shapiro_wilk(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return W and how probable one so small is for normal values; (n,) not all equal, n >= 3."""
     ordered = np.sort(values)
     n = len(ordered)
@@ -46,7 +44,7 @@ def shapiro_wilk(values: Vector) -> tuple[float, float]:
     return w, _probability(w, n)
 
 
-def _coefficients(n: int) -> Vector:
+def _coefficients(n: int) -> NDArray[np.float64]:
     """Return the weights (n,) of the ordered values; their squares sum up to 1."""
     if n == 3:
         return np.array([-math.sqrt(0.5), 0.0, math.sqrt(0.5)])
@@ -58,7 +56,7 @@ def _coefficients(n: int) -> Vector:
         corrected.append(expected[-2] / size + _polynomial(_NEXT, n**-0.5))
     edges, inside = len(corrected), expected[len(corrected) : n - len(corrected)]
     scale = math.sqrt(float(inside @ inside) / (1 - 2 * sum(a * a for a in corrected)))
-    weights: Vector = expected / scale
+    weights: NDArray[np.float64] = expected / scale
     weights[n - edges :] = corrected[::-1]
     weights[:edges] = -weights[: n - edges - 1 : -1]
     return weights

@@ -29,7 +29,9 @@ def find(name: str) -> type[Model] | type[JointModel]:
 
     Raises LaboratoryError for one of the laboratory where that is not installed.
     """
-    return cast(type[Model] | type[JointModel], laboratory.load("models", name, f"fit --model {name}"))
+    return cast(
+        type[Model] | type[JointModel], laboratory.load("models", name, f"fit --model {name}")
+    )
 
 
 def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:

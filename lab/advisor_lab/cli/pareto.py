@@ -147,9 +147,7 @@ def _json(
     }
 
 
-def _print_rows(
-    out: TableWriter, table: TextTable, tradeoff: TradeOff, most: int | None
-) -> None:
+def _print_rows(out: TableWriter, table: TextTable, tradeoff: TradeOff, most: int | None) -> None:
     front, rows = set(tradeoff.front), list(table.rows.values())
     order = [*tradeoff.front, *(i for i in tradeoff.zone if i not in front)]
     out.table(

@@ -16,7 +16,7 @@ LARGE = frozenset(("pandas", "patsy", "scipy", "statsmodels"))
 
 
 def spine_without_large_libraries(project: Project) -> Iterator[Violation]:
-    """Nothing of the spine imports a library that is the laboratory's alone, nor later or for types.
+    """Nothing of the spine imports the laboratory's large libraries, in a function neither.
 
     A dependency would bring it to every site, and without one the import fails there.
     """

@@ -17,7 +17,7 @@ help:
 	@echo "make explore     the property tests with new examples for an hour (MINUTES=60)"
 	@echo "make mutants     put faults into the decision's code, name those that no test notices"
 	@echo "make bench       print the benchmarks' ratios"
-	@echo "make size        count what there is to read, and what makes reading slow"
+	@echo "make size        count what there is to read, and weigh a fresh installation (network)"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
 	@echo "make packages    wheel, deb and rpm for a site, with man pages and units, into dist/"
 	@echo "make man         write the man pages into build/man/man1"
@@ -97,7 +97,7 @@ lint: setup-dev
 	@$(BIN)/python -m tests.lint
 
 size: setup
-	@$(BIN)/python benchmarks/size.py
+	@$(BIN)/python benchmarks/size.py --install
 
 bench: setup
 	@for b in $(filter-out benchmarks/unchanged.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(BIN)/python $$b || exit 1; done

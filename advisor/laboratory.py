@@ -20,6 +20,8 @@ VERBS = {
 """Its verbs, each with one line of help."""
 IMPORTERS = ("perf", "likwid", "papi", "extrap", "hpcprobe")
 """Formats of other programs that it reads: ``advisor import --from``."""
+MODELS = ("formula",)
+"""Models that ``fit --model`` takes beside the advisor's own."""
 PANELS = ("phases", "statistics")
 """What it shows on request: of a sweep's program in the TUI, of fitted runs with ``fit --view``."""
 
@@ -27,12 +29,15 @@ AFTER_RUN = ("hpcprobe",)
 """What it does after each run of a sweep: HPCProbe's experiments ask for it."""
 
 _NAMES = {
-    "verbs": tuple(VERBS), "importers": IMPORTERS, "panels": PANELS, "after_run": AFTER_RUN,
+    "verbs": tuple(VERBS), "importers": IMPORTERS, "models": MODELS, "panels": PANELS,
+    "after_run": AFTER_RUN,
 }  # fmt: skip
 HOW = "pip install hpc-advisor[lab]"
 
 
-def load(kind: Literal["verbs", "importers", "panels", "after_run"], name: str, words: str) -> Any:
+def load(
+    kind: Literal["verbs", "importers", "models", "panels", "after_run"], name: str, words: str
+) -> Any:
     """Return what is registered under a name, by whichever package; ``words`` ask for it.
 
     Raises LaboratoryError for what the laboratory has where it is not installed, else as

@@ -55,12 +55,14 @@ def _build_others(
         print(f"no {name}: {TOOLS[name]} is not installed (run make packages as root on Debian)")
     if not formats:
         return
-    wanted = tree.libraries() - set(args.without.split(","))
+    without = set(args.without.split(","))
+    wanted = tree.libraries() - without
+    more = tree.libraries(tree.LAB) - tree.libraries() - {tree.NAME} - without
     for lab, wheel in enumerate(wheels):
         root = work / ("lab/root" if lab else "advisor/root")
         root.mkdir(mode=0o755, parents=True)
         if lab:
-            tree.fill_lab(root, wheel)
+            tree.fill_lab(root, wheel, more)
         else:
             tree.fill(root, wheel, args.interpreter, wanted)
         made = package.Package(root, out, __version__, args.interpreter, args.level, bool(lab))

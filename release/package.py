@@ -23,7 +23,8 @@ Python libraries are inside, below /opt/advisor; nothing is downloaded."""
 LAB_SUMMARY = "application profiles, evaluation, statistics and phases for hpc-advisor"
 LAB_DESCRIPTION = """\
 Verbs for who studies models and programs: advisor profile, evaluate, pareto, phases,
-and readers of other programs' files. Advising jobs needs none of it."""
+and readers of other programs' files, with the Python libraries that only they need.
+Advising jobs needs none of it."""
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
 
 

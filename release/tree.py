@@ -75,13 +75,15 @@ def fill(root: Path, wheel: Path, interpreter: Path, wanted: Collection[str]) ->
     _set_modes(root)
 
 
-def fill_lab(root: Path, wheel: Path) -> None:
+def fill_lab(root: Path, wheel: Path, wanted: Collection[str]) -> None:
     """Write all files of the laboratory's package, which come beside those of the advisor's.
 
-    It needs no libraries but the advisor's.
+    ``wanted`` are the libraries that the advisor's package has not.
     """
     home = root / PREFIX
     _install(wheel, home)
+    for library in sorted(wanted):
+        _copy_library(library, root / PACKAGES)
     (root / "usr").mkdir()
     (home / "share").rename(root / "usr/share")
     _compress(root / "usr/share/man/man1")

@@ -18,6 +18,7 @@ from typing import Literal
 
 from advisor.core.codec import JsonForm, wire
 from advisor.core.option import Z90
+from advisor.core.student import quantile
 
 Basis = Literal["holdout", "prediction"]
 """Against what: jobs left alone at random, or the model's own prediction of the baseline."""
@@ -157,9 +158,7 @@ def _change(
 
 def _t(freedom: float) -> float:
     """Return Student's two-sided quantile."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return quantile(freedom, (1 + CONFIDENCE) / 2)
 
 
 def log_ratio(measured: float | None, predicted: float | None) -> float | None:

@@ -29,9 +29,8 @@ _LOW, _TOO_LOW = 1 << 30, 64 << 20
 _LATE = timedelta(hours=6)
 """Models that follow from a change this old are late: each collection goes on with them."""
 IMPORTED = {
-    "numpy": "", "pandas": "", "patsy": "", "pydantic": "", "yaml": "", "rich": "", "scipy": "",
-    "shtab": "", "sqlite_utils": "", "statsmodels": "", "textual": "", "threadpoolctl": "",
-    "ClusterShell": "",
+    "numpy": "", "pydantic": "", "yaml": "", "rich": "", "shtab": "", "sqlite_utils": "",
+    "textual": "", "threadpoolctl": "", "ClusterShell": "",
     "textual_serve": "textual-serve", "matplotlib": "matplotlib", "sklearn": "scikit-learn",
 }  # fmt: skip
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""

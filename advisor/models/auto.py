@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import stdtrit
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.errors import AdvisorError
 from advisor.models.base import Forecast, Matrix, ModelOption, Prediction, Vector
@@ -75,7 +75,7 @@ class _Candidate:
         if self.rmse > _BETTER * other.rmse or len(gain) < 2:
             return False
         error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
-        quantile = float(stdtrit(len(gain) - 1, _CONFIDENCE))
+        quantile = student.quantile(len(gain) - 1, _CONFIDENCE)
         return bool(gain.mean() > quantile * error)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from patsy import bs
 
 from advisor.models.base import AXES, Matrix, ModelOption, Vector
 from advisor.models.regression import least_squares
@@ -28,8 +27,26 @@ class _KnotAxis:
     def basis(self, values: Vector) -> Matrix:
         """Return the basis (n, degree + number of knots), without the constant."""
         scaled = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
-        columns = bs(scaled, knots=self.knots, degree=self.degree, lower_bound=0.0, upper_bound=1.0)
-        return np.asarray(columns, dtype=np.float64).reshape(len(values), -1)
+        basis: Matrix = spline_basis(scaled, self.knots, self.degree)[:, 1:]
+        return basis
+
+
+def spline_basis(values: Vector, knots: Sequence[float], degree: int) -> Matrix:
+    """Return the B-splines at values (n,) in 0..1, an array (n, degree + 1 + number of knots).
+
+    ``knots`` ascend inside 0..1. By the recursion of Cox and de Boor (de Boor 1972) from the
+    intervals that the values lie in; 1 lies in the last.
+    """
+    ends = np.array([*[0.0] * (degree + 1), *knots, *[1.0] * (degree + 1)])
+    last = len(knots) + degree
+    interval = np.minimum(np.searchsorted(ends, values, side="right") - 1, last)
+    basis = (interval[:, None] == np.arange(len(ends) - 1)).astype(np.float64)
+    for order in range(1, degree + 1):
+        widths = ends[order:] - ends[:-order]
+        shares = (values[:, None] - ends[:-order]) / np.where(widths > 0, widths, 1.0)
+        rising = shares[:, :-1] * basis[:, :-1]
+        basis = rising + (1.0 - shares[:, 1:]) * basis[:, 1:]
+    return np.asarray(basis)
 
 
 class BSpline:
@@ -73,7 +90,7 @@ class BSpline:
             axis = self._axis(i, name, x[:, i])
             if axis is not None:
                 self._axes[i] = axis
-        self._coefficients = np.asarray(least_squares(self._design(x), np.log(y)).params)
+        self._coefficients = least_squares(self._design(x), np.log(y)).params
 
     def predict(self, x: Matrix) -> Vector:
         """Predict the response in its own unit; beyond the bounds it stays what it is there."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.errors import InputError
@@ -67,22 +68,32 @@ def latin_hypercube(
     space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
 ) -> list[Configuration]:
     """Return ``samples`` configurations of a Latin hypercube, moved to the nearest free ones."""
-    from scipy.stats import qmc  # takes much longer to load than the other designs
-
     _check(space, samples)
     grid = list(space)
     measure = _Measure.of(space)
-    points = qmc.LatinHypercube(d=3, rng=np.random.default_rng(seed)).random(
-        min(samples, len(grid))
-    )
     chosen: list[Configuration] = []
-    for point in points:
+    for point in hypercube(min(samples, len(grid)), seed):
         n = _cell(point[0], space.nodes)
         ranks, threads = _cell(point[1], space.threads)
         wanted = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
         free = set(grid) - set(chosen)
         chosen.append(min(free, key=lambda c: (measure(c, wanted), c)))
     return _sorted(_swap(chosen, must_include, measure))
+
+
+def hypercube(count: int, seed: int) -> NDArray[np.float64]:
+    """Return points (count, 3) in 0..1: along each axis one in each of ``count`` equal parts.
+
+    (McKay, Beckman and Conover 1979.) Drawn in the order of scipy.stats.qmc.LatinHypercube, so that
+    a seed gives the design that it gave before.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+    inside = rng.uniform(size=(count, 3))
+    parts = np.tile(np.arange(1, count + 1), (3, 1))
+    for axis in parts:
+        rng.shuffle(axis)
+    points: NDArray[np.float64] = (parts.T - inside) / count
+    return points
 
 
 def _cell(share: float, axis: Sequence[_T]) -> _T:

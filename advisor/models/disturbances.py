@@ -8,12 +8,14 @@ follow the model, a share of them takes longer by an exponentially distributed l
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
+from advisor.core.option import Z90
 from advisor.models.base import Vector
 
 _USUAL_SHARE, _USUAL_RUNS = 0.08, 6.0
@@ -47,7 +49,7 @@ class Disturbances:
     def wider(self) -> float:
         """How much wider 90 % intervals must be for undisturbed runs alone to fill them."""
         share = min(self.share, _MOST_SHARE)
-        return float(ndtri(0.5 + 0.45 / (1 - share)) / ndtri(0.95))
+        return NormalDist().inv_cdf(0.5 + 0.45 / (1 - share)) / Z90
 
     def upper(self, sigma: Vector) -> Vector:
         """Return what 95 % of new runs stay below (log, over the mean), given their errors (m,).
@@ -57,8 +59,13 @@ class Disturbances:
         low, high = np.zeros(len(sigma)), 8 * sigma + 5 * self.size
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            beyond = (1 - self.share) * ndtr(-middle / sigma)
+            beyond = (1 - self.share) * _normal_beyond(middle / sigma)
             beyond += self.share * np.exp(-middle / self.size)
             low = np.where(beyond > 0.05, middle, low)
             high = np.where(beyond > 0.05, high, middle)
         return high
+
+
+def _normal_beyond(z: Vector) -> Vector:
+    """Return the probabilities of a standard normal variable above z (m,)."""
+    return np.array([0.5 * math.erfc(value) for value in (z * math.sqrt(0.5)).tolist()])

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.models.base import Matrix, Model, Prediction, Vector, folds, matrix
 from advisor.models.response import Response
@@ -99,7 +99,7 @@ def _half_widths(
     shape = per_distance * away + spread + sigma**2
     own_shape = per_distance * apart + own_spread + sigma**2
     squares = errors**2 / own_shape
-    quantile = float(stdtrit(n - 1, 0.95)) * math.sqrt(1 + 1 / n)
+    quantile = student.quantile(n - 1, 0.95) * math.sqrt(1 + 1 / n)
     factor = math.sqrt(float(squares.mean()))
     own_factors = np.sqrt((squares.sum() - squares) / (n - 1))
     half: Vector = quantile * np.maximum(factor * np.sqrt(shape), sigma)

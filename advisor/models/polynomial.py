@@ -62,7 +62,7 @@ class Polynomial:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What statsmodels infers of the terms, in axes moved to -1..1."""
+        """What can be inferred of the terms, in axes moved to -1..1."""
         return {"inference": inference(self._fitted, [_term(p) for p in self._powers])}
 
     def _design(self, x: Matrix) -> Matrix:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from advisor import plugins
+from advisor import laboratory, plugins
 from advisor.core.configuration import Configuration
 from advisor.models.base import Forecast, JointModel, Matrix, Model, matrix, parse_options
 from advisor.models.intervals import cross_validated
@@ -25,8 +25,13 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> type[Model] | type[JointModel]:
-    """Return a model's class; InputError names the known ones for an unknown name."""
-    return cast(type[Model] | type[JointModel], plugins.load("models", name))
+    """Return a model's class; InputError names the known ones for an unknown name.
+
+    Raises LaboratoryError for one of the laboratory where that is not installed.
+    """
+    return cast(
+        type[Model] | type[JointModel], laboratory.load("models", name, f"fit --model {name}")
+    )
 
 
 def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:

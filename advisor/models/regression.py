@@ -1,62 +1,113 @@
-"""Least squares by statsmodels, and what its coefficients are worth."""
+"""Ordinary least squares, and what its coefficients are worth."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from advisor.core import student
 from advisor.models.base import Matrix, Vector
 
+_SINGULAR = 1e-15
+"""Singular values below this share of the largest are none."""
 
-def least_squares(design: Matrix, response: Vector) -> Any:
-    """Return statsmodels' results of ordinary least squares, by pseudo-inverse.
 
-    A design (n, k) may have fewer runs than columns: of all coefficients that fit, ``params`` are
-    the smallest. statsmodels' warning about that is suppressed.
+@dataclass(frozen=True, slots=True)
+class LeastSquares:
+    """A fit of n runs by k columns: ``design`` (n, k), ``response`` (n,), ``params`` (k,).
+
+    ``unscaled`` (k, k) times the residuals' variance is the covariance of the coefficients.
     """
-    from statsmodels.regression.linear_model import OLS
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return OLS(response, design).fit(method="pinv")
+    design: Matrix
+    response: Vector
+    params: Vector
+    unscaled: Matrix
+    rank: int
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared residuals."""
+        residuals = self.response - self.design @ self.params
+        return float(residuals @ residuals)
+
+    @property
+    def r2(self) -> float:
+        """The share of the response's squares that is explained, about its mean if that may be."""
+        about = self.response - self.response.mean() if has_constant(self.design) else self.response
+        with np.errstate(all="ignore"):  # a response without any spread has none
+            return float(1.0 - self.squares / (about @ about))
 
 
-def inference(results: Any, terms: Sequence[str]) -> dict[str, Any]:
-    """Return what statsmodels infers of each term, as plain JSON; None where it cannot.
+def least_squares(design: Matrix, response: Vector) -> LeastSquares:
+    """Return the ordinary least squares of a response (n,) by a design (n, k).
+
+    It may have fewer runs than columns: of all coefficients that fit, ``params`` are the smallest.
+    """
+    rows, sizes, columns = np.linalg.svd(design, full_matrices=False)
+    used = sizes > _SINGULAR * sizes.max()
+    inverse = columns.T * np.where(used, 1 / np.where(used, sizes, 1.0), 0.0) @ rows.T
+    rank = int((sizes > sizes.max() * len(sizes) * np.finfo(float).eps).sum())
+    return LeastSquares(design, response, inverse @ response, inverse @ inverse.T, rank)
+
+
+def has_constant(design: Matrix) -> bool:
+    """Tell whether a design's columns make up a constant."""
+    ones = np.column_stack([np.ones(len(design)), design])
+    return bool(np.linalg.matrix_rank(ones) == np.linalg.matrix_rank(design))
+
+
+def inference(fitted: LeastSquares, terms: Sequence[str]) -> dict[str, Any]:
+    """Return what can be inferred of each term, as plain JSON; None where nothing can.
 
     ``r2_adjusted`` counts the terms used; ``p_value`` (Student's t) is how probable so large a
     coefficient would be were the term without effect; ``vif`` (variance inflation factor, above
     about 10: collinear) is how much the other terms inflate a coefficient's variance.
     """
-    from statsmodels.stats.outliers_influence import variance_inflation_factor
+    n, k = fitted.design.shape
+    freedom = n - fitted.rank
+    errors = chances = factors = [math.nan] * k
+    r2_adjusted = math.nan
+    if freedom > 0 and fitted.rank == k:
+        with np.errstate(all="ignore"):
+            variance = fitted.squares / freedom
+            errors = np.sqrt(variance * np.diag(fitted.unscaled)).tolist()
+            chances = [_chance(freedom, t) for t in np.abs(fitted.params / errors).tolist()]
+            factors = _inflation(fitted.design)
+            r2_adjusted = 1.0 - (n - has_constant(fitted.design)) / freedom * (1.0 - fitted.r2)
+    rows = zip(terms, fitted.params.tolist(), errors, chances, factors, strict=True)
+    return {
+        "degrees_of_freedom": freedom,
+        "r2_adjusted": _finite(r2_adjusted),
+        "terms": [
+            {"term": term, "coefficient": value, "standard_error": _finite(error),
+             "p_value": _finite(p), "vif": _finite(factor)}
+            for term, value, error, p, factor in rows
+        ],
+    }  # fmt: skip
 
-    design, left = results.model.exog, int(results.df_resid)
-    known = left > 0 and left + design.shape[1] == len(design)
 
-    def number(value: float) -> float | None:
-        return float(value) if known and math.isfinite(value) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        vif = (
-            [
-                variance_inflation_factor(design, i) if known and np.ptp(column) else math.nan
-                for i, column in enumerate(design.T)
-            ]
-            if design.shape[1] > 1
-            else [1.0]
-        )  # one term alone is inflated by no other
-        rows = zip(terms, results.params, results.bse, results.pvalues, vif, strict=True)
-        return {
-            "degrees_of_freedom": left,
-            "r2_adjusted": number(results.rsquared_adj),
-            "terms": [
-                {"term": term, "coefficient": float(value), "standard_error": number(error),
-                 "p_value": number(p), "vif": number(factor)}
-                for term, value, error, p, factor in rows
-            ],
-        }  # fmt: skip
+
+def _chance(freedom: int, t: float) -> float:
+    """Return how probable a value as far from 0 as t is by Student's distribution."""
+    return 0.0 if t == math.inf else 2 * student.beyond(freedom, t)
+
+
+def _inflation(design: Matrix) -> list[float]:
+    """Return each column's variance inflation factor: NaN of a constant, 1 of one alone."""
+    if design.shape[1] == 1:
+        return [1.0]
+    others = (np.delete(design, i, axis=1) for i in range(design.shape[1]))
+    explained = [
+        least_squares(other, column).r2 if np.ptp(column) else math.nan
+        for other, column in zip(others, design.T, strict=True)
+    ]
+    factors: list[float] = (1.0 / (1.0 - np.array(explained))).tolist()
+    return factors

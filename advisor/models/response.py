@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit  # scipy.stats takes much longer to load
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
+from advisor.models.normality import shapiro_wilk
 
 ASSUMED = 0.02
 """95 % half width of one run, a fraction, where nothing was repeated."""
@@ -74,7 +76,7 @@ class Response:
         """What a 90 % interval takes of ``run_sigma``."""
         if not self.repeats:
             return Z90
-        return float(stdtrit(_PRIOR_REPEATS + self.repeats, 0.95))
+        return student.quantile(_PRIOR_REPEATS + self.repeats, 0.95)
 
     def noise(self, configuration: Configuration) -> float:
         """Return the standard error of a measured configuration's log mean."""
@@ -98,9 +100,10 @@ class Response:
         ``shapiro_wilk`` the normality test of the residuals (None of fewer than three);
         ``q_q`` pairs of a standard normal quantile and a standardised residual.
         """
-        quantile = float(stdtrit(self.repeats, 0.975)) if self.repeats else Z95
+        quantile = student.quantile(self.repeats, 0.975) if self.repeats else Z95
         ordered = np.sort(np.array(self.residuals)) / self.sigma
-        places = ndtri((np.arange(len(ordered)) + 0.5) / max(1, len(ordered)))
+        normal = NormalDist()
+        places = [normal.inv_cdf((i + 0.5) / len(ordered)) for i in range(len(ordered))]
         shown = np.unique(np.linspace(0, len(ordered) - 1, _MOST_POINTS).astype(int))
         if not len(ordered):
             shown = np.array([], dtype=int)
@@ -110,7 +113,7 @@ class Response:
             "assumed": not self.repeats,
             "unsteady": len(self.unsteady),
             "shapiro_wilk": self._shapiro(),
-            "q_q": [[round(float(places[i]), 4), round(float(ordered[i]), 4)] for i in shown],
+            "q_q": [[round(places[i], 4), round(float(ordered[i]), 4)] for i in shown],
         }
 
     def not_normal(self) -> float | None:
@@ -124,10 +127,8 @@ class Response:
         values = np.array(self.residuals)
         if len(values) < _FEWEST_FOR_TEST or not float(np.ptp(values)) > 0:
             return None
-        from scipy.stats import shapiro
-
-        test = shapiro(values)
-        return {"w": float(test.statistic), "p": float(test.pvalue)}
+        w, p = shapiro_wilk(values)
+        return {"w": w, "p": p}
 
 
 def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
+from advisor.core.student import quantile
 from advisor.phases.arrays import Floats, Ints
 
 CONFIDENCE = 0.90
@@ -191,10 +190,9 @@ def _scatter(
     return quantile * float(np.sqrt(variance)), per_iteration
 
 
-@cache
 def _quantile(freedom: int) -> float:
     """Return how many standard errors a 90 % half width has (Student's t)."""
-    return float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
+    return quantile(max(freedom, 1), (1 + CONFIDENCE) / 2)
 
 
 def _of_few(

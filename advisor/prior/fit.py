@@ -19,8 +19,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, stdtrit
 
+from advisor.core import student
 from advisor.one_thread import on_one_thread
 from advisor.prior.surface import Array, WorkloadSurface
 from advisor.prior.ways import WAYS, New, Rows, SurfaceEstimate, Way
@@ -71,7 +71,7 @@ class Prior:
 
     def half_width(self, level: float = 0.90) -> Array:
         """Half of the two-sided interval of the logarithms (2, n)."""
-        half: Array = self.scale * stdtrit(self.dof, 0.5 + level / 2)
+        half: Array = self.scale * student.quantile(self.dof, 0.5 + level / 2)
         return half
 
     def expects(self, index: int, ln_time: float, ln_energy: float) -> bool:
@@ -292,9 +292,7 @@ class _ErrorFrame:
         if not near.any():
             raise PriorError("no configuration takes about as long as the job's own")
         self.near = np.flatnonzero(np.concatenate((near, near)))
-        dof = self.dof - 1.0
-        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
-        self.constant = float(constant)
+        self.constant = student.log_peak(self.dof - 1.0)
 
 
 class _Errors:
@@ -327,7 +325,7 @@ class _Errors:
     @cached_property
     def ratios(self) -> dict[str, Array]:
         """Each judged application's errors in units of half a 90 % interval (rows, 2, n)."""
-        half = self._left_out_scale(self._off) * stdtrit(self.dof - 1.0, 0.95)
+        half = self._left_out_scale(self._off) * student.quantile(self.dof - 1.0, 0.95)
         ratio = (np.abs(self._off) / half).reshape(len(half), 2, -1)
         ratio = ratio[:, :, self._frame.elsewhere]
         return {name: ratio[mine] for name, mine in self._frame.mine.items()}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
@@ -115,15 +115,16 @@ def _trial_points(
     gain = expected_improvement(
         prior.mean[1], prior.scale[1], prior.dof, min(confirmed, default=0.0)
     )
-    scale = np.maximum(prior.scale[0], _high(prior)[0] / stdtrit(prior.dof, _DOUBT)).tolist()
+    doubted = _high(prior)[0] / student.quantile(prior.dof, _DOUBT)
+    scale = np.maximum(prior.scale[0], doubted).tolist()
     ends = np.max([prior.mean, *prior.others], axis=0).tolist()
     known = dict(zip(places, zip(scale, gain.tolist(), *ends, strict=True), strict=True))
     for where in (own, *(t.where for t in tried)):
         known.pop(where, None)
-    quantiles = stdtrit(prior.dof, np.array(PERCENT) / 100)
+    quantiles = tuple(student.quantile(prior.dof, percent / 100) for percent in PERCENT)
     nothing = (math.nan,) * 4
     values = tuple(known.get(option.configuration, nothing) for option in placed)
-    return TrialPoints(tuple(quantiles.tolist()), values)
+    return TrialPoints(quantiles, values)
 
 
 def _option(
@@ -149,6 +150,6 @@ def _high(prior: Prior) -> Array:
     """Return how far above the mean (2, n) the ways about as good put the end of their trust."""
     high = np.zeros_like(prior.mean)
     for other in prior.doubts:
-        end = other.mean + other.scale * stdtrit(other.dof, _DOUBT)
+        end = other.mean + other.scale * student.quantile(other.dof, _DOUBT)
         high = np.maximum(high, end - prior.mean)
     return high

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, stdtr, stdtrit
 
+from advisor.core import student
 from advisor.core.trial_points import WORTH, needed_unseen
 from advisor.prior.fit import Prior
 from advisor.prior.surface import Array
@@ -55,7 +55,7 @@ def usable(prior: Prior, bounds: TrialBounds) -> int | None:
 
 
 def _within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
-    high = prior.mean + prior.scale * stdtrit(prior.dof, confidence)
+    high = prior.mean + prior.scale * student.quantile(prior.dof, confidence)
     slowdown, saving = bounds.ln
     enough = prior.applications >= bounds.min_applications
     within: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
@@ -72,9 +72,9 @@ def trial(
     """
     slowdown, saving = bounds.ln
     scale, dof = prior.scale, prior.dof
-    by_way = [stdtr(p.dof, (slowdown - p.mean[0]) / p.scale[0]) for p in (prior, *prior.doubts)]
+    by_way = [below(p.dof, (slowdown - p.mean[0]) / p.scale[0]) for p in (prior, *prior.doubts)]
     keeps = np.min(by_way, axis=0)
-    saves = stdtr(dof, (saving - prior.mean[1]) / scale[1])
+    saves = below(dof, (saving - prior.mean[1]) / scale[1])
     good = (keeps >= bounds.trial_confidence) & (saves > 0.5)
     good[list(done)] = False
     if not good.any() or prior.applications < bounds.min_applications:
@@ -87,7 +87,17 @@ def trial(
 def expected_improvement(mean: Array, scale: Array, dof: float, best: float) -> Array:
     """Return the mean of ``max(best - x, 0)`` for Student's t of location, scale, dof > 1."""
     u = (best - mean) / scale
-    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
-    density = np.exp(constant - 0.5 * (dof + 1) * np.log1p(u**2 / dof))
-    improvement: Array = scale * (u * stdtr(dof, u) + (dof + u**2) / (dof - 1) * density)
+    density = np.exp(student.log_peak(dof) - 0.5 * (dof + 1) * np.log1p(u**2 / dof))
+    improvement: Array = scale * (u * below(dof, u) + (dof + u**2) / (dof - 1) * density)
     return improvement
+
+
+def below(freedom: float, t: Array) -> Array:
+    """Return the probabilities of values below t (n,) by Student's t; ``freedom`` > 0."""
+    size = np.abs(t)
+    far = student.is_far(freedom, size)
+    beyond = np.empty_like(size)
+    beyond[far] = student.tail(freedom, size[far])
+    beyond[~far] = 0.5 - student.inner(freedom, size[~far])
+    share: Array = np.where(t < 0, beyond, 1.0 - beyond)
+    return share

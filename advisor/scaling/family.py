@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtr
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
@@ -238,7 +238,8 @@ def effective_parameters(
     slopes = inverse @ (x.T @ y)
     variance = float(((y - x @ slopes) ** 2).sum()) / freedom
     errors = np.sqrt(np.maximum(variance * np.diag(inverse), 1e-300))
-    chance = 2 * stdtr(freedom, -np.abs(slopes / errors))[1 : 1 + len(varying)]
+    ratios = np.abs(slopes / errors)[1 : 1 + len(varying)]
+    chance = [2 * student.beyond(freedom, ratio) for ratio in ratios.tolist()]
     without = [p for p, c in zip(varying, chance, strict=True) if c > _CHANCE]
     if len(without) == len(varying):
         return [p for p in varying if p in at] or varying

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from advisor.models.base import Matrix, Vector
 from advisor.models.disturbances import Disturbances
@@ -29,6 +28,8 @@ from advisor.scaling.residual import (
 
 _MOST_LAWS, _SCREENS, _MOST_SCALES = 120, 6, 120
 """Laws that all settings weigh; settings of the first pass; settings that are worth keeping."""
+_BLOCK = 16
+"""Rows of a triangular system that are solved at once, by the inverse of their block."""
 _MOST_PAIRS, _LEAST_WEIGHT = 60, 1e-3
 """Pairs of law and setting that predict, and the least weight of one beside the best."""
 _DISTURBED_SIGMA, _DISTURBED_SHARE = 0.5, 0.02
@@ -129,7 +130,7 @@ class ScalingProcess:
         rows: NDArray[np.intp] | slice = slice(None),
     ) -> Vector:
         factor = np.linalg.cholesky(self._covariance(scale, disturbed))
-        white = solve_triangular(factor, self._residuals[:, rows], lower=True, check_finite=False)
+        white = whitened(factor, self._residuals[:, rows])
         weight: Vector = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(factor)).sum()
         return weight + self._prior[rows]
 
@@ -257,3 +258,13 @@ class ScalingProcess:
         wider = self._own_factor
         single = np.sqrt(wider**2 * (own + noise) * self._run_factor**2 - wider**2 * own)
         return mean, shared, np.sqrt(own) * wider, single
+
+
+def whitened(factor: NDArray[np.floating], residuals: Matrix) -> Matrix:
+    """Return the solution (n, m) of a lower triangular system (n, n), block by block."""
+    white = np.empty_like(residuals)
+    for start in range(0, len(factor), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        rest = residuals[rows] - factor[rows, :start] @ white[:start]
+        white[rows] = np.linalg.inv(factor[rows, rows]) @ rest
+    return white

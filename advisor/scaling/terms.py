@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
+from advisor.core.student import beyond
 from advisor.errors import InputError
 from advisor.models.base import Matrix, Vector
 from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPlaces, SizedRuns
@@ -144,7 +144,7 @@ def _chance(basis: Matrix) -> float:
     variance = float(left @ left) / (n - k) * np.linalg.pinv(basis.T @ basis)[-1, -1]
     if variance <= 0:
         return 0.0
-    return float(2 * stdtr(n - k, -abs(coefficients[-1]) / math.sqrt(variance)))
+    return 2 * beyond(n - k, abs(float(coefficients[-1])) / math.sqrt(variance))
 
 
 def _axes(places: SizedPlaces) -> dict[str, Vector]:

@@ -11,15 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.units import format_count, parse_freq_khz
 from advisor.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REQUIRED = ("nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j")
 OPTIONAL = ("fom",)
@@ -87,6 +84,8 @@ class RunsFile:
     sha256: str
 
 
+Parsed = TypeVar("Parsed")
+
 ReadStep = Callable[[int, int], None]
 """Called now and then with how many rows are read, and of how many (0: not known yet)."""
 _EACH = 2000
@@ -104,30 +103,28 @@ def read_csv(path: Path, terms: Terms, step: ReadStep = _no_step) -> RunsFile:
     time_s (s), energy_j (J over all nodes; blank or 0: not measured), optional fom (a rate); all
     others are kept as extra. Raises InputError that lists every mistake by line and column.
     """
-    import pandas as pd
-
     table = read_table(path, step)
     _check_header(path, table)
-    cells, problems = table.cells.assign(**{"fom": table.cells.get("fom", "")}), table.problems
-    columns = {n: parse_column(cells[n], parse, problems) for n, parse in _PARSERS.items()}
-    known = pd.DataFrame(columns).dropna(subset=["ranks_per_node", "threads_per_node"])
-    few = known[known["threads_per_node"] < known["ranks_per_node"]]
-    for line, ranks, threads in few[["ranks_per_node", "threads_per_node"]].itertuples():
-        message = f"{threads} is less than the {ranks} ranks per node; count ranks x threads"
-        problems.append(RowProblem(line, "threads_per_node", message))
+    problems = table.problems
+    columns = {name: table.parsed(name, parse) for name, parse in _PARSERS.items()}
+    pairs = zip(columns["ranks_per_node"], columns["threads_per_node"], strict=True)
+    for line, (ranks, threads) in zip(table.rows, pairs, strict=True):
+        if isinstance(ranks, int) and isinstance(threads, int) and threads < ranks:
+            message = f"{threads} is less than the {ranks} ranks per node; count ranks x threads"
+            problems.append(RowProblem(line, "threads_per_node", message))
     names = [n for n in table.names if n and n not in _PARSERS]
     if "node_type" in names:
-        parse_column(cells["node_type"], partial(_own_node_type, terms.node_type), problems)
+        table.parsed("node_type", partial(_own_node_type, terms.node_type))
     if problems:
         raise InputError(listing(path, problems))
-    if cells.empty:
+    if not table.rows:
         raise InputError(f"{path}: there are no runs in it, only a header")
     extra = [n for n in names if n != "node_type"]
-    columns |= {n: parse_column(cells[n], _plain, problems) for n in extra}
+    columns |= {n: table.parsed(n, _plain) for n in extra}
     runs = []
     for number, row in enumerate(zip(*columns.values(), strict=True)):
         if number % _EACH == 0:
-            step(number, len(cells))
+            step(number, len(table.rows))
         more = dict(zip(extra, row[7:], strict=True))
         runs.append(terms.run(row[:4], row[4], row[5], row[6], more))
     return RunsFile(tuple(runs), tuple(names), table.sha256)
@@ -149,16 +146,38 @@ def one_program(path: Path, runs: RunsFile) -> RunsFile:
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A CSV file as text: ``cells`` by column name, indexed by the line that a row starts on.
+    """A CSV file as text: the cells of each row, as many as ``names``, by the line it starts on.
 
     Rows of another length than the header are only in ``problems``.
     """
 
     names: list[str]
-    cells: pd.DataFrame
+    rows: dict[int, list[str]]
     header_line: int
     problems: list[RowProblem]
     sha256: str
+
+    def parsed(self, name: str, parse: Callable[[str], Parsed]) -> list[Parsed | None]:
+        """Return a column's cells, parsed; an optional column that is not there is blank.
+
+        Where ``parse`` raises ValueError the mistake is added, and the cell is None.
+        """
+        place = self.names.index(name) if name in self.names else None
+        cells = ["" if place is None else row[place] for row in self.rows.values()]
+        values: dict[str, Parsed] = {}
+        mistakes: dict[str, str] = {}
+        for text in set(cells):
+            try:
+                values[text] = parse(text.strip())
+            except ValueError as error:
+                mistakes[text] = str(error)
+        if mistakes:
+            self.problems.extend(
+                RowProblem(line, name, mistakes[text])
+                for line, text in zip(self.rows, cells, strict=True)
+                if text in mistakes
+            )
+        return list(map(values.get, cells))
 
 
 def read_table(path: Path, step: ReadStep = _no_step) -> TextTable:
@@ -166,11 +185,10 @@ def read_table(path: Path, step: ReadStep = _no_step) -> TextTable:
 
     Raises InputError where it cannot be read, is empty, or is not CSV in UTF-8.
     """
-    import pandas as pd
-
     content = read_bytes(path)
     reader = csv.reader(io.StringIO(_decode(path, content), newline=""), strict=True)
-    line, rows = 1, {}
+    line = 1
+    rows: dict[int, list[str]] = {}
     try:
         for cells in reader:
             if "".join(cells).strip():
@@ -189,30 +207,7 @@ def read_table(path: Path, step: ReadStep = _no_step) -> TextTable:
         RowProblem(at, "", f"{len(rows.pop(at))} cells, but the header has {len(names)} columns")
         for at in uneven
     ]
-    frame = pd.DataFrame(list(rows.values()), list(rows), names, dtype=object)
-    return TextTable(names, frame, header_line, problems, hashlib.sha256(content).hexdigest())
-
-
-def parse_column(
-    cells: pd.Series, parse: Callable[[str], object], problems: list[RowProblem]
-) -> pd.Series:
-    """Return a column's parsed cells; where ``parse`` raises ValueError the mistake is added."""
-    import pandas as pd
-
-    values: dict[str, object] = {}
-    mistakes: dict[str, str] = {}
-    for text in cells.unique():
-        try:
-            values[text] = parse(text.strip())
-        except ValueError as error:
-            mistakes[text] = str(error)
-    if mistakes:
-        wrong = cells[cells.isin(mistakes)]
-        problems += [
-            RowProblem(int(str(line)), str(cells.name), mistakes[text])
-            for line, text in wrong.items()
-        ]
-    return pd.Series(list(map(values.get, cells)), cells.index, dtype=object)
+    return TextTable(names, rows, header_line, problems, hashlib.sha256(content).hexdigest())
 
 
 def read_bytes(path: Path) -> bytes:

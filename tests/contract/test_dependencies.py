@@ -71,6 +71,7 @@ def test_what_the_advisor_says_of_the_laboratory_is_what_it_registers() -> None:
     registered = project("lab")["entry-points"]
     assert list(registered["advisor.verbs"]) == list(laboratory.VERBS)
     assert list(registered["advisor.importers"]) == list(laboratory.IMPORTERS)
+    assert list(registered["advisor.models"]) == list(laboratory.MODELS)
     assert list(registered["advisor.panels"]) == list(laboratory.PANELS)
     assert list(registered["advisor.after_run"]) == list(laboratory.AFTER_RUN)
     assert {f"advisor.{kind}" for kind in get_args(plugins.PluginKind)} >= set(registered)

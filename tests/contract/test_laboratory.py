@@ -65,6 +65,14 @@ def test_a_format_of_the_laboratory_says_how_to_get_it(plain: Run, name: str) ->
     assert (done.returncode, done.stderr) == (2, f"advisor import --from {name}: {HOW}\n")
 
 
+@pytest.mark.parametrize("name", laboratory.MODELS)
+def test_a_model_of_the_laboratory_says_how_to_get_it(plain: Run, name: str) -> None:
+    assert plain("import runs.csv --application app --node-type n").returncode == 0
+    done = plain(f"fit app --model {name}")
+    assert (done.returncode, done.stderr) == (2, f"advisor fit --model {name}: {HOW}\n")
+    assert f"{name}:" not in plain("fit --list-models").stdout
+
+
 def test_what_a_files_name_says_is_the_laboratorys_too(plain: Run) -> None:
     done = plain("import summary.yml --application app --node-type n")
     assert (done.returncode, done.stderr) == (2, f"advisor import of .yml files: {HOW}\n")

@@ -94,6 +94,21 @@ PLANTED = {
             "tui/advisor_tui/f.py:2: a relative import",
         ),
     ),
+    "spine_without_large_libraries": Planted(
+        {
+            "advisor/a.py": "import numpy\ndef f():\n    from scipy.special import stdtr\n",
+            "tui/b.py": "import pandas as pd, statsmodels.api\n",
+            "db/c.py": "import scipyfoo\nfrom . import patsy\n",
+            "hooks/d.py": "from patsy import bs\n",
+            "lab/advisor_lab/e.py": "import pandas\n",
+        },
+        (
+            "advisor/a.py:3: scipy is the laboratory's: use numpy, or move it to lab/",
+            "hooks/d.py:1: patsy is the laboratory's",
+            "tui/b.py:1: pandas is the laboratory's",
+            "tui/b.py:1: statsmodels is the laboratory's",
+        ),
+    ),
     "one_helper_starts_interpreters": Planted(
         {
             "advisor/interpreter.py": "import sys\nsys.executable\n",

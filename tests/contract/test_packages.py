@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,15 @@ advisor fit app > fitted
 advisor options app | grep -q 'app'
 """
 """Needs all of the libraries: times and energies as Amdahl's law and a power by frequency give."""
-LARGE = {"numpy", "pandas", "pip", "scipy", "statsmodels"}
-"""Nine tenths of a package. A test of their own shows that they are listed and enough."""
+EXPLAINED = """
+printf '#!/bin/sh\\n#SBATCH -N1 -n1 -c8 --exclusive\\nsrun ./app\\n' > job.sh
+advisor explain --scheduler slurm job.sh > explained || test $? = 1
+grep -q app explained
+"""
+MOST_MB = 200
+"""Of an environment without extras, as ``du -sm`` of its site-packages counts it, pip included."""
+LARGE = {"numpy", "pandas", "pip", "scipy"}
+"""Nine tenths of the packages. A test of their own shows that they are listed and enough."""
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +159,36 @@ def host(tmp_path: Path) -> Path:
 
 def test_the_libraries_of_a_package_are_enough(tmp_path: Path) -> None:
     """A model is fitted with nothing but them: here as links, in a package as copies."""
-    assert tree.libraries() > LARGE
+    assert tree.libraries() | tree.libraries(tree.LAB) > LARGE
     program = plain_advisor(tmp_path)
     places = {"ADVISOR_DB": str(tmp_path / "advisor.db"), "PATH": f"{program.parent}:/usr/bin:/bin"}
     done = subprocess.run(
         ["bash", "-c", MODEL], cwd=tmp_path, env=places, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_extras_the_wheel_is_small_and_enough(built: Path, tmp_path: Path) -> None:
+    """What ``pip install`` puts into a fresh environment, taken from this one: no network here."""
+    (wheel,) = built.glob("hpc_advisor-*.whl")
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin/python"), "install", "--quiet"]
+    options = ("--disable-pip-version-check", "--no-deps", "--no-index")
+    subprocess.run([*pip, *options, str(wheel)], check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    for name in tree.libraries():
+        library = metadata.distribution(name)
+        for file in library.files or ():
+            if ".." not in file.parts and (source := Path(str(library.locate_file(file)))).exists():
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, packages / file)
+    assert not any((packages / name).exists() for name in ("pandas", "patsy", "scipy"))
+    done = subprocess.run(["du", "-sm", packages], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[0]) < MOST_MB
+    places = {"ADVISOR_DB": str(tmp_path / "advisor.db"), "PATH": f"{venv}/bin:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-c", MODEL + EXPLAINED], cwd=tmp_path, env=places, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
 

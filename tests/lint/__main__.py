@@ -19,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     names.classes_of_one_name,
     names.locals_that_say_what_they_hold,
     imports.imports_without_circles,
+    imports.spine_without_large_libraries,
     processes.one_helper_starts_interpreters,
     processes.one_way_to_ask_schedulers,
     processes.drafts_for_what_is_renamed,

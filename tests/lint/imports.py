@@ -1,4 +1,4 @@
-"""Modules that import each other can only be read and changed together: there are to be none."""
+"""Imports: none in a circle, and in the spine none of the laboratory's large libraries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ from tests.lint.project import Project, Source, Violation
 
 PACKAGES = (("", "advisor"), ("tui/", "advisor_tui"), ("lab/", "advisor_lab"))
 """The folder of each package, and its name."""
+SPINE = ("advisor", "tui", "hooks", "db")
+"""What a site installs, without extras."""
+LARGE = frozenset(("pandas", "patsy", "scipy", "statsmodels"))
+"""The laboratory's libraries: more than twice as large as all that the spine needs."""
+
+
+def spine_without_large_libraries(project: Project) -> Iterator[Violation]:
+    """Nothing of the spine imports the laboratory's large libraries, in a function neither.
+
+    A dependency would bring it to every site, and without one the import fails there.
+    """
+    for source in project.files(*SPINE):
+        for node in source.nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for library in sorted(LARGE & {name.split(".")[0] for name in _names(node)}):
+                    what = f"{library} is the laboratory's: use numpy, or move it to lab/"
+                    yield source.violation(node.lineno, what)
 
 
 def imports_without_circles(project: Project) -> Iterator[Violation]:
@@ -39,13 +56,17 @@ def _dotted(name: str) -> str:
 
 
 def _imported(source: Source) -> set[str]:
-    names: set[str] = set()
-    for node in source.nodes:
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    imports = (node for node in source.nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {name for node in imports for name in _names(node)}
+
+
+def _names(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Return the modules that may be imported, dotted: of ``from a import b`` both a and a.b."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if not node.module:
+        return set()
+    return {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
 
 
 def _reached(graph: dict[str, set[str]], start: str) -> set[str]:

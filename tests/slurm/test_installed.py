@@ -14,7 +14,7 @@ from testbed import Testbed
 from tests.contract import machine
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGE = ("numpy", "pandas", "patsy", "scipy", "statsmodels")
+LARGE = ("numpy",)
 """Libraries that are linked instead of packed: copying them takes most of a package's time."""
 
 INSTALLED = """

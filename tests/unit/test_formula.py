@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from advisor.errors import InputError
-from advisor.models.formula import Formula
 from advisor.models.registry import create
+from advisor_lab.models.formula import Formula
 
 X = np.array([[1, t, f] for t in (2, 4, 8, 12, 16) for f in (1.2e6, 1.6e6, 2.0e6, 2.4e6)], float)
 Y = 5 + 60 / X[:, 1] * (0.4 + 0.6 * 2.4e6 / X[:, 2])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import qmc
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.errors import InputError
-from advisor.models.design import latin_hypercube, random_, uniform, within
+from advisor.models.design import hypercube, latin_hypercube, random_, uniform, within
 
 FREQS = tuple(range(1_200_000, 2_200_001, 100_000))
 THREADS = tuple((2, t) for t in range(4, 45, 4))
@@ -133,6 +135,13 @@ def test_the_seed_decides_and_nothing_else() -> None:
     for design in (random_, latin_hypercube):
         assert design(THESIS, 12, seed=3) == design(THESIS, 12, seed=3)
         assert design(THESIS, 12, seed=3) != design(THESIS, 12, seed=4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 17])
+@pytest.mark.parametrize("count", [1, 4, 12, 50])
+def test_a_seed_draws_what_it_drew_with_scipy(count: int, seed: int) -> None:
+    drawn = qmc.LatinHypercube(d=3, rng=np.random.default_rng(seed)).random(count)
+    assert (hypercube(count, seed) == drawn).all()
 
 
 def test_a_latin_hypercube_meets_every_row_and_column_once() -> None:

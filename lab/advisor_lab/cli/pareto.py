@@ -16,8 +16,6 @@ from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from advisor.store.csvfile import TextTable
 
 _SHOWN, _MISTAKES = 40, 20
@@ -114,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     out = TableWriter(args.format)
     whole = args.all or args.format != "text"  # papers and spreadsheets want every row
-    _print_rows(out, table.cells, tradeoff, None if whole else _SHOWN)
+    _print_rows(out, table, tradeoff, None if whole else _SHOWN)
     if args.format == "text":
         print()
         print_picture(scene)
@@ -149,14 +147,12 @@ def _json(
     }
 
 
-def _print_rows(
-    out: TableWriter, cells: pd.DataFrame, tradeoff: TradeOff, most: int | None
-) -> None:
-    front = set(tradeoff.front)
+def _print_rows(out: TableWriter, table: TextTable, tradeoff: TradeOff, most: int | None) -> None:
+    front, rows = set(tradeoff.front), list(table.rows.values())
     order = [*tradeoff.front, *(i for i in tradeoff.zone if i not in front)]
     out.table(
-        ["row", *cells, "place"],
-        [[i, *map(str.strip, cells.iloc[i]), "front" if i in front else "zone"]
+        ["row", *table.names, "place"],
+        [[i, *map(str.strip, rows[i]), "front" if i in front else "zone"]
          for i in order[:most]],
     )  # fmt: skip
     if most is not None and len(order) > most:
@@ -165,9 +161,6 @@ def _print_rows(
 
 def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[float]]:
     """Return columns as numbers; InputError lists every cell that is none."""
-    from advisor.store.csvfile import parse_column
-
-    cells, problems = table.cells, list(table.problems)
     for name in names:
         if table.names.count(name) != 1:
             what = "column is missing" if name not in table.names else "column given twice"
@@ -175,11 +168,13 @@ def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[fl
                 f"{path}, line {table.header_line}, {name}: {what}",
                 hint=f"the columns are {', '.join(table.names)}",
             )
-    if cells.empty and not problems:
+    uneven = list(table.problems)
+    if not table.rows and not uneven:
         raise InputError(f"{path}: there are no rows in it, only a header")
-    values = [parse_column(cells[name], _number, problems).tolist() for name in names]
+    values = [table.parsed(name, _number) for name in names]
+    problems = table.problems
     if problems:
-        lines = sorted({*cells.index, *(p.line for p in table.problems)})
+        lines = sorted({*table.rows, *(p.line for p in uneven)})
         mistakes = [
             str(p).replace(f"line {p.line}", f"line {p.line} (row {lines.index(p.line)})", 1)
             for p in sorted(problems, key=lambda p: p.line)[:_MISTAKES]
@@ -190,7 +185,7 @@ def _columns(path: Path, table: TextTable, names: Sequence[str]) -> list[list[fl
             "\n  ".join([f"{path}: rows that cannot be compared", *mistakes]),
             hint="fill the values in or remove the rows",
         )
-    return values
+    return [[value for value in column if value is not None] for column in values]
 
 
 def _number(text: str) -> float:

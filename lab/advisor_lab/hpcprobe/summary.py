@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.drafts import write_whole
 from advisor.schedulers.base import RunResult
@@ -48,11 +49,9 @@ def sample_statistics(values: Sequence[float]) -> dict[str, float]:
 
     Means that need positive values are NaN where one is not.
     """
-    from scipy.special import stdtrit  # scipy.stats takes much longer to load
-
     positive = all(v > 0 for v in values)
     deviation = statistics.stdev(values)
-    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
+    quantile = student.quantile(len(values) - 1, (1 + _CONFIDENCE) / 2)
     return {
         "samples": len(values),
         "mean": statistics.fmean(values),

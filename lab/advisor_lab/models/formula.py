@@ -153,7 +153,7 @@ class Formula:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What statsmodels infers of each column of the design."""
+        """What can be inferred of each column of the design."""
         names = ["1" if n == "Intercept" else n for n in self._info.column_names]
         return {"inference": inference(self._fitted, names)}
 

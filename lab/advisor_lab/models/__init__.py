@@ -1,0 +1,1 @@
+"""Models for who studies models: what the advisor fits by itself needs none of them."""

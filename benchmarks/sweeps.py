@@ -99,7 +99,7 @@ def replay(
     subject = TrainingJob("grid", "w", node_type, base, request, partition="p")
     choose = first_runs if design == SEQUENTIAL else DESIGNS[design]
     settings = states.SweepSettings(
-        "replay", "someone", model=model, design=design,
+        "local", "someone", model=model, design=design,
         most_runs=samples if design == SEQUENTIAL else 0,
     )  # fmt: skip
     first = planned(runs or choose(space, samples, must_include=base), base)

@@ -16,6 +16,7 @@ from advisor.core.program import joined
 from advisor.core.thread_use import filled
 from advisor.core.units import format_change, format_count, format_freq
 from advisor.core.words import describe
+from advisor.models.adaptive import ADAPTIVE
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
@@ -133,6 +134,12 @@ def fit_options(
         notes,
         place(predicted, error),
     )
+
+
+def run_sigma(fitted: FitResult) -> float:
+    """Return the standard deviation of one run's log time or energy, whichever is larger."""
+    known = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
+    return max(s.get("run_sigma_pct", s["sigma_pct"]) for s in known) / 100
 
 
 def _capped(
@@ -274,7 +281,12 @@ def _measured(
 def _trusted(
     options: list[Option], observations: Sequence[Observation], notes: list[str]
 ) -> list[Option]:
-    """Confirm nothing where three confirmation runs were made and none matched its prediction."""
+    """Take confirmations back: of what the adaptive design ran only to explore, and of all where
+    three confirmation runs were made and none matched its prediction.
+    """
+    chosen = {o.configuration for o in observations if _explored(o)}
+    chosen -= {o.configuration for o in observations if not _explored(o)}
+    options = [replace(o, confirmed=False) if o.configuration in chosen else o for o in options]
     tried = {o.configuration for o in observations if o.source == "confirm"}
     held = any(o.confirmed for o in options if o.configuration in tried)
     if len(tried) < MOST_CONFIRMATIONS or held:
@@ -283,6 +295,11 @@ def _trusted(
         f"none of the {len(tried)} confirmation runs matched its prediction: nothing is confirmed"
     )
     return [replace(o, confirmed=False) for o in options]
+
+
+def _explored(run: Observation) -> bool:
+    """Tell whether a design chose where to run by the runs before, and has pairs that confirm."""
+    return run.source == "sweep" and run.extra.get("design") == ADAPTIVE
 
 
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
@@ -300,6 +317,7 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
         "r2": None if math.isnan(prediction.r2) else prediction.r2,
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
         "sigma_pct": 100.0 * response.sigma,
+        "run_sigma_pct": 100.0 * response.run_sigma,
         "repeats": response.repeats,
         "measurement": response.measurement(),
         **prediction.facts,

@@ -15,8 +15,6 @@ from advisor.core.script import advisor_lines
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
 from advisor.meters.events import not_counted
-from advisor.models.design import DESIGNS
-from advisor.models.sequential import SEQUENTIAL, first_runs
 from advisor.scaling.design import AT_LARGEST, sized_design
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
@@ -26,7 +24,7 @@ from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.earlier_run import earlier_complete
 from advisor.training.experiment import Experiment
-from advisor.training.plan import Cost, axes, cost, expected_runs, planned
+from advisor.training.plan import Cost, axes, cost, expected_runs, first_runs_of, planned
 from advisor.training.site_context import SiteContext, earlier_runs
 from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
@@ -144,12 +142,10 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         freqs_khz=freqs_khz,
         freq_kept=freq_kept,
     )
-    grows = wish.design == SEQUENTIAL
-    choose = first_runs if grows else DESIGNS[wish.design]
     if wish.size is None:
-        design = choose(grid.space, samples, must_include=job.baseline)
+        design, most = first_runs_of(wish.design, grid.space, samples, job.baseline)
     else:
-        design = _at_size(wish.size, grid.space, samples, job.baseline)
+        design, most = _at_size(wish.size, grid.space, samples, job.baseline), 0
     start = None if wish.size else class_start(store, job)
     notes = [*grid.notes, *_measured_only(job, policy, grid.space)]
     by_class: Sequence[Configuration] = ()
@@ -165,7 +161,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         meter=wish.meter,
         model=wish.model,
         design=wish.design,
-        most_runs=min(samples, len(grid.space)) if grows else 0,
+        most_runs=most,
         confirm=policy.training.confirm if wish.size is None or wish.size.last else 0,
         working_folder=str(Path.cwd() / job.options.get("chdir", "")),
         extra_options=wish.options,

@@ -1,0 +1,119 @@
+"""The adaptive design: near the job as written first, then each run where it is worth most.
+
+The first runs are the job as written, and what shows soonest where something may be saved: half of
+the cores, a lower clock, and less of both. Every further run goes to the option whose run is
+expected to improve the decision most (:mod:`advisor.core.recommend`), what it costs taken off, until
+none is expected to pay back, or until only as many runs are left as a confirmation takes.
+
+Confirmation is part of the design. The best of many options by their measured values is best by
+luck, too; what is promised therefore rests on fresh runs, made in pairs: the option, and beside it
+the job as written once more, so that what drifts over time drifts for both. How many pairs it takes
+follows from the spread of the runs that were repeated: a quiet machine pays one. An option is
+confirmed only by a pair (:func:`advisor.models.fit.fit_options`); until all it takes are made, the
+budget permitting, its confirmation goes on, and one whose pair bears nothing out gives way to the
+next. It looks only at what has been run, so it goes on after a kill as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.select import one_sided
+
+ADAPTIVE = "adaptive"
+"""The design's name on the command line."""
+
+_FIRST = ((0.5, 1.0), (1.0, 0.8), (0.75, 0.9))
+"""The first runs beside the job as written, as shares of its cores and of its clock."""
+_FIRST_OF_ONE = (0.5, 0.8, 0.9)
+"""The same where only cores or only the clock can be less."""
+_PAIR = 2
+"""Runs of a pair: the option, and the job as written."""
+_MOST_PAIRS = 3
+"""Pairs that an option gets at most."""
+_ROOM = 0.02
+"""A pair's standard error (log) at the policy's confidence that is good enough: 2 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextRuns:
+    """What to run next: one run that explores, or ``confirms``: an option and the job as written."""
+
+    configurations: tuple[Configuration, ...]
+    confirms: bool = False
+
+
+def first_runs(
+    space: SearchSpace,
+    samples: int,
+    must_include: Configuration,
+    cells: Collection[Configuration] | None = None,
+) -> list[Configuration]:
+    """Return the runs to begin with, ``must_include`` (the job as written) first, at most four.
+
+    ``cells``: what can be run, by default all of the space.
+    """
+    base = must_include
+    grid = [c for c in (space if cells is None else sorted(cells)) if c != base]
+    grid = [c for c in grid if c.nodes == base.nodes and c.threads_per_node <= base.threads_per_node
+            and c.freq_khz <= base.freq_khz]  # fmt: skip
+    cores_vary = any(c.threads_per_node < base.threads_per_node for c in grid)
+    clock_varies = any(c.freq_khz < base.freq_khz for c in grid)
+    shares = _FIRST if cores_vary and clock_varies else tuple((s, s) for s in _FIRST_OF_ONE)
+    chosen = [base]
+    for cores, clock in shares:
+        free = [c for c in grid if c not in chosen]
+        if free and len(chosen) < samples:
+            chosen.append(min(free, key=lambda c: (_off(c, base, cores, clock), c)))
+    return chosen
+
+
+def _off(c: Configuration, base: Configuration, cores: float, clock: float) -> float:
+    """Return how far a configuration is from such shares of another's cores and clock (log)."""
+    off = abs(math.log(c.threads_per_node / (cores * base.threads_per_node)))
+    if c.freq_khz and base.freq_khz:
+        off = math.hypot(off, math.log(c.freq_khz / (clock * base.freq_khz)))
+    return off
+
+
+def next_runs(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    *,
+    left: int,
+    pairs: Mapping[Configuration, int],
+    run_sigma: float,
+) -> NextRuns | None:
+    """Return what to run next, None when no run is expected to pay back.
+
+    ``options`` are those that the job may take, ``left`` how many runs there still may be,
+    ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log.
+    """
+    needed = pairs_needed(policy, run_sigma)
+    choice = confirmed_choice(options, baseline, policy)
+    if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
+        return NextRuns((choice, baseline.configuration), confirms=True)
+    seen = [replace(o, confirmed=o.measured and pairs.get(o.configuration, 0) < needed)
+            for o in options]  # fmt: skip
+    tried = {o.configuration for o in options if o.measured}
+    explored = recommend(seen, baseline, policy, skip=tried)
+    if explored is not None and left > _PAIR * needed:
+        return NextRuns((explored.configuration,))
+    spent = [c for c, made in pairs.items() if made >= _MOST_PAIRS]
+    best = recommend(options, baseline, policy, skip=spent)
+    if best is None or left < _PAIR:
+        return None
+    return NextRuns((best.configuration, baseline.configuration), confirms=True)
+
+
+def pairs_needed(policy: Policy, run_sigma: float) -> int:
+    """Return how many pairs make a difference known to 2 % at the policy's confidence."""
+    z = one_sided(policy.confidence)
+    return min(_MOST_PAIRS, max(1, math.ceil(2 * (z * run_sigma / _ROOM) ** 2 / 2)))

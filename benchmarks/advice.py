@@ -51,6 +51,8 @@ from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, ClassVar
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process per core is enough
+
 import numpy as np
 
 from advisor.core.configuration import Configuration, SearchSpace
@@ -211,7 +213,7 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
     )  # fmt: skip
     request = JobRequest("local", "train", "someone", 1, exclusive=True, partition="p")
-    subject = TrainingJob("grid", "w", node_type, base, request, partition="p")
+    subject = TrainingJob("grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True)
     first, most = first_runs_of(design, space, runs, base, cells)
     settings = states.SweepSettings("local", "someone", design=design, most_runs=most)
     with tempfile.TemporaryDirectory(prefix="advice-", dir=_memory()) as folder:

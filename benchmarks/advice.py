@@ -217,7 +217,7 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
     first, most = first_runs_of(design, space, runs, base, cells)
     settings = states.SweepSettings("local", "someone", design=design, most_runs=most)
     with tempfile.TemporaryDirectory(prefix="advice-", dir=_memory()) as folder:
-        state = states.new(Path(folder), subject, space, settings, planned(first, base))
+        state = states.new(Path(folder), subject, space, settings, planned(first, base, alone=not most))
         states.begin(state)
         sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
         sweep = OnGrid(

@@ -18,21 +18,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration, SearchSpace
-from advisor.core.option import Option
+from advisor.core.option import Option, row_of
 from advisor.core.policy import Policy
-from advisor.core.recommend import confirmed_choice, recommend
-from advisor.core.select import one_sided
+from advisor.core.recommend import best_guess, confirmed_choice, recommend
+from advisor.core.select import one_sided, weigh
 
 ADAPTIVE = "adaptive"
 """The design's name on the command line."""
 
-_FIRST = ((0.5, 1.0), (1.0, 0.8), (0.75, 0.9))
+_FIRST = ((0.5, 1.0), (1.0, 0.8))
 """The first runs beside the job as written, as shares of its cores and of its clock."""
-_FIRST_OF_ONE = (0.5, 0.8, 0.9)
+_FIRST_OF_ONE = (0.5, 0.8)
 """The same where only cores or only the clock can be less."""
+FIRST_RUNS = 1 + len(_FIRST)
+"""The first runs, the job as written among them: so many tell where to go on."""
 _PAIR = 2
 """Runs of a pair: the option, and the job as written."""
 _MOST_PAIRS = 3
@@ -100,17 +102,31 @@ def next_runs(
     choice = confirmed_choice(options, baseline, policy)
     if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
         return NextRuns((choice, baseline.configuration), confirms=True)
-    seen = [replace(o, confirmed=o.measured and pairs.get(o.configuration, 0) < needed)
-            for o in options]  # fmt: skip
-    tried = {o.configuration for o in options if o.measured}
-    explored = recommend(seen, baseline, policy, skip=tried)
-    if explored is not None and left > _PAIR * needed:
-        return NextRuns((explored.configuration,))
-    spent = [c for c, made in pairs.items() if made >= _MOST_PAIRS]
-    best = recommend(options, baseline, policy, skip=spent)
+    measured = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
+    promising = best_guess(measured, baseline, policy, sure=_score(options, choice, baseline, policy))
+    hope = choice if promising is None else promising[0].configuration
+    if left > _PAIR:
+        open_options = [o for o in options if not o.measured]
+        sure = _score(options, hope, baseline, policy)
+        guess = best_guess(open_options, baseline, policy, sure=sure)
+        explored = guess[0] if guess else recommend(open_options, baseline, policy)
+        if explored is not None:
+            return NextRuns((explored.configuration,))
+    best = promising[0] if promising else recommend(options, baseline, policy)
     if best is None or left < _PAIR:
         return None
     return NextRuns((best.configuration, baseline.configuration), confirms=True)
+
+
+def _score(
+    options: Sequence[Option], at: Configuration | None, baseline: Option, policy: Policy
+) -> float:
+    """Return the log score of a configuration against the baseline, 0 of none."""
+    option = next((o for o in options if o.configuration == at), baseline)
+    if math.isnan(option.energy_j):
+        return 0.0
+    candidate = option.configuration.node_type, row_of(option)
+    return min(0.0, weigh(candidate, row_of(baseline), policy.goal).score)
 
 
 def pairs_needed(policy: Policy, run_sigma: float) -> int:

@@ -61,6 +61,7 @@ def fit_options(
     error: float = 0.05,
     measurement_error: float = 0.02,
     model_options: Mapping[str, object] | None = None,
+    least: int = MIN_CONFIGURATIONS,
 ) -> FitResult:
     """Fit a model to the runs of one workload on one node type and evaluate every option.
 
@@ -72,19 +73,19 @@ def fit_options(
     ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come oldest
     first: of two methods the newest one's runs count.
 
-    Raises InputError when fewer than four configurations were measured, or for a bad model name
-    or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
+    Raises InputError when fewer than ``least`` configurations were measured, or for a bad model
+    name or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
     """
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
     steps = space.freqs_khz if space else _steps(observations, node_type)
     observations = _capped(observations, steps, notes)
     observations = without_refuted(observations, notes)
-    runs = gather(observations, measurement_error=measurement_error)
+    runs = gather(observations, measurement_error=measurement_error, least=least)
     notes += runs.notes
     cells = (
         WantedOptions(tuple(space), "stored") if space is not None
-        else search(observations, node_type, enough=MIN_CONFIGURATIONS)
+        else search(observations, node_type, enough=least)
     )  # fmt: skip
     notes += cells.notes
     wanted = cells.configurations

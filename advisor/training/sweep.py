@@ -18,9 +18,11 @@ from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
-from advisor.models.adaptive import ADAPTIVE, NextRuns, next_runs
+from advisor.models.adaptive import ADAPTIVE, FIRST_RUNS, NextRuns, next_runs
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, run_sigma
+from advisor.models.physical import Physical
+from advisor.models.runs import MIN_CONFIGURATIONS
 from advisor.models.sequential import SEQUENTIAL, next_run
 from advisor.schedulers.base import RunResult
 from advisor.schedulers.translators import translator
@@ -311,13 +313,18 @@ class Sweep(Measuring):
         return best.configuration
 
     def _fit(self) -> FitResult:
-        trusted = without_refuted(self.observations, [])
-        if too_few_for_a_model(o.configuration for o in trusted):
+        trusted = {o.configuration for o in without_refuted(self.observations, [])}
+        settings = self.state.settings
+        first = settings.design == ADAPTIVE  # whose first runs only say where to go on
+        least = FIRST_RUNS if first else MIN_CONFIGURATIONS
+        if too_few_for_a_model(trusted, least):
             return tabulate(self.observations)
         return fit_options(
             self.observations,
-            model=self.state.settings.model,
+            # laws alone say something of three runs
+            model=settings.model if len(trusted) >= MIN_CONFIGURATIONS else Physical.NAME,
             node_type=self.state.subject.node_type,
+            least=least,
         )
 
     def _save(self, fit: FitResult) -> int | None:

@@ -44,7 +44,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -74,9 +73,7 @@ from advisor.training.result_store import LocalResults
 from advisor.training.sweep import Sweep
 from advisor.training.training_job import TrainingJob, TrainingSite
 
-POLICY = replace(
-    Policy(), goal="min_energy", training=Training(trust="all", budget_node_hours=1e9)
-)
+POLICY = replace(Policy(), goal="min_energy", training=Training(trust="all", budget_node_hours=1e9))
 BEYOND = 0.02
 """Points by which advice may break the bound before it is harm."""
 LIBRARIES = {"gp": "sklearn", "rf": "sklearn", "tpe": "optuna"}
@@ -213,11 +210,15 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
     )  # fmt: skip
     request = JobRequest("local", "train", "someone", 1, exclusive=True, partition="p")
-    subject = TrainingJob("grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True)
+    subject = TrainingJob(
+        "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
+    )
     first, most = first_runs_of(design, space, runs, base, cells)
     settings = states.SweepSettings("local", "someone", design=design, most_runs=most)
     with tempfile.TemporaryDirectory(prefix="advice-", dir=_memory()) as folder:
-        state = states.new(Path(folder), subject, space, settings, planned(first, base, alone=not most))
+        state = states.new(
+            Path(folder), subject, space, settings, planned(first, base, alone=not most)
+        )
         states.begin(state)
         sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
         sweep = OnGrid(
@@ -279,7 +280,10 @@ def by_surrogate(machine: Machine, runs: int, predict: Callable[..., Any]) -> Ad
         seen[c] = machine.run(c)
     intervals = {
         c: tuple(
-            (seen[base][k] * math.exp(m[i] - Z90 * s[i]), seen[base][k] * math.exp(m[i] + Z90 * s[i]))
+            (
+                seen[base][k] * math.exp(m[i] - Z90 * s[i]),
+                seen[base][k] * math.exp(m[i] + Z90 * s[i]),
+            )
             for k, (m, s) in enumerate(((time, time_sigma), (energy, energy_sigma)))
         )
         for i, c in enumerate(cells)
@@ -333,7 +337,9 @@ def tpe(machine: Machine, runs: int) -> Advice:
         return seen[c][1] / seen[base][1] + 10 * max(0.0, beyond)
 
     place = {n: v.index(getattr(base, n)) for n, v in axes.items()}
-    study.add_trial(optuna.trial.create_trial(params=place, distributions=spread, value=value(base)))
+    study.add_trial(
+        optuna.trial.create_trial(params=place, distributions=spread, value=value(base))
+    )
     for _ in range(20 * runs):  # holes of the grid and repeats cost no run
         if len(seen) >= runs:
             break
@@ -415,7 +421,9 @@ def _grids(
         whole = all(v == int(v) for v in values)
         place = {v: int(v) if whole else i + 1 for i, v in enumerate(values)}
         if free[0] == "threads_per_node":
-            runs = [replace(o, configuration=replace(o.configuration, ranks_per_node=1)) for o in runs]
+            runs = [
+                replace(o, configuration=replace(o.configuration, ranks_per_node=1)) for o in runs
+            ]
         runs = [
             replace(
                 o,

@@ -96,7 +96,9 @@ def replay(
         default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
     )  # fmt: skip
     request = JobRequest("replay", "train", "someone", 1, exclusive=True, partition="p")
-    subject = TrainingJob("grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True)
+    subject = TrainingJob(
+        "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
+    )
     choose = first_runs if design == SEQUENTIAL else DESIGNS[design]
     settings = states.SweepSettings(
         "local", "someone", model=model, design=design,

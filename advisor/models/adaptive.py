@@ -1,9 +1,9 @@
 """The adaptive design: near the job as written first, then each run where it is worth most.
 
 The first runs are the job as written, and what shows soonest where something may be saved: half of
-the cores, a lower clock, and less of both. Every further run goes to the option whose run is
-expected to improve the decision most (:mod:`advisor.core.recommend`), what it costs taken off, until
-none is expected to pay back, or until only as many runs are left as a confirmation takes.
+the cores, and a lower clock. Every further run goes to the best guess, or where hope is much
+greater (:mod:`advisor.core.recommend`), what it costs taken off, until none is expected to pay
+back, or until only as many runs are left as a confirmation takes.
 
 Confirmation is part of the design. The best of many options by their measured values is best by
 luck, too; what is promised therefore rests on fresh runs, made in pairs: the option, and beside it
@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.option import Option, row_of
 from advisor.core.policy import Policy
-from advisor.core.recommend import best_guess, confirmed_choice, recommend
+from advisor.core.recommend import best_guess, confirmed_choice, improvements, recommend
 from advisor.core.select import one_sided, weigh
 
 ADAPTIVE = "adaptive"
@@ -37,15 +37,19 @@ FIRST_RUNS = 1 + len(_FIRST)
 """The first runs, the job as written among them: so many tell where to go on."""
 _PAIR = 2
 """Runs of a pair: the option, and the job as written."""
+LEAST_BUDGET = FIRST_RUNS + _PAIR
+"""Fewer runs than this confirm nothing."""
 _MOST_PAIRS = 3
 """Pairs that an option gets at most."""
+_WILD = 0.3
+"""A run at the best guess is made where it is worth this share of the best one by hope."""
 _ROOM = 0.02
 """A pair's standard error (log) at the policy's confidence that is good enough: 2 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextRuns:
-    """What to run next: one run that explores, or ``confirms``: an option and the job as written."""
+    """What to run next: one run, or what ``confirms``: an option, then the job as written."""
 
     configurations: tuple[Configuration, ...]
     confirms: bool = False
@@ -92,30 +96,48 @@ def next_runs(
     left: int,
     pairs: Mapping[Configuration, int],
     run_sigma: float,
+    confirm: int = 1,
 ) -> NextRuns | None:
     """Return what to run next, None when no run is expected to pay back.
 
     ``options`` are those that the job may take, ``left`` how many runs there still may be,
-    ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log.
+    ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log,
+    ``confirm`` how many pairs the policy asks for at least, 0 for none.
     """
-    needed = pairs_needed(policy, run_sigma)
+    needed = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
+    reserve = _PAIR if confirm else 0
     choice = confirmed_choice(options, baseline, policy)
     if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
         return NextRuns((choice, baseline.configuration), confirms=True)
     measured = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
-    promising = best_guess(measured, baseline, policy, sure=_score(options, choice, baseline, policy))
+    promising = best_guess(
+        measured, baseline, policy, sure=_score(options, choice, baseline, policy)
+    )
     hope = choice if promising is None else promising[0].configuration
-    if left > _PAIR:
-        open_options = [o for o in options if not o.measured]
-        sure = _score(options, hope, baseline, policy)
-        guess = best_guess(open_options, baseline, policy, sure=sure)
-        explored = guess[0] if guess else recommend(open_options, baseline, policy)
-        if explored is not None:
-            return NextRuns((explored.configuration,))
+    if left > reserve and (explored := _explored(options, hope, baseline, policy)) is not None:
+        return NextRuns((explored,))
     best = promising[0] if promising else recommend(options, baseline, policy)
-    if best is None or left < _PAIR:
+    if best is None or left < _PAIR or not confirm:
         return None
     return NextRuns((best.configuration, baseline.configuration), confirms=True)
+
+
+def _explored(
+    options: Sequence[Option], hope: Configuration | None, baseline: Option, policy: Policy
+) -> Configuration | None:
+    """Return where a run that explores is worth most beyond ``hope``, None where it is nowhere.
+
+    The best guess, unless a hope that is far less certain is worth much more.
+    """
+    unknown = [o for o in options if not o.measured]
+    sure = _score(options, hope, baseline, policy)
+    guess = best_guess(unknown, baseline, policy, sure=sure)
+    known = [replace(o, confirmed=o.measured) for o in options]
+    wild = recommend(known, baseline, policy)
+    if guess is None or wild is None:
+        return (guess[0] if guess else wild).configuration if guess or wild else None
+    gain = max(improvements(known, baseline, policy))
+    return (guess[0] if guess[1] >= _WILD * gain else wild).configuration
 
 
 def _score(

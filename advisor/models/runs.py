@@ -101,7 +101,8 @@ def gather(
     of different length then compare. Measured and estimated energies are never mixed: measured
     ones are used where there are enough of them, else estimated ones. ``measurement_error`` is
     the assumed 95 % half width of one run, a fraction, where nothing was repeated. Raises
-    InputError where there are fewer configurations than ``least``, or for a run that makes no sense.
+    InputError where there are fewer configurations than ``least``, and for a run that makes no
+    sense.
     """
     notes: list[str] = []
     for i, o in enumerate(observations):
@@ -114,8 +115,7 @@ def gather(
         raise InputError(f"runs on several node types ({kinds}) in one fit", hint="fit each alone")
     if len(cells) < least:
         raise InputError(
-            f"{format_count(len(cells), 'configuration')} measured, "
-            f"a model needs {least}",
+            f"{format_count(len(cells), 'configuration')} measured, a model needs {least}",
             hint="measure more, best with advisor train",
         )
     jobs = [o for o in observations if is_job(o)]
@@ -281,9 +281,7 @@ def _energies(
         if o.energy_j is not None and o.energy_quality != "missing":
             by_quality[o.energy_quality].append(o)
     measured, estimated = by_quality["measured"], by_quality["estimated"]
-    enough: list[Quality] = [
-        q for q, runs in by_quality.items() if _configurations(runs) >= least
-    ]
+    enough: list[Quality] = [q for q, runs in by_quality.items() if _configurations(runs) >= least]
     if not enough:
         if measured or estimated:
             notes.append(

@@ -242,10 +242,10 @@ class Measuring:
         """Stop when the baseline's own time shows that the rest costs more than allowed."""
         state = self.state
         runs = state.stages["design"].runs
+        # the adaptive design looks at its budget before every further run
+        most = 0 if state.settings.design == ADAPTIVE else state.settings.most_runs
         planned = cost(
-            expected_runs(
-                state.space, runs, most=state.settings.most_runs, confirm=state.settings.confirm
-            ),
+            expected_runs(state.space, runs, most=most, confirm=state.settings.confirm),
             state.subject.baseline,
             baseline_s=baseline.time_s,
             limit_s=state.settings.run_limit_s,

@@ -162,6 +162,7 @@ class Sweep(Measuring):
             left=state.settings.most_runs - len(planned),
             pairs=pairs,
             run_sigma=run_sigma(fit),
+            confirm=self.policy.training.confirm,
         )
         if step is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
@@ -180,9 +181,7 @@ class Sweep(Measuring):
         self.plan(name, "confirm" if step.confirms else "design", step.configurations)
         return name
 
-    def _attempt(
-        self, fit: FitResult, promised: Option, good: list[RunResult]
-    ) -> Confirmation:
+    def _attempt(self, fit: FitResult, promised: Option, good: list[RunResult]) -> Confirmation:
         """Compare confirming runs with what was promised, by the fit made with them."""
         c, work = promised.configuration, Work.of_stats(fit.stats)
         baseline = option_at(fit.options, self.state.subject.baseline)

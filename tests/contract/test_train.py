@@ -84,12 +84,27 @@ def test_dry_run_shows_the_plan_and_runs_nothing(advisor: Run, script: Path) -> 
 
 
 def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
-    for design in ("uniform", "random", "lhs", "sequential"):
+    for design in ("adaptive", "uniform", "random", "lhs", "sequential"):
         argv = ("--design", design, "--samples", "6", "--estimate", "2s")
         plan = advisor("train", script, "--scheduler", "local", "--dry-run", "--json", *argv).json()
         assert plan["design"] == design
         assert 1 < len(plan["runs"]) <= plan["most_runs"] <= 6
         assert plan["cost"]["runs"] >= plan["most_runs"]
+
+
+def test_the_budget_counts_all_runs_or_node_hours(advisor: Run, script: Path) -> None:
+    argv = ("train", script, "--scheduler", "local", "--dry-run", "--json", "--estimate", "2s")
+    plan = advisor(*argv, "--budget", "8").json()
+    assert (plan["design"], plan["most_runs"], plan["confirm"]) == ("adaptive", 8, 0)
+    assert plan["cost"]["runs"] == 8
+    plan = advisor(*argv, "--budget", "8", "--design", "uniform").json()
+    assert len(plan["runs"]) + plan["confirm"] <= 8
+    done = advisor(*argv, "--budget", "0.0000001h")
+    assert done.code == 3 and "node-hours" in done.err
+    for wrong in ("4", "-1h", "nanh", "many"):
+        done = advisor(*argv, "--budget", wrong)
+        assert done.code == 2 and f"--budget {wrong}" in done.err, done.err
+    assert advisor(*argv, "--budget", "8", "--samples", "8").code == 2
 
 
 def test_nothing_runs_without_consent(

@@ -86,7 +86,7 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         "srun simapp --kernel stencil\n"
     )
     result = command.run(
-        command.script, "--yes", "--samples", "6", "--threads", "12,20,28",
+        command.script, "--yes", "--design", "uniform", "--samples", "6", "--threads", "12,20,28",
         "--freqs", "1.5GHz,2.2GHz", "--estimate", "3s",
     )  # fmt: skip
     assert result["scheduler"] == "slurm" and result["energy_quality"] == "measured"

@@ -24,7 +24,7 @@ from advisor.store.reader import Reader
 from advisor.store.records import CLASS
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
-from advisor.training.planning import SweepWish, plan_sweep
+from advisor.training.planning import Budget, SweepWish, plan_sweep
 from advisor.training.site_context import load_known
 from advisor.views import tradeoff
 from advisor.views.preview import Person
@@ -150,7 +150,7 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     path = Path(store.path)
     wish = SweepWish(
         subject=str(script), command=(), application=None, workload="default", scheduler="local",
-        node_type="cpu", nodes=None, samples=6, design="uniform", threads=THREADS, freqs_khz=(),
+        node_type="cpu", nodes=None, samples=6, budget=Budget(), design="uniform", threads=THREADS, freqs_khz=(),
         repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none", options=(),
         experiment=None,
     )  # fmt: skip

@@ -150,8 +150,8 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     path = Path(store.path)
     wish = SweepWish(
         subject=str(script), command=(), application=None, workload="default", scheduler="local",
-        node_type="cpu", nodes=None, samples=6, budget=Budget(), design="uniform", threads=THREADS, freqs_khz=(),
-        repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none", options=(),
+        node_type="cpu", nodes=None, samples=6, budget=Budget(), design="uniform", threads=THREADS,
+        freqs_khz=(), repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none", options=(),
         experiment=None,
     )  # fmt: skip
     plan = plan_sweep(wish, load_known(path), tmp_path, path)

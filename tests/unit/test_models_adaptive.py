@@ -74,7 +74,8 @@ def test_what_was_only_explored_is_never_confirmed() -> None:
         time_s = 10 + 160 / threads
         return Observation(
             c, time_s, time_s * (50 + 5 * threads), source=source,  # type: ignore[arg-type]
-            extra={"design": design} if design else {}, space=replace(SPACE, freqs_khz=(2_000_000,)),
+            extra={"design": design} if design else {},
+            space=replace(SPACE, freqs_khz=(2_000_000,)),
         )  # fmt: skip
 
     explored = [run(t) for t in (4, 6, 8, 10, 12, 16)]

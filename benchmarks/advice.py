@@ -62,7 +62,7 @@ from advisor.core.policy import Policy, Training
 from advisor.core.request import JobRequest
 from advisor.errors import AdvisorError
 from advisor.models.adaptive import ADAPTIVE
-from advisor.models.evaluation import GridCell
+from advisor.models.decision_score import GridCell
 from advisor.schedulers.base import RunResult, SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
 from advisor.store.csvfile import Terms, read_csv
@@ -330,7 +330,9 @@ def tpe(machine: Machine, runs: int) -> Advice:
     seen: dict[Configuration, tuple[float, float]] = {base: machine.run(base)}
     sampler = optuna.samplers.TPESampler(seed=machine.seed, n_startup_trials=FIRST - 1)
     study = optuna.create_study(sampler=sampler)
-    spread = {n: optuna.distributions.IntDistribution(0, len(v) - 1) for n, v in axes.items()}
+    spread: dict[str, Any] = {
+        n: optuna.distributions.IntDistribution(0, len(v) - 1) for n, v in axes.items()
+    }
 
     def value(c: Configuration) -> float:
         beyond = seen[c][0] / seen[base][0] - 1 - POLICY.max_slowdown
@@ -419,7 +421,7 @@ def _grids(
                 yield from _grids(f"{stem} {column} {v:g}", name, some, rest)
             return
         whole = all(v == int(v) for v in values)
-        place = {v: int(v) if whole else i + 1 for i, v in enumerate(values)}
+        place: dict[float, Any] = {v: int(v) if whole else i + 1 for i, v in enumerate(values)}
         if free[0] == "threads_per_node":
             runs = [
                 replace(o, configuration=replace(o.configuration, ranks_per_node=1)) for o in runs

@@ -134,8 +134,10 @@ def _explored(
     guess = best_guess(unknown, baseline, policy, sure=sure)
     known = [replace(o, confirmed=o.measured) for o in options]
     wild = recommend(known, baseline, policy)
-    if guess is None or wild is None:
-        return (guess[0] if guess else wild).configuration if guess or wild else None
+    if guess is None:
+        return None if wild is None else wild.configuration
+    if wild is None:
+        return guess[0].configuration
     gain = max(improvements(known, baseline, policy))
     return (guess[0] if guess[1] >= _WILD * gain else wild).configuration
 

@@ -140,7 +140,7 @@ def fit_options(
 def run_sigma(fitted: FitResult) -> float:
     """Return the standard deviation of one run's log time or energy, whichever is larger."""
     known = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
-    return max(s.get("run_sigma_pct", s["sigma_pct"]) for s in known) / 100
+    return max(float(s.get("run_sigma_pct", s["sigma_pct"])) for s in known) / 100
 
 
 def _capped(

@@ -127,8 +127,13 @@ class Sweep(Measuring):
         self.make("design")
         self.check_enough()
         fit, attempts = self._fit(), list[Confirmation]()
-        while waiting or (step := self._next_runs(fit)) is not None:
-            name = waiting.pop(0) if waiting else self._plan_next(step)
+        while True:
+            if waiting:
+                name = waiting.pop(0)
+            elif (step := self._next_runs(fit)) is not None:
+                name = self._plan_next(step)
+            else:
+                return fit, attempts
             first = state.stages[name].runs[0]
             promised = option_at(fit.predicted or fit.options, first.configuration)
             if first.role == "confirm":
@@ -147,7 +152,6 @@ class Sweep(Measuring):
             if not attempt.holds and self._check(first.configuration):
                 fit = self._fit()
             self._show_attempt(name, attempt)
-        return fit, attempts
 
     def _next_runs(self, fit: FitResult) -> NextRuns | None:
         """Return what the adaptive design runs next, None when it has ended."""

@@ -96,10 +96,12 @@ def replay(
         default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
     )  # fmt: skip
     request = JobRequest("replay", "train", "someone", 1, exclusive=True, partition="p")
-    subject = TrainingJob("grid", "w", node_type, base, request, partition="p")
+    subject = TrainingJob(
+        "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
+    )
     choose = first_runs if design == SEQUENTIAL else DESIGNS[design]
     settings = states.SweepSettings(
-        "replay", "someone", model=model, design=design,
+        "local", "someone", model=model, design=design,
         most_runs=samples if design == SEQUENTIAL else 0,
     )  # fmt: skip
     first = planned(runs or choose(space, samples, must_include=base), base)

@@ -50,9 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--samples", type=int, metavar="N", help="number of runs (default: the policy's)")
     add(
-        "--design", choices=("uniform", "random", "lhs", "sequential"), default="uniform",
-        help="how runs are chosen; sequential chooses each run after the ones before (default: "
-        "uniform)",
+        "--design", choices=("adaptive", "uniform", "random", "lhs", "sequential"),
+        default="adaptive",
+        help="how runs are chosen; adaptive and sequential choose each run after the ones before "
+        "(default: adaptive)",
+    )  # fmt: skip
+    add(
+        "--budget", metavar="RUNS|HOURS",
+        help="the most the sweep may take, those that confirm included: 8 runs, or 0.5h "
+        "node-hours (default: the policy's)",
     )  # fmt: skip
     add("--nodes", metavar="N", help=argparse.SUPPRESS)
     add("--threads", metavar="N,N", help="threads per node to try, like 8,16,28")
@@ -263,13 +269,14 @@ def _begin(
 def _wish(sweep: AdoptedSweep) -> SweepWish:
     """Return what the command line asks for. Raises UsageError for a value that makes no sense."""
     from advisor.core.units import parse_freq_khz
-    from advisor.training.planning import SweepWish
+    from advisor.training.planning import Budget, SweepWish
 
     args = sweep.args
     return SweepWish(
         **{name: getattr(args, name) for name in _PLAIN},
         subject=args.subject or "",
         command=tuple(args.tail),
+        budget=Budget.read(args.budget),
         node_type=args.node_type or "",
         threads=_list("--threads", args.threads, int),
         freqs_khz=_list("--freqs", args.freqs, parse_freq_khz),
@@ -336,11 +343,13 @@ def _execute(
     from advisor.cli import train_output as output
     from advisor.schedulers.choose import create
     from advisor.training import state as states
+    from advisor.training.planning import within_budget
     from advisor.training.progress import Recorder
     from advisor.training.sweep import Sweep
     from advisor.views.training import title
 
     policy = known.policy_for(state.subject, account=state.settings.account)
+    policy = within_budget(policy, state.settings.budget_node_hours)
     left = policy.training.budget_node_hours - spent
     policy = replace(policy, training=replace(policy.training, budget_node_hours=left))
     scheduler = create(state.settings.scheduler)

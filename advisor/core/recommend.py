@@ -112,6 +112,34 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
     ]
 
 
+def best_guess(
+    options: Sequence[Option], baseline: Option, policy: Policy, *, sure: float
+) -> tuple[Option, float] | None:
+    """Return the option most likely worth a run, and by how much (log score); None for none.
+
+    What it is predicted to gain beyond ``sure`` (a log score, at most 0), times the probability
+    that it keeps both bounds, less what the run costs: unlike an expected improvement it gives
+    nothing for being uncertain, which a few runs cannot follow up.
+    """
+    z, reference = one_sided(policy.confidence), row_of(baseline)
+    time_limit = math.log1p(policy.max_slowdown) - z * math.hypot(reference.time_sigma, RUN_SIGMA)
+    energy_limit = math.log1p(-policy.min_saving) - z * math.hypot(
+        reference.energy_sigma, RUN_SIGMA
+    )
+    best: tuple[Option, float] | None = None
+    for option in options:
+        if option.configuration == baseline.configuration or math.isnan(option.energy_j):
+            continue
+        x = weigh((option.configuration.node_type, row_of(option)), reference, policy.goal)
+        likely = _NORMAL.cdf((time_limit - x.t) / max(_LEAST_SIGMA, x.row.time_sigma))
+        likely *= _NORMAL.cdf((energy_limit - x.e) / max(_LEAST_SIGMA, x.row.energy_sigma))
+        cost = x.row.nodes / reference.nodes * math.exp(min(50.0, x.t))
+        worth = likely * (sure - x.score) - LEAST_IMPROVEMENT * cost
+        if worth > 0 and (best is None or worth > best[1]):
+            best = option, worth
+    return best
+
+
 def _further_cost(x: Weighed, nodes: int, policy: Policy) -> float:
     """Return the node time a run is expected to take beyond what a job may, in baseline runs."""
     expected = x.row.nodes / nodes * math.exp(min(50.0, x.t + 0.5 * x.t_sigma**2))

@@ -16,6 +16,7 @@ from advisor.core.program import joined
 from advisor.core.thread_use import filled
 from advisor.core.units import format_change, format_count, format_freq
 from advisor.core.words import describe
+from advisor.models.adaptive import ADAPTIVE
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
@@ -60,6 +61,7 @@ def fit_options(
     error: float = 0.05,
     measurement_error: float = 0.02,
     model_options: Mapping[str, object] | None = None,
+    least: int = MIN_CONFIGURATIONS,
 ) -> FitResult:
     """Fit a model to the runs of one workload on one node type and evaluate every option.
 
@@ -71,19 +73,19 @@ def fit_options(
     ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come oldest
     first: of two methods the newest one's runs count.
 
-    Raises InputError when fewer than four configurations were measured, or for a bad model name
-    or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
+    Raises InputError when fewer than ``least`` configurations were measured, or for a bad model
+    name or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
     """
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
     steps = space.freqs_khz if space else _steps(observations, node_type)
     observations = _capped(observations, steps, notes)
     observations = without_refuted(observations, notes)
-    runs = gather(observations, measurement_error=measurement_error)
+    runs = gather(observations, measurement_error=measurement_error, least=least)
     notes += runs.notes
     cells = (
         WantedOptions(tuple(space), "stored") if space is not None
-        else search(observations, node_type, enough=MIN_CONFIGURATIONS)
+        else search(observations, node_type, enough=least)
     )  # fmt: skip
     notes += cells.notes
     wanted = cells.configurations
@@ -133,6 +135,12 @@ def fit_options(
         notes,
         place(predicted, error),
     )
+
+
+def run_sigma(fitted: FitResult) -> float:
+    """Return the standard deviation of one run's log time or energy, whichever is larger."""
+    known = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
+    return max(float(s.get("run_sigma_pct", s["sigma_pct"])) for s in known) / 100
 
 
 def _capped(
@@ -274,7 +282,12 @@ def _measured(
 def _trusted(
     options: list[Option], observations: Sequence[Observation], notes: list[str]
 ) -> list[Option]:
-    """Confirm nothing where three confirmation runs were made and none matched its prediction."""
+    """Take confirmations back: of what the adaptive design ran only to explore, and of all where
+    three confirmation runs were made and none matched its prediction.
+    """
+    chosen = {o.configuration for o in observations if _explored(o)}
+    chosen -= {o.configuration for o in observations if not _explored(o)}
+    options = [replace(o, confirmed=False) if o.configuration in chosen else o for o in options]
     tried = {o.configuration for o in observations if o.source == "confirm"}
     held = any(o.confirmed for o in options if o.configuration in tried)
     if len(tried) < MOST_CONFIRMATIONS or held:
@@ -283,6 +296,11 @@ def _trusted(
         f"none of the {len(tried)} confirmation runs matched its prediction: nothing is confirmed"
     )
     return [replace(o, confirmed=False) for o in options]
+
+
+def _explored(run: Observation) -> bool:
+    """Tell whether a design chose where to run by the runs before, and has pairs that confirm."""
+    return run.source == "sweep" and run.extra.get("design") == ADAPTIVE
 
 
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
@@ -300,6 +318,7 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
         "r2": None if math.isnan(prediction.r2) else prediction.r2,
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
         "sigma_pct": 100.0 * response.sigma,
+        "run_sigma_pct": 100.0 * response.run_sigma,
         "repeats": response.repeats,
         "measurement": response.measurement(),
         **prediction.facts,

@@ -89,14 +89,20 @@ def runs_by_scope(observations: Sequence[Observation]) -> list[ScopedRuns]:
     return scoped
 
 
-def gather(observations: Sequence[Observation], *, measurement_error: float = ASSUMED) -> Runs:
+def gather(
+    observations: Sequence[Observation],
+    *,
+    measurement_error: float = ASSUMED,
+    least: int = MIN_CONFIGURATIONS,
+) -> Runs:
     """Average repeated runs and settle which energies count.
 
     With a figure of merit on every run, time and energy are those of the median run's work: runs
     of different length then compare. Measured and estimated energies are never mixed: measured
     ones are used where there are enough of them, else estimated ones. ``measurement_error`` is
     the assumed 95 % half width of one run, a fraction, where nothing was repeated. Raises
-    InputError naming how many configurations are needed, or the first run that makes no sense.
+    InputError where there are fewer configurations than ``least``, and for a run that makes no
+    sense.
     """
     notes: list[str] = []
     for i, o in enumerate(observations):
@@ -107,15 +113,14 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
     if len({c.node_type for c in cells}) > 1:
         kinds = ", ".join(sorted({c.node_type for c in cells}))
         raise InputError(f"runs on several node types ({kinds}) in one fit", hint="fit each alone")
-    if len(cells) < MIN_CONFIGURATIONS:
+    if len(cells) < least:
         raise InputError(
-            f"{format_count(len(cells), 'configuration')} measured, "
-            f"a model needs {MIN_CONFIGURATIONS}",
+            f"{format_count(len(cells), 'configuration')} measured, a model needs {least}",
             hint="measure more, best with advisor train",
         )
     jobs = [o for o in observations if is_job(o)]
     measured = [o for o in observations if not is_job(o)]
-    alone = len({o.configuration for o in measured}) < MIN_CONFIGURATIONS
+    alone = len({o.configuration for o in measured}) < least
     if jobs and not alone:
         observations = measured
     observations = without_failed_fast(_without_stragglers(observations, notes), notes)
@@ -124,7 +129,7 @@ def gather(observations: Sequence[Observation], *, measurement_error: float = AS
         notes.append(f"ended early, weigh less: {ended} of {len(observations)} runs")
     sigma = measurement_error / Z95
     time = response_of(observations, "time", lambda o: o.time_s, sigma)
-    quality, chosen = _energies(observations, notes)
+    quality, chosen = _energies(observations, notes, least)
     energy = power = None
     if quality != "missing":
         energy = response_of(chosen, "energy", lambda o: o.energy_j or 0.0, sigma)
@@ -268,7 +273,7 @@ def rate_stats(work: float | None, observations: Sequence[Observation]) -> dict[
 
 
 def _energies(
-    observations: Sequence[Observation], notes: list[str]
+    observations: Sequence[Observation], notes: list[str], least: int
 ) -> tuple[Quality, list[Observation]]:
     """Return which energies count and the runs that have them."""
     by_quality: dict[Quality, list[Observation]] = {"measured": [], "estimated": []}
@@ -276,14 +281,12 @@ def _energies(
         if o.energy_j is not None and o.energy_quality != "missing":
             by_quality[o.energy_quality].append(o)
     measured, estimated = by_quality["measured"], by_quality["estimated"]
-    enough: list[Quality] = [
-        q for q, runs in by_quality.items() if _configurations(runs) >= MIN_CONFIGURATIONS
-    ]
+    enough: list[Quality] = [q for q, runs in by_quality.items() if _configurations(runs) >= least]
     if not enough:
         if measured or estimated:
             notes.append(
                 f"energy is unknown: measured at {_configurations(measured)} configurations, "
-                f"estimated at {_configurations(estimated)}; needed are {MIN_CONFIGURATIONS} "
+                f"estimated at {_configurations(estimated)}; needed are {least} "
                 "of a kind"
             )
         return "missing", []

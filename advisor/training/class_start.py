@@ -24,7 +24,7 @@ from advisor.training.training_job import TrainingJob, current_user
 
 MOVED = 1 / 3
 """So much of a design goes where the class model expects the most."""
-STARTED = ("uniform",)
+STARTED = ("adaptive", "uniform")
 """The designs of which a part is moved. A sequential one finds the best points by itself, better so
 from an even start; the others are for comparison."""
 _SCOPES = ("own", "account", "all")

@@ -14,6 +14,7 @@ from advisor.core.thread_use import KEY as THREAD_USE
 from advisor.core.units import format_duration
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
+from advisor.models.adaptive import ADAPTIVE
 from advisor.models.failed_fast import failed_fast
 from advisor.schedulers.base import (
     PlannedRun,
@@ -64,11 +65,20 @@ class Measuring:
             self.processor = after_run(settings.after, self.state.folder, place)
 
     def plan(self, name: str, role: Role, configurations: Sequence[Configuration]) -> None:
-        """Add a stage to the sweep, so that it is made, also after a kill."""
+        """Add a stage to the sweep, so that it is made, also after a kill.
+
+        The job as written beside what is confirmed has its own role.
+        """
         state = self.state
-        first = sum(len(stage.runs) for stage in state.stages.values())
+        first, base = sum(len(s.runs) for s in state.stages.values()), state.subject.baseline
+        roles: list[Role] = [
+            "baseline" if role == "confirm" and c == base else role for c in configurations
+        ]
         state.stages[name] = Stage(
-            tuple(PlannedRun(first + i, role, c) for i, c in enumerate(configurations))
+            tuple(
+                PlannedRun(first + i, own_role, c)
+                for i, (own_role, c) in enumerate(zip(roles, configurations, strict=True))
+            )
         )
         state.save()
 
@@ -232,10 +242,10 @@ class Measuring:
         """Stop when the baseline's own time shows that the rest costs more than allowed."""
         state = self.state
         runs = state.stages["design"].runs
+        # the adaptive design looks at its budget before every further run
+        most = 0 if state.settings.design == ADAPTIVE else state.settings.most_runs
         planned = cost(
-            expected_runs(
-                state.space, runs, most=state.settings.most_runs, confirm=state.settings.confirm
-            ),
+            expected_runs(state.space, runs, most=most, confirm=state.settings.confirm),
             state.subject.baseline,
             baseline_s=baseline.time_s,
             limit_s=state.settings.run_limit_s,
@@ -345,6 +355,7 @@ class Measuring:
                     **about,
                     **self._counters(run),
                     **({THREAD_USE: dict(result.thread_use)} if result.thread_use else {}),
+                    **({"design": ADAPTIVE} if state.settings.design == ADAPTIVE else {}),
                     **({"extrapolated": dict(result.extrapolated)} if result.extrapolated else {}),
                 },
                 method=subject.method,

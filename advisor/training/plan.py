@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from advisor.core.configuration import (
@@ -16,7 +16,10 @@ from advisor.core.configuration import (
 from advisor.core.inventory import NodeType
 from advisor.core.units import format_count
 from advisor.errors import InputError
-from advisor.models.design import uniform
+from advisor.models import adaptive, sequential
+from advisor.models.adaptive import ADAPTIVE
+from advisor.models.design import DESIGNS, uniform, within
+from advisor.models.sequential import SEQUENTIAL
 from advisor.schedulers.base import PlannedRun
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import TrainingJob
@@ -107,6 +110,26 @@ def _freqs_axis(
         notes.append(f"frequency is not varied: the inventory lists no steps for {node_type.name}")
         return (base,)
     return tuple(sorted({*(asked or thin(steps, MAX_FREQS)), base}))
+
+
+def first_runs_of(
+    design: str,
+    space: SearchSpace,
+    samples: int,
+    baseline: Configuration,
+    cells: Collection[Configuration] | None = None,
+) -> tuple[list[Configuration], int]:
+    """Return the runs that a design begins with, and what it may grow to; 0 for one that is fixed.
+
+    ``cells``: what can be run, by default all of the space.
+    """
+    if design == ADAPTIVE:
+        return adaptive.first_runs(space, samples, baseline, cells), samples
+    choose = sequential.first_runs if design == SEQUENTIAL else DESIGNS[design]
+    chosen = choose(space, samples, must_include=baseline)
+    if cells is not None:
+        chosen = within(chosen, space, sorted(cells))
+    return chosen, min(samples, len(space)) if design == SEQUENTIAL else 0
 
 
 def planned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +16,7 @@ from advisor.core.script import advisor_lines
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
 from advisor.meters.events import not_counted
-from advisor.models.design import DESIGNS
-from advisor.models.sequential import SEQUENTIAL, first_runs
+from advisor.models.adaptive import ADAPTIVE, LEAST_BUDGET
 from advisor.scaling.design import AT_LARGEST, sized_design
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
@@ -26,7 +26,7 @@ from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.earlier_run import earlier_complete
 from advisor.training.experiment import Experiment
-from advisor.training.plan import Cost, axes, cost, expected_runs, planned
+from advisor.training.plan import Cost, axes, cost, expected_runs, first_runs_of, planned
 from advisor.training.site_context import SiteContext, earlier_runs
 from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
@@ -39,6 +39,31 @@ from advisor.training.training_job import (
     script_named,
     understand,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most a sweep may take, in runs or in node-hours; None leaves it to the policy."""
+
+    runs: int | None = None
+    node_hours: float | None = None
+
+    @classmethod
+    def read(cls, text: str | None) -> Budget:
+        """Read ``8`` runs or ``0.5h`` node-hours. Raises UsageError."""
+        if text is None:
+            return cls()
+        word, hours = text.strip().lower().removesuffix("h"), text.strip().lower().endswith("h")
+        try:
+            value = float(word) if hours else int(word)
+        except ValueError:
+            value = 0
+        if not 0 < value < math.inf or (not hours and value < LEAST_BUDGET):
+            raise UsageError(
+                f"--budget {text}: give {LEAST_BUDGET} runs or more, or node-hours",
+                hint="like --budget 8, or --budget 0.5h",
+            )
+        return cls(node_hours=value) if hours else cls(runs=int(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +82,7 @@ class SweepWish:
     node_type: str
     nodes: str | None
     samples: int | None
+    budget: Budget
     design: str
     threads: tuple[int, ...]
     freqs_khz: tuple[int, ...]
@@ -91,6 +117,15 @@ class PlannedSweep:
     warnings: Sequence[str]
     by_class: Sequence[Configuration] = ()
 
+    @property
+    def due_node_hours(self) -> float:
+        """What it surely takes: a design that chooses its runs stops at its budget."""
+        cost = self.cost
+        if self.state.settings.design != ADAPTIVE or not cost.runs:
+            return cost.node_hours or 0.0
+        first = len(self.state.stages["design"].runs)
+        return (cost.node_hours or 0.0) * first / cost.runs
+
     def check_budget(self) -> None:
         """Raise RefusedError when the sweep costs more than the policy allows."""
         check_series([self])
@@ -99,12 +134,12 @@ class PlannedSweep:
 def check_series(plans: Sequence[PlannedSweep]) -> None:
     """Raise RefusedError when sweeps cost more together than the policy allows."""
     budget = min((p.policy.training.budget_node_hours for p in plans), default=0.0)
-    cost = sum(p.cost.node_hours or 0.0 for p in plans)
+    cost = sum(p.due_node_hours for p in plans)
     if cost > budget:
         raise RefusedError(
             f"up to {cost:.3g} node-hours ({plans[0].cost.basis}) exceed the "
             f"policy's training.budget_node_hours of {budget:g}",
-            hint="raise that key, state a run's time with --estimate, or use fewer --samples",
+            hint="raise that key, state a run's time with --estimate, or use a smaller --budget",
         )
 
 
@@ -127,10 +162,11 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     policy = known.policy_for(job)
     if policy.training.mode == "off":
         raise RefusedError("the policy allows no training here: training.mode is off")
-    usual = AT_LARGEST if wish.size else policy.training.samples
-    samples = usual if wish.samples is None else wish.samples
-    if samples < 1 or wish.repeat_baseline < 0:
+    policy = within_budget(policy, wish.budget.node_hours)
+    if (wish.samples is not None and wish.samples < 1) or wish.repeat_baseline < 0:
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
+    if wish.samples is not None and wish.budget.runs is not None:
+        raise UsageError("--samples and --budget both say how many runs", hint="give one of them")
     freqs_khz = wish.freqs_khz
     freq_kept = scheduler.frequency_kept(job.node_type, job.launcher)
     warnings: list[str] = []
@@ -145,16 +181,24 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         freqs_khz=freqs_khz,
         freq_kept=freq_kept,
     )
-    grows = wish.design == SEQUENTIAL
-    choose = first_runs if grows else DESIGNS[wish.design]
+    design_name = wish.design
+    if design_name == ADAPTIVE and (
+        wish.size or wish.experiment or too_few_for_a_model(grid.space)
+    ):
+        design_name = "uniform"  # which has all of its runs from the start
+    adapts = design_name == ADAPTIVE
+    confirm = policy.training.confirm if wish.size is None or wish.size.last else 0
+    samples = wish.samples or (AT_LARGEST if wish.size else policy.training.samples)
+    if wish.budget.runs is not None:
+        samples = wish.budget.runs if adapts else max(1, wish.budget.runs - confirm)
     if wish.size is None:
-        design = choose(grid.space, samples, must_include=job.baseline)
+        design, most = first_runs_of(design_name, grid.space, samples, job.baseline)
     else:
-        design = _at_size(wish.size, grid.space, samples, job.baseline)
+        design, most = _at_size(wish.size, grid.space, samples, job.baseline), 0
     start = None if wish.size else class_start(store, job)
     notes = [*grid.notes, *_measured_only(job, policy, grid.space)]
     by_class: Sequence[Configuration] = ()
-    if start is not None and wish.design in STARTED and len(design) < len(grid.space):
+    if start is not None and design_name in STARTED and len(design) < len(grid.space):
         design, by_class = start.moved(design, grid.space, policy)
         notes.append(start.note(by_class))
     settings = states.SweepSettings(
@@ -165,9 +209,10 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         estimate_s=wish.estimate_s,
         meter=wish.meter,
         model=wish.model,
-        design=wish.design,
-        most_runs=min(samples, len(grid.space)) if grows else 0,
-        confirm=policy.training.confirm if wish.size is None or wish.size.last else 0,
+        design=design_name,
+        most_runs=most,
+        confirm=0 if adapts else confirm,
+        budget_node_hours=wish.budget.node_hours,
         working_folder=str(Path.cwd() / job.options.get("chdir", "")),
         extra_options=wish.options,
         size=wish.size,
@@ -178,7 +223,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         job.baseline,
         repeats=wish.experiment.repeats if wish.experiment else 1,
         repeat_baseline=wish.repeat_baseline,
-        alone=settings.fits,
+        alone=settings.fits and not adapts,
     )
     if not _complete(wish, job, policy, grid.space):
         settings = replace(settings, within=policy.training.within)
@@ -191,6 +236,14 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     return PlannedSweep(
         state, policy, _cost(state, store, start), notes, energy, warnings, by_class
     )
+
+
+def within_budget(policy: Policy, node_hours: float | None) -> Policy:
+    """Return the policy with a budget of the user's own where that is less."""
+    if node_hours is None:
+        return policy
+    least = min(node_hours, policy.training.budget_node_hours)
+    return replace(policy, training=replace(policy.training, budget_node_hours=least))
 
 
 def _measured_only(job: TrainingJob, policy: Policy, space: SearchSpace) -> list[str]:

@@ -82,6 +82,9 @@ class SweepSettings(Record):
     most_runs: int = 0
     """What a design that chooses its runs as it goes may grow to; 0 for others."""
     confirm: int = 1
+    """Runs that confirm what a design found; 0 where the design's own runs do."""
+    budget_node_hours: float | None = None
+    """The most it may take by its user's word; None: as the policy says."""
     working_folder: str = ""
     extra_options: tuple[str, ...] = ()
     after: Mapping[str, Any] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,9 +18,13 @@ from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
+from advisor.models.adaptive import ADAPTIVE, FIRST_RUNS, NextRuns, next_runs
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
-from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
+from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, run_sigma
+from advisor.models.physical import Physical
+from advisor.models.runs import MIN_CONFIGURATIONS
 from advisor.models.sequential import SEQUENTIAL, next_run
+from advisor.schedulers.base import RunResult
 from advisor.schedulers.translators import translator
 from advisor.training.measuring import Measuring
 from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
@@ -70,8 +75,10 @@ class Sweep(Measuring):
     def _run(self) -> SweepOutcome:
         if not self.state.settings.fits:
             return self._runs_only()
-        fit = self._measure()
-        fit, attempts = self._confirm(fit)
+        if self.state.settings.design == ADAPTIVE:
+            fit, attempts = self._adapt()
+        else:
+            fit, attempts = self._confirm(self._measure())
         model_id = self._save(fit)
         baseline = option_at(fit.options, self.state.subject.baseline)
         choice = confirmed_choice(self._kept(fit), baseline, self.policy)
@@ -112,6 +119,84 @@ class Sweep(Measuring):
             if self.make(name):
                 before, fit = fit, self._fit()
         return fit
+
+    def _adapt(self) -> tuple[FitResult, list[Confirmation]]:
+        """Make the adaptive design's runs, those that confirm among them."""
+        state = self.state
+        waiting = [name for name in state.stages if name not in ("design", CHECK)]  # of a resume
+        self.make("design")
+        self.check_enough()
+        fit, attempts = self._fit(), list[Confirmation]()
+        while True:
+            if waiting:
+                name = waiting.pop(0)
+            elif (step := self._next_runs(fit)) is not None:
+                name = self._plan_next(step)
+            else:
+                return fit, attempts
+            first = state.stages[name].runs[0]
+            promised = option_at(fit.predicted or fit.options, first.configuration)
+            if first.role == "confirm":
+                self._save(fit)
+            good = self.make(name)
+            if not good:
+                continue
+            fit = self._fit()
+            made = [r for r in good if r.seq == first.seq]
+            if first.role != "confirm" or not made:
+                continue
+            self._base_again()
+            fit = self._fit()
+            attempt = self._attempt(fit, promised, made)
+            attempts.append(attempt)
+            if not attempt.holds and self._check(first.configuration):
+                fit = self._fit()
+            self._show_attempt(name, attempt)
+
+    def _next_runs(self, fit: FitResult) -> NextRuns | None:
+        """Return what the adaptive design runs next, None when it has ended."""
+        state = self.state
+        planned = [r for stage in state.stages.values() for r in stage.runs]
+        pairs = Counter(r.configuration for r in planned if r.role == "confirm")
+        failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
+        step = next_runs(
+            [o for o in self._kept(fit) if o.configuration not in failed],
+            option_at(fit.options, state.subject.baseline),
+            self.policy,
+            left=state.settings.most_runs - len(planned),
+            pairs=pairs,
+            run_sigma=run_sigma(fit),
+            confirm=self.policy.training.confirm,
+        )
+        if step is None:
+            text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
+            self.show(Event("note", "design", text))
+        elif any(map(self.too_dear, step.configurations)):
+            self.show(Event("note", "design", "no further run: it might exceed the budget"))
+            return None
+        return step
+
+    def _plan_next(self, step: NextRuns) -> str:
+        """Plan the design's next runs as a stage, and return its name."""
+        stages = self.state.stages
+        confirming = sum(stage.runs[0].role == "confirm" for stage in stages.values())
+        name = further_stage(sum(n.startswith("next-") for n in stages))
+        name = confirm_stage(confirming) if step.confirms else name
+        self.plan(name, "confirm" if step.confirms else "design", step.configurations)
+        return name
+
+    def _attempt(self, fit: FitResult, promised: Option, good: list[RunResult]) -> Confirmation:
+        """Compare confirming runs with what was promised, by the fit made with them."""
+        c, work = promised.configuration, Work.of_stats(fit.stats)
+        baseline = option_at(fit.options, self.state.subject.baseline)
+        choice = confirmed_choice(self._kept(fit), baseline, self.policy)
+        holds = option_at(fit.options, c).confirmed
+        return compare(promised, good, holds=holds, chosen=choice == c, work=work)
+
+    def _show_attempt(self, name: str, attempt: Confirmation) -> None:
+        why = "" if attempt.holds else f": {attempt.reason}"
+        where = describe(attempt.configuration)
+        self.show(Event("note", name, f"{where} {attempt.verdict}{why}"))
 
     def _next(self, fit: FitResult, before: FitResult | None) -> Configuration | None:
         """Return where the sequential design runs next, None when it has ended."""
@@ -231,13 +316,18 @@ class Sweep(Measuring):
         return best.configuration
 
     def _fit(self) -> FitResult:
-        trusted = without_refuted(self.observations, [])
-        if too_few_for_a_model(o.configuration for o in trusted):
+        trusted = {o.configuration for o in without_refuted(self.observations, [])}
+        settings = self.state.settings
+        first = settings.design == ADAPTIVE  # whose first runs only say where to go on
+        least = FIRST_RUNS if first else MIN_CONFIGURATIONS
+        if too_few_for_a_model(trusted, least):
             return tabulate(self.observations)
         return fit_options(
             self.observations,
-            model=self.state.settings.model,
+            # laws alone say something of three runs
+            model=settings.model if len(trusted) >= MIN_CONFIGURATIONS else Physical.NAME,
             node_type=self.state.subject.node_type,
+            least=least,
         )
 
     def _save(self, fit: FitResult) -> int | None:

@@ -21,16 +21,18 @@ from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
 from advisor.models.failed_fast import without_failed_fast
 from advisor.models.fit import FitResult
-from advisor.models.runs import of_equal_work, of_one_method, rate_stats
+from advisor.models.runs import MIN_CONFIGURATIONS, of_equal_work, of_one_method, rate_stats
 
 NAME = "measured"
 LEAST_SIGMA = 0.02
 """Standard deviation of one run's log response that is assumed at least."""
 
 
-def too_few_for_a_model(configurations: Iterable[Configuration]) -> bool:
+def too_few_for_a_model(
+    configurations: Iterable[Configuration], least: int = MIN_CONFIGURATIONS
+) -> bool:
     """Tell whether there are fewer distinct configurations than a model needs."""
-    return len(set(configurations)) < 4
+    return len(set(configurations)) < least
 
 
 def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> FitResult:

@@ -92,6 +92,21 @@ def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
         assert plan["cost"]["runs"] >= plan["most_runs"]
 
 
+def test_the_budget_counts_all_runs_or_node_hours(advisor: Run, script: Path) -> None:
+    argv = ("train", script, "--scheduler", "local", "--dry-run", "--json", "--estimate", "2s")
+    plan = advisor(*argv, "--budget", "8").json()
+    if plan["design"] == "adaptive":  # this machine has enough configurations
+        assert (plan["most_runs"], plan["confirm"], plan["cost"]["runs"]) == (8, 0, 8)
+    else:
+        assert len({(r["threads_per_node"], r["freq_khz"]) for r in plan["runs"]}) < 4
+    done = advisor(*argv, "--budget", "0.0000001h")
+    assert done.code == 3 and "node-hours" in done.err
+    for wrong in ("4", "0h", "nanh", "many"):
+        done = advisor(*argv, "--budget", wrong)
+        assert done.code == 2 and f"--budget {wrong}" in done.err, done.err
+    assert advisor(*argv, "--budget", "8", "--samples", "8").code == 2
+
+
 def test_nothing_runs_without_consent(
     advisor: Run, script: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

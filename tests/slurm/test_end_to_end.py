@@ -46,8 +46,8 @@ def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -
     assert "advisor train" in first.stderr
 
     trained = site.json(
-        "train", script, "--scheduler", "slurm", "--yes", "--samples", "8", "--threads",
-        "16,20,24,28",
+        "train", script, "--scheduler", "slurm", "--yes", "--design", "uniform", "--samples", "8",
+        "--threads", "16,20,24,28",
     )  # fmt: skip
     assert trained["state"] == "confirmed", trained
 

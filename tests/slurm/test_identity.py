@@ -118,7 +118,8 @@ def measured(site: AdvisedSite, path: Path, script: Path) -> None:
 def test_a_sweep_remembers_its_program(site: AdvisedSite) -> None:
     path = build(site.folder / "bin", "trained", "first")
     script = site.script("trained.sh", "srun ./bin/trained", *DIRECTIVES)
-    grid = ("--samples", "6", "--threads", "12,20,28", "--freqs", "1.5GHz,2.2GHz")
+    axes = ("--threads", "12,20,28", "--freqs", "1.5GHz,2.2GHz")
+    grid = ("--design", "uniform", "--samples", "6", *axes)
     trained = site.json("train", script, "--scheduler", "slurm", "--yes", *grid)
     assert trained["state"] == "confirmed", trained
     with Reader(site.store) as store:

@@ -86,7 +86,7 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         "srun simapp --kernel stencil\n"
     )
     result = command.run(
-        command.script, "--yes", "--samples", "6", "--threads", "12,20,28",
+        command.script, "--yes", "--design", "uniform", "--samples", "6", "--threads", "12,20,28",
         "--freqs", "1.5GHz,2.2GHz", "--estimate", "3s",
     )  # fmt: skip
     assert result["scheduler"] == "slurm" and result["energy_quality"] == "measured"
@@ -125,6 +125,27 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         assert [o.source for o in observations].count("confirm") == 1
         (model,) = reader.find_models("simapp")
         assert (model.node_type, model.scope) == ("broadwell", "all")
+
+
+def test_the_default_design_confirms_beside_the_job_as_written(command: Command) -> None:
+    command.script.write_text(
+        "#!/bin/bash\n#SBATCH -J cfd -N1 -n1 --exclusive -C broadwell -A proj -t 3\n"
+        "srun simapp --kernel stencil\n"
+    )
+    result = command.run(
+        command.script, "--yes", "--budget", "7", "--threads", "12,20,28",
+        "--freqs", "1.5GHz,1.8GHz,2.2GHz", "--estimate", "3s",
+    )  # fmt: skip
+    roles = [r["role"] for r in result["runs"]]
+    assert roles[:3] == ["baseline", "design", "design"] and len(roles) <= 7
+    pairs = [i for i, role in enumerate(roles) if role == "confirm"]
+    assert pairs and all(roles[i + 1] == "baseline" for i in pairs)
+    assert (result["state"], result["confirmed"]) == ("confirmed", True), result["attempts"]
+    chosen = result["recommended"]
+    place = chosen["threads_per_node"], chosen["freq_khz"]
+    confirmed = [result["runs"][i] for i in pairs]
+    assert place in [(r["threads_per_node"], r["freq_khz"]) for r in confirmed]
+    assert chosen["energy_j"] < result["baseline"]["energy_j"]
 
 
 def test_a_sweep_in_the_background_knows_that_the_partition_gives_whole_nodes(

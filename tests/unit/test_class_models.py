@@ -24,7 +24,7 @@ from advisor.store.reader import Reader
 from advisor.store.records import CLASS
 from advisor.store.signatures import save_signatures
 from advisor.store.writer import Writer
-from advisor.training.planning import SweepWish, plan_sweep
+from advisor.training.planning import Budget, SweepWish, plan_sweep
 from advisor.training.site_context import load_known
 from advisor.views import tradeoff
 from advisor.views.preview import Person
@@ -150,9 +150,9 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     path = Path(store.path)
     wish = SweepWish(
         subject=str(script), command=(), application=None, workload="default", scheduler="local",
-        node_type="cpu", nodes=None, samples=6, design="uniform", threads=THREADS, freqs_khz=(),
-        repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none", options=(),
-        experiment=None,
+        node_type="cpu", nodes=None, samples=6, budget=Budget(), design="uniform", threads=THREADS,
+        freqs_khz=(), repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none",
+        options=(), experiment=None,
     )  # fmt: skip
     plan = plan_sweep(wish, load_known(path), tmp_path, path)
     best = Configuration("cpu", 1, 1, CORES, 2_000_000)
@@ -163,6 +163,14 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     assert set(plan.by_class) < set(runs)
     assert any("2 GHz" in note and "8 applications" in note for note in plan.notes)
     assert "from the job it knows" in plan_lines(plan)[2]
+    adaptive = plan_sweep(
+        replace(wish, design="adaptive", samples=None, budget=Budget(runs=8)),
+        load_known(path), tmp_path, path,
+    )  # fmt: skip
+    settings = adaptive.state.settings
+    assert (settings.design, settings.most_runs, settings.confirm) == ("adaptive", 8, 0)
+    runs = [r.configuration for r in adaptive.state.stages["design"].runs]
+    assert (len(runs), runs[0]) == (3, OWN) and set(adaptive.by_class) == {best} < set(runs)
     other = replace(wish, workload="other")
     assert not plan_sweep(other, load_known(path), tmp_path, path).by_class
     assert best not in uniform(plan.state.space, 6, OWN)

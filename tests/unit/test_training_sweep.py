@@ -18,6 +18,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.policy import Policy, Training
 from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerError
 from advisor.meters.process import start_ticks
+from advisor.models.adaptive import first_runs
 from advisor.models.design import uniform
 from advisor.schedulers.base import SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
@@ -32,7 +33,7 @@ from advisor.training.result_store import (
     LocalResults,
 )
 from advisor.training.site_context import earlier_runs, load_known
-from advisor.training.state import SweepSettings, SweepState
+from advisor.training.state import Stage, SweepSettings, SweepState
 from advisor.training.sweep import Sweep
 from advisor.training.training_job import TrainingSite, TrainingSubject, current_user, understand
 from advisor.views.training import outcome_lines
@@ -372,6 +373,43 @@ def test_a_sequential_sweep_chooses_its_runs_and_resumes_where_it_was(world: Wor
     assert outcome.recommended.energy_j < outcome.baseline.energy_j
     lowest = min(made, key=lambda r: r.configuration.freq_khz)
     assert lowest.configuration.freq_khz == 1_000_000
+
+
+def test_an_adaptive_sweep_confirms_in_pairs_and_resumes_where_it_was(world: World) -> None:
+    state = world.new(design="adaptive", most_runs=8, confirm=0)
+    subject = state.subject
+    first = first_runs(state.space, 8, subject.baseline)
+    state.stages["design"] = Stage(planned(first, subject.baseline, alone=False))
+    state.save()
+
+    def interrupt(event: Event) -> None:
+        if event.kind == "run" and event.stage == "next-1":
+            raise KeyboardInterrupt
+
+    sink = LocalResults(Writer(world.store), user=current_user(), trust="all")
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(state, world.scheduler, sink, world.policy, TrainingSite(), interrupt).run()
+    sink.close()
+    assert len(world.ran()) == 4
+    again = states.load(state.folder)
+    assert list(again.stages) == ["design", "next-1"]
+    outcome = world.run(again)
+    assert len(world.ran()) <= 8
+    assert [r.seq for stage in again.stages.values() for r in stage.runs] == list(
+        range(len(world.ran()))
+    )
+    pairs = [stage.runs for name, stage in again.stages.items() if name.startswith("confirm")]
+    assert pairs
+    for option, base in pairs:  # the job as written runs beside what is confirmed
+        assert (option.role, base.role) == ("confirm", "baseline")
+        assert base.configuration == subject.baseline != option.configuration
+    assert outcome.recommended is not None
+    assert outcome.recommended.configuration in [p[0].configuration for p in pairs]
+    assert outcome.recommended.energy_j < outcome.baseline.energy_j
+    with Reader(world.store) as reader:
+        (model,) = reader.find_models("posed")
+        confirmed = [o.configuration for o in model.options() if o.confirmed]
+    assert set(confirmed) <= {p[0].configuration for p in pairs}
 
 
 def test_nothing_is_recommended_without_energy(world: World) -> None:

@@ -1,0 +1,159 @@
+"""The adaptive design: near the job as written first, then each run where it is worth most.
+
+The first runs are the job as written, and what shows soonest where something may be saved: half of
+the cores, and a lower clock. Every further run goes to the best guess, or where hope is much
+greater (:mod:`advisor.core.recommend`), what it costs taken off, until none is expected to pay
+back, or until only as many runs are left as a confirmation takes.
+
+Confirmation is part of the design. The best of many options by their measured values is best by
+luck, too; what is promised therefore rests on fresh runs, made in pairs: the option, and beside it
+the job as written once more, so that what drifts over time drifts for both. How many pairs it takes
+follows from the spread of the runs that were repeated: a quiet machine pays one. An option is
+confirmed only by a pair (:func:`advisor.models.fit.fit_options`); until all it takes are made, the
+budget permitting, its confirmation goes on, and one whose pair bears nothing out gives way to the
+next. It looks only at what has been run, so it goes on after a kill as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.option import Option, row_of
+from advisor.core.policy import Policy
+from advisor.core.recommend import best_guess, confirmed_choice, improvements, recommend
+from advisor.core.select import one_sided, weigh
+
+ADAPTIVE = "adaptive"
+"""The design's name on the command line."""
+
+_FIRST = ((0.5, 1.0), (1.0, 0.8))
+"""The first runs beside the job as written, as shares of its cores and of its clock."""
+_FIRST_OF_ONE = (0.5, 0.8)
+"""The same where only cores or only the clock can be less."""
+FIRST_RUNS = 1 + len(_FIRST)
+"""The first runs, the job as written among them: so many tell where to go on."""
+_PAIR = 2
+"""Runs of a pair: the option, and the job as written."""
+LEAST_BUDGET = FIRST_RUNS + _PAIR
+"""Fewer runs than this confirm nothing."""
+_MOST_PAIRS = 3
+"""Pairs that an option gets at most."""
+_WILD = 0.3
+"""A run at the best guess is made where it is worth this share of the best one by hope."""
+_ROOM = 0.02
+"""A pair's standard error (log) at the policy's confidence that is good enough: 2 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextRuns:
+    """What to run next: one run, or what ``confirms``: an option, then the job as written."""
+
+    configurations: tuple[Configuration, ...]
+    confirms: bool = False
+
+
+def first_runs(
+    space: SearchSpace,
+    samples: int,
+    must_include: Configuration,
+    cells: Collection[Configuration] | None = None,
+) -> list[Configuration]:
+    """Return the runs to begin with, ``must_include`` (the job as written) first, at most four.
+
+    ``cells``: what can be run, by default all of the space.
+    """
+    base = must_include
+    grid = [c for c in (space if cells is None else sorted(cells)) if c != base]
+    grid = [c for c in grid if c.nodes == base.nodes and c.threads_per_node <= base.threads_per_node
+            and c.freq_khz <= base.freq_khz]  # fmt: skip
+    cores_vary = any(c.threads_per_node < base.threads_per_node for c in grid)
+    clock_varies = any(c.freq_khz < base.freq_khz for c in grid)
+    shares = _FIRST if cores_vary and clock_varies else tuple((s, s) for s in _FIRST_OF_ONE)
+    chosen = [base]
+    for cores, clock in shares:
+        free = [c for c in grid if c not in chosen]
+        if free and len(chosen) < samples:
+            chosen.append(min(free, key=lambda c: (_off(c, base, cores, clock), c)))
+    return chosen
+
+
+def _off(c: Configuration, base: Configuration, cores: float, clock: float) -> float:
+    """Return how far a configuration is from such shares of another's cores and clock (log)."""
+    off = abs(math.log(c.threads_per_node / (cores * base.threads_per_node)))
+    if c.freq_khz and base.freq_khz:
+        off = math.hypot(off, math.log(c.freq_khz / (clock * base.freq_khz)))
+    return off
+
+
+def next_runs(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    *,
+    left: int,
+    pairs: Mapping[Configuration, int],
+    run_sigma: float,
+    confirm: int = 1,
+) -> NextRuns | None:
+    """Return what to run next, None when no run is expected to pay back.
+
+    ``options`` are those that the job may take, ``left`` how many runs there still may be,
+    ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log,
+    ``confirm`` how many pairs the policy asks for at least, 0 for none.
+    """
+    needed = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
+    reserve = _PAIR if confirm else 0
+    choice = confirmed_choice(options, baseline, policy)
+    if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
+        return NextRuns((choice, baseline.configuration), confirms=True)
+    measured = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
+    promising = best_guess(
+        measured, baseline, policy, sure=_score(options, choice, baseline, policy)
+    )
+    hope = choice if promising is None else promising[0].configuration
+    if left > reserve and (explored := _explored(options, hope, baseline, policy)) is not None:
+        return NextRuns((explored,))
+    best = promising[0] if promising else recommend(options, baseline, policy)
+    if best is None or left < _PAIR or not confirm:
+        return None
+    return NextRuns((best.configuration, baseline.configuration), confirms=True)
+
+
+def _explored(
+    options: Sequence[Option], hope: Configuration | None, baseline: Option, policy: Policy
+) -> Configuration | None:
+    """Return where a run that explores is worth most beyond ``hope``, None where it is nowhere.
+
+    The best guess, unless a hope that is far less certain is worth much more.
+    """
+    unknown = [o for o in options if not o.measured]
+    sure = _score(options, hope, baseline, policy)
+    guess = best_guess(unknown, baseline, policy, sure=sure)
+    known = [replace(o, confirmed=o.measured) for o in options]
+    wild = recommend(known, baseline, policy)
+    if guess is None:
+        return None if wild is None else wild.configuration
+    if wild is None:
+        return guess[0].configuration
+    gain = max(improvements(known, baseline, policy))
+    return (guess[0] if guess[1] >= _WILD * gain else wild).configuration
+
+
+def _score(
+    options: Sequence[Option], at: Configuration | None, baseline: Option, policy: Policy
+) -> float:
+    """Return the log score of a configuration against the baseline, 0 of none."""
+    option = next((o for o in options if o.configuration == at), baseline)
+    if math.isnan(option.energy_j):
+        return 0.0
+    candidate = option.configuration.node_type, row_of(option)
+    return min(0.0, weigh(candidate, row_of(baseline), policy.goal).score)
+
+
+def pairs_needed(policy: Policy, run_sigma: float) -> int:
+    """Return how many pairs make a difference known to 2 % at the policy's confidence."""
+    z = one_sided(policy.confidence)
+    return min(_MOST_PAIRS, max(1, math.ceil(2 * (z * run_sigma / _ROOM) ** 2 / 2)))

@@ -1,0 +1,88 @@
+"""The adaptive design: where it begins, what it runs next, and what that confirms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.observation import Observation
+from advisor.core.option import Option
+from advisor.core.policy import Policy
+from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed
+from advisor.models.fit import fit_options
+
+POLICY = Policy(goal="min_energy", max_slowdown=0.05)
+FREQS = tuple(range(1_000_000, 2_000_001, 100_000))
+SPACE = SearchSpace("n", (1,), tuple((1, t) for t in range(2, 17, 2)), FREQS)
+BASE = Configuration("n", 1, 1, 16, 2_000_000)
+
+
+def option(c: Configuration, time_s: float, energy_j: float, *, error: float = 0.01,
+           measured: bool = False, confirmed: bool = False) -> Option:  # fmt: skip
+    return Option(
+        c, time_s, time_s * (1 - error), time_s * (1 + error), energy_j, energy_j * (1 - error),
+        energy_j * (1 + error), measured, confirmed,
+    )  # fmt: skip
+
+
+def test_it_begins_at_the_job_as_written_half_of_its_cores_and_a_lower_clock() -> None:
+    made = [(c.threads_per_node, c.freq_khz) for c in first_runs(SPACE, 12, BASE)]
+    assert made == [(16, 2_000_000), (8, 2_000_000), (16, 1_600_000)]
+    clocks = replace(SPACE, threads=((1, 16),))
+    made = [(c.threads_per_node, c.freq_khz) for c in first_runs(clocks, 12, BASE)]
+    assert made == [(16, 2_000_000), (16, 1_000_000), (16, 1_600_000)]
+    assert len(first_runs(SPACE, 2, BASE)) == 2
+
+
+def test_a_measured_saving_is_confirmed_beside_the_job_as_written() -> None:
+    good = Configuration("n", 1, 1, 8, 2_000_000)
+    base = option(BASE, 100.0, 1000.0, measured=True)
+    options = [base, option(good, 99.0, 800.0, measured=True)]
+    step = next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01)
+    assert step is not None and step.confirms
+    assert step.configurations == (good, BASE)
+    # once its pair bore it out, nothing is left to run
+    options[1] = replace(options[1], confirmed=True)
+    assert next_runs(options, base, POLICY, left=9, pairs={good: 1}, run_sigma=0.01) is None
+    # a machine that scatters takes more pairs
+    step = next_runs(options, base, POLICY, left=9, pairs={good: 1}, run_sigma=0.05)
+    assert step is not None and step.configurations == (good, BASE)
+    # and a policy that confirms nothing none
+    assert next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01, confirm=0) is None
+
+
+def test_it_explores_while_more_is_left_than_a_pair_and_ends_where_nothing_pays() -> None:
+    hope = Configuration("n", 1, 1, 12, 1_800_000)
+    base = option(BASE, 100.0, 1000.0, measured=True)
+    options = [base, option(hope, 101.0, 700.0, error=0.03)]
+    step = next_runs(options, base, POLICY, left=3, pairs={}, run_sigma=0.01)
+    assert step is not None and (step.configurations, step.confirms) == ((hope,), False)
+    step = next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01)
+    assert step is not None and step.configurations == (hope, BASE)
+    assert next_runs(options, base, POLICY, left=1, pairs={}, run_sigma=0.01) is None
+    dull = [base, option(hope, 130.0, 1100.0)]
+    assert next_runs(dull, base, POLICY, left=9, pairs={}, run_sigma=0.01) is None
+
+
+def test_the_number_of_pairs_follows_from_the_noise() -> None:
+    assert [pairs_needed(POLICY, s) for s in (0.005, 0.01, 0.02, 0.05)] == [1, 1, 2, 3]
+
+
+def test_what_was_only_explored_is_never_confirmed() -> None:
+    def run(threads: int, *, source: str = "sweep", design: str = ADAPTIVE) -> Observation:
+        c = Configuration("n", 1, 1, threads, 2_000_000)
+        time_s = 10 + 160 / threads
+        return Observation(
+            c, time_s, time_s * (50 + 5 * threads), source=source,  # type: ignore[arg-type]
+            extra={"design": design} if design else {},
+            space=replace(SPACE, freqs_khz=(2_000_000,)),
+        )  # fmt: skip
+
+    explored = [run(t) for t in (4, 6, 8, 10, 12, 16)]
+    assert not any(o.confirmed for o in fit_options(explored).options)
+    paired = fit_options([*explored, run(8, source="confirm"), run(16)]).options
+    assert [o.configuration.threads_per_node for o in paired if o.confirmed] == [8]
+    # a sweep of another design confirms as ever
+    assert any(
+        o.confirmed for o in fit_options([run(t, design="") for t in (4, 6, 8, 12, 16)]).options
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
 from advisor.phases.arrays import Floats
 
@@ -22,8 +23,8 @@ KEEPS_STEP = "the meter keeps step with the iteration: only the mean is known"
 TOO_FEW = "{} readings do not show the inside of an iteration: only the mean is known"
 _BINS = 100
 """Parts of an iteration, each with a power of its own."""
-_NORMAL = 1.645
-"""Standard deviations of a 90 % half width."""
+_ESTIMATED = 4
+"""What readings must tell besides the curve: mean, noise, swing and smoothness."""
 _STRAY = 5.0
 """Deviations from the median, in median absolute deviations, of an iteration that is left out."""
 
@@ -101,7 +102,7 @@ def fold(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
     largest = _MOST_ABOVE * float(power.max())
     value, deviation = _curve(share, power - mean, seconds, mean, _last_digit(total))
     value = (value + mean).clip(0.0, largest)
-    half = _NORMAL * deviation
+    half = float(stdtrit(count - _ESTIMATED, 0.95)) * deviation
     in_step = _in_step(first[use], last[use])
     if in_step or _unknown(value, deviation, mean):
         answer = KEEPS_STEP if in_step else TOO_FEW.format(count)

@@ -3,10 +3,10 @@
 A reading is an integral: the energy between two of them is spread over stretches of iterations.
 All iterations are scaled to 0..1, deviating ones left out, and a curve is fitted whose integrals
 over those stretches are what was read (Servat, Llort, Gimenez, Labarta, "Detailed performance
-analysis using coarse grain sampling", PROPER 2009). The curve is a periodic Gaussian process around
-the mean (Rasmussen and Williams 2006, ch. 5). How smooth it is, how much it varies and how noisy the
-readings are is not chosen but weighed: each combination counts as likely as it makes the readings,
-so the band holds what few readings leave open.
+analysis using coarse grain sampling", PROPER 2009). The curve is a periodic Gaussian process
+around the mean (Rasmussen and Williams 2006, ch. 5). How smooth it is, how much it varies and how
+noisy the readings are is not chosen but weighed: each combination counts by how likely it makes the
+readings, so the band holds what few readings leave open.
 """
 
 from __future__ import annotations

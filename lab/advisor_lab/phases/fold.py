@@ -160,7 +160,7 @@ def _last_digit(total: Floats) -> float:
     steps = np.rint(np.diff(total) * 10**_DIGITS)
     if np.abs(steps).max() >= 2**53:
         return 0.0
-    return float(np.gcd.reduce(steps.astype(np.int64))) / 10**_DIGITS
+    return float(np.gcd.reduce(steps.astype(np.int64))) / float(10**_DIGITS)
 
 
 def _kernels() -> list[Floats]:

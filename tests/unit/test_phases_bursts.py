@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.errors import InputError
 from advisor.phases.tracking import ClusterStability, TrackedCluster, matched_share, overlap
 from advisor_lab.phases.bursts import BurstTable, classify, cluster, dbscan, numbered
+from advisor_lab.phases.files import read_bursts
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,13 @@ class EarStep:
     time_s: float | None
     energy_j: float | None
     energy: EnergyKind
+    node_names: tuple[str, ...]
+
+    @property
+    def counted(self) -> bool:
+        """Whether EAR counted anything but time and power."""
+        measures = (self.cpi, self.gflops, self.gbs, self.gpu_util)
+        return any(measure is not None for measure in measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,7 @@ def _step(
         None if loops else max(n.time_s for n in nodes),
         sum(n.energy_j for n in nodes) if whole and not loops else None,
         "missing" if loops or not whole else "clamped" if clamped else "measured",
+        tuple(by_node),
     )  # fmt: skip
 
 

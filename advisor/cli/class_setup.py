@@ -78,7 +78,7 @@ class Known:
                 }
         if not site and (base / "site.yaml").exists():
             site = _from_file(base / "site.yaml")
-        ear_conf = args.ear_conf or find_ear_conf()
+        ear_conf = getattr(args, "ear_conf", None) or find_ear_conf()
         ear = read_ear_conf(ear_conf) if ear_conf else None
         return cls(base, site, inventory, ear, processors, measured)
 

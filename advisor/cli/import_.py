@@ -15,6 +15,7 @@ from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.core.power import DROPPED, without_impossible
 from advisor.core.units import format_count
+from advisor.core.whole_runs import OUTSIDE, outside, skipped_notes
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-type",
         metavar="NODE_TYPE",
-        help="the node type it ran on (of the accounting: only jobs there)",
+        help="the node type it ran on (of the accounting: only jobs there; --from ear: default: "
+        "that of the nodes in the file)",
     )
+    parser.add_argument(
+        "--retired", action="store_true",
+        help="the node type, or nodes of it, are no longer there: the inventory need not know them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--events", metavar="FILE", type=Path,
+        help="EAR's events of the same jobs (eacct -x): its own phases, beside our class",
+    )  # fmt: skip
     parser.add_argument(
         "--scope",
         choices=("own", "account", "all"),
@@ -147,8 +157,8 @@ def _accountings() -> dict[str, Scheduler]:
 def _check_given(args: argparse.Namespace) -> None:
     missing = [
         name for name, value in (
-            ("--application", args.application or args.source == "ear"),
-            ("--node-type", args.node_type),
+            ("--application", args.application or args.source == EAR),
+            ("--node-type", args.node_type or args.source == EAR),
         ) if not value
     ]  # fmt: skip
     if missing:
@@ -224,13 +234,16 @@ def _take_in(
         table = _read(args, importer, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
-        imported = dropped = 0
+        imported = dropped = far = 0
         with Writer(path) as store, store.batch():
             types = store.inventory().node_types
             for workload, some in sized.items():
+                odd = set(outside(some))
+                far += len(odd)
                 possible = [
-                    without_impossible(r, types.get(r.configuration.node_type)) for r in some
-                ]
+                    without_impossible(r, types.get(r.configuration.node_type))
+                    for i, r in enumerate(some) if i not in odd
+                ]  # fmt: skip
                 dropped += sum(DROPPED in r.extra for r in possible)
                 imported += store.import_observations(
                     args.application,
@@ -246,7 +259,8 @@ def _take_in(
     energy = _qualities(table.observations)
     energy["measured"] -= min(dropped, energy["measured"])
     energy["missing"] += dropped
-    rest = len(table.observations) - imported
+    rest = len(table.observations) - imported - far
+    notes = skipped_notes([OUTSIDE] * far)
     after = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default" and len(sized) == 1:
         after += f" --workload {shlex.quote(args.workload)}"
@@ -267,6 +281,7 @@ def _take_in(
                 "impossible_energies": dropped,
                 "extra_columns": list(table.extra_columns),
                 **({} if list(sized) == [args.workload] else {"workloads": list(sized)}),
+                **({"notes": notes} if notes else {}),
                 "next": after,
             },
         )
@@ -279,6 +294,8 @@ def _take_in(
         if dropped:
             print(f"{format_count(dropped, 'impossible energy reading')} dropped")
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
+    for note in notes:
+        print(f"advisor: {note}", file=sys.stderr)
     if rest:
         print(
             f"{format_count(rest, 'run')} of {rows.clean(args.file.name)} already imported; "
@@ -305,14 +322,15 @@ def _signatures(
     else:
         known = described(base, None)
     named = bool(args.contributor) or not owner
-    node = other.node_of(*known, args.node_type, args.file)
-    if node.name != args.node_type:
+    node = None
+    if args.node_type:
+        node = other.node_of(*known, args.node_type, args.file, retired=args.retired)
+    if node is not None and node.name != args.node_type:
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
-    taken = other.take(
-        path, args, importer, other.Origin(node, contributor, named, args.account, scope), user
-    )
-    if known[0].resolve(node.name) is None:
+    origin = other.Origin(node, known[0], contributor, named, args.account, scope)
+    taken = other.take(path, args, importer, origin, user)
+    if node is not None and known[0].resolve(node.name) is None and not args.retired:
         print(
             f"advisor: node type {node.name} is not in the inventory: its cores, nodes and tag are "
             "not known (describe it in site.yaml, or run advisor site discover)",
@@ -328,7 +346,7 @@ def _signatures(
             "application": taken.applications[0] if len(taken.applications) == 1 else "",
             "applications": list(taken.applications),
             "workload": args.workload,
-            "node_type": args.node_type,
+            "node_type": args.node_type or "",
             "imported": taken.imported,
             "skipped": taken.skipped,
             "scope": scope,

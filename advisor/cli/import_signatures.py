@@ -16,6 +16,7 @@ from advisor.core.observation import Observation, Scope
 from advisor.core.power import DROPPED, without_impossible
 from advisor.core.signature import Signature
 from advisor.core.units import format_count
+from advisor.core.whole_runs import OUTSIDE, outside, skipped_notes, step_faults
 from advisor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose the runs of a file are, and where they ran; ``named``: the contributor was given."""
+    """Whose the runs of a file are, and where they ran; ``named``: the contributor was given.
 
-    node: NodeType
+    ``node`` is None where the nodes that the file names tell their type by ``inventory``.
+    """
+
+    node: NodeType | None
+    inventory: Inventory
     contributor: str
     named: bool
     account: str
@@ -97,7 +102,7 @@ def _store(
     from advisor.store.signatures import save_signatures
 
     applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
-    imported = skipped = new = dropped = 0
+    imported = skipped = new = dropped = far = 0
     for name in applications:
         own = [s for application, s in contents.pairs if application == name]
         new += save_signatures(store, name, args.workload, own)
@@ -107,6 +112,9 @@ def _store(
             for application, run in contents.runs
             if application == name
         ]
+        odd = set(outside(runs))
+        far += len(odd)
+        runs = [run for i, run in enumerate(runs) if i not in odd]
         dropped += sum(DROPPED in run.extra for run in runs)
         there = {
             (o.observation.job_id, o.observation.contributor)
@@ -122,7 +130,7 @@ def _store(
         skipped += len(runs) - len(fresh)
     qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
-    notes = list(contents.notes)
+    notes = [*contents.notes, *skipped_notes([OUTSIDE] * far)]
     if dropped:
         energy["measured"] -= min(dropped, energy["measured"])
         energy["missing"] += dropped
@@ -135,30 +143,44 @@ def _store(
 
 def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
     from advisor.classes.ear import read_ear
+    from advisor.classes.ear_events import read_events
     from advisor.classes.earconf import find_ear_conf, read_ear_conf
 
     path = find_ear_conf()
-    place = read_ear_conf(path).place_of(origin.node.nodes) if path else None
+    nodes = origin.node.nodes if origin.node and not args.retired else ()
+    place = read_ear_conf(path).place_of(nodes) if path else None
     limit_w = place.max_power_w if place else None
-    file = read_ear(args.file, nodes=origin.node.nodes, limit_w=limit_w)
+    file = read_ear(args.file, nodes=nodes, limit_w=limit_w)
     if file.loops and not args.application:
         raise InputError(
             f"{args.file}, line 1: loops of applications it does not name, and no run times",
             hint="give --application, or import what eacct -c writes without -r",
         )
     contents = _Contents([], [], [], [])
-    for step in file.steps:
-        name = args.application or step.application
+    names = [args.application or step.application for step in file.steps]
+    faults = step_faults(
+        [(s.job, s.step, n, s.counted, s.time_s or 0.0)
+         for s, n in zip(file.steps, names, strict=True)]
+    )  # fmt: skip
+    phases = read_events(args.events) if args.events else {}
+    classes = []
+    for step, name, fault in zip(file.steps, names, faults, strict=True):
         if not name:
             raise InputError(
                 f"{args.file}: step {step.step} of job {step.job} names no application",
                 hint="give --application",
             )
-        signature = _signature(step, file, origin)
+        signature = _signature(step, file, origin, _node_of(step, origin, args.file))
+        contents.rows.append(_row(step, name, fault, phases.get((step.job, step.step), {})))
+        if fault:
+            continue
         contents.pairs.append((name, signature))
         if step.time_s is not None:
             contents.runs.append((name, _run(step, signature)))
-        contents.rows.append(_row(step, name))
+        if (step.job, step.step) in phases:
+            classes.append((f"step {step.step} of job {step.job}", signature,
+                            phases[step.job, step.step]))  # fmt: skip
+    contents.notes.extend([*skipped_notes(faults, "step"), *_compared(args, classes)])
     clamped = sum(step.energy == "clamped" for step in file.steps)
     if clamped:
         contents.notes.append(
@@ -170,16 +192,70 @@ def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
     return contents
 
 
-def _signature(step: EarStep, file: EarFile, origin: Origin) -> Signature:
+def _node_of(step: EarStep, origin: Origin, file: Path) -> NodeType:
+    """Return the node type that was named, else that of the step's nodes. Raises InputError."""
+    if origin.node is not None:
+        return origin.node
+    types = {
+        name: origin.inventory.type_of_node(name)
+        or origin.inventory.type_of_node(name.partition(".")[0])
+        for name in step.node_names
+    }
+    unknown = [name for name, node_type in types.items() if node_type is None]
+    if unknown:
+        raise InputError(
+            f"{file}: node {unknown[0]!r} of job {step.job} is of no node type of the inventory",
+            hint="give --node-type NODE_TYPE, with --retired if its nodes are no longer there",
+        )
+    node_types = {t.name: t for t in types.values() if t is not None}
+    if len(node_types) > 1:
+        raise InputError(
+            f"{file}: step {step.step} of job {step.job} ran on several node types: "
+            f"{', '.join(sorted(node_types))}",
+            hint="a run is of one node type: leave the step out of the file",
+        )
+    return next(iter(node_types.values()))
+
+
+def _compared(
+    args: argparse.Namespace, steps: list[tuple[str, Signature, dict[str, float]]]
+) -> list[str]:
+    """Return how EAR's own phases compare with our classes, each disagreement with its reasons."""
+    from advisor.classes.classify import Classifier
+    from advisor.cli.class_setup import Known
+
+    if not steps:
+        return []
+    known = Known.load(args)
+    notes, alike = [], 0
+    for what, signature, seconds in steps:
+        assert signature.configuration is not None
+        try:
+            setup = known.setup(signature.configuration.node_type, args)
+        except InputError as error:  # a retired node type has no limits any more
+            notes.append(f"{what} has no class of ours: {error}")
+            continue
+        ours = Classifier(setup).classify(signature)
+        name = max(seconds, key=lambda phase: seconds[phase])
+        if ours.name == name:
+            alike += 1
+            continue
+        share = f"{seconds[name]:.0f} of {sum(seconds.values()):.0f} s"
+        notes.append(
+            f"{what}: EAR was {name} for {share}, the whole step is {ours.name} to us: "
+            f"{'; '.join(ours.reasons)}. EAR classifies each loop, we the mean of the step"
+        )
+    return [f"EAR's phases and our classes agree in {alike} of {len(steps)} steps", *notes]
+
+
+def _signature(step: EarStep, file: EarFile, origin: Origin, node: NodeType) -> Signature:
     ranks = max(1, round(step.processes / step.nodes)) if step.processes else 1
-    place = Configuration(
-        origin.node.name, step.nodes, ranks, max(origin.node.cores, ranks), step.freq_khz
-    )
+    place = Configuration(node.name, step.nodes, ranks, max(node.cores, ranks), step.freq_khz)
     return Signature(
         cpi=step.cpi, tpi=step.tpi, gflops=step.gflops, gbs=step.gbs, io_mbs=step.io_mbs,
         mpi_percent=step.mpi_percent, gpu_util=step.gpu_util, cpu_util=step.cpu_util,
         power_w=step.power_w if step.energy == "measured" else None, time_s=step.time_s,
-        cpus=origin.node.cores if origin.node.cores > 1 else None, configuration=place,
+        cpus=node.cores if node.cores > 1 else None, configuration=place,
         source="ear", release=file.release,
         contributor=origin.contributor if origin.named else step.user or origin.contributor,
         account=origin.account or step.account, scope=origin.scope,
@@ -197,8 +273,9 @@ def _run(step: EarStep, s: Signature) -> Observation:
     )  # fmt: skip
 
 
-def _row(step: EarStep, application: str) -> dict[str, Any]:
-    return {
+def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]) -> dict[str, Any]:
+    more = ({"skipped": fault} if fault else {}) | ({"phases_s": phases_s} if phases_s else {})
+    return more | {
         "job": step.job, "step": step.step, "application": application, "nodes": step.nodes,
         "cpi": step.cpi, "tpi": step.tpi, "gflops": step.gflops, "gbs": step.gbs,
         "io_mbs": step.io_mbs, "mpi_percent": step.mpi_percent, "gpu_util": step.gpu_util,
@@ -214,6 +291,7 @@ def _counted(args: argparse.Namespace, importer: Any, origin: Origin) -> _Conten
     from advisor.classes.counts import BOOST, FASTEST_HZ, signature_of
 
     node = origin.node
+    assert node is not None  # only EAR's files name their nodes
     cpus = node.cores * node.threads_per_core if node.cores > 1 else None
     clock_hz = max(node.freq_khz) * 1e3 * BOOST if node.freq_khz else FASTEST_HZ
     notes: list[str] = []
@@ -242,29 +320,38 @@ def print_taken(taken: Taken, args: argparse.Namespace) -> None:
     """Print what was imported, for people."""
     names = ", ".join(taken.applications[:5])
     more = f" and {len(taken.applications) - 5} more" if len(taken.applications) > 5 else ""
-    count = format_count(len(taken.rows), "signature")
-    print(f"imported {count} of {names}{more} on {args.node_type}, {taken.signatures} of them new")
+    count = format_count(sum("skipped" not in row for row in taken.rows), "signature")
+    where = args.node_type or "its nodes' types"
+    print(f"imported {count} of {names}{more} on {where}, {taken.signatures} of them new")
     if taken.imported or taken.skipped:
         print(f"{taken.imported} runs are new, {taken.skipped} were there already")
+    for row in taken.rows:
+        if "phases_s" in row:
+            seconds = ", ".join(f"{name} {s:.0f} s" for name, s in row["phases_s"].items())
+            print(f"EAR's phases of step {row['step']} of job {row['job']}: {seconds}")
     for note in taken.notes:
         print(f"advisor: {note}", file=sys.stderr)
     print(f"next: advisor classify{f' {taken.applications[0]}' if not more else ''}")
 
 
-def node_of(inventory: Inventory, names: Collection[str], name: str, file: Path) -> NodeType:
+def node_of(
+    inventory: Inventory, names: Collection[str], name: str, file: Path, *, retired: bool
+) -> NodeType:
     """Return a node type of the inventory; one that is only named, without more.
 
-    Raises InputError for one that is not among ``names``, where there are any.
+    Raises InputError for one that is not among ``names``, where there are any, and not ``retired``.
     """
     from advisor.core.inventory import NodeType as Described
     from advisor.core.nearest import nearest
 
     node_type = inventory.resolve(name)
-    if node_type is None and names and name not in names:
+    if node_type is None and names and name not in names and not retired:
         close = nearest(name, names)
         raise InputError(
             f"{file}: its rows have no place: node type {name!r} is unknown "
             f"(known: {', '.join(sorted(names))})",
-            hint=f"did you mean --node-type {close[0]}?" if close else "describe it in site.yaml",
+            hint=f"did you mean --node-type {close[0]}?"
+            if close
+            else "describe it in site.yaml, or say --retired if its nodes are no longer there",
         )
     return node_type or Described(name)

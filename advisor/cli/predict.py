@@ -167,7 +167,8 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
             f"{args.application}: no family has the parameters {', '.join(given)}",
             hint=f"it has {', '.join(known) or 'none'}, and nodes",
         )
-    return max(fitting, key=lambda f: len(f.runs))
+    # Of families that have more parameters than were named, nothing could be predicted.
+    return max(fitting, key=lambda f: (set(f.parameters) <= {*given, *named}, len(f.runs)))
 
 
 @dataclass(frozen=True, slots=True)

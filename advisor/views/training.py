@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from advisor.core.option import Option
-from advisor.core.parameters import format_number
+from advisor.core.parameters import format_number, parameters_of
 from advisor.core.policy import Policy
 from advisor.core.units import (
     format_change,
@@ -173,8 +173,9 @@ def outcome_lines(
     if size is not None and no_law:
         lines.append(f"sizes that never ran are not known: {no_law}; were the runs undisturbed?")
     elif size is not None:
-        twice = f"{size.parameter}={format_number(2 * size.largest)}"
-        lines.append(f"sizes that never ran: advisor predict {name} --at {twice}")
+        twice = parameters_of(state.subject.workload).size | {size.parameter: 2 * size.largest}
+        place = ",".join(f"{n}={format_number(v)}" for n, v in twice.items())
+        lines.append(f"sizes that never ran: advisor predict {name} --at {place}")
     return lines
 
 

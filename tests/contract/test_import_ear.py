@@ -208,3 +208,80 @@ def test_a_header_may_list_gpus_that_rows_lack(tmp_path: Path) -> None:
     path.write_text(f"{EAR4};GPU1_POWER;GPU1_FREQ;GPU1_UTIL\n{row4()}\n")
     (step,) = read_ear(path).steps
     assert step.gpu_util is None and step.cpi == 0.5
+
+
+def test_of_a_job_only_the_programs_step_is_a_run(
+    ear: Callable[..., Any], store_path: Path
+) -> None:
+    """Its batch step and a step of 1 s are not: neither has counters, nor the program's length."""
+    none = {"CPI": 0, "TPI": 0, "MEM_GBS": 0, "CYCLES": 0, "INSTRUCTIONS": 0, "CPU_GFLOPS": 0}
+    rows = [
+        row6(STEPID=4294967291, TIME_SEC=325, DC_NODE_POWER_W=250.25, **none),
+        row6(STEPID=0, TIME_SEC=1, DC_NODE_POWER_W=120.75, **none),
+        row6(STEPID=1, TIME_SEC=323),
+        row6(STEPID=2, TIME_SEC=2, DC_NODE_POWER_W=121.5),
+        row6(JOBID=10, STEPID=4294967291, TIME_SEC=300, DC_NODE_POWER_W=405.5),
+    ]
+    data = ear(EAR6, *rows).json()
+    assert (data["imported"], data["new_signatures"]) == (2, 2)
+    assert ["skipped" in row for row in data["signatures"]] == [True, True, False, True, False]
+    assert [note.partition(" skipped")[0] for note in data["notes"]] == ["1 step"] * 3
+    with Reader(store_path) as reader:
+        assert sorted(o.observation.time_s for o in reader.observations("md")) == [300, 323]
+
+
+def test_a_run_far_from_others_like_it_is_skipped(ear: Callable[..., Any]) -> None:
+    rows = [row6(JOBID=j, TIME_SEC=t) for j, t in enumerate((100, 103, 99, 3))]
+    data = ear(EAR6, *rows).json()
+    assert data["imported"] == 3
+    assert (
+        "1 run skipped: more than 5 times from the usual time at their configuration"
+        in (data["notes"])
+    )
+
+
+def test_the_files_nodes_find_their_type(
+    advisor: Callable[..., Any], store_path: Path, tmp_path: Path
+) -> None:
+    with Writer(store_path) as store:
+        types = [NodeType("spr", cores=64, nodes=("n1",)), NodeType("gen", cores=8, nodes=("n2",))]
+        store.save_node_types(types, source="site")
+    file = tmp_path / "ear.csv"
+    file.write_text("\n".join([EAR6, row6(), row6(JOBID=8, NODENAME="n2.cluster")]) + "\n")
+    assert advisor("import", file, "--from", "ear", "--json").json()["imported"] == 2
+    with Reader(store_path) as reader:
+        places = {o.observation.job_id: o.observation.configuration.node_type
+                  for o in reader.observations("md")}  # fmt: skip
+    assert places == {"9.1": "spr", "8.1": "gen"}
+    file.write_text("\n".join([EAR6, row6(JOBID=7, NODENAME="old1")]) + "\n")
+    refused = advisor("import", file, "--from", "ear")
+    assert refused.code == 1 and "node 'old1' of job 7 is of no node type" in refused.err
+    assert "--retired" in refused.err
+    assert advisor("import", file, "--from", "ear", "--node-type", "haswell").code == 1
+    taken = advisor("import", file, "--from", "ear", "--node-type", "haswell", "--retired")
+    assert taken.code == 0 and "is not in the inventory" not in taken.err
+    same = advisor("import", file, "--from", "ear", "--node-type", "spr", "--retired", "--again")
+    assert same.code == 0, same.err
+
+
+def test_ears_own_phases_stand_beside_our_class(
+    ear: Callable[..., Any], tmp_path: Path, store_path: Path
+) -> None:
+    with Writer(store_path) as store:
+        store.save_node_types([NodeType("spr", cores=64, nodes=("n1",))], source="site")
+    events = tmp_path / "events.txt"
+    events.write_text(
+        "Event_ID  Timestamp  Event_type  Job_id  Step_id  Value  node_id\n"
+        "1  2026-11-01 10:00:00  CPU_BOUND  9  1  233000  n1\n"
+        "2  2026-11-01 10:00:00  MEM_BOUND  9  1  27000  n1\n"
+        "3  2026-11-01 10:00:00  ENERGY_SAVING  9  1  4  n1\n"
+    )
+    row = row6(TIME_SEC=260, CPI="0.9", MEM_GBS="110.0")
+    done = ear(EAR6, row, more=("--events", str(events)))
+    assert "EAR's phases of step 1 of job 9: cpu-bound 233 s, memory-bound 27 s" in done.out
+    assert "agree in 0 of 1 steps" in done.err
+    assert "EAR was cpu-bound for 233 of 260 s, the whole step is memory-bound to us: " in done.err
+    events.write_text("a b\n")
+    assert "line 1, EVENT_TYPE: the column is missing" in (
+        ear(EAR6, row, more=("--events", str(events))).err
+    )

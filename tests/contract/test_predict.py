@@ -61,6 +61,18 @@ def test_a_larger_size(advisor: Advisor, store: Path) -> None:
     assert len(data["options"]) == 6
 
 
+def test_a_run_with_one_more_parameter_takes_no_prediction_away(
+    advisor: Advisor, tmp_path: Path
+) -> None:
+    path = tmp_path / "advisor.db"
+    with Writer(path) as writer:
+        for n in (1e6, 2e6, 4e6):
+            writer.add_observations("lines", f"-n {n:.0f}", runs_of(n))
+            writer.add_observations("lines", f"-n {n:.0f} -k 2", [*runs_of(n), *runs_of(n)])
+    data = advisor("predict", "lines", "--at", "n=8M", "--db", path, "--json").json()
+    assert data["family"] == "-n {}" and data["at"] == {"n": 8e6, "nodes": 1}
+
+
 def test_what_cannot_be_predicted_is_one_line(advisor: Advisor, store: Path) -> None:
     def err(*argv: object) -> str:
         result = advisor("predict", *argv, "--db", store)

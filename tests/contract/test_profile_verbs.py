@@ -357,3 +357,15 @@ def test_what_cannot_be_imported_leaves_nothing(
     assert "--scale" in advisor("profile", "import", folder).err
     done = advisor("profile", "import", folder, "--scale", "NPC=4,SIZE=44", "--json").json()
     assert done["applications"][0]["runs"][0]["scale"] == {"NPC": 4, "SIZE": 44}
+
+
+def test_profiles_are_imported_as_a_shell_names_them(advisor: Any, tmp_path: Path) -> None:
+    for n in (4, 8):
+        profile = {"application": "a", "appScale": {"P": n}, "threads": [
+            {"processId": p, "threadId": 0, "instructionMix": {"instructions_analyzed": 9}}
+            for p in range(n)]}  # fmt: skip
+        (tmp_path / f"{n}.json").write_text(json.dumps(profile))
+    files = sorted(tmp_path.glob("*.json"))
+    done = advisor("profile", "import", *files)
+    assert done.code == 0 and "a: 2 runs to learn from, 2 new" in done.out, done.err
+    assert advisor("profile", "redo", "a", "1").code == 0

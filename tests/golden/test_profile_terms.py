@@ -16,7 +16,9 @@ from advisor.core.expression import parse_expression
 from advisor_lab.profile import search_manual, search_strict
 from advisor_lab.profile.constraints import NO_CONSTRAINTS, ModelConstraints, parse_constraints
 from advisor_lab.profile.regression import fit_linear, relative_error
+from advisor_lab.profile.scalar import fit_scalar
 from advisor_lab.profile.selection import SearchData, TermChoice
+from advisor_lab.profile.setup import MetricOptions
 from advisor_lab.profile.terms import columns, evaluate, main_effects
 
 from .noisy_tables import CUBIC, LINEAR, N2_LOG_P, PARALLEL, QUADRATIC, Points
@@ -215,3 +217,40 @@ def test_any_base_of_a_logarithm_is_the_same_and_of_an_exponential_is_not() -> N
 
     assert far("log(x)") == pytest.approx(far("log2(x)")) == pytest.approx(far("log10(x)"))
     assert abs(far("2^x") / far("3^x") - 1) > 0.5
+
+
+POINTS4 = np.array([4.0, 16.0, 64.0, 256.0])
+
+
+def fitted(places: Any, y: Any) -> Any:
+    values = {"p": np.asarray(places, dtype=float)}
+    mains = main_effects({"": [parse_expression(t) for t in X3[""] + ["sqrt(x)", "log2(x)"]]}, "p")
+    return fit_scalar(SearchData(values, np.asarray(y), mains, parameters="p"), MetricOptions())
+
+
+def test_few_noisy_points_with_a_trend_are_no_constant() -> None:
+    truth = 5 + 1.3 * np.sqrt(8192)
+    for seed in range(10):
+        noise = 1 + 0.02 * np.random.default_rng(seed).standard_normal(4)
+        model = fitted(POINTS4, (5 + 1.3 * np.sqrt(POINTS4)) * noise)
+        place = {"p": np.array([8192.0])}
+        (value,), (half,) = (v := model.predict(place)), model.half_widths(place, v)
+        assert model.terms and value > 60, model.terms
+        assert abs(value - truth) < max(half, 0.25 * truth)
+
+
+def test_what_no_term_explains_says_so_and_has_a_wide_interval() -> None:
+    places = 2.0 ** np.arange(3, 9)
+    model = fitted(places, 3 + 500 / places)
+    assert not model.terms and "do not extrapolate the constant" in model.notes[0]
+    place = {"p": np.array([1024.0])}
+    (value,) = model.predict(place)
+    assert value - model.half_widths(place, np.array([value]))[0] < 3.5
+
+
+def test_noise_alone_stays_a_constant() -> None:
+    terms = 0
+    for seed in range(40):
+        y = 40 * (1 + 0.03 * np.random.default_rng(seed).standard_normal(6))
+        terms += bool(fitted(2.0 ** np.arange(3, 9), y).terms)
+    assert terms <= 3

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.errors import InputError
 from advisor.phases.tracking import ClusterStability, TrackedCluster, matched_share, overlap
 from advisor_lab.phases.bursts import BurstTable, classify, cluster, dbscan, numbered
+from advisor_lab.phases.files import read_bursts
 
 
 @pytest.mark.parametrize(
@@ -91,3 +93,11 @@ def test_bursts_cluster_by_counters_of_ones_choice(
     assert "GB/s" in text and "stalled" not in text
     assert "no column loads" in advisor("phases", "cluster", path, "--by", "loads").err
     assert "process is not a counter" in advisor("phases", "cluster", path, "--by", "process").err
+
+
+def test_a_column_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    path.write_text("process,duration_s,instructions,cycles,misses\n0,1,100,200,3\n")
+    with pytest.raises(InputError, match="there is no column foo") as error:
+        read_bursts(path, by=("ipc", "foo"))
+    assert "it has duration_s, instructions, cycles, misses; ipc" in str(error.value.hint)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.paths import share
 from advisor.phases.arrays import Floats
 from advisor.phases.metered import Metered
-from advisor_lab.phases.fold import KEEPS_STEP, fold
+from advisor_lab.phases.fold import KEEPS_STEP, TOO_FEW, fold
 from tests.pictures import kept
+
+PROGRAM = share("config").parent / "benchmarks" / "folding.py"
 
 
 def readings(every_s: float, iteration_s: float, count: int) -> tuple[Floats, Floats, Floats]:
@@ -35,6 +41,41 @@ def test_a_slow_meter_shows_the_inside_of_an_iteration(
     truth = np.array([80, 140, 110])[np.searchsorted([0.3, 0.8], folded.x)]
     assert np.sqrt(np.mean((folded.value - truth) ** 2)) < 0.05 * 116
     assert folded.per_iteration == pytest.approx(116 * iteration_s, rel=0.01)
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 3.0])
+@pytest.mark.parametrize("each_s", [7.0, 11.3, 12.0])
+def test_a_square_wave_from_few_readings_stays_within_what_machines_take(
+    each_s: float, begin_s: float
+) -> None:
+    marks: Floats = np.arange(25.0) * 10
+    times = np.arange(begin_s, 240.1, each_s)
+    joules = np.floor(times / 10) * 2500 + np.interp(times % 10, [0, 5, 10], [0, 1500, 2500])
+    folded = fold(times, np.round(joules), marks)
+    assert folded is not None
+    assert folded.low.min() >= 0 and folded.high.max() <= 600
+    truth = np.where(folded.x < 0.5, 300, 200)
+    assert np.mean((folded.low <= truth) & (truth <= folded.high)) >= 0.85
+
+
+def test_too_few_readings_tell_the_mean_only() -> None:
+    marks: Floats = np.arange(25.0) * 10
+    times = np.arange(0, 240.1, 12.0)
+    joules = np.floor(times / 10) * 2500 + np.interp(times % 10, [0, 5, 10], [0, 1500, 2500])
+    folded = fold(times, joules, marks)
+    assert folded is not None and folded.answer == TOO_FEW.format(20)
+    assert np.ptp(folded.value) == 0 and folded.value[0] == pytest.approx(250, rel=0.05)
+
+
+def test_no_drawn_meter_shows_what_no_machine_takes() -> None:
+    """``python benchmarks/folding.py --cases 10000`` is the long form."""
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "--cases", "120", "--json"], capture_output=True, text=True
+    )
+    answer = json.loads(done.stdout)
+    assert answer["impossible"] == 0, answer["seeds"]
+    rows = {row["kind"]: row["holds"] for row in answer["rows"]}
+    assert rows["all"] >= 0.85 and min(v for k, v in rows.items() if "readings" in k) >= 0.8
 
 
 def test_an_iteration_that_deviates_is_left_out() -> None:

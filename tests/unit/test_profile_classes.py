@@ -15,8 +15,18 @@ from advisor_lab.profile.clusters import (
     kmeans,
     silhouette,
 )
-from advisor_lab.profile.groups import align, communication_groups, group_members, spanned
+from advisor_lab.profile.generate import predict_classes, profile_json, trends_of
+from advisor_lab.profile.groups import (
+    align,
+    communication_groups,
+    group_members,
+    spanned,
+    topology_of,
+)
+from advisor_lab.profile.models import ClassRuns, fit_classes
+from advisor_lab.profile.placement import class_places
 from advisor_lab.profile.runs import ProfiledRun, ProfiledThread
+from advisor_lab.profile.setup import built_in_setup
 from advisor_lab.profile.topology import grid_sources, recognise
 from advisor_lab.profile.trends import exact_trend, group_trend, predicted_groups
 
@@ -187,3 +197,47 @@ def test_groups_follow_exact_trends_to_scales_that_never_ran() -> None:
     assert predicted_groups(trends, {"NPC": 50.0}) is None  # no square
     noisy = exact_trend({"NPC": np.array([1.0, 2, 3, 4, 5])}, np.array([1.0, 4, 9.1, 16, 25]))
     assert noisy is None
+
+
+def hybrid(processes: int, name: str) -> ProfiledRun:
+    """A ring of processes of four threads, the first of which does more and communicates."""
+    threads = {}
+    for p in range(processes):
+        near = tuple((step, 8.0, 1.0) for step in sorted({1, processes - 1}))
+        for t in range(4):
+            values = {"LSys": (1000.0 if t == 0 else 400.0) / processes}
+            threads[p, t] = ProfiledThread(values | {"MPIcommVector": () if t else near})
+    return ProfiledRun("a", {"P": processes}, threads, name, name, processes)
+
+
+@pytest.mark.parametrize("by_communication", [True, False])
+def test_threads_of_a_process_are_written_back_into_it(by_communication: bool) -> None:
+    runs = [hybrid(n, str(n)) for n in (4, 8, 16, 32)]
+    members = align(runs).members
+    classes = [
+        ClassRuns(name, tuple((r, m[i]) for r, m in zip(runs, members, strict=True)))
+        for i, name in enumerate("AB")
+    ]
+    models, threads, _ = fit_classes(classes, built_in_setup(("P",)), "strict")
+    trends = trends_of(classes, by_communication=by_communication)
+    places, notes = class_places(classes)
+    predicted, more = predict_classes(models, threads, trends, places, {"P": 64.0})
+    assert not notes and not more
+    profile = profile_json("a", {"P": 64.0}, predicted, per_process=True)
+    assert profile["processes"] == 64 and len(profile["threads"]) == 256
+    ids = [(t["processId"], t["threadId"], t["class"]) for t in profile["threads"]]
+    assert ids == [(p, t, "B" if t else "A") for p in range(64) for t in range(4)]
+    sources = [t["mpiCommunicationVector"] for t in profile["threads"][:2] if by_communication]
+    assert [len(s) for s in sources] == ([2, 0] if by_communication else [])
+    short = profile_json("a", {"P": 64.0}, predicted, per_process=False)
+    assert [(t["class"], t["NThreads"]) for t in short["threads"]] == [("A", 64), ("B", 192)]
+
+
+def test_a_master_and_its_workers_are_two_classes_at_every_scale() -> None:
+    runs = []
+    for n in (3, 4, 8, 16):
+        workers = {p: frozenset({n - p}) for p in range(1, n)}
+        runs.append(talking({0: frozenset(range(1, n)), **workers}, str(n)))
+    assert [ranks(run) for run in runs] == [[[0], [*range(1, n)]] for n in (3, 4, 8, 16)]
+    assert [len(own) for own in align(runs).members] == [2] * 4
+    assert topology_of(runs[-1]) == "master/worker"

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``advisor profile``."""
     actions = add_actions(parser)
     one = add_action(actions, "import", "read the profiles of an application's runs")
-    one.add_argument("folder", metavar="DIR", type=Path, help="a folder of profiles, or one file")
+    one.add_argument(
+        "places", metavar="DIR|FILE", type=Path, nargs="+", help="folders of profiles, or files"
+    )
     one.add_argument(
         "--role", choices=("train", "test"), default="train",
         help="to learn from, or to test the models with (default: train)",

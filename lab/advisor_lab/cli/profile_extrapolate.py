@@ -21,6 +21,7 @@ def run(args: argparse.Namespace) -> int:
         trends_of,
         write_profile,
     )
+    from advisor_lab.profile.placement import class_places
     from advisor_lab.profile.runs import scale_text
 
     study = open_study(args)
@@ -35,9 +36,10 @@ def run(args: argparse.Namespace) -> int:
     models, threads = study.models()
     trends = trends_of(study.class_runs(), by_communication=study.by_communication)
     folder = Path(args.output)
-    answers, notes = [], []
+    places, notes = class_places(study.class_runs())
+    answers = []
     for scale in combinations(values):
-        classes, own = predict_classes(models, threads, trends, scale)
+        classes, own = predict_classes(models, threads, trends, places, scale)
         notes += own
         data = profile_json(args.application, scale, classes, per_process=args.threads == "process")
         answers.append((scale, classes, data))

@@ -62,6 +62,8 @@ def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
             f"there is no step {args.step}", hint=f"advisor profile history {args.application}"
         )
     own = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
+    if step.action == "import":  # kept with one folder before files could be named
+        own["places"] = [Path(p) for p in own.get("places", [own.pop("folder", "")])]
     if own.get("setup"):
         own["setup"] = Path(str(own["setup"]))
     again = argparse.Namespace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import paths
@@ -20,29 +19,30 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Read all files, then store them."""
     from advisor.store.writer import Writer
-    from advisor_lab.profile.appendix import read_folder
+    from advisor_lab.profile.appendix import read_places
     from advisor_lab.profile.runs import profile_set, scale_text
     from advisor_lab.profile.store import ProfileFile, save_profile_files
     from advisor_lab.profile.study import load_study
 
     scale = {n: v[0] for n, v in values_of(args.scale, "--scale").items()}
-    folder = Path(args.folder)
-    runs, warnings = read_folder(folder, scale)
-    chosen = [r for r in runs if args.application in (None, r.application)]
+    runs, warnings = read_places(args.places, scale)
+    path_of = {id(run): path for path, run in runs}
+    every = [run for _, run in runs]
+    chosen = [r for r in every if args.application in (None, r.application)]
     names = sorted({r.application for r in chosen})
     if not chosen:
-        names_there = ", ".join(sorted({r.application for r in runs}))
+        names_there = ", ".join(sorted({r.application for r in every}))
         raise InputError(
-            f"{folder}: no profile is of {args.application}", hint=f"found: {names_there}"
+            f"{', '.join(map(str, args.places))}: no profile is of {args.application}",
+            hint=f"found: {names_there}",
         )
     answer = []
     with Writer(paths.whole_store(args.db)) as writer:
         for name in names:
             own = [r for r in chosen if r.application == name]
             profile_set(name, own)  # refuses parameters that differ
-            place = folder if folder.is_dir() else folder.parent
             files = [
-                ProfileFile(args.role, r.scale, r.file, r.digest, (place / r.file).read_bytes())
+                ProfileFile(args.role, r.scale, r.file, r.digest, path_of[id(r)].read_bytes())
                 for r in own
             ]
             with writer.batch():
@@ -52,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
             answer.append((name, own, new))
     for name, own, new in answer:
         step = argparse.Namespace(**{**vars(args), "application": name})
-        keep_step(step, {"files": [r.file for r in own], "new": new}, folder=str(folder.resolve()))
+        keep_step(
+            step,
+            {"files": [r.file for r in own], "new": new},
+            places=[str(p.resolve()) for p in args.places],
+        )
     say_notes(warnings)
     if args.json:
         data = [

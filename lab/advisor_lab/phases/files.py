@@ -119,7 +119,14 @@ def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] =
     ``counters`` names more columns that are counters.
     """
     own = [n for n in (*by, *counters) if n != IPC and n not in _BURSTS]
-    cells = _Cells(path, (*_BURSTS, *own))
+    cells = _Cells(path, _BURSTS)
+    lacking = [n for n in own if n not in cells.names]
+    if lacking:
+        counted = [n for n in cells.names if n != _BURSTS[0]]
+        raise InputError(
+            f"{path}, line 1: there is no column {lacking[0]}",
+            hint=f"it has {', '.join(counted)}; {IPC} is made of two of them",
+        )
     names = list(dict.fromkeys((*own, *(n for n in COUNTED if n in cells.names))))
     at = {n: cells.names.index(n) for n in (*_BURSTS, *names)}
     processes: dict[str, int] = {}

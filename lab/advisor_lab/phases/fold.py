@@ -3,8 +3,10 @@
 A reading is an integral: the energy between two of them is spread over stretches of iterations.
 All iterations are scaled to 0..1, deviating ones left out, and a curve is fitted whose integrals
 over those stretches are what was read (Servat, Llort, Gimenez, Labarta, "Detailed performance
-analysis using coarse grain sampling", PROPER 2009; the penalty on curvature is Whittaker's
-smoother, its weight by generalised cross-validation, Craven and Wahba 1979).
+analysis using coarse grain sampling", PROPER 2009). The curve is a periodic Gaussian process
+around the mean (Rasmussen and Williams 2006, ch. 5). How smooth it is, how much it varies and how
+noisy the readings are is not chosen but weighed: each combination counts by how likely it makes the
+readings, so the band holds what few readings leave open.
 """
 
 from __future__ import annotations
@@ -13,20 +15,35 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
 from advisor.phases.arrays import Floats
 
 KEEPS_STEP = "the meter keeps step with the iteration: only the mean is known"
+TOO_FEW = "{} readings do not show the inside of an iteration: only the mean is known"
 _BINS = 100
 """Parts of an iteration, each with a power of its own."""
-_NORMAL = 1.645
-"""Standard deviations of a 90 % half width."""
+_ESTIMATED = 4
+"""What readings must tell besides the curve: mean, noise, swing and smoothness."""
 _STRAY = 5.0
 """Deviations from the median, in median absolute deviations, of an iteration that is left out."""
 
 _LEAST_ITERATIONS = 8
 """Fewer whole iterations, or fewer readings, give the mean only."""
+_MOST_ABOVE = 3.0
+"""Times the largest power read that the curve and its band may show."""
+_LITTLE = 0.03
+"""Of the mean: a standard deviation that is no reason to call a curve unknown."""
+_DIGITS = 6
+"""Decimal places in which a counter's last digit is looked for."""
+_REACHES = (0.02, 0.06, 0.2, 0.6)
+"""Parts of an iteration over which a curve may stay alike."""
+_STEPS = 16
+"""Noises, and swings, that are weighed against each other."""
+_EXACT = 1e-4
+"""Of the mean: no reading is more exact."""
+_LEAST_SWING, _MOST_SWING = 1e-3, 3.0
+"""Of the mean: standard deviations that power inside an iteration may have."""
 _SPREAD = 0.25
 """Readings must begin all over the iteration: the longest part of it where none does."""
 
@@ -80,17 +97,19 @@ def fold(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
     share = _overlaps(first[use], last[use], marks)
     mean = float((power * seconds).sum() / seconds.sum())
     usual = float(np.median(lengths[good]))
+    count = int(use.sum())
+    answer = f"folded from {count} readings over {int(good.sum())} iterations"
+    largest = _MOST_ABOVE * float(power.max())
+    value, deviation = _curve(share, power - mean, seconds, mean, _last_digit(total))
+    value = (value + mean).clip(0.0, largest)
+    half = float(stdtrit(count - _ESTIMATED, 0.95)) * deviation
+    in_step = _in_step(first[use], last[use])
+    if in_step or _unknown(value, deviation, mean):
+        answer = KEEPS_STEP if in_step else TOO_FEW.format(count)
+        value = np.full(_BINS, mean)
+        half = np.maximum(half, abs(mean))
+    low, high = (value - half).clip(0.0), (value + half).clip(0.0, largest)
     centres = (np.arange(_BINS) + 0.5) / _BINS
-    if _in_step(first[use], last[use]):
-        flat = np.full(_BINS, mean)
-        off = float(np.std(power)) * _NORMAL
-        half = np.full(_BINS, max(off, abs(mean)))
-        answer, value, low = KEEPS_STEP, flat, flat - half
-        high = flat + half
-    else:
-        value, deviation = _curve(share, power, seconds)
-        low, high = value - _NORMAL * deviation, value + _NORMAL * deviation
-        answer = f"folded from {int(use.sum())} readings over {int(good.sum())} iterations"
     return FoldedSignal(
         centres, value, low, high, answer, mean * usual, usual, int(good.sum()), len(lengths)
     )
@@ -130,32 +149,65 @@ def _overlaps(first: Floats, last: Floats, marks: Floats) -> Floats:
     return np.asarray(spread / spread.sum(axis=1, keepdims=True))
 
 
-def _curve(share: Floats, power: Floats, seconds: Floats) -> tuple[Floats, Floats]:
-    """Return the curve and its standard deviation: least squares with a penalty on its steps.
+def _unknown(value: Floats, deviation: Floats, mean: float) -> bool:
+    """Tell whether a curve leaves more open than it shows, and more than a little."""
+    left = float(np.sqrt(np.mean(deviation**2)))
+    return left > max(float(np.std(value)), _LITTLE * abs(mean))
 
-    The curve is periodic: an iteration follows another. Readings weigh by their length, for what a
-    meter's last digit is worth in power falls with it.
+
+def _last_digit(total: Floats) -> float:
+    """Return what a counter's readings are multiples of, in its unit; 0 where that is not seen."""
+    steps = np.rint(np.diff(total) * 10**_DIGITS)
+    if np.abs(steps).max() >= 2**53:
+        return 0.0
+    return float(np.gcd.reduce(steps.astype(np.int64))) / float(10**_DIGITS)
+
+
+def _kernels() -> list[Floats]:
+    """Return how curves of several smoothnesses co-vary between bins: Matern's, periodic."""
+    x = np.arange(_BINS) / _BINS
+    chord = np.sin(np.pi * np.abs(x[:, None] - x)) / np.pi
+    kernels = []
+    for reach in _REACHES:
+        scaled = chord / reach
+        kernels += [np.exp(-scaled), (1 + np.sqrt(3) * scaled) * np.exp(-np.sqrt(3) * scaled)]
+    return kernels
+
+
+def _curve(
+    share: Floats, power: Floats, seconds: Floats, mean: float, digit: float
+) -> tuple[Floats, Floats]:
+    """Return the curve around its mean and its standard deviation, over all that may be true.
+
+    The curve is periodic: an iteration follows another. Readings (``power``, of which ``mean`` was
+    taken) weigh by their length, for what a meter's last digit is worth in power falls with it.
     """
     weight = np.sqrt(seconds / seconds.mean())
     a, y = share * weight[:, None], power * weight
-    steps = np.eye(_BINS) - np.roll(np.eye(_BINS), 1, axis=1)
-    penalty = steps.T @ steps
-    normal, right = a.T @ a, a.T @ y
-    ridge = 1e-9 * np.trace(normal) / _BINS * np.eye(_BINS)
-    values, vectors = eigh(normal, penalty + 1e-6 * np.eye(_BINS))
-    turned = vectors.T @ right
-    squares, n = float(y @ y), len(y)
-    best, chosen = np.inf, 1.0
-    for weight_of_steps in np.geomspace(1e-9, 1e3, 73) * np.trace(normal) / _BINS:
-        shrunk = values / (values + weight_of_steps)
-        fitted = turned / (values + weight_of_steps)
-        left = squares - 2 * float(turned @ fitted) + float((values * fitted**2).sum())
-        score = n * max(left, 0.0) / max(n - 1.4 * float(shrunk.sum()), 1e-9) ** 2
-        if score < best:
-            best, chosen = score, float(weight_of_steps)
-    solved = np.linalg.inv(normal + chosen * (penalty + 1e-6 * np.eye(_BINS)) + ridge)
-    curve = solved @ right
-    residual = y - a @ curve
-    freedom = max(n - float(np.trace(solved @ normal)), 1.0)
-    noise = float(residual @ residual) / freedom
-    return curve, np.sqrt(np.maximum(noise * np.diag(solved), 0.0))
+    normal, right, squares, n = a.T @ a, a.T @ y, float(y @ y), len(y)
+    least = max(digit / np.sqrt(6) / float(seconds.mean()), _EXACT * abs(mean), 1e-300)
+    most = max(float(np.sqrt(squares / n)), least)
+    noise = np.geomspace(least, 2 * most, _STEPS)[None, :, None]
+    swing = np.geomspace(_LEAST_SWING, _MOST_SWING, _STEPS) * max(abs(mean), least)
+    prior = -np.log1p((swing / max(abs(mean), least)) ** 2)
+    ratio = (swing[:, None, None] / noise) ** 2
+    likelihoods, means, variances = [], [], []
+    for kernel in _kernels():
+        lower = np.linalg.cholesky(kernel + 1e-9 * np.eye(_BINS))
+        values, vectors = np.linalg.eigh(lower.T @ normal @ lower)
+        values = values.clip(0.0)
+        turned = vectors.T @ (lower.T @ right)
+        shrunk = 1 / (1 + ratio * values)
+        left = squares - (ratio * shrunk * turned**2).sum(axis=2)
+        likelihood = -n * np.log(noise[..., 0]) + 0.5 * np.log(shrunk).sum(axis=2)
+        likelihoods.append(likelihood - 0.5 * left.clip(0.0) / noise[..., 0] ** 2 + prior[:, None])
+        basis = lower @ vectors
+        means.append(((ratio * shrunk * turned) @ basis.T).reshape(-1, _BINS))
+        variances.append(((swing[:, None, None] ** 2 * shrunk) @ (basis**2).T).reshape(-1, _BINS))
+    weights = np.concatenate([v.ravel() for v in likelihoods])
+    weights = np.exp(weights - weights.max())
+    weights /= weights.sum()
+    curves = np.concatenate(means)
+    curve = weights @ curves
+    spread = weights @ (np.concatenate(variances) + (curves - curve) ** 2)
+    return curve, np.sqrt(spread)

@@ -17,6 +17,9 @@ from advisor_lab.phases.signal import PeriodicStretch, find_periods
 Counted = Mapping[str, Sequence[tuple[float, float]]]
 """Readings (s, total since some time) of counters, by name."""
 
+_NOTHING = 0.01
+"""Of a rate's maximum: below it a ratio to the rate says nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class InsideSignal:
@@ -127,18 +130,21 @@ def _inside(at: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
 
 
 def _scaled(curve: FoldedSignal, by: float) -> FoldedSignal:
-    """Return the curve in another unit; a counter never runs backwards."""
-    value, low, high = (by * np.maximum(v, 0.0) for v in (curve.value, curve.low, curve.high))
+    """Return the curve in another unit."""
+    value, low, high = by * curve.value, by * curve.low, by * curve.high
     return replace(curve, value=value, low=low, high=high, per_iteration=by * curve.per_iteration)
 
 
 def _ratio(above: FoldedSignal, below: FoldedSignal) -> FoldedSignal:
-    """Return the ratio of two curves; its band joins theirs, as relative errors."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = above.value / below.value
-        half = np.abs(value) * np.hypot(
-            (above.high - above.value) / above.value, (below.high - below.value) / below.value
-        )
-    value, half = np.nan_to_num(value, posinf=0.0), np.nan_to_num(half, posinf=0.0)
+    """Return the ratio of two curves; its band joins theirs, as relative errors.
+
+    Where next to nothing is counted below, nothing is known of the ratio, and it is 0.
+    """
+    counted = below.value > _NOTHING * below.value.max(initial=0.0)
+    divisor = np.where(counted, below.value, np.inf)
+    value = above.value / divisor
+    half = np.hypot((above.high - above.value) / divisor,
+                    value * (below.high - below.value) / divisor)  # fmt: skip
     mean = above.per_iteration / below.per_iteration if below.per_iteration else 0.0
-    return replace(above, value=value, low=value - half, high=value + half, per_iteration=mean)
+    low = np.maximum(value - half, 0.0)
+    return replace(above, value=value, low=low, high=value + half, per_iteration=mean)

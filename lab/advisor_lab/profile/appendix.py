@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,26 +37,33 @@ _LISTED_OBJECTS = ("instructionMix", "mpiInstructionMix", "openMPinstructionMix"
 """Fields that the manual prints as objects and the profiler may write as a list of one."""
 
 
-def read_folder(place: Path, scale: Mapping[str, float]) -> tuple[list[ProfiledRun], list[str]]:
-    """Return the runs of all profiles of a folder (or of one file) and what to warn of.
+def read_places(
+    places: Sequence[Path], scale: Mapping[str, float]
+) -> tuple[list[tuple[Path, ProfiledRun]], list[str]]:
+    """Return the runs of all profiles, files and those of folders, and what to warn of.
 
     ``scale`` stands for a missing ``appScale``. Raises InputError.
     """
-    if place.is_dir():
-        files = sorted(p for p in place.iterdir() if p.suffix in SUFFIXES and p.is_file())
-        if not files:
-            endings = ", ".join(SUFFIXES)
-            raise InputError(f"{place}: there is no profile in it", hint=f"they end in {endings}")
-    elif place.is_file():
-        files = [place]
-    else:
-        raise InputError(f"{place} does not exist")
+    files: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            inside = sorted(p for p in place.iterdir() if p.suffix in SUFFIXES and p.is_file())
+            if not inside:
+                endings = ", ".join(SUFFIXES)
+                raise InputError(
+                    f"{place}: there is no profile in it", hint=f"they end in {endings}"
+                )
+            files += inside
+        elif place.is_file():
+            files.append(place)
+        else:
+            raise InputError(f"{place} does not exist")
     missing: Counter[str] = Counter()
     first: dict[str, str] = {}
     runs = []
-    for file in files:
+    for file in dict.fromkeys(files):
         run, absent = read_profile(file, scale)
-        runs.append(run)
+        runs.append((file, run))
         for field in absent:
             first.setdefault(field, file.name)
         missing.update(absent)

@@ -25,6 +25,8 @@ from advisor_lab.profile.metrics import (
     total,
 )
 from advisor_lab.profile.models import ClassModels, ClassRuns, ThreadCounts, scale_columns
+from advisor_lab.profile.placement import ClassPlaces
+from advisor_lab.profile.regression import EXACT
 from advisor_lab.profile.trends import GroupTrend, group_trend, predicted_groups
 
 MOST_PROCESSES = 100_000
@@ -33,12 +35,22 @@ MOST_PROCESSES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PredictedClass:
-    """One class at a scale: how many threads, their metrics, and its group where it is known."""
+    """One class at a scale: how many threads, their metrics, and its group where it is known.
+
+    ``each`` of its threads are in one process, after those of the classes ``beside`` it.
+    """
 
     name: str
     threads: float
     values: Mapping[str, MetricValue]
     group: CommunicationGroup | None = None
+    each: int = 1
+    beside: tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> int:
+        """How many processes have threads of it."""
+        return max(1, round(self.threads / self.each))
 
 
 def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[GroupTrend | None]:
@@ -59,15 +71,18 @@ def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[G
 
 def predict_classes(
     models: ClassModels, threads: ThreadCounts, trends: Sequence[GroupTrend | None],
-    scale: Mapping[str, float],
+    places: Mapping[str, ClassPlaces], scale: Mapping[str, float],
 ) -> tuple[list[PredictedClass], list[str]]:  # fmt: skip
     """Return every class at a scale, and what to say of it."""
     at = {n: np.array([v]) for n, v in scale.items()}
     values = threads.values(at)
     counts = {name: total(own["NThreads"].predict(values)[0]) for name, own in models.items()}
+    each = {name: places[name].threads_each(scale) for name in models}
     place = dict(scale)
     if any("processes" in _names(t) for t in trends if t is not None):
-        place["processes"] = float(round(sum(counts.values())))
+        place["processes"] = float(
+            round(sum(n / each[c] for c, n in counts.items() if not places[c].beside))
+        )
     groups = predicted_groups(trends, place) if all(t is not None for t in trends) else None
     notes = []
     if groups is None and any(t is not None for t in trends):
@@ -83,13 +98,13 @@ def predict_classes(
             if metric != "NThreads"
         }
         group = groups[i] if groups is not None else None
-        count = float(len(group.ranks())) if group is not None else counts[name]
+        count = float(len(group.ranks()) * each[name]) if group is not None else counts[name]
         if group is not None and abs(count - counts[name]) > 0.02 * count:
             notes.append(
                 f"class {name}: its model has {counts[name]:.6g} threads, its communication group "
                 f"{count:.6g}: the group's are written"
             )
-        classes.append(PredictedClass(name, count, metrics, group))
+        classes.append(PredictedClass(name, count, metrics, group, each[name], places[name].beside))
     return classes, notes
 
 
@@ -107,33 +122,57 @@ def profile_json(
     per_process: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a whole profile. Raises InputError where it would have too many threads."""
-    numbers = {c.name: max(1, round(c.threads)) for c in classes}
-    whole = sum(numbers.values())
+    whole = sum(c.processes * c.each for c in classes)
     if per_process and whole > MOST_PROCESSES:
         raise InputError(
             f"{whole} threads are too many for a file with each", hint="--threads class"
         )
-    known = all(c.group is not None for c in classes)
-    threads, next_rank = [], 0
-    for one in classes:
-        first = one.group.start_rank if one.group is not None else next_rank
-        if per_process:
-            ranks = one.group.ranks() if one.group else range(first, first + numbers[one.name])
-        else:
-            ranks = [first]
-        next_rank += numbers[one.name]
-        for rank in ranks:
-            thread: dict[str, Any] = {"threadId": 0, "processId": int(rank), "class": one.name}
-            if not per_process:
-                thread["NThreads"] = numbers[one.name] if known else one.threads
-            threads.append({**thread, **_fields(one, int(rank), whole)})
-    threads.sort(key=lambda t: t["processId"])
+    ranks_of = _ranks(classes)
+    processes = len({rank for ranks in ranks_of.values() for rank in ranks})
+    exact = all(c.group is not None for c in classes)
+    threads: list[dict[str, Any]] = []
+    taken: dict[int, int] = {}
+    for one in sorted(classes, key=lambda c: len(c.beside) > 0):
+        for rank in ranks_of[one.name] if per_process else ranks_of[one.name][:1]:
+            for _ in range(one.each if per_process else 1):
+                number = taken.get(rank, 0)
+                taken[rank] = number + 1
+                thread: dict[str, Any] = {
+                    "threadId": number, "processId": rank, "class": one.name,
+                }  # fmt: skip
+                if not per_process:
+                    count = one.processes * one.each
+                    near = exact or abs(one.threads - count) < EXACT * count
+                    thread["NThreads"] = count if near else one.threads
+                threads.append({**thread, **_fields(one, rank, processes)})
+    threads.sort(key=lambda t: (t["processId"], t["threadId"]))
     return {
         "application": application,
         "appScale": {n: int(v) if v == int(v) else v for n, v in sorted(scale.items())},
-        "processes": whole,
+        "processes": processes,
         "threads": threads,
     }
+
+
+def _ranks(classes: Sequence[PredictedClass]) -> dict[str, Sequence[int]]:
+    """Return the processes of each class: its group's, those of the classes beside it, or the next.
+
+    A class beside others that has more processes than they begins at their first one.
+    """
+    ranks: dict[str, Sequence[int]] = {}
+    following = 0
+    for one in sorted(classes, key=lambda c: len(c.beside) > 0):
+        if one.group is not None:
+            ranks[one.name] = one.group.ranks()
+        elif one.beside:
+            theirs = sorted(rank for name in one.beside for rank in ranks[name])
+            more = range(following, following + max(0, one.processes - len(theirs)))
+            ranks[one.name] = [*theirs, *more][: one.processes]
+            following += len(more)
+        else:
+            ranks[one.name] = range(following, following + one.processes)
+            following += one.processes
+    return ranks
 
 
 def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:

@@ -61,8 +61,27 @@ def relative_sources(run: ProfiledRun) -> dict[ThreadId, frozenset[int]]:
     return sources
 
 
+def master_of(run: ProfiledRun) -> int | None:
+    """Return the process from which alone all others receive, None where there is none.
+
+    Of three processes it is the first one, for the middle of a chain of three looks alike.
+    """
+    absolute: dict[int, set[int]] = {}
+    for (process, _), sources in relative_sources(run).items():
+        absolute.setdefault(process, set()).update((process + s) % run.processes for s in sources)
+    masters = {own for sources in absolute.values() if len(sources) == 1 for own in sources}
+    for master in masters:
+        others = [sources for process, sources in absolute.items() if process != master]
+        alone = len(others) > 1 and all(sources == {master} for sources in others)
+        if alone and (len(others) > 2 or master == min(absolute)):
+            return master
+    return None
+
+
 def topology_of(run: ProfiledRun) -> str:
     """Return the name of a run's pattern, "" where it is none we know."""
+    if master_of(run) is not None:
+        return "master/worker"
     own = {process: sources for (process, _), sources in relative_sources(run).items() if sources}
     topology = recognise(own)
     return topology.name if topology else ""
@@ -79,9 +98,13 @@ def group_members(run: ProfiledRun) -> ClassMembers:
             f"{run.file}: mpiCommunicationVector: no thread receives peer-to-peer messages",
             hint="--method profile classifies by the other metrics",
         )
-    classes: dict[tuple[frozenset[int], bool], list[ThreadId]] = {}
+    master = master_of(run)
+    classes: dict[tuple[object, bool], list[ThreadId]] = {}
     for thread in sorted(sources):
-        classes.setdefault((sources[thread], thread[1] == 0), []).append(thread)
+        kind: object = sources[thread]
+        if master is not None and kind:
+            kind = thread[0] == master
+        classes.setdefault((kind, thread[1] == 0), []).append(thread)
     members = tuple(tuple(own) for own in classes.values())
     for own in members:
         if not spanned(sorted({process for process, _ in own})):
@@ -171,7 +194,8 @@ def align(
             raise InputError(
                 f"{few.file}: threads: {min(len(own), count)} communication groups, fewer than "
                 f"the {max(len(own), count)} of {many.file}",
-                hint="leave that run out: every class must have a thread in every run",
+                hint="every class must have a thread in every run: leave out a run too small for "
+                "that, or give --method profile",
             )
     shapes = [_shapes(run, own) for run, own in zip(runs, members, strict=True)]
     near = _neighbours(runs)

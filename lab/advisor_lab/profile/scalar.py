@@ -9,18 +9,34 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.core.expression import Expression
+from advisor.core.expression import Expression, parse_expression
 from advisor.errors import InputError
 from advisor_lab.profile import search_manual, search_strict
 from advisor_lab.profile.learners import LEARNER_KINDS, Learner
-from advisor_lab.profile.regression import FloatColumn, LinearFit, fit_linear, relative_error
-from advisor_lab.profile.selection import SearchData, given
+from advisor_lab.profile.regression import (
+    EXACT,
+    FloatColumn,
+    LinearFit,
+    fit_linear,
+    relative_error,
+)
+from advisor_lab.profile.selection import SearchData, TermChoice, distinct, given, likelihood
 from advisor_lab.profile.setup import LINEAR, MetricOptions
-from advisor_lab.profile.terms import CandidateTerm, Values, columns, divided, shares
+from advisor_lab.profile.terms import CandidateTerm, Values, columns, divided, products, shares
 
 SearchMethod = Literal["strict", "manual"]
 _FOLDS, _MOST_INPUTS = 10, 3
 """Folds of the cross-validation; inputs of a model, at most."""
+_FEW = 5
+"""Runs below which the strict search cannot be sure of any term."""
+_RUNS_PER_TERM = 3
+"""Runs that each term of the manual's search has to have where the strict one was not sure."""
+_TREND = 2.0
+"""Standard deviations of Kendall's score above which a metric has a trend."""
+_POWERS = ("-1", "-1/2", "1/4", "1/3", "2/3", "3/4", "4/3", "3/2")
+"""Powers of a parameter that may be the truth though no complexity names them."""
+_SURE = 0.9
+"""Of what other terms would predict, this share lies within the interval."""
 
 
 @dataclass(slots=True)
@@ -32,16 +48,26 @@ class ScalarModel:
     fit: LinearFit | Learner
     candidates: int = 0
     notes: list[str] = field(default_factory=list)
+    others: OtherTerms | None = None
+    """What else the runs allow; None where the terms were given."""
 
     def predict(self, values: Values) -> FloatColumn:
         """Return the predictions, before boundaries."""
         return self.fit.predict(columns(self.terms, values))
 
     def half_widths(self, values: Values, predicted: FloatColumn) -> FloatColumn:
-        """Return half of the 90 % interval at each place; NaN where none is known."""
+        """Return half of the 90 % interval at each place; NaN where none is known.
+
+        It joins the regression's with how far other terms would be off that the runs allow as well.
+        """
         if not isinstance(self.fit, LinearFit):
             return np.full(len(predicted), np.nan)
-        return self.fit.half_widths(columns(self.terms, values), predicted)
+        half = self.fit.half_widths(columns(self.terms, values), predicted)
+        if self.others is None:
+            return half
+        chosen = [CandidateTerm(t, t.names) for t in self.terms]
+        joined: FloatColumn = np.hypot(half, self.others.apart(chosen, self.fit, values, predicted))
+        return joined
 
 
 def fit_scalar(
@@ -67,14 +93,123 @@ def fit_scalar(
         terms = [CandidateTerm(t, t.names) for t in options.terms]
         choice = given(data, terms, options.weighting or None)
     else:
-        choice = (search_manual if method == "manual" else search_strict).search(data)
+        choice = search_manual.search(data) if method == "manual" else _strict(data)
     fit = fit_linear(data.design(choice.terms), data.y, choice.weighting)
     if options.terms is not None and not data.allowed(choice.terms, fit):
         notes.append(f"{data.file}: the terms given break the constraints")
     expressions = tuple(t.expression for t in choice.terms)
+    others = OtherTerms(data) if options.terms is None else None
     return ScalarModel(
-        expressions, choice.weighting, fit, choice.candidates, [*notes, *choice.notes]
+        expressions, choice.weighting, fit, choice.candidates, [*notes, *choice.notes], others
     )
+
+
+def _strict(data: SearchData) -> TermChoice:
+    """Return the strict search's terms; the manual's where it has none despite a trend."""
+    choice = search_strict.search(data)
+    if choice.terms or np.ptp(data.y) <= EXACT * np.abs(data.y).max(initial=0.0):
+        return choice
+    trend = _trend(data)
+    if not trend and len(data.y) >= _FEW:
+        return choice
+    manual = search_manual.search(data, max(1, len(data.y) // _RUNS_PER_TERM))
+    reason = f"it has a trend over {trend}" if trend else f"{len(data.y)} runs are few"
+    where = f"{data.file}: " if data.file else ""
+    if manual.terms and _stays_above_0(data, manual):
+        note = f"{where}the strict search is sure of no term, but {reason}: the manual's search " \
+               "found one, and the interval reckons with others"  # fmt: skip
+        return replace(manual, notes=[*manual.notes, note])
+    note = f"{where}no term explains it, though {reason}: do not extrapolate the constant"
+    return replace(choice, notes=[*choice.notes, note])
+
+
+def _stays_above_0(data: SearchData, choice: TermChoice) -> bool:
+    """Tell whether a metric that is above 0 at every run stays so far beyond them."""
+    if data.y.min() <= 0:
+        return True
+    fit = fit_linear(data.design(choice.terms), data.y, choice.weighting)
+    far = {name: column * search_strict.FAR for name, column in data.values.items()}
+    with np.errstate(all="ignore"):
+        return bool((fit.predict(columns([t.expression for t in choice.terms], far)) > 0).all())
+
+
+def _trend(data: SearchData) -> str:
+    """Return the parameter with which the metric rises or falls, "" for none.
+
+    Kendall's test (1938) at about 5 %, on runs that differ in one parameter alone.
+    """
+    names = list(data.parameters or data.values)
+    table = np.column_stack([data.values[n] for n in names])
+    for i, name in enumerate(names):
+        rest = np.delete(table, i, axis=1)
+        score = variance = 0.0
+        for row in np.unique(rest, axis=0):
+            same = (rest == row).all(axis=1)
+            x, y = table[same, i], data.y[same]
+            signs = np.sign(x[:, None] - x) * np.sign(y[:, None] - y)
+            score += float(signs.sum()) / 2
+            n = len(x)
+            variance += n * (n - 1) * (2 * n + 5) / 18
+        if variance and (abs(score) - 1) / np.sqrt(variance) > _TREND:
+            return name
+    return ""
+
+
+@dataclass(slots=True)
+class OtherTerms:
+    """The terms that a search could have chosen: how much predictions depend on the choice."""
+
+    data: SearchData
+
+    def apart(
+        self, chosen: Sequence[CandidateTerm], fit: LinearFit, values: Values,
+        predicted: FloatColumn,
+    ) -> FloatColumn:  # fmt: skip
+        """Return how far other terms' predictions lie from ``predicted``, 90 % of them at most.
+
+        Other terms stand in the place of each chosen one, or beside a constant; each counts by how
+        likely it makes the runs (Bayesian model averaging, Hoeting et al. 1999).
+        """
+        data = self.data
+        known = {t.expression.text for t in chosen}
+        candidates = distinct(
+            data,
+            [*shares(data.threads), *divided(data.mains, data.threads), *products(data.mains),
+             *self._powers()],
+        )  # fmt: skip
+        sets = [
+            [*chosen[:i], other, *chosen[i + 1 :]]
+            for i in range(max(1, len(chosen))) for other in candidates
+            if other.expression.text not in known
+        ]  # fmt: skip
+        if len(data.y) < len(chosen) + 3 and chosen:
+            sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
+        scores, distances = [likelihood(data.y, fit)], [np.zeros(len(predicted))]
+        for terms in sets:
+            other = fit_linear(data.design(terms), data.y, fit.weighting)
+            if other.freedom < 1 or not data.allowed(terms, other):
+                continue
+            try:
+                design = columns([t.expression for t in terms], values)
+            except InputError:
+                continue
+            scores.append(likelihood(data.y, other))
+            distances.append(np.abs(other.predict(design) - predicted))
+        likely = np.exp(-0.5 * (np.array(scores) - min(scores)))
+        apart = np.array(distances)
+        order = np.argsort(apart, axis=0)
+        share = np.cumsum(likely[order], axis=0) / likely.sum()
+        reached = np.argmax(share >= _SURE, axis=0)
+        farthest: FloatColumn = np.take_along_axis(
+            apart, np.take_along_axis(order, reached[None, :], axis=0), axis=0
+        )[0]
+        return farthest
+
+    def _powers(self) -> list[CandidateTerm]:
+        """Return powers between those of complexities: a law need not be among the candidates."""
+        names = [n for n in self.data.parameters if self.data.values[n].min() > 0]
+        powers = [parse_expression(f"{n}^({e})") for n in names for e in _POWERS]
+        return [CandidateTerm(p, p.names) for p in powers]
 
 
 def _learned(data: SearchData, options: MetricOptions) -> ScalarModel:

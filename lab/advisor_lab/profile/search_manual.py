@@ -25,12 +25,12 @@ _LEVEL, _FOLDS = 0.05, 10
 """Significance that a term needs; folds of the cross-validation."""
 
 
-def search(data: SearchData) -> TermChoice:
-    """Return the terms the manual's search finds."""
+def search(data: SearchData, most: int = MOST_TERMS) -> TermChoice:
+    """Return the terms the manual's search finds, ``most`` of them at most."""
     chosen: list[CandidateTerm] = []
     weighting, best = _score(data, chosen)
     looked = 0
-    while len(chosen) < MOST_TERMS and len(chosen) + 2 < len(data.y) and best > _perfect(data):
+    while len(chosen) < most and len(chosen) + 2 < len(data.y) and best > _perfect(data):
         options = _options(data, chosen)
         looked = max(looked, len(options))
         scored = []

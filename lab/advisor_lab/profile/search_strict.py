@@ -36,7 +36,7 @@ LEVEL = 0.01
 """Chance that a metric which depends on nothing gets a term."""
 _TRIED = 12
 """Candidates looked at closely in one step, the best first."""
-_FAR = 1000.0
+FAR = 1000.0
 """So many times the largest run a metric that grew must not have fallen below 0."""
 _TIE = 2.0
 """A candidate more involved by one part must be likelier by this (twice the log likelihood)."""
@@ -199,7 +199,7 @@ class _Search:
         data = self.data
         names = list(data.values)
         top = {n: float(np.max(data.values[n])) for n in names}
-        rows = [{n: top[n] * (_FAR if n == far or far == "" else 1.0) for n in names}
+        rows = [{n: top[n] * (FAR if n == far or far == "" else 1.0) for n in names}
                 for far in ("", *names)]  # fmt: skip
         values = {n: np.array([row[n] for row in rows]) for n in names}
         with np.errstate(all="ignore"):

@@ -155,16 +155,23 @@ def group_trend(
 def predicted_groups(
     trends: Sequence[GroupTrend | None], place: Mapping[str, float]
 ) -> list[CommunicationGroup] | None:
-    """Return every class's group at a scale, None unless together they are all processes once."""
+    """Return every class's group at a scale, None unless together they are all processes once.
+
+    Classes of the same processes, which hold several threads each, count once.
+    """
     groups = [None if t is None else t.at(place) for t in trends]
     predictable = [g for g in groups if g is not None]
     if len(predictable) < len(groups) or not predictable:
         return None
-    total = sum(_size(g) for g in predictable)
-    if total > 10_000_000:
+    if sum(_size(g) for g in predictable) > 10_000_000:
         return None
-    ranks = np.concatenate([np.array(g.ranks()) for g in predictable])
-    if len(ranks) != len(np.unique(ranks)) or ranks.min() != 0 or ranks.max() != len(ranks) - 1:
+    distinct: list[set[int]] = []
+    for own in sorted((set(g.ranks()) for g in predictable), key=len):
+        if own != set().union(*(d for d in distinct if d <= own)):
+            distinct.append(own)
+    ranks = set().union(*distinct)
+    total = sum(len(own) for own in distinct)
+    if len(ranks) != total or min(ranks) != 0 or max(ranks) != total - 1:
         return None
     return [
         replace(g, vector=tuple({**v, "relativeSrc": v["relativeSrc"] % total} for v in g.vector))

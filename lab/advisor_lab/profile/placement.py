@@ -1,0 +1,71 @@
+"""Where the threads of classes are: how many a process has, and which classes share processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor_lab.profile.models import ClassRuns, scale_columns
+from advisor_lab.profile.runs import ProfiledRun, ThreadId
+from advisor_lab.profile.trends import ExactTrend, exact_trend
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlaces:
+    """Where the threads of one class are.
+
+    ``each`` is how many a process has, by the scale; ``beside`` the classes that have the first
+    threads of the same processes, "" for a class that has them itself.
+    """
+
+    each: ExactTrend
+    first: int
+    beside: tuple[str, ...] = ()
+
+    def threads_each(self, place: Mapping[str, float]) -> int:
+        """Return how many threads one process has at a scale; 1 at least."""
+        return max(1, self.each.whole_at(place) or 1)
+
+
+def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], list[str]]:
+    """Return where the threads of each class are in all training runs, and what to say of it."""
+    values = scale_columns([run for run, _ in classes[0].train])
+    first = {c.name: min(t for _, members in c.train for _, t in members) for c in classes}
+    homes = {c.name: [{p for p, _ in members} for _, members in c.train] for c in classes}
+    places, notes = {}, []
+    for one in classes:
+        numbers = [_each(run, members) for run, members in one.train]
+        trend = None
+        if len(set(numbers)) == 1 and numbers[0]:
+            trend = ExactTrend((), (float(numbers[0]),))
+        elif all(numbers):
+            trend = exact_trend(values, np.array(numbers, dtype=np.float64))
+        if trend is None:
+            notes.append(
+                f"class {one.name}: how many of its threads a process has follows no trend: each "
+                "is written as a process of its own"
+            )
+        beside = tuple(
+            other.name for other in classes
+            if trend is not None and first[other.name] < first[one.name]
+            and first[other.name] == min(first.values())
+            and all(a <= b for a, b in zip(homes[other.name], homes[one.name], strict=True))
+        )  # fmt: skip
+        places[one.name] = ClassPlaces(trend or ExactTrend((), (1.0,)), first[one.name], beside)
+    return places, notes
+
+
+def _each(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
+    """Return how many threads of a class each of its processes has; 0 where they differ.
+
+    A thread that stands for others of its class is in all of the run's processes, if it can be.
+    """
+    counts: dict[int, float] = {}
+    for thread in members:
+        counts[thread[0]] = counts.get(thread[0], 0.0) + run.threads[thread].count
+    if all(run.threads[thread].count == 1 for thread in members):
+        return int(next(iter(counts.values()))) if len(set(counts.values())) == 1 else 0
+    whole = sum(counts.values())
+    return int(whole / run.processes) if whole % run.processes == 0 else 1

@@ -29,9 +29,11 @@ BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
 START_S = 60.0
 """So long after a job's end its start may still reach the database; 4 s were seen."""
+_DIGITS = 12
+"""Of seconds, nodes and CPUs no job has as many; what has more is damaged."""
 
-_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
-_STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
+JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
+_STEP_ID = re.compile(rf"({JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -107,7 +109,7 @@ def job(job_id: str) -> JobRecord | None:
 
     Where Slurm reused a job id the latest one is returned.
     """
-    if not _JOB_ID.fullmatch(job_id):
+    if not JOB_ID.fullmatch(job_id):
         raise SchedulerError(f"{job_id!r} is not a Slurm job id")
     runs = [r for r in again(records([f"--jobs={job_id}", "--duplicates"])) if r.job_id == job_id]
     if not runs:
@@ -144,7 +146,7 @@ def parse(text: str, separator: str) -> list[JobRecord]:
     for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
         row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
         name = row["JobID"].strip()
-        if _JOB_ID.fullmatch(name):
+        if JOB_ID.fullmatch(name):
             latest[name] = len(jobs)
             jobs.append(_job(name, row))
             continue
@@ -256,6 +258,45 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
         or record.freq_requested_khz,
         freq_observed_khz=None if mean is None else round(mean),
     )
+
+
+def step_use(step_id: str, row: Mapping[str, str]) -> StepRecord | None:
+    """Return a step's record, None where time or nodes are no numbers."""
+    for name in ("ElapsedRaw", "NNodes"):
+        if row[name] and not is_count(row[name]):
+            return None
+    return _step(step_id, row)
+
+
+def is_count(text: str) -> bool:
+    """Tell whether a text is a whole number that a job may have of seconds, nodes or CPUs."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+
+
+def job_use(row: Mapping[str, str], steps: Sequence[StepRecord]) -> JobRecord | None:
+    """Return what tells of a job's use, None while it has not ended; ``row``: what there is.
+
+    As :func:`parse` does, for a million jobs: no times, no limits, nothing of ours.
+    """
+    state = _state(row["State"])
+    if state in UNFINISHED:
+        return None
+    longest = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
+    cap_khz = longest.freq_requested_khz if longest is not None else None
+    get = row.get
+    return JobRecord(
+        row["JobID"], get("JobName", ""), get("User", ""), get("Account", ""), state,
+        elapsed_s=float(row["ElapsedRaw"] or 0),
+        nodes=int(row["NNodes"] or 0),
+        node_list=get("NodeList", ""),
+        energy_j=total_energy_j(steps),
+        freq_requested_khz=cap_khz or freq_khz(get("ReqCPUFreqMax", "")),
+        submit_line=get("SubmitLine", ""),
+        ended_at=get("End", ""),
+        partition=get("Partition", ""),
+        cpus=int(row["NCPUS"] or 0),
+        steps=tuple(steps),
+    )  # fmt: skip
 
 
 def total_energy_j(steps: Sequence[StepRecord]) -> float | None:

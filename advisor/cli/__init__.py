@@ -65,6 +65,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
     # study
     "demo": ("demo", "show advice for programs that others measured, and what it saves"),
+    "prospect": ("prospect", "estimate what this site would save, from its accounting alone"),
     "evaluate": ("", laboratory.VERBS["evaluate"]),
     "pareto": ("", laboratory.VERBS["pareto"]),
 }

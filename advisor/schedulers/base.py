@@ -361,6 +361,8 @@ class Scheduler(Protocol):
     """Seconds to wait between two polls."""
     ACCOUNTING: ClassVar[str] = ""
     """What ``advisor import --from`` calls files of its accounting; "": there are none."""
+    YEAR_COMMAND: ClassVar[str] = ""
+    """What an admin enters to write a year of its accounting into a file."""
     ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {}
     """What an admin can do for jobs without energy, by cause: step, shared, meter."""
     SETUID_COMMANDS: ClassVar[bool] = False
@@ -454,6 +456,10 @@ class Scheduler(Protocol):
         Raises InputError for what is no such file.
         """
         return [], 0
+
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a file that begins so may be of its accounting."""
+        return False
 
     def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
         """Yield the ended jobs of a file of its accounting, whatever its size.

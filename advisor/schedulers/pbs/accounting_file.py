@@ -50,6 +50,11 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
     return list(by_job.values()), bad
 
 
+def is_record(line: str) -> bool:
+    """Tell whether a line is a record of a log."""
+    return _LINE.fullmatch(line.rstrip()) is not None
+
+
 def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     """Yield the job of each E record, of a file of any size. Raises InputError for no log at all."""
     known = 0

@@ -31,7 +31,7 @@ from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
-from advisor.schedulers.pbs.accounting_file import read_log, stream_log
+from advisor.schedulers.pbs.accounting_file import is_record, read_log, stream_log
 from advisor.schedulers.pbs.chunks import Place, has_host_alone
 from advisor.schedulers.pbs.driver import (
     Noted,
@@ -336,6 +336,10 @@ class Pbs(Scheduler):
     def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
         """Return the jobs of an accounting log."""
         return read_log(path, text)
+
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a line is a record of PBS's log."""
+        return is_record(first_line)
 
     def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
         """Yield the jobs of an accounting log's E records."""

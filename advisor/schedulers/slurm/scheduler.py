@@ -56,6 +56,10 @@ class Slurm(Sweeps, Scheduler):
         """Return the jobs of a file that ``sacct -P`` wrote."""
         return read_sacct(path, text)
 
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a line holds sacct's columns."""
+        return "|" in first_line and "JobID" in first_line.split("|")
+
     def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
         """Yield the jobs of a file that ``sacct -P`` or ``-p`` wrote."""
         return stream_sacct(path, damaged)

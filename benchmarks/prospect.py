@@ -19,7 +19,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,17 +160,18 @@ def hash_of(name: str) -> int:
 
 
 def asked(path: Path) -> tuple[dict[str, float | list[float]], float, float]:
-    """Return what prospect answers for a file, in seconds, and the MB that it took."""
-    started = time.monotonic()
+    """Return what prospect answers for a file, seconds of processor time, and MB that it took.
+
+    Processor time, so that others on the machine do not count.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "advisor", "prospect", str(path), "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    took = time.monotonic() - started
-    return (
-        json.loads(done.stdout), took,
-        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
-    )  # fmt: skip
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return json.loads(done.stdout), took, used.ru_maxrss / 1024
 
 
 def main() -> None:
@@ -200,7 +200,7 @@ def main() -> None:
                   f"({lo:.0f} to {hi:.0f}) of {answer['kwh']:.0f}, "
                   f"{'held' if lo <= truth <= hi else 'MISSED'}", flush=True)  # fmt: skip
         size = path.stat().st_size / 1e6
-        print(f"the last: {args.jobs} jobs, {size:.0f} MB, in {took:.1f} s and {megabytes:.0f} MB")
+        print(f"the last: {args.jobs} jobs, {size:.0f} MB, in {took:.1f} s of processor time and {megabytes:.0f} MB")
     if args.years:
         print(f"the interval held in {held} of {args.years} years ({100 * held / args.years:.0f} %), "
               f"that of all energy in {energy_held}")  # fmt: skip

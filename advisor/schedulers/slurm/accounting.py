@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from advisor.core.delivery import marked_place
 from advisor.core.power import LEAST_W, is_possible
@@ -319,6 +320,7 @@ def energy_j(text: str) -> float | None:
     return value if value and is_possible(value, None, 0) else None
 
 
+@lru_cache(1024)
 def freq_khz(text: str) -> int | None:
     """Return ``1.20G``, ``2200M`` or ``1200000K`` in kHz; None for blank, 0, Unknown and names."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)

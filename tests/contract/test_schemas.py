@@ -48,7 +48,10 @@ SLURM = ("--scheduler", "slurm", "--dir", "slurm")
 GRID = ("--application", "fresh", "--node-type", "broadwell")
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("job.sh",), ("job.sh", "--", "--nodes=2")),
-    "why": (("CHANGED",), ("LEFT",)),
+    "why": (("CHANGED",), ("LEFT",), ("CHANGED", "LEFT"), ()),
+    "jobs": ((), ("--everybody", "--changed")),
+    "note": ((), ("--everybody",)),
+    "prospect": (("year.txt",),),
     "options": (("cg-solver",), ("cg-solver", "--all")),
     "predict": (("sized", "--at", "n=800"),),
     "train": (("job.sh", "--dry-run"),),

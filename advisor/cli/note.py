@@ -60,7 +60,7 @@ def _message(summary: Note, to: str) -> str:
     message["To"] = " ".join(to.split())
     message["Subject"] = f"advisor: {summary.jobs} jobs in a week on {socket.gethostname()}"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("\n".join([*summary.lines(), ""]))
+    message.set_content("\n".join([*summary.lines(), ""]), cte="quoted-printable")
     return message.as_string()
 
 

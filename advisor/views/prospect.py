@@ -134,7 +134,7 @@ class Answer:
             f"could be acted on: {format_count(whole.actionable_jobs, 'job')}, "
             f"{format_kwh(whole.actionable_kwh)} ({_part(whole.actionable_kwh, whole.kwh)}): whole "
             f"nodes, recognised, {REPEATED} runs or more",
-            f"would be saved:    {_saving_words(whole)}, {self._worth()}",
+            f"would be saved:    {_saving_words(whole)} at 90 %, {self._worth()}",
         ]
         if p.training_kwh:
             lines.append(
@@ -253,7 +253,7 @@ def _table_of(
     heads = (name, "jobs", "node-hours", "energy", "assumed", "could be acted on", "saves (90 %)")
     rows: list[tuple[object, ...]] = [
         (
-            clean_name(s.name) or "-", s.jobs, f"{s.node_hours:.4g}", format_kwh(s.kwh),
+            clean_name(s.name) or "-", s.jobs, f"{s.node_hours:,.0f}", format_kwh(s.kwh),
             f"{100 * s.assumed_share:.0f} %", format_kwh(s.actionable_kwh),
             _saving_words(s) if s.saving[0] else "-",
         )
@@ -267,7 +267,7 @@ def _saving_words(s: Slice) -> str:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:.4g} node-hours"
+    return f"{hours:,.0f} node-hours" if hours >= 1000 else f"{hours:.4g} node-hours"
 
 
 def _part(kwh: float, of: float) -> str:

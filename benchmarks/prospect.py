@@ -144,8 +144,9 @@ class Year:
                 listed = f"n{number % 400 + 1:04d}"
             line = f"sbatch -N {nodes} {name}.sh"
             ended = 1_735_700_000 + number * 30_000_000 // max(1, self.jobs)
-            yield (f"{number}|{name}|{user}|group{hash_of(name) % 5}|batch|{state}|{ended}|{seconds}"
-                   f"|{nodes}|{cpus}||{listed}|0|Unknown||{line}")  # fmt: skip
+            whose = f"{user}|group{hash_of(name) % 5}|batch|{state}"
+            yield (f"{number}|{name}|{whose}|{ended}|{seconds}|{nodes}|{cpus}||{listed}|0|Unknown||"
+                   f"{line}")  # fmt: skip
             yield (f"{number}.batch|batch||group|||{ended}|{seconds}|1|{cpus // nodes}|1|"
                    f"{listed}|0|0|0|")  # fmt: skip
             if step:
@@ -196,14 +197,18 @@ def main() -> None:
             held += lo <= truth <= hi
             low, high = answer["kwh_interval"]  # type: ignore[misc]
             energy_held += low * 0.98 <= energy <= high * 1.02
-            print(f"year {seed}: saves {truth:.0f} kWh of {energy:.0f}, told {answer['saving_kwh']:.0f} "
-                  f"({lo:.0f} to {hi:.0f}) of {answer['kwh']:.0f}, "
-                  f"{'held' if lo <= truth <= hi else 'MISSED'}", flush=True)  # fmt: skip
+            word = "held" if lo <= truth <= hi else "MISSED"
+            told = f"{answer['saving_kwh']:.0f} ({lo:.0f} to {hi:.0f}) of {answer['kwh']:.0f}"
+            print(
+                f"year {seed}: saves {truth:.0f} of {energy:.0f} kWh, told {told}, {word}",
+                flush=True,
+            )
         size = path.stat().st_size / 1e6
-        print(f"the last: {args.jobs} jobs, {size:.0f} MB, in {took:.1f} s of processor time and {megabytes:.0f} MB")
+        took_words = f"{took:.1f} s of processor time and {megabytes:.0f} MB"
+        print(f"the last: {args.jobs} jobs, {size:.0f} MB, in {took_words}")
     if args.years:
-        print(f"the interval held in {held} of {args.years} years ({100 * held / args.years:.0f} %), "
-              f"that of all energy in {energy_held}")  # fmt: skip
+        share = f"{held} of {args.years} years ({100 * held / args.years:.0f} %)"
+        print(f"the interval held in {share}, that of all energy in {energy_held}")
 
 
 if __name__ == "__main__":

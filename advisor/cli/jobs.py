@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         left = f"; {format_count(len(every), 'job')} without these filters" if every else ""
         print(f"no jobs since {args.since} that the advisor knows of{left}")
         return 0
-    heads, rows = HEADS, [job.row(tariff) for job in jobs]
+    heads: tuple[str, ...] = HEADS
+    rows = [job.row(tariff) for job in jobs]
     if tariff.price is None:
         at = HEADS.index("worth")
         heads, rows = (*heads[:at], *heads[at + 1 :]), [(*r[:at], *r[at + 1 :]) for r in rows]

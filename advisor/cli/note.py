@@ -67,6 +67,6 @@ def _message(summary: Note, to: str) -> str:
 def _page(summary: Note) -> str:
     lines = escape("\n".join(summary.lines()))
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>advisor: a note</title>'
-        f"</head><body><pre>{lines}</pre></body></html>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>advisor: a note</title></head><body><pre>{lines}</pre></body></html>\n"
     )

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--site", type=Path, metavar="FILE",
-        help="a site.yaml: node types with cores, nodes, power and caps, and rules for applications",
+        help="a site.yaml: node types with cores, power and caps, and rules for applications",
     )  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write one page")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also write one picture")
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.prospect.estimate import estimate
     from advisor.prospect.usage import Usage
     from advisor.schedulers.accounting_lines import DamagedLines
-    from advisor.views.prospect import Answer
+    from advisor.views.prospect import ProspectAnswer
 
     for path in (args.html, args.svg):
         if path is not None and not path.parent.is_dir():
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if not usage.groups:
         where = ", ".join(map(str, args.files))
         raise InputError(f"{where}: no job of it ever ran", hint="export ended jobs, of a year")
-    answer = Answer(estimate(usage), usage, damaged.count, damaged.first, Tariff.of(site))
+    answer = ProspectAnswer(estimate(usage), usage, damaged.count, damaged.first, Tariff.of(site))
     if args.html is not None:
         _write(args.html, answer.html())
     if args.svg is not None:

@@ -75,8 +75,8 @@ def _job(rows: Sequence[Sequence[str]], place: dict[str, int]) -> JobRecord:
     steps: dict[str, list[Sequence[str]]] = {}
     for row in rows:
         steps.setdefault(row[place["step"]], []).append(row)
-    records = []
-    for name, nodes in steps.items():
+    records: list[StepRecord] = []
+    for nodes in steps.values():
         times_s = [_number(row[place["time"]]) or 0.0 for row in nodes]
         powers_w = [_number(row[place["power"]]) or 0.0 for row in nodes]
         energy_j = sum(t * p for t, p in zip(times_s, powers_w, strict=True))

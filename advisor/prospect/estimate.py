@@ -19,31 +19,29 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy
 from advisor.core.worth import J_PER_KWH
-from advisor.prospect.usage import Group, GroupUse, Usage, workload
-
-Array = npt.NDArray[np.float64]
+from advisor.prior.surface import Array
+from advisor.prospect.usage import GroupUse, Usage, UseGroup, workload
 
 CPU_BOUND, MEMORY_BOUND, UNKNOWN = "cpu-bound", "memory-bound", ""
 BETA: Mapping[str, tuple[float, float]] = {
     CPU_BOUND: (9.0, 1.0), MEMORY_BOUND: (3.0, 7.0), UNKNOWN: (0.7, 0.4),
 }  # fmt: skip
 """Beta distributions of ``beta``. Unknown programs: mean 0.64 and deviation 0.33, as 30 published
-ones have (seven of PARSEC on 32 cores, 20 programs on a V100, three on a GV100; docs/prospect.md)."""
+ones have (seven of PARSEC on 32 cores, 20 on a V100, three on a GV100; docs/prospect.md)."""
 SITE_D = (0.2, 0.75)
-"""Between these ``d`` of a site lies, each value as likely: 0.70 on the V100, 0.55 on the GV100, up to
-0.7 for the busiest programs of PARSEC."""
+"""Between these ``d`` of a site lies, each value as likely: 0.70 on the V100, 0.55 on the GV100, up
+to 0.7 for the busiest programs of PARSEC."""
 PROGRAM_D = (3.0, 1.0)
 """Beta distribution of a program's part of it: programs that leave cores idle have little."""
 LEAST_FREQ = 0.6
 """No cap goes below this share of the frequency."""
 REACHED = (13.0, 4.3)
-"""Beta distribution of the part of the possible saving that sweeps of 6 to 12 runs reach: 68 to 84 %
-where it was measured (docs/cold_start.md)."""
+"""Beta distribution of the part of the possible saving that sweeps of 6 to 12 runs reach: 68 to
+84 % where it was measured (docs/cold_start.md)."""
 SPREAD = {"partition": 0.1, "site": 0.2, "default": 0.45}
 """Standard deviation of the logarithm of an assumed power, by where it is from."""
 CLASS_OF: Mapping[str, str] = {
@@ -61,7 +59,7 @@ TRAIN_FIRST = 10
 DRAWS = 4000
 """Draws of all that is not known; an end of the interval then varies by about 2 %."""
 _ALONE = 300
-"""Applications that are drawn one by one; the smaller ones are drawn as :data:`_TOGETHER` equal ones."""
+"""Applications that are drawn one by one; smaller ones as :data:`_TOGETHER` equal ones."""
 _TOGETHER = 64
 _CAPS = 9
 """Caps that are tried between the least and none."""
@@ -94,7 +92,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TrainingCandidate:
     """A user's program on so many nodes, worth training: what it used and would save, kWh."""
 
     application: str
@@ -125,7 +123,7 @@ class Prospect:
     by_application: tuple[Slice, ...]
     by_account: tuple[Slice, ...]
     by_partition: tuple[Slice, ...]
-    train_first: tuple[Candidate, ...]
+    train_first: tuple[TrainingCandidate, ...]
 
 
 def class_of(application: str) -> str:
@@ -150,7 +148,7 @@ def cap_saving(beta: Array, d: Array, policy: Policy) -> Array:
 class _Energies:
     """Energies (J) of some groups: metered, assumed by source, and what of all can be capped.
 
-    ``threads`` is what fewer threads would save of the energy that can be acted on, and its variance.
+    ``threads`` is what fewer threads would save of the energy that can be acted on.
     """
 
     metered: float = 0.0
@@ -241,12 +239,14 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
         {s: j / energy_j for s, j in (everything.assumed or {}).items() if j},
         thread_j / J_PER_KWH,
         sum(c.training_kwh for c in candidates),
-        *slices.values(),
+        slices["application"],
+        slices["account"],
+        slices["partition"],
         tuple(candidates[:TRAIN_FIRST]),
     )
 
 
-def _cappable(group: Group, inventory: Inventory) -> bool:
+def _cappable(group: UseGroup, inventory: Inventory) -> bool:
     """Tell whether a cap may come on a group's jobs: they have none, and their nodes have steps."""
     node_type = inventory.node_types.get(group.node_type)
     if node_type is None:
@@ -257,9 +257,7 @@ def _cappable(group: Group, inventory: Inventory) -> bool:
     return not group.cap_khz or group.cap_khz >= default
 
 
-def thread_savings(
-    uses: Iterable[GroupUse], policy: Policy
-) -> dict[Group, tuple[float, float]]:
+def thread_savings(uses: Iterable[GroupUse], policy: Policy) -> dict[UseGroup, tuple[float, float]]:
     """Return by group the share of energy that another thread count of its history saves.
 
     With its standard error. Only whole-node runs of one program and user on as many nodes and
@@ -268,10 +266,10 @@ def thread_savings(
     counts: dict[tuple[object, ...], list[GroupUse]] = {}
     for use in uses:
         g = use.group
-        if use.actionable and g.threads and use.sums.runs >= LEAST_RUNS:
-            if use.sums.log_moments()[3] <= AGREEMENT:
-                counts.setdefault((*workload(g), g.ranks, g.cpus, g.cap_khz), []).append(use)
-    savings: dict[Group, tuple[float, float]] = {}
+        runs_tell = use.actionable and g.threads and use.sums.runs >= LEAST_RUNS
+        if runs_tell and use.sums.log_moments()[3] <= AGREEMENT:
+            counts.setdefault((*workload(g), g.ranks, g.cpus, g.cap_khz), []).append(use)
+    savings: dict[UseGroup, tuple[float, float]] = {}
     for same in counts.values():
         for use in same:
             energy, energy_sd, time, _ = use.sums.log_moments()
@@ -306,7 +304,7 @@ def _quantiles(values: Array) -> tuple[float, float]:
 
 
 def _saved_j(
-    use: GroupUse, threads: Mapping[Group, tuple[float, float]], share: Mapping[str, float],
+    use: GroupUse, threads: Mapping[UseGroup, tuple[float, float]], share: Mapping[str, float],
     inventory: Inventory,
 ) -> float:  # fmt: skip
     """Return a group's expected saving, J."""
@@ -318,7 +316,7 @@ def _saved_j(
 
 
 def _slices(
-    uses: Sequence[GroupUse], kind: str, threads: Mapping[Group, tuple[float, float]],
+    uses: Sequence[GroupUse], kind: str, threads: Mapping[UseGroup, tuple[float, float]],
     share: Mapping[str, float], inventory: Inventory, spread: tuple[float, float],
     drawn: Mapping[str, Array],
 ) -> tuple[Slice, ...]:  # fmt: skip
@@ -337,14 +335,14 @@ def _slices(
         )):  # fmt: skip
             total[i] += value
     slices = []
-    for name, (jobs, node_s, energy, assumed, can_jobs, can_j, saved) in totals.items():
+    for name, (count, node_s, energy, assumed, can_jobs, can_j, saved) in totals.items():
         lo, hi = saved * spread[0], saved * spread[1]
         if name in drawn and kind in ("", "application"):
             saved = float(drawn[name].mean())
             lo, hi = _quantiles(drawn[name])
         slices.append(
             Slice(
-                name, int(jobs), node_s / 3600, energy / J_PER_KWH,
+                name, int(count), node_s / 3600, energy / J_PER_KWH,
                 assumed / energy if energy else 0.0, int(can_jobs), can_j / J_PER_KWH,
                 (saved / J_PER_KWH, lo / J_PER_KWH, hi / J_PER_KWH),
                 class_of(name) if kind == "application" else "",
@@ -356,9 +354,9 @@ def _slices(
 
 
 def _candidates(
-    uses: Sequence[GroupUse], threads: Mapping[Group, tuple[float, float]],
+    uses: Sequence[GroupUse], threads: Mapping[UseGroup, tuple[float, float]],
     share: Mapping[str, float], inventory: Inventory,
-) -> list[Candidate]:  # fmt: skip
+) -> list[TrainingCandidate]:  # fmt: skip
     """Return the workloads whose saving exceeds their training's energy, the most gain first."""
     totals: dict[tuple[object, ...], tuple[list[float], GroupUse]] = {}
     for use in uses:
@@ -373,7 +371,7 @@ def _candidates(
         training = SWEEP_RUNS * energy / jobs
         if saved > training:
             candidates.append(
-                Candidate(
+                TrainingCandidate(
                     g.application, g.user, g.account, g.partition, g.nodes, int(jobs),
                     energy / J_PER_KWH, saved / J_PER_KWH, training / J_PER_KWH,
                     use.sums.submit_line,

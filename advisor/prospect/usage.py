@@ -45,7 +45,7 @@ _NOT_PROGRAMS = LIGHT | LAUNCHERS | frozenset(
 """Names of steps and jobs that say nothing of what ran: shells, interpreters, launch daemons."""
 
 
-class Group(NamedTuple):
+class UseGroup(NamedTuple):
     """What jobs of one group have in common; ``cpus`` and ``threads`` are of a node."""
 
     application: str
@@ -65,7 +65,7 @@ class Group(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sums:
+class GroupSums:
     """What the jobs of a group come to: node-seconds, joules, and logarithms of good runs.
 
     ``metered_s`` are the node-seconds whose energy is in ``energy_j``; ``runs`` counts jobs that
@@ -102,8 +102,8 @@ class GroupUse:
     ``source`` says where that power is from: "partition", "site" or "default".
     """
 
-    group: Group
-    sums: Sums
+    group: UseGroup
+    sums: GroupSums
     whole: bool
     actionable: bool
     node_s: float
@@ -118,7 +118,7 @@ class Usage:
 
     inventory: Inventory = field(default_factory=Inventory)
     rules: Sequence[ApplicationRule] = ()
-    groups: dict[Group, Sums] = field(default_factory=dict)
+    groups: dict[UseGroup, GroupSums] = field(default_factory=dict)
     most_cpus: dict[tuple[str, str], int] = field(default_factory=dict)
     """Per partition and node type the most CPUs of a node that a job had."""
     impossible: int = 0
@@ -139,7 +139,9 @@ class Usage:
             if not job.nodes or not job.elapsed_s:
                 self.idle += 1
                 continue
-            node_type = self._type(job, type_of(job.node_list) if self.inventory.node_types else None)
+            node_type = self._type(
+                job, type_of(job.node_list) if self.inventory.node_types else None
+            )
             steps = [step for step in job.steps if step.numbered]
             main = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
             application, by = name_of(
@@ -150,7 +152,7 @@ class Usage:
                 ranks = main.tasks // main.nodes if main.tasks % main.nodes == 0 else 0
                 threads = main.cpus // main.nodes if main.cpus % main.nodes == 0 else 0
             cpus = job.cpus // job.nodes
-            group = Group(
+            group = UseGroup(
                 application, by, job.user, job.account, job.partition,
                 node_type.name if node_type else "", job.nodes, cpus, ranks, threads,
                 job.freq_requested_khz or 0, job.whole_nodes,
@@ -160,7 +162,7 @@ class Usage:
                 self.first_end = min(self.first_end or job.ended_at, job.ended_at)
                 self.last_end = max(self.last_end, job.ended_at)
 
-    def _count(self, job: JobRecord, group: Group, node_type: NodeType | None) -> None:
+    def _count(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
         sums = self.groups.get(group)
         if sums is None:
             if len(self.groups) >= MOST_GROUPS:
@@ -169,7 +171,7 @@ class Usage:
                     application=OTHERS, by="", user="", account="", nodes=0, ranks=0, threads=0,
                     cap_khz=0,
                 )  # fmt: skip
-            sums = self.groups.setdefault(group, Sums())
+            sums = self.groups.setdefault(group, GroupSums())
         where = group.partition, group.node_type
         if group.cpus > self.most_cpus.get(where, 0):
             self.most_cpus[where] = group.cpus
@@ -258,7 +260,7 @@ class Usage:
             return known.cores * known.threads_per_core
         return self.most_cpus[partition, node_type]
 
-    def _metered_power_w(self, whole: dict[Group, bool]) -> dict[tuple[str, str], float]:
+    def _metered_power_w(self, whole: dict[UseGroup, bool]) -> dict[tuple[str, str], float]:
         """Return the mean metered power of a node by partition and node type, where it is known."""
         totals: dict[tuple[str, str], list[float]] = {}
         for group, sums in self.groups.items():
@@ -279,6 +281,13 @@ class Usage:
         return (stated_w, "site") if stated_w else (DEFAULT_W, "default")
 
 
-def workload(group: Group) -> tuple[object, ...]:
+def workload(group: UseGroup) -> tuple[object, ...]:
     """Return what one sweep would serve: a user's program on nodes of a kind, and how many."""
-    return group.application, group.user, group.account, group.partition, group.node_type, group.nodes
+    return (
+        group.application,
+        group.user,
+        group.account,
+        group.partition,
+        group.node_type,
+        group.nodes,
+    )

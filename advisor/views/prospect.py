@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 
@@ -13,7 +13,7 @@ from advisor.core.recognise import clean_name
 from advisor.core.units import format_count
 from advisor.core.words import interval_words
 from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
-from advisor.prospect.estimate import Candidate, Prospect, Slice
+from advisor.prospect.estimate import Prospect, Slice, TrainingCandidate
 from advisor.prospect.usage import DEFAULT_W, REPEATED, Usage
 from advisor.views.tables import table
 
@@ -22,6 +22,7 @@ _SHOWN = 6
 """Applications of the screen; the JSON and the page have all."""
 _BARS = 8
 """Applications of the picture."""
+_INK = "#111827"
 _PAGE_ROWS = 200
 """Rows of each table of the page."""
 ASSUMED = {
@@ -32,14 +33,14 @@ ASSUMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The estimate with what was read, and how many lines were damaged, the first with its place."""
+class ProspectAnswer:
+    """The estimate with what was read; of damaged lines how many, and the first with its place."""
 
     prospect: Prospect
     usage: Usage
     damaged: int = 0
     first_damaged: str = ""
-    tariff: Tariff = Tariff()
+    tariff: Tariff = field(default_factory=Tariff)
 
     @property
     def span(self) -> str:
@@ -71,7 +72,9 @@ class Answer:
                 "of its partition had; --site FILE says more"
             )
         elif any(len(t.freq_khz) < 2 for t in usage.inventory.node_types.values()):
-            names = ", ".join(n for n, t in usage.inventory.node_types.items() if len(t.freq_khz) < 2)
+            names = ", ".join(
+                n for n, t in usage.inventory.node_types.items() if len(t.freq_khz) < 2
+            )
             notes.append(f"no cap is counted on {names}: the site file states no freq_khz there")
         if p.thread_kwh:
             notes.append(
@@ -170,15 +173,18 @@ class Answer:
         apps = [s for s in p.by_application if s.saving[0]][:_BARS]
         height = 190 + 26 * len(apps)
         most = whole.kwh or 1.0
+        about = (
+            f"of {format_kwh(whole.kwh)} in {format_count(whole.jobs, 'job')}"
+            f"{', ' if self.span else ''}{self.span}; "
+            f"{100 * whole.assumed_share:.0f} % of the energy is assumed; 90 % interval"
+        )
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {height}" '
             'font-family="sans-serif" font-size="14" role="img">',
             f'<rect width="900" height="{height}" fill="#ffffff"/>',
             _text(20, 30, f"{_saving_words(whole)} could be saved", size=20, weight="bold"),
-            _text(20, 52, f"of {format_kwh(whole.kwh)} in {format_count(whole.jobs, 'job')}"
-                  + (f", {self.span}" if self.span else "") + f"; {100 * whole.assumed_share:.0f} % "
-                  "of the energy is assumed; 90 % interval", colour="#4b5563"),
-        ]  # fmt: skip
+            _text(20, 52, about, colour="#4b5563"),
+        ]
         for row, (name, kwh, colour) in enumerate((
             ("used", whole.kwh, "#9ca3af"),
             ("could be acted on", whole.actionable_kwh, "#60a5fa"),
@@ -189,10 +195,12 @@ class Answer:
         parts.append(_error(74 + 52, whole.saving, most))
         largest = max((s.saving[2] for s in apps), default=0.0) or 1.0
         if apps:
-            parts.append(_text(20, 176, "saved, by program", weight="bold"))
+            parts.append(_text(20, 176, "saved by program", weight="bold"))
         for row, app in enumerate(apps):
             y = 186 + 26 * row
-            parts += _bar(y, app.name, format_kwh(app.saving[0]), app.saving[0] / largest, "#15803d")
+            parts += _bar(
+                y, app.name, format_kwh(app.saving[0]), app.saving[0] / largest, "#15803d"
+            )
             parts.append(_error(y, app.saving, largest))
         return "\n".join([*parts, "</svg>", ""])
 
@@ -227,7 +235,7 @@ class Answer:
         )
 
 
-def train_command(candidate: Candidate) -> str:
+def train_command(candidate: TrainingCandidate) -> str:
     """Return the command that trains a workload; JOBSCRIPT where its script is not known."""
     try:
         words = shlex.split(candidate.submit_line)
@@ -285,7 +293,13 @@ def _day(text: str) -> str:
 
 
 def _text(
-    x: float, y: float, text: str, *, size: int = 14, weight: str = "normal", colour: str = "#111827"
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = 14,
+    weight: str = "normal",
+    colour: str = "#111827",
 ) -> str:
     return (
         f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" font-weight="{weight}" '

@@ -72,7 +72,9 @@ def test_my_jobs_of_the_last_days_the_latest_first(advisor: Run) -> None:
     waiting, worse, left, good = jobs
     assert waiting["ended_at"] is None and waiting["verdict"] is None and waiting["kwh"] is None
     assert (worse["verdict"], worse["changed"]) == ("worse", True)
-    assert worse["promised_pct"] == pytest.approx(-10) and worse["measured_pct"] == pytest.approx(20)
+    assert worse["promised_pct"] == pytest.approx(-10) and worse["measured_pct"] == pytest.approx(
+        20
+    )
     assert good["measured_pct"] == pytest.approx(-10) and good["kwh"] == pytest.approx(9 / 3600)
     assert good["measured_time_pct"] == pytest.approx(5)
     assert (left["changed"], left["promised_pct"], left["verdict"]) == (False, None, "left-alone")

@@ -38,7 +38,7 @@ def job(
     cpus: int = 28, threads: int = 28, nodes: int = 1, user: str = "ann", step: str = "app",
     partition: str = "batch", state: str = "COMPLETED",
 ) -> JobRecord:  # fmt: skip
-    steps = ()
+    steps: tuple[StepRecord, ...] = ()
     if step:
         steps = (
             StepRecord("0", step, state, time_s, nodes, nodes, energy_j, cpus=threads * nodes),
@@ -233,7 +233,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         list(stream_ear(path, DamagedLines()))
     with pytest.raises(InputError, match="not an accounting log of PBS"):
         list(stream_log(path, DamagedLines()))
-    with pytest.raises(InputError, match="cannot read .*: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*: No such file"):
         list(stream_log(tmp_path / "none", DamagedLines()))
 
 

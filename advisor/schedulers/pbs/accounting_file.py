@@ -56,7 +56,7 @@ def is_record(line: str) -> bool:
 
 
 def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
-    """Yield the job of each E record, of a file of any size. Raises InputError for no log at all."""
+    """Yield the job of each E record. Raises InputError for what is no log at all."""
     known = 0
     for number, line in numbered_lines(path):
         match = _LINE.fullmatch(line.rstrip())

@@ -173,8 +173,7 @@ class Usage:
                 )  # fmt: skip
             sums = self.groups.setdefault(group, GroupSums())
         where = group.partition, group.node_type
-        if group.cpus > self.most_cpus.get(where, 0):
-            self.most_cpus[where] = group.cpus
+        self.most_cpus[where] = max(group.cpus, self.most_cpus.get(where, 0))
         elapsed_s = job.elapsed_s or 0.0
         sums.jobs += 1
         sums.node_s += job.nodes * elapsed_s

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import random
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -266,6 +268,54 @@ def test_ear_s_report(tmp_path: Path) -> None:
     assert (first.nodes, first.elapsed_s) == (2, 150.0)
     assert first.energy_j == pytest.approx(100 * 300 + 98 * 310 + 50 * 200)
     assert second.energy_j is None and damaged.count == 2
+
+
+SEEDS = {
+    "sacct": f"{HEAD}\n"
+    "7|relax|COMPLETED|100|2|56|||sbatch a.sh\n7.0|app|COMPLETED|60|2|56|4|36000|x\n",
+    "pbs": "01/01/2025 10:10:00;E;7.srv;user=ann jobname=relax queue=q exec_host=n1/0*28 "
+    "Exit_status=0 Resource_List.ncpus=56 Resource_List.select=1:ncpus=28 "
+    "resources_used.walltime=00:10:00 resources_used.energy_j=240000 "
+    "resources_used.energy_nodes=1 end=1735725600\n",
+    "ear": "NODENAME;JOBID;STEPID;JOBNAME;USERID;TIME_SEC;DC_NODE_POWER_W\n"
+    "n1;7;0;gmx;a;100.0;300\n",
+}
+PIECES = (
+    "inf",
+    "nan",
+    "-1",
+    "9" * 400,
+    "1e999",
+    "\x00",
+    "|",
+    ";",
+    "\n",
+    "",
+    "\u0660",
+    "=",
+    "n[1-9999999]",
+)
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+def test_whatever_stands_in_a_file_is_answered_or_refused(kind: str, tmp_path: Path) -> None:
+    rng, path, taken = random.Random(kind), tmp_path / "file", 0
+    stream = {"sacct": stream_sacct, "pbs": stream_log, "ear": stream_ear}[kind]
+    for _ in range(400):
+        text = SEEDS[kind]
+        for _ in range(rng.randint(1, 3)):
+            words = re.split(r"(?<=[|;=\n ])|(?=[|;=\n ])", text)
+            words[rng.randrange(len(words))] = rng.choice(PIECES)
+            text = "".join(words)
+        path.write_text(text)
+        usage = Usage(Inventory.of([BDW]))
+        try:
+            usage.add(stream(path, DamagedLines()))
+        except InputError:
+            continue
+        taken += bool(usage.groups)
+        assert all(math.isfinite(use.energy_j) for use in usage.uses())
+    assert taken > 50
 
 
 # -- years whose truth is known --------------------------------------------------------------------

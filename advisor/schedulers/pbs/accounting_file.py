@@ -67,7 +67,10 @@ def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
         known += 1
         if match[1] != "E":
             continue
-        record = record_of(match[2], _attributes(match[3]))
+        try:
+            record = record_of(match[2], _attributes(match[3]))
+        except (ValueError, OverflowError):  # a number that is none, or beyond all
+            record = None
         if record is None or not record.nodes or record.elapsed_s is None:
             damaged.add(path, number, "an E record without job, hosts or time")
         else:

@@ -262,13 +262,14 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
 
 
 def step_use(step_id: str, row: Mapping[str, str]) -> StepRecord | None:
-    """Return a step's record, None where time or nodes are no numbers."""
-    for name in ("ElapsedRaw", "NNodes"):
+    """Return a step's record, None where its counts are no numbers."""
+    for name in ("ElapsedRaw", "NNodes", "NCPUS", "NTasks"):
         if row[name] and not is_count(row[name]):
             return None
     return _step(step_id, row)
 
 
+@lru_cache(4096)
 def is_count(text: str) -> bool:
     """Tell whether a text is a whole number that a job may have of seconds, nodes or CPUs."""
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
@@ -323,7 +324,7 @@ def energy_j(text: str) -> float | None:
 @lru_cache(1024)
 def freq_khz(text: str) -> int | None:
     """Return ``1.20G``, ``2200M`` or ``1200000K`` in kHz; None for blank, 0, Unknown and names."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)\s*", text)
     value = round(float(match[1]) * _FREQ_KHZ[match[2]]) if match else 0
     return value or None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 
 from advisor.errors import InputError
@@ -35,6 +36,8 @@ YEAR_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -P -S 2025-01-01 -E 2025-12-31T23:59:59 "
     f"--format={','.join(USE)} > year.txt"
 )
+_UNUSED = (".batch", ".extern", ".interactive")
+"""Steps that tell nothing of a job's use that its own row does not."""
 _SEPARATOR = "\x1f"
 _EXAMPLE = (
     "SLURM_TIME_FORMAT=%s sacct -P --format=JobID,JobName,User,Account,Partition,State,Submit,..."
@@ -92,9 +95,13 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     rest = columns[-1] == "SubmitLine"
     place = {name: columns.index(name) for name in FIELDS if name in columns}
     job_id, job_row, steps = "", dict[str, str](), list[StepRecord]()
+    names, columns_of = tuple(place), itemgetter(*place.values())
     blank = dict.fromkeys(FIELDS, "")
     start, width, jobs = place["JobID"], len(columns), 0
+    first = start == 0
     for number, line in lines:
+        if first and line.partition("|")[0].endswith(_UNUSED):
+            continue  # a third of all lines
         values = (line[:-1] if ends else line).split("|", width - 1 if rest else -1)
         if len(values) != width:
             if line.strip():
@@ -107,15 +114,18 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
             if not (step_id.isalnum() and name):
                 damaged.add(path, number, "no job's or step's id")
             elif step_id.isdecimal() and name == job_id:
-                step = step_use(step_id, blank | {n: values[i] for n, i in place.items()})
+                row = blank.copy()
+                row.update(zip(names, columns_of(values), strict=True))
+                step = step_use(step_id, row)
                 if step is None:
-                    damaged.add(path, number, "a step's time or nodes are no numbers")
+                    damaged.add(path, number, "a step's counts are no numbers")
                 else:
                     steps.append(step)
             continue
         if job_row and (job := job_use(job_row, steps)) is not None:
             yield job
-        job_row, job_id, steps = {n: values[i] for n, i in place.items()}, name, []
+        job_row, job_id = dict(zip(names, columns_of(values), strict=True)), name
+        steps = []
         why = _damage(name, job_row)
         if why:
             damaged.add(path, number, why)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.errors import InputError
+from advisor.errors import InputError, UnknownNameError
 
 LONGEST_LINE = 1 << 20
 """Characters of a line, beyond which the rest of it is a damaged line of its own."""
@@ -33,5 +33,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             while line := file.readline(LONGEST_LINE):
                 number += 1
                 yield number, line.rstrip("\r\n")
+    except FileNotFoundError:
+        raise UnknownNameError(f"{path} does not exist") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None

@@ -34,7 +34,7 @@ USE = (
 """What tells of use. The submit line stands last: it may hold anything, separators too."""
 YEAR_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -P -S 2025-01-01 -E 2025-12-31T23:59:59 "
-    f"--format={','.join(USE)} > year.txt"
+    f"{' '.join('-o ' + ','.join(USE[i : i + 4]) for i in range(0, len(USE), 4))} > year.txt"
 )
 _UNUSED = (".batch", ".extern", ".interactive")
 """Steps that tell nothing of a job's use that its own row does not."""

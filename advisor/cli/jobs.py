@@ -73,8 +73,11 @@ def run(args: argparse.Namespace) -> int:
     heads: tuple[str, ...] = HEADS
     rows = [job.row(tariff) for job in jobs]
     if tariff.price is None:
-        at = HEADS.index("worth")
-        heads, rows = (*heads[:at], *heads[at + 1 :]), [(*r[:at], *r[at + 1 :]) for r in rows]
+        column = HEADS.index("worth")
+        heads, rows = (
+            (*heads[:column], *heads[column + 1 :]),
+            [(*r[:column], *r[column + 1 :]) for r in rows],
+        )
     if user is None:
         heads = ("user", *heads)
         rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]

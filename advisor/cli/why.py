@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         ]
         print_json("why", forms[0] if len(args.jobs) < 2 else {"jobs": forms})
         return 0
-    for at, (answer, worth) in enumerate(answers):
-        say(*([""] if at else []), *why_lines(answer, worth), *_bars(answer))
+    for number, (answer, worth) in enumerate(answers):
+        say(*([""] if number else []), *why_lines(answer, worth), *_bars(answer))
     return 0
 
 

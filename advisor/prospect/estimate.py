@@ -194,9 +194,9 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
     ordered = sorted(by_application, key=lambda name: -by_application[name].total)
     shares: dict[str, Array] = {}
     rest: dict[str, Array] = {}
-    for at, name in enumerate(ordered):
+    for rank, name in enumerate(ordered):
         of_class = class_of(name)
-        if at < _ALONE:
+        if rank < _ALONE:
             beta = rng.beta(*BETA[of_class], DRAWS)
             d = site_d * rng.beta(*PROGRAM_D, DRAWS)
             shares[name] = cap_saving(beta, d, policy) * reached
@@ -210,14 +210,14 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
     saving_j = np.zeros(DRAWS)
     of_application: dict[str, Array] = {}
     thread_j = 0.0
-    for at, name in enumerate(ordered):
+    for rank, name in enumerate(ordered):
         e = by_application[name]
         total = e.total or 1.0
         by_threads = e.threads + math.sqrt(e.threads_variance) * rng.standard_normal(DRAWS)
         drawn = (shares[name] * e.cappable + by_threads) * (e.drawn(factors) / total)
         saving_j += drawn
         thread_j += e.threads
-        if at < _ALONE:
+        if rank < _ALONE:
             of_application[name] = drawn
 
     mean_share = {name: float(share.mean()) for name, share in shares.items()}

@@ -213,7 +213,9 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
     for rank, name in enumerate(ordered):
         e = by_application[name]
         total = e.total or 1.0
-        by_threads = e.threads + math.sqrt(e.threads_variance) * rng.standard_normal(DRAWS)
+        by_threads: Array | float = e.threads
+        if e.threads_variance:  # of tens of thousands of applications few have any
+            by_threads += math.sqrt(e.threads_variance) * rng.standard_normal(DRAWS)
         drawn = (shares[name] * e.cappable + by_threads) * (e.drawn(factors) / total)
         saving_j += drawn
         thread_j += e.threads

@@ -21,7 +21,7 @@ from advisor.schedulers.base import JobRecord
 
 REPEATED = 20
 """Runs of one user's program on as many nodes: a sweep takes about ten of them."""
-MOST_GROUPS = 200_000
+MOST_GROUPS = 500_000
 """Groups that are told apart, a few hundred bytes each; jobs of further ones are summed up as one
 group that is not acted on."""
 DEFAULT_W = 400.0

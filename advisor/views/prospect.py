@@ -14,7 +14,7 @@ from advisor.core.units import format_count
 from advisor.core.words import interval_words
 from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
 from advisor.prospect.estimate import Prospect, Slice, TrainingCandidate
-from advisor.prospect.usage import DEFAULT_W, REPEATED, Usage
+from advisor.prospect.usage import DEFAULT_W, MOST_GROUPS, REPEATED, Usage
 from advisor.views.tables import table
 
 _SCRIPT = re.compile(r"[\w./+@%=,-]+\.(?:sh|bash|slurm|sbatch|batch|pbs|job|cmd|sub|run)")
@@ -82,8 +82,8 @@ class ProspectAnswer:
             )
         for count, what in (
             (usage.impossible, "with an impossible energy reading, which was dropped"),
-            (usage.idle, "never ran and counts nowhere"),
-            (usage.beyond, "beyond the groups that are told apart is not acted on"),
+            (usage.idle, "without nodes or time, not counted"),
+            (usage.beyond, f"beyond the first {MOST_GROUPS} groups, summed up as not acted on"),
         ):
             if count:
                 notes.append(f"{format_count(count, 'job')} {what}")

@@ -26,7 +26,9 @@ VERBS: dict[str, tuple[str, str]] = {
     # verb: (module below advisor.cli, "" where a package has it; one line of help)
     # your jobs
     "explain": ("explain", "show what the hook would do with a job script, and why"),
+    "jobs": ("jobs", "list my jobs of the last days: what was changed, promised and measured"),
     "why": ("why", "show what was decided for a job and how it came out"),
+    "note": ("note", "sum up my week: jobs, energy, one suggestion"),
     "options": ("options", "list an application's options and their trade-off"),
     "predict": ("predict", "predict sizes and node counts that never ran"),
     "choose": ("choose", "pin a configuration or a goal for my jobs"),
@@ -65,6 +67,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "print the completion script for bash, zsh or fish"),
     # study
     "demo": ("demo", "show advice for programs that others measured, and what it saves"),
+    "prospect": ("prospect", "estimate what this site would save, from its accounting alone"),
     "evaluate": ("", laboratory.VERBS["evaluate"]),
     "pareto": ("", laboratory.VERBS["pareto"]),
 }

@@ -1,4 +1,4 @@
-"""``advisor why JOBID``: what was decided for a job, and how it came out."""
+"""``advisor why [JOBID...]``: what was decided for a job, and how it came out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from advisor.cli.bars import beside
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm, wire
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InputError
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
@@ -30,9 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "store if you may read it, else the job's stamp in the scheduler's accounting."
     )
     parser.add_argument(
-        "job",
+        "jobs",
         metavar="JOBID",
-        help="the job's id, like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array",
+        nargs="*",
+        help="ids, like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array (default: my last "
+        "job that the advisor knows of)",
     )
     parser.add_argument(
         "--scheduler",
@@ -82,6 +84,16 @@ class WhyAnswer(JsonForm):
 
 
 @dataclass(frozen=True, slots=True)
+class WhyAnswers(JsonForm):
+    """What was decided for several jobs and how they came out."""
+
+    jobs: list[WhyAnswer]
+
+
+ANSWERS = (WhyAnswer, WhyAnswers)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparisons(JsonForm):
     """Promised against measured, of what was promised."""
 
@@ -99,26 +111,49 @@ class ArrayTask(JsonForm):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find out and print."""
+    """Find out and print; of several jobs one after the other."""
+    from advisor.views.why import why_lines
+
+    answers = [_answer(args, job) for job in args.jobs or [_last(args)]]
+    if args.json:
+        forms = [WhyAnswer.of(answer, worth) for answer, worth in answers]
+        print_json("why", forms[0] if len(forms) == 1 else WhyAnswers(forms))
+        return 0
+    for number, (answer, worth) in enumerate(answers):
+        say(*([""] if number else []), *why_lines(answer, worth), *_bars(answer))
+    return 0
+
+
+def _answer(args: argparse.Namespace, job: str) -> tuple[Answer, Worth | None]:
+    """Return what is known of a job, and what its change is worth."""
     from advisor.loop.why import why
     from advisor.schedulers.choose import create, installed
     from advisor.store.opening import caller
-    from advisor.views.why import why_lines
     from advisor.views.worth import of_decision
 
-    name = args.scheduler or ("local" if args.job.startswith("local-") else "")
+    name = args.scheduler or ("local" if job.startswith("local-") else "")
     scheduler = create(name) if name else installed()
     with ExitStack() as stack:
-        reader = _reader(args)
+        reader = _reader(args, job)
         if reader is not None:
             stack.enter_context(reader)
-        answer = why(args.job, reader, scheduler, user=caller() if os.geteuid() else None)
+        answer = why(job, reader, scheduler, user=caller() if os.geteuid() else None)
         worth = of_decision(answer.decision, reader, caller()) if answer.decision else None
-    if args.json:
-        print_json("why", WhyAnswer.of(answer, worth))
-    else:
-        say(*why_lines(answer, worth), *_bars(answer))
-    return 0
+    return answer, worth
+
+
+def _last(args: argparse.Namespace) -> str:
+    """Return the caller's latest job in the store. Raises InputError where there is none."""
+    from advisor.store.opening import caller
+    from advisor.views.recent import last_job
+
+    reader = _reader(args, None)
+    if reader is not None:
+        with reader:
+            job = last_job(reader, caller())
+        if job:
+            return job
+    raise InputError("no job of yours is known", hint="name one: advisor why JOBID")
 
 
 def _bars(answer: Answer) -> list[str]:
@@ -133,12 +168,12 @@ def _bars(answer: Answer) -> list[str]:
     return lines
 
 
-def _reader(args: argparse.Namespace) -> Reader | None:
+def _reader(args: argparse.Namespace, job: str | None) -> Reader | None:
     """Open the store if there is one to read; one that was named must be readable."""
     from advisor.store.reader import Reader
     from advisor.store.seen import store_seen
 
-    path = store_seen(args.db, "history", job=args.job.partition(".")[0])
+    path = store_seen(args.db, "history", job=job and job.partition(".")[0])
     if args.db is None and not os.access(path, os.R_OK):
         return None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -19,6 +19,7 @@ from advisor.core.observation import Quality, RunMethod
 from advisor.core.rate import RateRule
 from advisor.core.script_use import THREAD_VARIABLES
 from advisor.errors import SchedulerError, UsageError
+from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import CommandProcess
 from advisor.schedulers.node_state import NodeReading
@@ -363,6 +364,8 @@ class Scheduler(Protocol):
     """Seconds to wait between two polls."""
     ACCOUNTING: ClassVar[str] = ""
     """What ``advisor import --from`` calls files of its accounting; "": there are none."""
+    YEAR_COMMAND: ClassVar[str] = ""
+    """What an admin enters to write a year of its accounting into a file."""
     ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {}
     """What an admin can do for jobs without energy, by cause: step, shared, meter."""
     SETUID_COMMANDS: ClassVar[bool] = False
@@ -456,6 +459,19 @@ class Scheduler(Protocol):
         Raises InputError for what is no such file.
         """
         return [], 0
+
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a file that begins so may be of its accounting."""
+        return False
+
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+        """Yield the ended jobs of a file of its accounting, whatever its size.
+
+        They have what tells of use: who, what, where, how long, at which energy; a job that was
+        started again comes once for each start. Lines that are no record are counted in
+        ``damaged``. Raises InputError for what is no such file.
+        """
+        yield from ()
 
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time (ISO 8601), steps included."""

@@ -45,11 +45,17 @@ EAR = (
     "NODE_ID;JOB_ID;STEP_ID;APP_ID;DEF.FREQ;TIME;CPI;TPI;GBS;DC-NODE-POWER;CYCLES;INSTRUCTIONS\n"
     "bdw01;7;0;solver;2400000;10.5;0.5;0.02;20.0;300.5;1000;2000\n"
 )
+SACCT = "JobID|JobName|State|ElapsedRaw|NNodes|NCPUS\n" + "".join(
+    f"{i}|relax|COMPLETED|3600|1|28\n" for i in range(1, 500)
+)
 SLURM = ("--scheduler", "slurm", "--dir", "slurm")
 GRID = ("--application", "fresh", "--node-type", "broadwell")
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("job.sh",), ("job.sh", "--", "--nodes=2")),
-    "why": (("CHANGED",), ("LEFT",)),
+    "why": (("CHANGED",), ("LEFT",), ("CHANGED", "LEFT")),
+    "jobs": ((), ("--everybody", "--changed")),
+    "note": ((), ("--everybody",)),
+    "prospect": (("year.txt",),),
     "options": (("cg-solver",), ("cg-solver", "--all")),
     "predict": (("sized", "--at", "n=800"),),
     "train": (("job.sh", "--dry-run"),),
@@ -166,6 +172,7 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "one.json").write_text('{"cpi": 0.5, "gbs": 20}')
     (tmp_path / "list.json").write_text("[{}, {}]")
     (tmp_path / "ear.csv").write_text(EAR)
+    (tmp_path / "year.txt").write_text(SACCT)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "roofline.x.data").write_text("100 1000\n")
     runs = [grid_profile((n,), size) for n in (4, 5, 6) for size in (40, 80)]

@@ -276,6 +276,20 @@ def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
     assert not list((layout.root / "home").rglob("*.db"))
 
 
+def test_a_user_lists_own_jobs_through_the_daemon(layout: Layout) -> None:
+    layout.store.chmod(0o600)
+    layout.serve()
+    own = json.loads(layout.good("jobs", "--since", "3650d", "--json"))["jobs"]
+    assert own and {job["user"] for job in own} == {"nobody"}
+    for words in (("--everybody",), ("--user", "root")):
+        answer = json.loads(layout.good("jobs", *words, "--since", "3650d", "--json"))["jobs"]
+        assert {job["user"] for job in answer} <= {"nobody"}
+    last = json.loads(layout.good("why", "--json"))
+    assert last["job"] in {job["job"] for job in own}
+    note = json.loads(layout.good("note", "--since", "3650d", "--json"))
+    assert (note["jobs"], note["whose"]) == (len(own), "nobody")
+
+
 def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     _, others = rows_of_history(layout, "nobody")
     layout.store.chmod(0o600)

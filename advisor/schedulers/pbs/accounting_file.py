@@ -8,11 +8,12 @@ Format: the chapter on accounting of the Altair PBS Professional Administrator's
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError
+from advisor.schedulers.accounting_lines import DamagedLines, numbered_lines
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.pbs.accounting import record_of
 
@@ -47,6 +48,38 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
             hint="name a file of server_priv/accounting",
         )
     return list(by_job.values()), bad
+
+
+def is_record(line: str) -> bool:
+    """Tell whether a line is a record of a log."""
+    return _LINE.fullmatch(line.rstrip()) is not None
+
+
+def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+    """Yield the job of each E record. Raises InputError for what is no log at all."""
+    known = 0
+    for number, line in numbered_lines(path):
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None:
+            if line.strip():
+                damaged.add(path, number, "no record of PBS's accounting")
+            continue
+        known += 1
+        if match[1] != "E":
+            continue
+        try:
+            record = record_of(match[2], _attributes(match[3]))
+        except (ValueError, OverflowError):  # a number that is none, or beyond all
+            record = None
+        if record is None or not record.nodes or record.elapsed_s is None:
+            damaged.add(path, number, "an E record without job, hosts or time")
+        else:
+            yield record
+    if not known:
+        raise InputError(
+            f"{path}: this is not an accounting log of PBS",
+            hint="name a file of server_priv/accounting",
+        )
 
 
 def _attributes(message: str) -> Mapping[str, Any]:

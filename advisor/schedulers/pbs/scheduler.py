@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
+from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.base import (
     Health,
     HookRequest,
@@ -30,7 +31,7 @@ from advisor.schedulers.early import ended_early, keep_complete
 from advisor.schedulers.pbs import accounting as pbs_records
 from advisor.schedulers.pbs import availability
 from advisor.schedulers.pbs import control as pbs_control
-from advisor.schedulers.pbs.accounting_file import read_log
+from advisor.schedulers.pbs.accounting_file import is_record, read_log, stream_log
 from advisor.schedulers.pbs.chunks import Place, has_host_alone
 from advisor.schedulers.pbs.driver import (
     Noted,
@@ -67,6 +68,7 @@ class Pbs(Scheduler):
     WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
     ACCOUNTING: ClassVar[str] = "pbs"
+    YEAR_COMMAND: ClassVar[str] = "cat /var/spool/pbs/server_priv/accounting/2025* > year.txt"
     ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {
         "shared": "they shared nodes; submit with -l place=excl",
         "meter": "pbs_mom's log says why the hook advisor_exec measured nothing; it needs "
@@ -334,6 +336,14 @@ class Pbs(Scheduler):
     def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
         """Return the jobs of an accounting log."""
         return read_log(path, text)
+
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a line is a record of PBS's log."""
+        return is_record(first_line)
+
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+        """Yield the jobs of an accounting log's E records."""
+        return stream_log(path, damaged)
 
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from advisor.core.delivery import marked_place
 from advisor.core.power import LEAST_W, is_possible
@@ -29,9 +30,11 @@ BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
 START_S = 60.0
 """So long after a job's end its start may still reach the database; 4 s were seen."""
+_DIGITS = 12
+"""Of seconds, nodes and CPUs no job has as many; what has more is damaged."""
 
-_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
-_STEP_ID = re.compile(rf"({_JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
+JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
+_STEP_ID = re.compile(rf"({JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -107,7 +110,7 @@ def job(job_id: str) -> JobRecord | None:
 
     Where Slurm reused a job id the latest one is returned.
     """
-    if not _JOB_ID.fullmatch(job_id):
+    if not JOB_ID.fullmatch(job_id):
         raise SchedulerError(f"{job_id!r} is not a Slurm job id")
     runs = [r for r in again(records([f"--jobs={job_id}", "--duplicates"])) if r.job_id == job_id]
     if not runs:
@@ -144,7 +147,7 @@ def parse(text: str, separator: str) -> list[JobRecord]:
     for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
         row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
         name = row["JobID"].strip()
-        if _JOB_ID.fullmatch(name):
+        if JOB_ID.fullmatch(name):
             latest[name] = len(jobs)
             jobs.append(_job(name, row))
             continue
@@ -258,6 +261,46 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     )
 
 
+def step_use(step_id: str, row: Mapping[str, str]) -> StepRecord | None:
+    """Return a step's record, None where its counts are no numbers."""
+    for name in ("ElapsedRaw", "NNodes", "NCPUS", "NTasks"):
+        if row[name] and not is_count(row[name]):
+            return None
+    return _step(step_id, row)
+
+
+@lru_cache(4096)
+def is_count(text: str) -> bool:
+    """Tell whether a text is a whole number that a job may have of seconds, nodes or CPUs."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+
+
+def job_use(row: Mapping[str, str], steps: Sequence[StepRecord]) -> JobRecord | None:
+    """Return what tells of a job's use, None while it has not ended; ``row``: what there is.
+
+    As :func:`parse` does, for a million jobs: no times, no limits, nothing of ours.
+    """
+    state = _state(row["State"])
+    if state in UNFINISHED:
+        return None
+    longest = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
+    cap_khz = longest.freq_requested_khz if longest is not None else None
+    get = row.get
+    return JobRecord(
+        row["JobID"], get("JobName", ""), get("User", ""), get("Account", ""), state,
+        elapsed_s=float(row["ElapsedRaw"] or 0),
+        nodes=int(row["NNodes"] or 0),
+        node_list=get("NodeList", ""),
+        energy_j=total_energy_j(steps),
+        freq_requested_khz=cap_khz or freq_khz(get("ReqCPUFreqMax", "")),
+        submit_line=get("SubmitLine", ""),
+        ended_at=get("End", ""),
+        partition=get("Partition", ""),
+        cpus=int(row["NCPUS"] or 0),
+        steps=tuple(steps),
+    )  # fmt: skip
+
+
 def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
     """Return the energy of numbered steps together, None when it is not known.
 
@@ -278,9 +321,10 @@ def energy_j(text: str) -> float | None:
     return value if value and is_possible(value, None, 0) else None
 
 
+@lru_cache(1024)
 def freq_khz(text: str) -> int | None:
     """Return ``1.20G``, ``2200M`` or ``1200000K`` in kHz; None for blank, 0, Unknown and names."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)([KMGT]?)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)\s*", text)
     value = round(float(match[1]) * _FREQ_KHZ[match[2]]) if match else 0
     return value or None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
+from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.base import (
     Health,
     HookRequest,
@@ -23,7 +24,7 @@ from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.command import CommandProcess
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
-from advisor.schedulers.slurm.accounting_file import read_sacct
+from advisor.schedulers.slurm.accounting_file import YEAR_COMMAND, read_sacct, stream_sacct
 from advisor.schedulers.slurm.control import ask, config_value, gives_whole_nodes, queued_job
 from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
@@ -42,6 +43,7 @@ class Slurm(Sweeps, Scheduler):
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
     ACCOUNTING: ClassVar[str] = "sacct"
+    YEAR_COMMAND: ClassVar[str] = YEAR_COMMAND
     ENERGY_ADVICE: ClassVar[Mapping[str, str]] = {
         "step": "start the program with srun, Slurm meters steps only",
         "shared": "they shared nodes; submit with --exclusive, or set OverSubscribe=EXCLUSIVE at "
@@ -53,6 +55,14 @@ class Slurm(Sweeps, Scheduler):
     def read_accounting(self, path: Path, text: str) -> tuple[list[JobRecord], int]:
         """Return the jobs of a file that ``sacct -P`` wrote."""
         return read_sacct(path, text)
+
+    def writes_accounting(self, first_line: str) -> bool:
+        """Tell whether a line holds sacct's columns."""
+        return "|" in first_line and "JobID" in first_line.split("|")
+
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+        """Yield the jobs of a file that ``sacct -P`` or ``-p`` wrote."""
+        return stream_sacct(path, damaged)
 
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""

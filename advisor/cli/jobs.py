@@ -1,0 +1,94 @@
+"""``advisor jobs``: the jobs of the last days, a line each."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from advisor.cli.output import print_json, print_table
+from advisor.core.units import format_count
+
+if TYPE_CHECKING:
+    from advisor.views.recent import RecentJob
+
+_VERDICTS = ("as-promised", "better", "worse", "unknown", "left-alone")
+WAITING = "waiting"
+"""What ``--verdict`` calls jobs that were not collected yet."""
+
+
+def add_span(parser: argparse.ArgumentParser) -> None:
+    """Add what says which jobs: ``--since``, ``--user`` and ``--everybody``."""
+    parser.add_argument(
+        "--since", default="7d", metavar="TIME",
+        help="from when, like 7d or 2026-01-31 (default: 7d)",
+    )  # fmt: skip
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument(
+        "--user", metavar="USER", help="whose jobs (default: mine; others' need the store itself)"
+    )
+    whose.add_argument("--everybody", action="store_true", help="all users' jobs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``advisor jobs`` takes."""
+    parser.description = (
+        "List my jobs of the last days, the latest first: when they ended, what was changed, the "
+        "energy that was promised and measured against the job as written, and the verdict."
+    )
+    add_span(parser)
+    parser.add_argument("--application", metavar="APPLICATION", help="only this application")
+    parser.add_argument(
+        "--verdict", choices=(*_VERDICTS, WAITING), metavar="VERDICT",
+        help=f"only jobs that came out so: {', '.join(_VERDICTS)}, or {WAITING} for those not "
+        "collected yet",
+    )  # fmt: skip
+    changed = parser.add_mutually_exclusive_group()
+    changed.add_argument("--changed", action="store_true", help="only jobs that were changed")
+    changed.add_argument("--unchanged", action="store_true", help="only jobs left as written")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List them."""
+    from advisor.core.worth import Tariff
+    from advisor.loop import clock
+    from advisor.store.opening import caller
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+    from advisor.views.recent import HEADS, recent_jobs
+
+    since = clock.since(args.since)
+    user = None if args.everybody else args.user or caller()
+    with Reader(store_seen(args.db, "history")) as reader:
+        every = recent_jobs(reader, since, user)
+        tariff = Tariff.of(reader.site())
+    jobs = [job for job in every if _fits(job, args)]
+    if args.json:
+        data = [job.to_dict(tariff) for job in jobs]
+        print_json("jobs", {"since": clock.form(since), "jobs": data})
+        return 0
+    if not jobs:
+        left = f"; {format_count(len(every), 'job')} without these filters" if every else ""
+        print(f"no jobs since {args.since} that the advisor knows of{left}")
+        return 0
+    heads: tuple[str, ...] = HEADS
+    rows = [job.row(tariff) for job in jobs]
+    if tariff.price is None:
+        column = HEADS.index("worth")
+        heads, rows = (
+            (*heads[:column], *heads[column + 1 :]),
+            [(*r[:column], *r[column + 1 :]) for r in rows],
+        )
+    if user is None:
+        heads = ("user", *heads)
+        rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]
+    print_table(heads, rows)
+    return 0
+
+
+def _fits(job: RecentJob, args: argparse.Namespace) -> bool:
+    """Tell whether a job passes the filters."""
+    if args.application and job.application != args.application:
+        return False
+    if args.verdict and (job.verdict or WAITING) != args.verdict:
+        return False
+    return not (args.changed and not job.changed) and not (args.unchanged and job.changed)

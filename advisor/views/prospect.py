@@ -1,0 +1,337 @@
+"""What ``advisor prospect`` shows: lines for a screen, the JSON answer, a page and a picture."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+
+from advisor.core.recognise import clean_name
+from advisor.core.units import format_count
+from advisor.core.words import interval_words
+from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
+from advisor.prospect.estimate import Prospect, Slice, TrainingCandidate
+from advisor.prospect.usage import DEFAULT_W, MOST_GROUPS, REPEATED, Usage
+from advisor.views.tables import table
+
+_SCRIPT = re.compile(r"[\w./+@%=,-]+\.(?:sh|bash|slurm|sbatch|batch|pbs|job|cmd|sub|run)")
+_SHOWN = 6
+"""Applications of the screen; the JSON and the page have all."""
+_BARS = 8
+"""Applications of the picture."""
+_INK = "#111827"
+_PAGE_ROWS = 200
+"""Rows of each table of the page."""
+ASSUMED = {
+    "partition": "the mean of the metered jobs of the same partition",
+    "site": "the site file's base_power_w and core_power_w",
+    "default": f"a default of {DEFAULT_W:.0f} W a node",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProspectAnswer:
+    """The estimate with what was read; of damaged lines how many, and the first with its place."""
+
+    prospect: Prospect
+    usage: Usage
+    damaged: int = 0
+    first_damaged: str = ""
+    tariff: Tariff = field(default_factory=Tariff)
+
+    @property
+    def span(self) -> str:
+        """The days of the first and the last end of a job, "" where they are not known."""
+        days = [_day(self.usage.first_end), _day(self.usage.last_end)]
+        return f"{days[0]} to {days[1]}" if all(days) else ""
+
+    def notes(self) -> list[str]:
+        """Return what limits the answer, one sentence each."""
+        p, usage = self.prospect, self.usage
+        notes = []
+        if p.whole.assumed_share:
+            parts = ", ".join(
+                f"{100 * share:.0f} % by {ASSUMED[source]}"
+                for source, share in sorted(p.assumed_by.items(), key=lambda item: -item[1])
+                if share >= 0.005
+            )
+            notes.append(
+                f"{100 * p.whole.assumed_share:.0f} % of the energy is assumed, not metered"
+                + (f": {parts}" if parts else "")
+            )
+        notes.append(
+            "caps: from published measurements, since an accounting does not show how a program "
+            "slows down"
+        )
+        if not usage.inventory.node_types:
+            notes.append(
+                "that frequency can be capped is assumed, and a node has the most CPUs that a job "
+                "of its partition had; --site FILE says more"
+            )
+        elif any(len(t.freq_khz) < 2 for t in usage.inventory.node_types.values()):
+            names = ", ".join(
+                n for n, t in usage.inventory.node_types.items() if len(t.freq_khz) < 2
+            )
+            notes.append(f"no cap is counted on {names}: the site file states no freq_khz there")
+        if p.thread_kwh:
+            notes.append(
+                f"of it by fewer threads, as the history shows: {format_kwh(p.thread_kwh)}"
+            )
+        for count, what in (
+            (usage.impossible, "with an impossible energy reading, which was dropped"),
+            (usage.idle, "without nodes or time, not counted"),
+            (usage.beyond, f"beyond the first {MOST_GROUPS} groups, summed up as not acted on"),
+        ):
+            if count:
+                notes.append(f"{format_count(count, 'job')} {what}")
+        if self.damaged:
+            lines = format_count(self.damaged, "damaged line")
+            notes.append(f"{lines} skipped, the first: {self.first_damaged}")
+        return notes
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        p, whole = self.prospect, self.prospect.whole
+        return {
+            "jobs": whole.jobs,
+            "node_hours": whole.node_hours,
+            "kwh": whole.kwh,
+            "kwh_interval": list(p.kwh_interval),
+            "kwh_assumed_share": whole.assumed_share,
+            "assumed_by": dict(p.assumed_by),
+            "actionable_jobs": whole.actionable_jobs,
+            "actionable_kwh": whole.actionable_kwh,
+            "saving_kwh": whole.saving[0],
+            "saving_interval": list(whole.saving[1:]),
+            "saving_by_threads_kwh": p.thread_kwh,
+            "training_kwh": p.training_kwh,
+            "worth": self.tariff.to_dict(whole.saving[0] * J_PER_KWH),
+            "first_end": _day(self.usage.first_end),
+            "last_end": _day(self.usage.last_end),
+            "by_application": [_slice(s, "application") for s in p.by_application],
+            "by_user_group": [_slice(s, "user_group") for s in p.by_account],
+            "by_partition": [_slice(s, "partition") for s in p.by_partition],
+            "train_first": [
+                {
+                    "application": c.application, "user": c.user, "user_group": c.account,
+                    "partition": c.partition, "nodes": c.nodes, "jobs": c.jobs, "kwh": c.kwh,
+                    "saving_kwh": c.saving_kwh, "training_kwh": c.training_kwh,
+                    "command": train_command(c),
+                }
+                for c in p.train_first
+            ],
+            "damaged_lines": self.damaged,
+            "notes": self.notes(),
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """Return the screen."""
+        p, whole = self.prospect, self.prospect.whole
+        span = f", {self.span}" if self.span else ""
+        lines = [
+            f"{format_count(whole.jobs, 'job')}{span}: {_hours(whole.node_hours)}, "
+            f"{format_kwh(whole.kwh)} ({100 * whole.assumed_share:.0f} % of it assumed)",
+            f"could be acted on: {format_count(whole.actionable_jobs, 'job')}, "
+            f"{format_kwh(whole.actionable_kwh)} ({_part(whole.actionable_kwh, whole.kwh)}): whole "
+            f"nodes, recognised, {REPEATED} runs or more",
+            f"would be saved:    {_saving_words(whole)} at 90 %, {self._worth()}",
+        ]
+        if p.training_kwh:
+            lines.append(
+                f"training first:    {format_kwh(p.training_kwh)} once, for all that pay it back"
+            )
+        shown = p.by_application[:_SHOWN]
+        if shown:
+            lines += ["", *table(*_table_of(shown, "application"))]
+        for title, slices in (("user groups", p.by_account), ("partitions", p.by_partition)):
+            parts = [f"{s.name or '-'} {_part(s.kwh, whole.kwh)}" for s in slices[:5]]
+            more = f", {len(slices) - 5} more" if len(slices) > 5 else ""
+            if parts:
+                lines.append(f"{title}: {', '.join(parts)}{more}")
+        if p.train_first:
+            rows = [
+                (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), train_command(c))
+                for c in p.train_first
+            ]
+            heads = ("train first", "user", "nodes", "jobs", "saves", "command")
+            lines += ["", *table(heads, rows)]
+        return [*lines, "", *self.notes()]
+
+    def _worth(self) -> str:
+        whole = self.prospect.whole
+        part = _part(whole.saving[0], whole.kwh)
+        if self.tariff.price is None:
+            return f"{part} of all"
+        return f"{part} of all, {self.tariff.money(whole.saving[0] * self.tariff.price)}"
+
+    def svg(self) -> str:
+        """Return a picture: all energy, what could be acted on, what would be saved, by program."""
+        p, whole = self.prospect, self.prospect.whole
+        apps = [s for s in p.by_application if s.saving[0]][:_BARS]
+        height = 190 + 26 * len(apps)
+        most = whole.kwh or 1.0
+        about = (
+            f"of {format_kwh(whole.kwh)} in {format_count(whole.jobs, 'job')}"
+            f"{', ' if self.span else ''}{self.span}; "
+            f"{100 * whole.assumed_share:.0f} % of the energy is assumed; 90 % interval"
+        )
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {height}" '
+            'font-family="sans-serif" font-size="14" role="img">',
+            f'<rect width="900" height="{height}" fill="#ffffff"/>',
+            _text(20, 30, f"{_saving_words(whole)} could be saved", size=20, weight="bold"),
+            _text(20, 52, about, colour="#4b5563"),
+        ]
+        for row, (name, kwh, colour) in enumerate((
+            ("used", whole.kwh, "#9ca3af"),
+            ("could be acted on", whole.actionable_kwh, "#60a5fa"),
+            ("would be saved", whole.saving[0], "#15803d"),
+        )):  # fmt: skip
+            y = 74 + 26 * row
+            parts += _bar(y, name, format_kwh(kwh), kwh / most, colour)
+        parts.append(_error(74 + 52, whole.saving, most))
+        largest = max((s.saving[2] for s in apps), default=0.0) or 1.0
+        if apps:
+            parts.append(_text(20, 176, "saved by program", weight="bold"))
+        for row, app in enumerate(apps):
+            y = 186 + 26 * row
+            parts += _bar(
+                y, app.name, format_kwh(app.saving[0]), app.saving[0] / largest, "#15803d"
+            )
+            parts.append(_error(y, app.saving, largest))
+        return "\n".join([*parts, "</svg>", ""])
+
+    def html(self) -> str:
+        """Return one page that needs nothing else."""
+        p = self.prospect
+        picture = self.svg()
+        sections = []
+        for title, name, slices in (
+            ("Programs", "application", p.by_application),
+            ("User groups", "user group", p.by_account),
+            ("Partitions", "partition", p.by_partition),
+        ):
+            heads, rows = _table_of(slices[:_PAGE_ROWS], name)
+            sections.append(f"<h2>{title}</h2>{_html_table(heads, rows)}")
+        rows = [
+            (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), train_command(c))
+            for c in p.train_first
+        ]
+        train = _html_table(("program", "user", "nodes", "jobs", "saves", "command"), rows)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            "<title>What this site would save</title><style>"
+            "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+            "color:#111827}table{border-collapse:collapse;width:100%}th,td{text-align:left;"
+            "padding:.3rem .6rem;border-bottom:1px solid #e5e7eb}code{white-space:nowrap}"
+            "svg{width:100%;height:auto}</style></head><body>"
+            f"<h1>What this site would save</h1>{picture}"
+            f"<h2>Train first</h2>{train}{''.join(sections)}"
+            f"<h2>What limits this answer</h2><ul>{notes}</ul></body></html>\n"
+        )
+
+
+def train_command(candidate: TrainingCandidate) -> str:
+    """Return the command that trains a workload; JOBSCRIPT where its script is not known."""
+    try:
+        words = shlex.split(candidate.submit_line)
+    except ValueError:
+        words = []
+    script = next((w for w in words[1:] if _SCRIPT.fullmatch(w) and not w.startswith("-")), "")
+    return f"advisor train {shlex.quote(script) if script else 'JOBSCRIPT'}"
+
+
+def _slice(s: Slice, name: str) -> dict[str, object]:
+    return {
+        name: s.name, "jobs": s.jobs, "node_hours": s.node_hours, "kwh": s.kwh,
+        "kwh_assumed_share": s.assumed_share, "actionable_jobs": s.actionable_jobs,
+        "actionable_kwh": s.actionable_kwh, "saving_kwh": s.saving[0],
+        "saving_interval": list(s.saving[1:]),
+        **({"class": s.of_class or None} if name == "application" else {}),
+    }  # fmt: skip
+
+
+def _table_of(
+    slices: Sequence[Slice], name: str
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    heads = (name, "jobs", "node-hours", "energy", "assumed", "could be acted on", "saves (90 %)")
+    rows: list[tuple[object, ...]] = [
+        (
+            clean_name(s.name) or "-", s.jobs, f"{s.node_hours:,.0f}", format_kwh(s.kwh),
+            f"{100 * s.assumed_share:.0f} %", format_kwh(s.actionable_kwh),
+            _saving_words(s) if s.saving[0] else "-",
+        )
+        for s in slices
+    ]  # fmt: skip
+    return heads, rows
+
+
+def _saving_words(s: Slice) -> str:
+    return f"{format_kwh(s.saving[0])} ({interval_words(s.saving[1], s.saving[2], format_kwh)})"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f} node-hours" if hours >= 1000 else f"{hours:.4g} node-hours"
+
+
+def _part(kwh: float, of: float) -> str:
+    return f"{100 * kwh / of:.3g} %" if of else "0 %"
+
+
+def _day(text: str) -> str:
+    """Return the day of an end: ISO 8601, or seconds since 1970; "" for neither."""
+    try:
+        if text.isascii() and text.isdecimal():
+            return datetime.fromtimestamp(int(text), UTC).date().isoformat()
+        return datetime.fromisoformat(text).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = 14,
+    weight: str = "normal",
+    colour: str = "#111827",
+) -> str:
+    return (
+        f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" font-weight="{weight}" '
+        f'fill="{colour}">{escape(text)}</text>'
+    )
+
+
+_LEFT, _WIDTH = 190, 540
+"""Where the picture's bars begin, and how long the longest is."""
+
+
+def _bar(y: float, name: str, value: str, share: float, colour: str) -> list[str]:
+    width = _WIDTH * min(1.0, max(0.0, share))
+    shown = name if len(name) <= 22 else f"{name[:21]}…"
+    return [
+        _text(20, y + 15, shown),
+        f'<rect x="{_LEFT}" y="{y:.0f}" width="{width:.1f}" height="18" fill="{colour}"/>',
+        _text(_LEFT + _WIDTH + 12, y + 15, value),
+    ]
+
+
+def _error(y: float, saving: tuple[float, float, float], most: float) -> str:
+    lo, hi = (_LEFT + _WIDTH * min(1.0, max(0.0, v / most)) for v in saving[1:])
+    return (
+        f'<path d="M{lo:.1f} {y + 9:.0f}H{hi:.1f}M{lo:.1f} {y + 4:.0f}v10M{hi:.1f} {y + 4:.0f}v10" '
+        'stroke="#111827" stroke-width="1.5"/>'
+    )
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(str(cell))}</th>" for cell in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -720,7 +720,7 @@ def test_one_core_is_a_node_and_none_is_not(tmp_path: Path, state: Path) -> None
     assert node.caps() == [1_900_000]
     mom(event("EXECJOB_END"))
     shutil.rmtree(node.root / "devices")
-    elsewhere = {"place": "free", "ncpus": 1, "vnode": "node3"}
+    elsewhere: dict[str, Any] = {"place": "free", "ncpus": 1, "vnode": "node3"}
     [_, done] = mom(event("EXECJOB_BEGIN", **elsewhere), event("EXECJOB_EPILOGUE", **elsewhere))
     assert done["used"] == {"cpu_freq_mhz": "0"}  # others may use what the meter tells
 

@@ -559,9 +559,15 @@ LINES = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(LINES), max_size=12))
-def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) -> None:
-    client = EXCERPT
+@pytest.fixture(scope="module")
+def client() -> ModuleType:
+    return module()
+
+
+@given(lines=st.lists(st.sampled_from(LINES), max_size=12))
+def test_the_daemon_understands_the_excerpt_as_the_script(
+    client: ModuleType, lines: Sequence[str]
+) -> None:
     script = "\n".join(["#!/bin/bash", *lines, ""])
     short = "\n".join(client.excerpt(script.splitlines()))
     whole, part = recognise(script), recognise(short)
@@ -573,22 +579,19 @@ def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) 
         assert threads_of(short).count == threads_of(script).count
 
 
-EXCERPT = module()
-
-
-@given(st.text(max_size=200))
-def test_no_script_breaks_it(text: str) -> None:
+@given(text=st.text(max_size=200))
+def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
     lines = text.splitlines()
-    EXCERPT.excerpt(lines)
-    options = EXCERPT.directives(lines, "#PBS")
-    assert read_client(EXCERPT.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
+    client.excerpt(lines)
+    options = client.directives(lines, "#PBS")
+    assert read_client(client.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
 
 
-def test_a_long_script_is_cut_rather_than_left_out(tmp_path: Path) -> None:
+def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     lines = [f"export V{i}_NUM_THREADS={'ab1' * i}" for i in range(400)] + ["mpirun ./a"]
     text = "\n".join(lines).encode()
-    value = EXCERPT.client(text, [], lines)
-    assert len(value) <= EXCERPT.MAX_VALUE
+    value = client.client(text, [], lines)
+    assert len(value) <= client.MAX_VALUE
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
 

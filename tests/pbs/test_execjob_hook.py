@@ -494,7 +494,7 @@ def test_each_vnode_of_a_node_must_be_the_job_s(
 ) -> None:
     mixed = {"node1": ["force_exclhost", "default_shared"]}
     mom = Mom(tmp_path, node.settings(state, sharings=mixed))
-    begun = event("EXECJOB_BEGIN", place="free", ncpus=2)
+    begun = {**event("EXECJOB_BEGIN", place="free", ncpus=2), "node": "node1.cluster"}
     [_, done] = mom(begun, {**begun, "event": "EXECJOB_EPILOGUE"})
     assert node.caps() == [HIGH] * 4
     assert done["used"] == {"cpu_freq_mhz": "0"}
@@ -610,7 +610,8 @@ def test_a_job_on_a_part_of_its_node_is_suspended_and_resumed(node: PosedSys, mo
     assert node.caps() == [HIGH] * 4
     mom(periodic("7.pbs1"), event("EXECJOB_PRERESUME", **part))
     assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
-    mom(periodic("7.pbs1"))
+    [looked] = mom(periodic("7.pbs1"))
+    assert looked["log"] == []
     [done] = mom(event("EXECJOB_EPILOGUE", **part))
     assert done["used"] == {"cpu_freq_mhz": "1900"}
     mom(event("EXECJOB_END", **part))
@@ -683,6 +684,9 @@ def test_an_empty_cpuset_is_not_the_node(node: PosedSys, mom: Mom) -> None:
         ("(a:ncpus=2)+(b:ncpus=2)", "node1.x:15002/0*2+node2/1*2", False),
         ("(node1:ncpus=2)+(b:ncpus=2)", "node1/0*2", False),
         ("(node1.x:ncpus=4)", "", True),
+        ("(node1[0]:ncpus=2+node1[1]:ncpus=2)", "", True),
+        ("(node1:mem=1gb+node1:ncpus=4)", "", True),
+        ("(node2:ncpus=4+node1:mem=1gb)", "", False),
     ],
 )
 def test_a_job_s_part_of_a_node_is_counted_over_its_chunks(
@@ -691,8 +695,18 @@ def test_a_job_s_part_of_a_node_is_counted_over_its_chunks(
     begun = event("EXECJOB_BEGIN", place="free")
     begun["job"]["exec_vnode"] = vnodes
     begun["job"].update({"exec_host": hosts} if hosts else {})
-    mom(begun)
-    assert node.caps() == [1_900_000 if whole else HIGH] * 4
+    for name in ("node1", "node1.cluster"):  # as pbs_mom calls its host
+        mom({**begun, "node": name})
+        assert node.caps() == [1_900_000 if whole else HIGH] * 4
+        mom(event("EXECJOB_END"))
+
+
+def test_a_node_whose_name_has_a_domain_is_judged_by_its_sharing(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, sharings={"node1": ["ignore_excl"]}))
+    mom({**event("EXECJOB_BEGIN", ncpus=2), "node": "node1.cluster"})
+    assert node.caps() == [HIGH] * 4
 
 
 def test_a_node_of_parts_is_not_alone_by_its_vnode(

@@ -210,6 +210,28 @@ def test_a_cap_that_stays_is_not_taken_for_what_stood_there(
         assert list(state.iterdir()) == []
 
 
+def test_a_cap_that_stays_counts_whoever_else_is_there(node: PosedSys, mom: Mom) -> None:
+    limit = node.cpufreq(2) / "scaling_max_freq"
+    mom(event("EXECJOB_BEGIN"))
+    stick(limit)
+    mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=None))
+    [done] = mom(event("EXECJOB_BEGIN", "9.pbs1", mhz=1500))
+    assert "a former cap could not be lifted" in done["log"][-1]
+    mend(limit)
+    mom(event("EXECJOB_END"), event("EXECJOB_END", "9.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_job_alone_that_cannot_be_capped_is_not_slowed_by_what_was_left(
+    node: PosedSys, mom: Mom
+) -> None:
+    node.cpuset("7.pbs1", "0-1")
+    mom(event("EXECJOB_BEGIN", place="free", ncpus=2))
+    (node.cpufreq(3) / "affected_cpus").write_text("3 9\n")
+    mom(event("EXECJOB_BEGIN", "8.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
 def test_a_job_on_cpus_of_one_that_is_gone_gives_back_what_was_before_both(
     node: PosedSys, state: Path, mom: Mom
 ) -> None:

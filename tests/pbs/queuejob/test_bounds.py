@@ -260,15 +260,19 @@ def after(resources: dict[str, str], **variables: str) -> dict[str, object]:
          {"place": "pack", "select": "1:ncpus=4:ompthreads=2", "nodect": "1"}),
         ({}, {"ompthreads": "1"},
          {"place": "pack", "ncpus": "1", "select": "1:ncpus=1:ompthreads=1"}),
+        ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"},
+         {"place": "scatter", "select": "2:ncpus=28:mpiprocs=28", "ncpus": "56"}),
     ],
 )  # fmt: skip
 def test_what_the_server_fills_in_is_no_change(
     tmp_path: Path, settings: dict[str, object], given: dict[str, str],
     rewrite: dict[str, str], filled: dict[str, str],
 ) -> None:  # fmt: skip
-    event = after({**stamped(given, rewrite), **filled})
+    sets = {"GOMAXPROCS": "20", "ADVISOR_SET": "GOMAXPROCS=20"}
+    event = after({**stamped(given, rewrite), **filled}, **sets)
     [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert (done["answer"], done["written"], done["log"]) == (["accept", ""], [], [])
+    assert sets.items() <= done["variables"].items()  # they are this job's, not inherited
     assert not (tmp_path / "altered").exists()
 
 
@@ -296,6 +300,16 @@ def test_what_the_server_fills_in_is_no_change(
         ({"ncpus": "28"}, {"ompthreads": "20"},
          {"mpiprocs": "28", "select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "place": "pack"},
          {"ompthreads": "28"}, ["select"]),
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "2:ncpus=28:ompthreads=20"},
+         {"select": "2:ncpus=28:ompthreads=20", "ompthreads": "28"}, ["select"]),
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "1:ncpus=14:ompthreads=20"},
+         {"select": "1:ncpus=14:ompthreads=20", "ompthreads": "28"}, ["select"]),
+        ({}, {"ompthreads": "1"}, {"place": "excl", "select": "1:ncpus=1:ompthreads=1"},
+         {"ompthreads": "1"}, ["place"]),
+        ({"nodes": "1:ppn=28"}, {"cpu_freq_mhz": "1200"}, {"nodes": "2:ppn=28"},
+         {"cpu_freq_mhz": "0"}, ["nodes"]),
+        # threads of the later hook's own stay
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"ompthreads": "7"}, {}, ["ompthreads"]),
     ],
 )  # fmt: skip
 def test_what_another_hook_changed_is_taken_back_and_recorded(
@@ -317,7 +331,7 @@ def test_what_another_hook_changed_is_taken_back_and_recorded(
     # the server calls again for each queue that a job comes into
     event["job"]["Resource_List"] = done["resources"]  # type: ignore[index]
     [third] = run_hook(HOOK, [event], settings, folder=tmp_path)
-    assert third["written"] == []
+    assert (third["written"], third["log"]) == ([], [])
     assert again["resources"] == done["resources"]
 
 

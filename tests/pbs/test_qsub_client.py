@@ -425,6 +425,14 @@ def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
     assert qsub("job.sh").argv == ["job.sh"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
+def test_a_folder_of_another_user_gets_nothing(qsub: Qsub) -> None:
+    qsub.left.mkdir(parents=True, mode=0o700)
+    os.chown(qsub.left, 65534, 65534)
+    assert qsub("-v", "A=1", "job.sh").argv == ["-v", "A=1", "job.sh"]
+    assert list(qsub.left.iterdir()) == []
+
+
 def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR off\n./a\n")
     assert qsub("job.sh").argv == ["-v", "ADVISOR=off", "job.sh"]
@@ -531,6 +539,17 @@ def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> Non
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
+@pytest.mark.parametrize("mark", ["x", "1", "99999999999"])
+def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
+    qsub: Qsub, mark: str
+) -> None:
+    """A job from inside of another, with -V: of an hour ago, or by a clock that was set back."""
+    installed(qsub)
+    seen = qsub("job.sh", env={"ADVISOR_QSUB_PREPARED": mark})
+    assert seen.argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    assert "ADVISOR_QSUB_PREPARED" not in seen.env
+
+
 def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
     wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub "$@"')
     qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
@@ -585,6 +604,20 @@ def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
     client.excerpt(lines)
     options = client.directives(lines, "#PBS")
     assert read_client(client.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("TOKEN=s3cr3t", "TOKEN=_"), ("export TOKEN='s3 cr3t'", "export TOKEN=_"),
+        ('TOKEN="s3cr3t"', "TOKEN=_"), ("export  A_1=", "export  A_1=_"),
+        # what runs something, or depends on more, is told: nothing else says what a script does
+        ("A=$(nproc)", None), ("A=x ./b", None), ("A=x; ./b", None), ('A="$B"', None),
+        ("A=`nproc`", None),
+    ],
+)  # fmt: skip
+def test_values_that_do_not_tell_stay_here(client: ModuleType, line: str, sent: str | None) -> None:
+    assert client.outline([line, "mpirun ./a", "./c", "./d", "./e"])[0] == (sent or line)
 
 
 def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:

@@ -762,7 +762,8 @@ def test_one_core_is_a_node_and_none_is_not(tmp_path: Path, state: Path) -> None
 
 
 def test_a_policy_that_does_not_say_its_cpus_is_the_cpu_s_own(node: PosedSys, mom: Mom) -> None:
-    (node.cpufreq(1) / "affected_cpus").unlink()
+    for cpu in (0, 1):
+        (node.cpufreq(cpu) / "affected_cpus").unlink()
     (node.cpufreq(2) / "affected_cpus").write_text("x\n")
     mom(event("EXECJOB_BEGIN"))
     assert node.caps() == [1_900_000] * 4

@@ -207,21 +207,31 @@ def test_a_write_that_fails_takes_the_others_back(
     assert "readonly" in done["log"][-1]
 
 
-def test_what_cannot_be_taken_back_keeps_nothing_else(
-    tmp_path: Path, path: Path, settings: dict[str, object]
-) -> None:
-    event = job({"ncpus": 28, "mem": "1gb"}, queue="bdw")
+@pytest.mark.parametrize(
+    ("stuck", "left", "written"),
+    [
+        ("(name, value) == (THREADS, None)", {"ompthreads": "2"}, 5),  # all are tried
+        ("(name, value) == (FREQ, 1900)", {}, 2),  # what was not written is not taken out
+    ],
+)
+def test_what_cannot_be_written_or_taken_back_keeps_nothing_else(
+    tmp_path: Path, path: Path, settings: dict[str, object], stuck: str, left: dict[str, str],
+    written: int,
+) -> None:  # fmt: skip
+    given = {"ncpus": "28", "mem": "1gb"}
+    event = job(given, {"PBS_O_X": "the user's"}, queue="bdw")
     hook = tmp_path / "broken.py"
     text = (HOOKS / HOOK).read_text().replace('"ADVISOR_DECISION"', '"PBS_O_X"')
     begin = "    if value is not None:\n        where[name] = value\n"
     assert text.count(begin) == 1
-    stuck = "    if (name, value) == (THREADS, None):\n        raise OSError\n"
-    hook.write_text(text.replace(begin, stuck + begin))
+    hook.write_text(text.replace(begin, f"    if {stuck}:\n        raise OSError\n{begin}"))
     with daemon(path, answering(plan({"ompthreads": "2", "cpu_freq_mhz": "1900"}))):
         [done] = run_hook(str(hook), [event], settings, folder=tmp_path)
     assert done["answer"] == ["accept", ""]
-    assert done["resources"] == {"ncpus": "28", "mem": "1gb", "ompthreads": "2"}
-    assert done["log"][0] == "advisor: ompthreads is not as it was: OSError()"
+    assert done["resources"] == {**given, **left}
+    assert len(done["written"]) == written
+    assert done["variables"] == event["job"]["Variable_List"]
+    assert ("advisor: ompthreads is not as it was: OSError()" in done["log"]) == bool(left)
 
 
 @pytest.mark.parametrize("config", ["{", "[]", '{"deadline_s": "soon"}', '{"socket": null}'])

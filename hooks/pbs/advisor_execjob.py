@@ -31,6 +31,7 @@ DEFAULTS = {
     "sharings": {},
 }
 FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
+STUCK = "a former cap could not be lifted"
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
 DRAFT = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}\.draft$")
@@ -98,21 +99,20 @@ def start(job, settings, again):
             state["energy"] = begin_energy(settings)
             save(path, state)
         return
-    if state is not None:  # of a run of this job that was not ended here
-        finish_state(path, settings)
+    # of a run of this job that was not ended here
+    before = finish_state(path, settings) if state is not None else {}
     cpus, whole, why = job_cpus(job, settings)
-    set_others_aside(path, whole, settings)
-    cap_khz = wanted_khz(job)
     state = {
         "job": job.id,
         "boot": boot_id(settings),
-        "asked_khz": cap_khz,
-        "applied_khz": 0,
-        "before": {},
+        "asked_khz": wanted_khz(job),
+        "before": before,
         "energy": begin_energy(settings) if whole else None,
         "whole": whole,
-        "why": "" if whole else why,
+        "why": why,
     }
+    if set_others_aside(path, cpus, whole, settings) or before:
+        why, cpus = STUCK, None
     cap_cpus(path, state, cpus, why, settings)
     save(path, state)
 
@@ -132,14 +132,20 @@ def cap_cpus(path, state, cpus, why, settings):
     state["applied_khz"] = cap(job, state["before"], cap_khz)
 
 
-def set_others_aside(path, whole, settings):
-    """Lift the caps of jobs that cannot run beside this one: they are gone, or suspended."""
+def set_others_aside(path, cpus, whole, settings):
+    """Lift the caps of jobs that cannot run beside this one: they are gone, or suspended.
+
+    Tells whether one stays: it would be taken for what stood there before.
+    """
+    folders, stuck = set(policies(cpus or [], settings)[0]), False
     for other in states(settings):
         state = load(other) if other != path else None
-        if state is not None and state["boot"] != boot_id(settings):
-            finish_state(other, settings)
-        elif state is not None and (whole or state.get("whole")):
+        if state is None or state["boot"] != boot_id(settings):  # the periodic hook drops it
+            continue
+        if whole or state.get("whole") or folders & set(state["before"]):
             set_aside(other, state)
+            stuck = stuck or bool(state["before"])
+    return stuck
 
 
 def set_aside(path, state):
@@ -180,13 +186,14 @@ def resume(job, settings):
     if state is None or not state.get("suspended"):
         return
     cpus, whole, why = job_cpus(job, settings)
-    set_others_aside(path, whole, settings)
-    if restore(state["before"]):
-        why, cpus = "its former cap could not be lifted", None
+    if set_others_aside(path, cpus, whole, settings) or restore(state["before"]):
+        why, cpus = STUCK, None
     held_khz = state["applied_khz"]
     cap_cpus(path, state, cpus, why, settings)
-    if held_khz < state["asked_khz"] and held_khz < state["applied_khz"]:
-        state["applied_khz"] = held_khz  # it was not capped before
+    if held_khz and state["applied_khz"]:
+        state["applied_khz"] = max(held_khz, state["applied_khz"])
+    else:  # not capped once is not capped
+        state["applied_khz"] = 0
     if state["energy"] is not None:
         go_on(state["energy"], settings)
     state["suspended"] = False
@@ -208,7 +215,6 @@ def account(job, settings):
         return
     if not state.get("suspended"):  # else it is ended before it went on
         count(energy, settings)
-        save(path, state)
     if energy["problem"]:
         say(job.id, "its energy is not known: " + energy["problem"])
     else:
@@ -224,15 +230,19 @@ def finish(job, settings):
 
 
 def finish_state(path, settings):
-    """Put back what a state file names, then drop it; it stays where that fails."""
+    """Put back what a state file names, then drop it; where that fails it stays.
+
+    Returns what has still to be put back.
+    """
     state = load(path)
     failed = ""
     if state is not None and state["boot"] == boot_id(settings):
         failed = restore(state["before"])
     if failed:
         say(state["job"], "its cap could not be lifted, and will be tried again: " + failed)
-    else:
-        os.unlink(path)
+        return state["before"]
+    os.unlink(path)
+    return {}
 
 
 def look_after(running, settings):
@@ -409,13 +419,11 @@ def restore(before):
 
 def begin_energy(settings):
     """Begin to count with the best meter there is: the whole node's, else its packages'."""
-    energy = {"meter": "", "total_j": 0.0, "last": {}, "ranges": {}, "at": 0.0, "problem": ""}
+    energy = {"total_j": 0.0, "last": {}, "at": now_s(), "problem": ""}
     try:
-        energy["last"], energy["ranges"] = counters(settings)
-        energy["meter"] = "rapl" if energy["ranges"] else "pm_counters"
+        energy["last"], _ = counters(settings)
     except (OSError, ValueError) as error:
         energy["problem"] = str(error)
-    energy["at"] = now_s()
     return energy
 
 
@@ -472,10 +480,10 @@ def go_on(energy, settings):
     if energy["problem"]:
         return
     try:
-        values, ranges = counters(settings)
+        values, _ = counters(settings)
         if set(values) != set(energy["last"]):
             raise ValueError("its counters began again")
-        energy["last"], energy["ranges"], energy["at"] = values, ranges, now_s()
+        energy["last"], energy["at"] = values, now_s()
     except (OSError, ValueError) as error:
         energy["problem"] = str(error)
 

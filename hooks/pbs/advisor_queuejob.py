@@ -579,8 +579,8 @@ def look_again(job):
     if FREQ in before and str(asked.get(FREQ)) == left[FREQ]:
         changes.append((resources, FREQ, int(before[FREQ] or 0)))
     if THREADS in before and str(asked.get(THREADS)) == left[THREADS]:
-        # PBS's own, where nobody says it
-        changes.append((resources, THREADS, int(before[THREADS] or asked.get("ncpus") or 1)))
+        # It was written where nobody said it: PBS's own.
+        changes.append((resources, THREADS, int(asked.get("ncpus") or 1)))
     for word in str(variables.get(SET) or "").split():
         name, _, value = word.partition("=")
         if variables.get(name) == value:

@@ -59,7 +59,10 @@ TESTS = {
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],
     "hooks/pbs/advisor_execjob.py": ["tests/pbs/test_execjob_hook.py"],
-    "hooks/pbs/qsub.py": ["tests/pbs/test_qsub_client.py", "tests/unit/test_qsub_words.py"],
+    "hooks/pbs/qsub.py": [
+        "tests/pbs/test_qsub_client.py",
+        "tests/unit/test_qsub_words.py::test_the_client_before_qsub_splits_lines_in_the_same_way",
+    ],
 }
 
 

@@ -3,11 +3,13 @@
 python -m tests.mutation_hooks.worker SOURCE TEST...
 
 Reads the mutants' texts from standard input, a line of JSON each, and writes what became of each.
-Tests are collected once; a child runs them for each mutant.
+Tests are collected once; a child runs them for each mutant: those that reach its lines, first the
+quick ones and those that noticed others.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import importlib
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import IO, Any
@@ -35,8 +38,25 @@ SLOW = (
 """Tests that take seconds and notice nothing that others do not."""
 
 
-LINES = Path("lines").resolve()
-"""Where it exists, hooks note the lines that a test reaches, and the test: JSON, a line each."""
+LINES, NOTICED = Path("lines").resolve(), Path("noticed").resolve()
+"""Where the first exists, each test and hook notes the test, the lines that it reaches and how
+long it takes, as a line of JSON. The second has the test that noticed the last mutant."""
+TRACED = """
+import os, sys
+def trace(frame, *_):
+    if frame.f_code.co_filename != __file__:
+        return None
+    line = frame.f_lineno
+    if line not in lines and os.path.exists({lines!r}):
+        lines.add(line)
+        with open({lines!r}, "a") as notes:
+            notes.write({test!r}.replace('%d', str(line)))
+    return trace
+lines = set()
+sys.settrace(trace)
+sys._getframe(1).f_trace = trace
+"""
+"""What makes a program that a test starts note its lines."""
 
 
 class Tries:
@@ -45,7 +65,28 @@ class Tries:
     def __init__(self, source: Path, texts: IO[str], answers: IO[str]) -> None:
         self.source, self.texts, self.answers = source, texts, answers
         self.reached: dict[str, set[int]] = {}
-        self.runs = Counter[str]()
+        self.took_s, self.noticed = Counter[str](), Counter[str]()
+        self.everybody = set[int]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note in the child how long a test took, and which one noticed a mutant."""
+        if LINES.exists():
+            note(report.nodeid, set(), report.duration)
+        elif report.failed:
+            NOTICED.write_text(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Note which lines of the source a test reaches in its own process."""
+        if not LINES.exists():
+            return (yield)
+        lines, path = set[int](), str(self.source.resolve())
+        sys.settrace(tracer(path, lines))
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            note(item.nodeid, lines)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each text."""
@@ -56,18 +97,52 @@ class Tries:
             near = set(range(first - 1, last + 2))
             if self.reached:  # else this is the source as it is, and the tests' lines are noted
                 session.items = [
-                    item for item in sorted(items, key=lambda i: self.runs[i.nodeid])
-                    if near & self.reached.get(item.nodeid, near)
+                    item for item in sorted(items, key=self.place)
+                    if near & (self.reached[item.nodeid] or near) or near & self.everybody
                 ]  # fmt: skip
+            NOTICED.unlink(missing_ok=True)
             self.answers.write(outcome(session) + "\n")
             self.answers.flush()
-            if not self.reached:
-                for note in LINES.read_text().splitlines() if LINES.exists() else []:
-                    test, lines = json.loads(note)
-                    self.reached.setdefault(test, set()).update(lines)
-                    self.runs[test] += 1
-                LINES.unlink(missing_ok=True)
+            if NOTICED.exists():
+                self.noticed[NOTICED.read_text()] += 1
+            if LINES.exists():
+                self.reached = {item.nodeid: set() for item in items}
+                for line in LINES.read_text().splitlines():
+                    test, lines, took_s = json.loads(line)
+                    self.reached[test].update(lines)
+                    self.took_s[test] += took_s
+                self.everybody = outside(text) if self.source.suffix == ".py" else set()
+                LINES.unlink()
         return True
+
+    def place(self, item: pytest.Item) -> float:
+        """Return what is less for tests that are quicker, and for those that noticed more."""
+        return self.took_s[item.nodeid] / (1 + self.noticed[item.nodeid])
+
+
+def note(test: str, lines: set[int], took_s: float = 0.0) -> None:
+    """Note lines that a test reached, and time that it took."""
+    with LINES.open("a") as notes:
+        notes.write(json.dumps([test, sorted(lines), took_s]) + "\n")
+
+
+def tracer(path: str, lines: set[int]) -> Callable[..., Any]:
+    """Return what notes the lines of a file that run."""
+
+    def trace(frame: FrameType, *_: object) -> Any:
+        if frame.f_code.co_filename != path:
+            return None
+        lines.add(frame.f_lineno)
+        return trace
+
+    return trace
+
+
+def outside(text: str) -> set[int]:
+    """Return the lines of a Python source outside its functions: whoever loads it reaches them."""
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
+    inside = {line for n in functions for line in range(n.lineno + 1, (n.end_lineno or 0) + 1)}
+    return set(range(1, text.count("\n") + 2)) - inside
 
 
 def outcome(session: pytest.Session) -> str:
@@ -117,21 +192,13 @@ def forked(
                     "__name__": "__main__", "__file__": runner, "compile": lambda *_: code,
                 }  # fmt: skip
                 lines = set[int]()
-
-                def trace(frame: FrameType, *_: object) -> Any:
-                    if frame.f_code.co_filename != "<embedded code object>":
-                        return None
-                    lines.add(frame.f_lineno)
-                    return trace
-
                 if LINES.exists():
-                    sys.settrace(trace)
+                    sys.settrace(tracer("<embedded code object>", lines))
                 exec(compiled(runner, runner), names)
                 sys.settrace(None)
                 output.flush()
                 if LINES.exists():
-                    with LINES.open("a") as notes:
-                        notes.write(json.dumps([test.rpartition(" ")[0], sorted(lines)]) + "\n")
+                    note(test.rpartition(" ")[0], lines)
                 status = 0
             finally:
                 os._exit(status)
@@ -140,8 +207,20 @@ def forked(
         return SimpleNamespace(returncode=status, stdout=output.read(), stderr="")
 
 
+def traced(make: Callable[..., str]) -> Callable[..., str]:
+    """Let the program before qsub, which each test writes anew, note its lines."""
+
+    def text(*words: object) -> str:
+        test = json.dumps(os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0])
+        code = TRACED.format(lines=str(LINES), test=f"[{test}, [%d], 0]\n")
+        return make(*words).replace("\nimport os\n", f"\nimport os; exec({code!r})\n", 1)
+
+    return lambda *words: text(*words) if LINES.exists() else make(*words)
+
+
 def main(source: str, *tests: str) -> None:
     """Serve until standard input ends."""
+    from advisor.schedulers.pbs import hooks
     from advisor.schedulers.slurm import hook_files
     from tests.unit.hook_lua import modules
 
@@ -149,6 +228,7 @@ def main(source: str, *tests: str) -> None:
     posed.syspath_prepend("tests/pbs")
     posed.setattr(importlib.import_module("hooked"), "subprocess", SimpleNamespace(run=forked))
     native = hook_files._native(Path("hooks/slurm/advisor/native.c").resolve())
+    posed.setattr(hooks, "client_text", traced(hooks.client_text))
     posed.setattr(hook_files, "_native", lambda _: native)
     programs = {name: hook_files.lua_programs(name)[:1] for name in ("lua", "luac")}
     posed.setattr(hook_files, "lua_programs", programs.__getitem__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ def test_a_job_is_capped_metered_and_everything_comes_back(
     node: PosedSys, state: Path, mom: Mom
 ) -> None:
     (node.cpufreq(3) / "scaling_max_freq").write_text("2000000\n")  # an admin's own
-    mom(event("EXECJOB_BEGIN"))
+    [begun] = mom(event("EXECJOB_BEGIN"))
+    assert begun["log"] == []
     assert node.caps() == [1_900_000] * 4
     node.rapl({"intel-rapl:0": 1_500_000_000})
     mom(event("EXECJOB_PROLOGUE"))  # counts from here on
@@ -100,7 +102,10 @@ def test_a_cap_never_raises_a_frequency_nor_leaves_what_the_node_can(
     mom(event("EXECJOB_PROLOGUE"))
     assert node.caps() == [1_500_000, 1_900_000, 1_900_000, 1_900_000]
     mom(event("EXECJOB_END"))
-    [_, done] = mom(event("EXECJOB_BEGIN", mhz=800), event("EXECJOB_EPILOGUE", mhz=800))
+    [begun, done] = mom(event("EXECJOB_BEGIN", mhz=800), event("EXECJOB_EPILOGUE", mhz=800))
+    assert begun["log"] == [
+        "7.pbs1;advisor: asked for at most 800000 kHz, this node gives 1200000 kHz"
+    ]
     assert node.caps() == [LOW] * 4
     assert done["used"]["cpu_freq_mhz"] == "1200"
     mom(event("EXECJOB_END", mhz=800))
@@ -176,6 +181,74 @@ def test_a_job_alone_on_its_node_ends_what_was_left_there(
     assert node.caps() == [HIGH] * 4
 
 
+def stick(limit: Path) -> None:
+    """Let a limit be read, but take no other, whoever writes it."""
+    limit.unlink()
+    limit.symlink_to("/proc/sys/kernel/cap_last_cap")
+
+
+def mend(limit: Path, khz: int = 1_900_000) -> None:
+    limit.unlink()
+    limit.write_text(f"{khz}\n")
+
+
+def test_a_cap_that_stays_is_not_taken_for_what_stood_there(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    """Of this job's former run, or of another: what stood there before them is what comes back."""
+    limit = node.cpufreq(2) / "scaling_max_freq"
+    for job in ("7.pbs1", "8.pbs1"):
+        mom(event("EXECJOB_BEGIN"))
+        stick(limit)
+        [done] = mom(event("EXECJOB_BEGIN", job, mhz=1500))
+        assert done["log"][-1] == (
+            f"{job};advisor: runs without its cap: a former cap could not be lifted"
+        )
+        mend(limit)
+        mom(event("EXECJOB_END"), event("EXECJOB_END", job))
+        assert node.caps() == [HIGH] * 4
+        assert list(state.iterdir()) == []
+
+
+def test_a_cap_that_stays_counts_whoever_else_is_there(node: PosedSys, mom: Mom) -> None:
+    limit = node.cpufreq(2) / "scaling_max_freq"
+    mom(event("EXECJOB_BEGIN"))
+    stick(limit)
+    mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=None))
+    [done] = mom(event("EXECJOB_BEGIN", "9.pbs1", mhz=1500))
+    assert "a former cap could not be lifted" in done["log"][-1]
+    mend(limit)
+    mom(event("EXECJOB_END"), event("EXECJOB_END", "9.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_job_alone_that_cannot_be_capped_is_not_slowed_by_what_was_left(
+    node: PosedSys, mom: Mom
+) -> None:
+    node.cpuset("7.pbs1", "0-1")
+    mom(event("EXECJOB_BEGIN", place="free", ncpus=2))
+    (node.cpufreq(3) / "affected_cpus").write_text("3 9\n")
+    mom(event("EXECJOB_BEGIN", "8.pbs1"))
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_job_on_cpus_of_one_that_is_gone_gives_back_what_was_before_both(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    """pbs_mom came back, and nothing has looked after what was left yet."""
+    part: dict[str, Any] = {"place": "free", "ncpus": 2}
+    for job in ("7.pbs1", "8.pbs1"):
+        node.cpuset(job, "0-1")
+    mom(event("EXECJOB_BEGIN", mhz=1500, **part), {"event": "EXECHOST_STARTUP"})
+    mom(event("EXECJOB_BEGIN", "8.pbs1", **part))
+    assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
+    mom(periodic("8.pbs1"))
+    assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
+    mom(event("EXECJOB_END", "8.pbs1", **part))
+    assert node.caps() == [HIGH] * 4
+    assert list(state.iterdir()) == []
+
+
 # -- suspended and resumed -----------------------------------------------------------------------
 
 
@@ -227,6 +300,31 @@ def test_what_cannot_be_capped_again_is_said(node: PosedSys, mom: Mom) -> None:
     assert done["used"]["cpu_freq_mhz"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("was_khz", "is_khz", "told"), [(1_500_000, HIGH, "1900"), (HIGH, 1_500_000, "1900")]
+)
+def test_of_two_caps_before_and_after_a_suspension_the_higher_held(
+    node: PosedSys, mom: Mom, was_khz: int, is_khz: int, told: str
+) -> None:
+    """An admin changes the node meanwhile."""
+    for khz, kind in ((was_khz, "EXECJOB_BEGIN"), (is_khz, "EXECJOB_PRERESUME")):
+        for cpu in range(4):
+            (node.cpufreq(cpu) / "scaling_max_freq").write_text(f"{khz}\n")
+        mom(event(kind), *([event("EXECJOB_POSTSUSPEND")] if kind == "EXECJOB_BEGIN" else []))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == told
+
+
+def test_a_job_whose_meter_began_again_is_suspended_as_any(node: PosedSys, mom: Mom) -> None:
+    node.pm_counters(5000)
+    mom(event("EXECJOB_BEGIN"))
+    node.pm_counters(100, "2")
+    mom(event("EXECJOB_POSTSUSPEND"))
+    assert node.caps() == [HIGH] * 4
+    mom(event("EXECJOB_PRERESUME"))
+    assert node.caps() == [1_900_000] * 4
+
+
 def test_a_suspended_job_that_ends_leaves_nothing(node: PosedSys, state: Path, mom: Mom) -> None:
     mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
     node.rapl({"intel-rapl:0": 1_100_000_000})
@@ -258,6 +356,25 @@ def test_after_a_reboot_the_kernel_s_own_limits_hold(
     mom(job)
     assert node.caps() == [2_100_000] * 4
     assert list(state.iterdir()) == []
+
+
+def test_after_a_reboot_nothing_is_counted_on(node: PosedSys, state: Path, mom: Mom) -> None:
+    mom(event("EXECJOB_BEGIN"))
+    node.reboot("second")
+    mom(periodic("7.pbs1"))
+    assert list(state.iterdir()) == []
+
+
+def test_where_the_kernel_tells_no_boot_a_job_is_capped_and_metered(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    node.boot.unlink()
+    mom(event("EXECJOB_BEGIN"))
+    assert node.caps() == [1_900_000] * 4
+    node.rapl({"intel-rapl:0": 1_500_000_000})
+    [done, _] = mom(event("EXECJOB_EPILOGUE"), event("EXECJOB_END"))
+    assert done["used"]["energy_j"] == "500"
+    assert node.caps() == [HIGH] * 4
 
 
 def test_what_cannot_be_put_back_is_tried_again(
@@ -399,7 +516,7 @@ def test_each_vnode_of_a_node_must_be_the_job_s(
 ) -> None:
     mixed = {"node1": ["force_exclhost", "default_shared"]}
     mom = Mom(tmp_path, node.settings(state, sharings=mixed))
-    begun = event("EXECJOB_BEGIN", place="free", ncpus=2)
+    begun = {**event("EXECJOB_BEGIN", place="free", ncpus=2), "node": "node1.cluster"}
     [_, done] = mom(begun, {**begun, "event": "EXECJOB_EPILOGUE"})
     assert node.caps() == [HIGH] * 4
     assert done["used"] == {"cpu_freq_mhz": "0"}
@@ -448,7 +565,7 @@ def test_a_cap_that_stayed_in_a_suspension_is_not_taken_for_the_node_s(
     [done] = mom(event("EXECJOB_PRERESUME"))
     if not mended:
         assert done["log"] == [
-            "7.pbs1;advisor: runs without its cap: its former cap could not be lifted"
+            "7.pbs1;advisor: runs without its cap: a former cap could not be lifted"
         ]
         mend()
     [done] = mom(event("EXECJOB_EPILOGUE"))
@@ -515,7 +632,8 @@ def test_a_job_on_a_part_of_its_node_is_suspended_and_resumed(node: PosedSys, mo
     assert node.caps() == [HIGH] * 4
     mom(periodic("7.pbs1"), event("EXECJOB_PRERESUME", **part))
     assert node.caps() == [1_900_000] * 2 + [HIGH] * 2
-    mom(periodic("7.pbs1"))
+    [looked] = mom(periodic("7.pbs1"))
+    assert looked["log"] == []
     [done] = mom(event("EXECJOB_EPILOGUE", **part))
     assert done["used"] == {"cpu_freq_mhz": "1900"}
     mom(event("EXECJOB_END", **part))
@@ -540,7 +658,7 @@ def test_a_cpu_that_is_gone_or_stuck_keeps_no_other_from_its_own(
 ) -> None:
     mom(event("EXECJOB_BEGIN"))
     stuck, gone = (node.cpufreq(cpu) / "scaling_max_freq" for cpu in (1, 2))
-    gone.unlink()  # taken offline: it comes back as the kernel likes
+    shutil.rmtree(gone.parent)  # taken offline: it comes back as the kernel likes
     stuck.unlink()
     stuck.mkdir()
     mom(event("EXECJOB_END"))
@@ -588,6 +706,9 @@ def test_an_empty_cpuset_is_not_the_node(node: PosedSys, mom: Mom) -> None:
         ("(a:ncpus=2)+(b:ncpus=2)", "node1.x:15002/0*2+node2/1*2", False),
         ("(node1:ncpus=2)+(b:ncpus=2)", "node1/0*2", False),
         ("(node1.x:ncpus=4)", "", True),
+        ("(node1[0]:ncpus=2+node1[1]:ncpus=2)", "", True),
+        ("(node1:mem=1gb+node1:ncpus=4)", "", True),
+        ("(node2:ncpus=4+node1:mem=1gb)", "", False),
     ],
 )
 def test_a_job_s_part_of_a_node_is_counted_over_its_chunks(
@@ -596,8 +717,18 @@ def test_a_job_s_part_of_a_node_is_counted_over_its_chunks(
     begun = event("EXECJOB_BEGIN", place="free")
     begun["job"]["exec_vnode"] = vnodes
     begun["job"].update({"exec_host": hosts} if hosts else {})
-    mom(begun)
-    assert node.caps() == [1_900_000 if whole else HIGH] * 4
+    for name in ("node1", "node1.cluster"):  # as pbs_mom calls its host
+        mom({**begun, "node": name})
+        assert node.caps() == [1_900_000 if whole else HIGH] * 4
+        mom(event("EXECJOB_END"))
+
+
+def test_a_node_whose_name_has_a_domain_is_judged_by_its_sharing(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, sharings={"node1": ["ignore_excl"]}))
+    mom({**event("EXECJOB_BEGIN", ncpus=2), "node": "node1.cluster"})
+    assert node.caps() == [HIGH] * 4
 
 
 def test_a_node_of_parts_is_not_alone_by_its_vnode(
@@ -608,8 +739,31 @@ def test_a_node_of_parts_is_not_alone_by_its_vnode(
     assert node.caps() == [HIGH] * 4
 
 
+def test_cpus_that_say_less_of_themselves_are_capped_as_others(node: PosedSys, mom: Mom) -> None:
+    shutil.rmtree(node.cpufreq(0).parent / "topology")  # a core of its own
+    (node.cpufreq(1) / "cpuinfo_min_freq").unlink()
+    shutil.rmtree(node.cpufreq(3))  # offline
+    mom(event("EXECJOB_BEGIN", place="free"))
+    caps = [(node.cpufreq(cpu) / "scaling_max_freq").read_text() for cpu in range(3)]
+    assert caps == ["1900000\n"] * 3
+
+
+def test_one_core_is_a_node_and_none_is_not(tmp_path: Path, state: Path) -> None:
+    node = PosedSys(tmp_path, cpus=1)
+    node.rapl({"intel-rapl:0": 0})
+    mom = Mom(tmp_path, node.settings(state))
+    mom(event("EXECJOB_BEGIN", place="free", ncpus=1))
+    assert node.caps() == [1_900_000]
+    mom(event("EXECJOB_END"))
+    shutil.rmtree(node.root / "devices")
+    elsewhere: dict[str, Any] = {"place": "free", "ncpus": 1, "vnode": "node3"}
+    [_, done] = mom(event("EXECJOB_BEGIN", **elsewhere), event("EXECJOB_EPILOGUE", **elsewhere))
+    assert done["used"] == {"cpu_freq_mhz": "0"}  # others may use what the meter tells
+
+
 def test_a_policy_that_does_not_say_its_cpus_is_the_cpu_s_own(node: PosedSys, mom: Mom) -> None:
-    (node.cpufreq(1) / "affected_cpus").unlink()
+    for cpu in (0, 1):
+        (node.cpufreq(cpu) / "affected_cpus").unlink()
     (node.cpufreq(2) / "affected_cpus").write_text("x\n")
     mom(event("EXECJOB_BEGIN"))
     assert node.caps() == [1_900_000] * 4
@@ -627,6 +781,67 @@ def test_a_wrap_is_counted(tmp_path: Path, node: PosedSys, mom: Mom) -> None:
     node.rapl({"intel-rapl:0": 600_000_000})
     [done] = mom(event("EXECJOB_EPILOGUE"))
     assert done["used"]["energy_j"] == "1600"
+
+
+def test_a_counter_that_wraps_often_is_read_in_between(node: PosedSys, mom: Mom) -> None:
+    limit = 262_143_328_850
+    node.rapl({"intel-rapl:0": limit - 1_000_000_000})
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
+    for joules in (0, limit // 2_000_000, 262_143):
+        node.rapl({"intel-rapl:0": joules * 1_000_000})
+        mom(periodic("7.pbs1"))
+    node.rapl({"intel-rapl:0": 0})
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "263143"
+
+
+def test_only_whole_packages_and_their_memory_are_counted(node: PosedSys, mom: Mom) -> None:
+    """The other zones are parts of them, hold them, or tell the same once more."""
+    zones = {
+        "intel-rapl:0:1": "core", "intel-rapl:1": "psys", "intel-rapl-mmio:0": "package-0",
+        "intel-rapl:2": "package-1-die-1",
+    }  # fmt: skip
+    for kind, begin in (("EXECJOB_BEGIN", True), ("EXECJOB_EPILOGUE", False)):
+        for zone, name in zones.items():
+            node.rapl({zone: 0 if begin else 7_000_000})
+            (node.root / "class/powercap" / zone / "name").write_text(name + "\n")
+        [done] = mom(event(kind))
+    assert done["used"]["energy_j"] == "7"
+
+
+@pytest.mark.parametrize("text", ["", "5000", "5000 W 1 us", "0 J 1 us", "-5 J 1 us"])
+def test_pm_counters_of_another_form_are_not_believed(node: PosedSys, mom: Mom, text: str) -> None:
+    node.pm_counters(5000)
+    energy = node.root / "cray/pm_counters/energy"
+    energy.write_text(text)
+    mom(event("EXECJOB_BEGIN"))
+    assert node.caps() == [1_900_000] * 4
+    energy.write_text("7000 J 1 us\n")  # how it began is not known any more
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_j" not in done["used"]
+    assert "energy is not like '1000 J'" in done["log"][0]
+
+
+def test_pm_counters_without_a_time_of_start_are_counted(node: PosedSys, mom: Mom) -> None:
+    node.pm_counters(5000)
+    (node.root / "cray/pm_counters/startup").unlink()
+    mom(event("EXECJOB_BEGIN"))
+    (node.root / "cray/pm_counters/energy").write_text("5100 J 1 us\n")
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["energy_j"] == "100"
+
+
+def test_of_several_problems_of_a_meter_the_first_is_told(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    shutil.rmtree(node.root / "class")
+    mom(event("EXECJOB_BEGIN"))
+    node.rapl({"intel-rapl:0": 0})
+    mom(periodic("7.pbs1"), event("EXECJOB_POSTSUSPEND"), event("EXECJOB_PRERESUME"))
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["log"] == [
+        "7.pbs1;advisor: its energy is not known: this node has neither pm_counters nor RAPL"
+    ]
 
 
 def test_a_counter_that_may_have_wrapped_unseen_is_not_believed(
@@ -676,16 +891,19 @@ def test_an_epilogue_without_a_beginning(mom: Mom) -> None:
     [done] = mom(event("EXECJOB_EPILOGUE"))
     assert done["used"] == {}
     assert "did not see it begin" in done["log"][0]
+    [done] = mom(event("EXECJOB_END"))
+    assert done["log"] == []
 
 
 # -- whatever happens ----------------------------------------------------------------------------
 
 
-def test_damaged_states_go(node: PosedSys, state: Path, mom: Mom) -> None:
+@pytest.mark.parametrize("first", [periodic(), {"event": "EXECHOST_STARTUP"}])
+def test_damaged_states_go(node: PosedSys, state: Path, mom: Mom, first: dict[str, Any]) -> None:
     state.mkdir(parents=True)
     for name, text in (("a", "{"), ("b", "[]"), ("c", "{}"), ("d", "")):
         (state / f"{name}.json").write_text(text)
-    mom(periodic())
+    mom(first)
     assert list(state.iterdir()) == []
 
 
@@ -695,6 +913,26 @@ def test_a_full_disk_is_a_line_in_the_log(tmp_path: Path, node: PosedSys) -> Non
     [done] = mom(event("EXECJOB_BEGIN"))
     assert "the execution hook failed" in done["log"][-1]
     assert node.caps() == [HIGH] * 4  # nothing is capped that could not be put back
+
+
+def test_a_state_that_cannot_be_written_leaves_no_draft_and_no_cap(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    (state / "7.pbs1.json").mkdir(parents=True)
+    [done] = mom(event("EXECJOB_BEGIN"))
+    assert "the execution hook failed" in done["log"][-1]
+    assert [p.name for p in state.iterdir()] == ["7.pbs1.json"]
+    assert node.caps() == [HIGH] * 4
+
+
+def test_a_draft_that_cannot_be_cleared_keeps_no_cap_away(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (state / f".7.pbs1.json.{gone.pid}.0123abcd.draft").mkdir(parents=True)
+    mom(event("EXECJOB_BEGIN"))
+    assert node.caps() == [1_900_000] * 4
 
 
 def test_a_job_s_name_is_no_path(node: PosedSys, state: Path, mom: Mom) -> None:

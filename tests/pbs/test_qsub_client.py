@@ -425,6 +425,14 @@ def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
     assert qsub("job.sh").argv == ["job.sh"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
+def test_a_folder_of_another_user_gets_nothing(qsub: Qsub) -> None:
+    qsub.left.mkdir(parents=True, mode=0o700)
+    os.chown(qsub.left, 65534, 65534)
+    assert qsub("-v", "A=1", "job.sh").argv == ["-v", "A=1", "job.sh"]
+    assert list(qsub.left.iterdir()) == []
+
+
 def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR off\n./a\n")
     assert qsub("job.sh").argv == ["-v", "ADVISOR=off", "job.sh"]
@@ -531,6 +539,17 @@ def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> Non
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
+@pytest.mark.parametrize("mark", ["x", "1", "99999999999"])
+def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
+    qsub: Qsub, mark: str
+) -> None:
+    """A job from inside of another, with -V: of an hour ago, or by a clock that was set back."""
+    installed(qsub)
+    seen = qsub("job.sh", env={"ADVISOR_QSUB_PREPARED": mark})
+    assert seen.argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    assert "ADVISOR_QSUB_PREPARED" not in seen.env
+
+
 def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
     wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub "$@"')
     qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
@@ -559,9 +578,15 @@ LINES = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(LINES), max_size=12))
-def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) -> None:
-    client = EXCERPT
+@pytest.fixture(scope="module")
+def client() -> ModuleType:
+    return module()
+
+
+@given(lines=st.lists(st.sampled_from(LINES), max_size=12))
+def test_the_daemon_understands_the_excerpt_as_the_script(
+    client: ModuleType, lines: Sequence[str]
+) -> None:
     script = "\n".join(["#!/bin/bash", *lines, ""])
     short = "\n".join(client.excerpt(script.splitlines()))
     whole, part = recognise(script), recognise(short)
@@ -573,22 +598,33 @@ def test_the_daemon_understands_the_excerpt_as_the_script(lines: Sequence[str]) 
         assert threads_of(short).count == threads_of(script).count
 
 
-EXCERPT = module()
-
-
-@given(st.text(max_size=200))
-def test_no_script_breaks_it(text: str) -> None:
+@given(text=st.text(max_size=200))
+def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
     lines = text.splitlines()
-    EXCERPT.excerpt(lines)
-    options = EXCERPT.directives(lines, "#PBS")
-    assert read_client(EXCERPT.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
+    client.excerpt(lines)
+    options = client.directives(lines, "#PBS")
+    assert read_client(client.client(text.encode("utf-8", "replace"), options, lines))["v"] == 1
 
 
-def test_a_long_script_is_cut_rather_than_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("TOKEN=s3cr3t", "TOKEN=_"), ("export TOKEN='s3 cr3t'", "export TOKEN=_"),
+        ('TOKEN="s3cr3t"', "TOKEN=_"), ("export  A_1=", "export  A_1=_"),
+        # what runs something, or depends on more, is told: nothing else says what a script does
+        ("A=$(nproc)", None), ("A=x ./b", None), ("A=x; ./b", None), ('A="$B"', None),
+        ("A=`nproc`", None),
+    ],
+)  # fmt: skip
+def test_values_that_do_not_tell_stay_here(client: ModuleType, line: str, sent: str | None) -> None:
+    assert client.outline([line, "mpirun ./a", "./c", "./d", "./e"])[0] == (sent or line)
+
+
+def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     lines = [f"export V{i}_NUM_THREADS={'ab1' * i}" for i in range(400)] + ["mpirun ./a"]
     text = "\n".join(lines).encode()
-    value = EXCERPT.client(text, [], lines)
-    assert len(value) <= EXCERPT.MAX_VALUE
+    value = client.client(text, [], lines)
+    assert len(value) <= client.MAX_VALUE
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
 

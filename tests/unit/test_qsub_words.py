@@ -7,6 +7,7 @@ import json
 import random
 import runpy
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,8 +29,11 @@ from advisor.schedulers.pbs.translator import parse_request, read_client
 from advisor.views.script import rewritten
 from tests.unit.pbs_request import request
 
-CLIENT = runpy.run_path(str(share("hooks/pbs/qsub.py")), run_name="client")
-"""The program before qsub, which reads its words for itself."""
+
+@pytest.fixture(scope="module")
+def client() -> dict[str, Any]:
+    """The program before qsub, which reads its words for itself."""
+    return runpy.run_path(str(share("hooks/pbs/qsub.py")), run_name="client")
 
 
 def test_words_of_qsub() -> None:
@@ -89,11 +93,19 @@ def test_the_prefix_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_directives("#PBS -N x\n#JOB -N y\n", {"prefix": "#PBS"}) == {"job-name": "x"}
 
 
-@given(st.lists(st.sampled_from(["a", "-l", "=", ",", "#", " ", "\t", "' a\"'", '"b \' "', "\\ ",
-                                 "\\'", "''"]), max_size=12))  # fmt: skip
-def test_the_client_before_qsub_splits_lines_in_the_same_way(parts: list[str]) -> None:
+@given(
+    parts=st.lists(
+        st.sampled_from(
+            ["a", "-l", "=", ",", "#", " ", "\t", "' a\"'", '"b \' "', "\\ ", "\\'", "''"]
+        ),
+        max_size=12,
+    )
+)
+def test_the_client_before_qsub_splits_lines_in_the_same_way(
+    client: dict[str, Any], parts: list[str]
+) -> None:
     text = "".join(parts)
-    assert CLIENT["split_words"](text) == directive_split(text)
+    assert client["split_words"](text) == directive_split(text)
 
 
 def test_options_as_they_are_typed() -> None:

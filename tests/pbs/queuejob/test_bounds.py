@@ -260,15 +260,21 @@ def after(resources: dict[str, str], **variables: str) -> dict[str, object]:
          {"place": "pack", "select": "1:ncpus=4:ompthreads=2", "nodect": "1"}),
         ({}, {"ompthreads": "1"},
          {"place": "pack", "ncpus": "1", "select": "1:ncpus=1:ompthreads=1"}),
+        ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"},
+         {"place": "scatter", "select": "2:ncpus=28:mpiprocs=28", "ncpus": "56"}),
+        ({"place": "excl"}, {"cpu_freq_mhz": "1900"}, {"select": "1:ncpus=1:mpiprocs=1"}),
+        ({"place": "excl"}, {"cpu_freq_mhz": "1900"}, {"ncpus": "1"}),
     ],
 )  # fmt: skip
 def test_what_the_server_fills_in_is_no_change(
     tmp_path: Path, settings: dict[str, object], given: dict[str, str],
     rewrite: dict[str, str], filled: dict[str, str],
 ) -> None:  # fmt: skip
-    event = after({**stamped(given, rewrite), **filled})
+    sets = {"GOMAXPROCS": "20", "ADVISOR_SET": "GOMAXPROCS=20"}
+    event = after({**stamped(given, rewrite), **filled}, **sets)
     [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert (done["answer"], done["written"], done["log"]) == (["accept", ""], [], [])
+    assert sets.items() <= done["variables"].items()  # they are this job's, not inherited
     assert not (tmp_path / "altered").exists()
 
 
@@ -296,6 +302,22 @@ def test_what_the_server_fills_in_is_no_change(
         ({"ncpus": "28"}, {"ompthreads": "20"},
          {"mpiprocs": "28", "select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "place": "pack"},
          {"ompthreads": "28"}, ["select"]),
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "2:ncpus=28:ompthreads=20"},
+         {"select": "2:ncpus=28:ompthreads=20", "ompthreads": "28"}, ["select"]),
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "1:ncpus=14:ompthreads=20"},
+         {"select": "1:ncpus=14:ompthreads=20", "ompthreads": "28"}, ["select"]),
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "1:ncpus=1:ompthreads=20"},
+         {"select": "1:ncpus=1:ompthreads=20", "ompthreads": "28"}, ["select"]),
+        ({"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb"},
+         {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb"},
+         {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb"},
+         {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb"}, ["select"]),
+        ({}, {"ompthreads": "1"}, {"place": "excl", "select": "1:ncpus=1:ompthreads=1"},
+         {"ompthreads": "1"}, ["place"]),
+        ({"nodes": "1:ppn=28"}, {"cpu_freq_mhz": "1200"}, {"nodes": "2:ppn=28"},
+         {"cpu_freq_mhz": "0"}, ["nodes"]),
+        # threads of the later hook's own stay
+        ({"ncpus": "28"}, {"ompthreads": "20"}, {"ompthreads": "7"}, {}, ["ompthreads"]),
     ],
 )  # fmt: skip
 def test_what_another_hook_changed_is_taken_back_and_recorded(
@@ -303,7 +325,11 @@ def test_what_another_hook_changed_is_taken_back_and_recorded(
     then: dict[str, str], left: dict[str, str], changed: list[str],
 ) -> None:  # fmt: skip
     resources = {**stamped(given, rewrite), **then}
-    sets = {"MKL_NUM_THREADS": "20", "GOMAXPROCS": "3", "ADVISOR_SET": "MKL_NUM_THREADS=20 X=1"}
+    sets = {
+        "MKL_NUM_THREADS": "20",
+        "GOMAXPROCS": "3",
+        "ADVISOR_SET": "MKL_NUM_THREADS=20 GOMAXPROCS=20 X=1",
+    }
     event = after(resources, **sets)
     stamp = resources["advisor_stamp"] + "+altered"
     done, again = run_hook(HOOK, [event, event], settings, folder=tmp_path)
@@ -317,7 +343,7 @@ def test_what_another_hook_changed_is_taken_back_and_recorded(
     # the server calls again for each queue that a job comes into
     event["job"]["Resource_List"] = done["resources"]  # type: ignore[index]
     [third] = run_hook(HOOK, [event], settings, folder=tmp_path)
-    assert third["written"] == []
+    assert (third["written"], third["log"]) == ([], [])
     assert again["resources"] == done["resources"]
 
 
@@ -329,6 +355,40 @@ def test_a_job_that_was_not_rewritten_stays(
     [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert done["answer"] == ["accept", ""]
     assert done["written"] == []
+    assert (done["log"] == []) == ("+wrote:" not in stamp)
+
+
+@pytest.mark.parametrize("without", ["select", "inventory"])
+def test_what_is_gone_keeps_no_cap(
+    tmp_path: Path, settings: dict[str, object], without: str
+) -> None:
+    """A request in another form, or an installation that knows no queues any more."""
+    rewrite = {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"}
+    asks = {**stamped(ALL, rewrite), "place": "shared"}
+    known = {**settings, **({"inventory": ""} if without == "inventory" else {})}
+    event = after({n: v for n, v in asks.items() if n != without})
+    [done] = run_hook(HOOK, [event], known, folder=tmp_path)
+    assert done["resources"]["cpu_freq_mhz"] == "0"
+    assert done["resources"].get("select") == (ALL["select"] if without == "inventory" else None)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "given", "rewrite", "filled"),
+    [
+        ({"place": "scatter:excl"}, {"select": ALL["select"]}, with_(ALL, "ompthreads=20"),
+         {"place": "scatter:excl"}),
+        ({"select": "1:ncpus=28:mpiprocs=28"}, {"place": "excl"}, {"cpu_freq_mhz": "1900"},
+         {"select": "1:ncpus=28:mpiprocs=28"}),
+    ],
+)  # fmt: skip
+def test_what_the_queue_fills_in_is_no_change(
+    tmp_path: Path, settings: dict[str, object], defaults: dict[str, str],
+    given: dict[str, str], rewrite: dict[str, str], filled: dict[str, str],
+) -> None:  # fmt: skip
+    settings["inventory"] = inventory(resources_default=defaults).text()
+    event = after({**stamped(given, rewrite), **filled})
+    [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    assert (done["written"], done["log"]) == ([], [])
 
 
 def test_the_note_for_the_admin_is_written_through_no_link(

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,6 +207,33 @@ def test_a_write_that_fails_takes_the_others_back(
     assert "readonly" in done["log"][-1]
 
 
+@pytest.mark.parametrize(
+    ("stuck", "left", "written"),
+    [
+        ("(name, value) == (THREADS, None)", {"ompthreads": "2"}, 5),  # all are tried
+        ("(name, value) == (FREQ, 1900)", {}, 2),  # what was not written is not taken out
+    ],
+)
+def test_what_cannot_be_written_or_taken_back_keeps_nothing_else(
+    tmp_path: Path, path: Path, settings: dict[str, object], stuck: str, left: dict[str, str],
+    written: int,
+) -> None:  # fmt: skip
+    given = {"ncpus": "28", "mem": "1gb"}
+    event = job(given, {"PBS_O_X": "the user's"}, queue="bdw")
+    hook = tmp_path / "broken.py"
+    text = (HOOKS / HOOK).read_text().replace('"ADVISOR_DECISION"', '"PBS_O_X"')
+    begin = "    if value is not None:\n        where[name] = value\n"
+    assert text.count(begin) == 1
+    hook.write_text(text.replace(begin, f"    if {stuck}:\n        raise OSError\n{begin}"))
+    with daemon(path, answering(plan({"ompthreads": "2", "cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(str(hook), [event], settings, folder=tmp_path)
+    assert done["answer"] == ["accept", ""]
+    assert done["resources"] == {**given, **left}
+    assert len(done["written"]) == written
+    assert done["variables"] == event["job"]["Variable_List"]
+    assert ("advisor: ompthreads is not as it was: OSError()" in done["log"]) == bool(left)
+
+
 @pytest.mark.parametrize("config", ["{", "[]", '{"deadline_s": "soon"}', '{"socket": null}'])
 def test_broken_settings(tmp_path: Path, config: str) -> None:
     event = job(WHOLE)
@@ -235,6 +263,33 @@ def test_without_settings_the_server_s_environment_names_the_socket(
             HOOK, [job(WHOLE)], folder=tmp_path, environment={"ADVISOR_SOCKET": f"{tmp_path}/t"}
         )
     assert "does not know" in done["log"][0]  # what there is to know is installed with it
+
+
+@pytest.mark.parametrize("ago_s", [31, -3600])
+def test_a_daemon_that_hung_long_ago_is_asked_again(
+    tmp_path: Path, path: Path, settings: dict[str, object], ago_s: int
+) -> None:
+    """Or by a clock that was set back since; and where it hangs again, that is noted again."""
+    breaker = tmp_path / "breaker"
+    breaker.touch()
+    os.utime(breaker, (time.time() - ago_s,) * 2)
+    with daemon(path, hanging) as asked:
+        event = job(WHOLE)
+        done = run_hook(HOOK, [event, event], settings, folder=tmp_path)
+    assert len(asked) == 1
+    assert all(untouched(one, event) for one in done)
+    assert breaker.stat().st_mode & 0o7777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_breaker_file_of_another_user_is_not_believed(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    (tmp_path / "breaker").touch()
+    os.chown(tmp_path / "breaker", 65534, 65534)
+    with daemon(path, answering(plan(REWRITE))):
+        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
+    assert done["resources"]["cpu_freq_mhz"] == "1900", done["log"]
 
 
 def test_a_breaker_file_of_somebody_else_is_not_believed(

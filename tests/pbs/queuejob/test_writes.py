@@ -152,6 +152,21 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
     assert done["variables"]["SECRET"] == "x"
 
 
+def test_what_is_too_long_is_not_sent(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    event = job(
+        WHOLE, {"ADVISOR_QSUB": "x" * 65537, "ADVISOR_GOAL": "x" * 65536},
+        Submit_arguments="x" * 65537, depend="x" * 201,
+    )  # fmt: skip
+    with daemon(path, answering(plan())) as asked:
+        run_hook(HOOK, [event], settings, folder=tmp_path)
+    question = json.loads(asked[0])
+    assert (question["client"], question["submit_arguments"]) == ("", "")
+    assert question["env"] == {"ADVISOR_GOAL": "x" * 65536}
+    assert question["attributes"] == {"depend": "x" * 200}
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -79,7 +79,7 @@ class Job:
 
 FILTER = """\
 slurm = { SUCCESS = 0, ERROR = -1, json_cli_options = function() return EXPLICIT end }
-dofile(STUB)
+assert(dofile(STUB) == slurm.SUCCESS)
 local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, name, value)
   if name == FAILS then FAILS = nil error("Slurm does not take it", 0) end
   OPTIONS[name] = value
@@ -106,9 +106,10 @@ slurm = {
   SUCCESS = 0, ERROR = -1, log_info = note("info"), log_error = note("error"),
   user_msg = function(text) io.stderr:write("user ", text, "\\n") end,
 }
-dofile(STUB)
+assert(dofile(STUB) == slurm.SUCCESS)
 for number, job in ipairs(JOBS) do
-  io.write("r", tostring(slurm_job_submit(job, {}, 1000)), "\\0")
+  local _, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
+  io.write("r", tostring(result), "\\0")
   if number == #JOBS then
     for name, value in pairs(job) do
       if type(value) == "string" then io.write("o", name, "=", value, "\\0") end
@@ -168,7 +169,17 @@ class Installed:
 
     def submit(self, *jobs: Mapping[str, object]) -> Job:
         """Let slurmctld's plugin see jobs one after the other; return the last."""
-        return self._run("job_submit.lua", SUBMIT, {"JOBS": list(jobs)}, (), {})
+        return self._job_submit("slurm_job_submit", jobs, {}, 1000)
+
+    def modify(self, *jobs: Mapping[str, object]) -> Job:
+        """Let slurmctld's plugin see changes of jobs (`scontrol update`); return the last."""
+        return self._job_submit("slurm_job_modify", jobs, {}, {}, 1000)
+
+    def _job_submit(
+        self, function: str, jobs: Sequence[Mapping[str, object]], *more: object
+    ) -> Job:
+        names = {"FUNCTION": function, "JOBS": jobs, "MORE": more}
+        return self._run("job_submit.lua", SUBMIT, names, (), {})
 
     def _run(
         self, hook: str, code: str, names: Mapping[str, object], words: Sequence[str],

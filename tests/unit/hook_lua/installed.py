@@ -85,12 +85,13 @@ local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, n
   OPTIONS[name] = value
 end })
 local results = {}
-for _, offset in ipairs(OFFSETS) do
-  results[#results + 1] = tostring(slurm_cli_pre_submit(options, offset))
+local function call(hook, ...)
+  local _, result = pcall(hook, ...)
+  results[#results + 1] = tostring(result)
 end
-for _, offset in ipairs(POSTS) do
-  results[#results + 1] = tostring(slurm_cli_post_submit(offset, 4294967200, 0))
-end
+assert(slurm_cli_setup_defaults(options, true) == slurm.SUCCESS)
+for _, offset in ipairs(OFFSETS) do call(slurm_cli_pre_submit, options, offset) end
+for _, offset in ipairs(POSTS) do call(slurm_cli_post_submit, offset, 4294967200, 7) end
 for name, value in pairs(OPTIONS) do
   if type(value) == "string" then io.write("o", name, "=", value, "\\0") end
 end
@@ -194,6 +195,10 @@ class Installed:
                 timeout=60,
                 env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.runtime), **env},
             )  # fmt: skip
+            with socket.socket(socket.AF_UNIX) as last:  # after it nothing waits to be read
+                last.connect(str(self.socket))
+                last.shutdown(socket.SHUT_WR)
+                last.recv(1)
         self.socket.unlink()
         assert done.returncode == 0, done.stderr
         log = []

@@ -388,6 +388,49 @@ def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
     assert (job.results, len(job.requests)) == (["nil"], 1)
 
 
+RULES = """\
+function slurm_cli_setup_defaults(options, early)
+  options.account = early and "early" or "late"
+  return slurm.SUCCESS
+end
+function slurm_cli_pre_submit(options, offset)
+  if options["job-name"] == "mistake" then
+    options["job-name"] = nil
+    error("the site's mistake", 0)
+  end
+  if offset > 0 then return slurm_cli_pre_submit(options, 0) end
+  return slurm.SUCCESS
+end
+function slurm_cli_post_submit(offset, job_id, step_id)
+  io.stderr:write(("by site: %d %.0f %d\\n"):format(offset, job_id, step_id))
+  return 2001
+end
+"""
+
+
+def test_all_three_functions_of_a_site_s_own_script_count(installed: Installed) -> None:
+    installed.site("cli_filter.lua", RULES, copy="return slurm.SUCCESS")
+    job = installed.filter(kind="salloc", posts=[0])
+    assert (job.values["account"], job.results) == ("early", ["0", "2001"])
+    assert job.said == "by site: 0 4294967200 7\n"
+    assert [r["op"] for r in job.requests] == ["decide", "submitted"]
+    # by Slurm's name a site's function calls the site's own, which asks nobody
+    job = installed.filter(offsets=[1])
+    assert (job.results, job.requests) == (["0"], [])
+
+
+def test_a_mistake_of_a_site_s_own_script_is_its_own(installed: Installed) -> None:
+    installed.site("cli_filter.lua", RULES)
+    job = installed.filter({"job-name": "mistake"}, offsets=[0, 0])
+    assert (job.results, len(job.requests)) == (["the site's mistake", "0"], 1)
+
+
+def test_of_a_site_s_script_that_does_not_load_nothing_is_left(installed: Installed) -> None:
+    broken = "function slurm_cli_post_submit() return 2001 end error('at load')"
+    installed.site("cli_filter.lua", broken, SITE)
+    assert installed.filter(posts=[0]).results == ["0", "0"]
+
+
 @pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])
 def test_a_copy_stands_in_for_a_site_s_script_that_does_not_load(
     installed: Installed, broken: str

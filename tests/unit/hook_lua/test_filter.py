@@ -181,6 +181,10 @@ def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(
     assert told == ([] if kind == "sbatch" else [one])
     # a submission that was not asked about tells nothing of the one before
     assert len(installed.filter(kind=kind, posts=[0], explicit="").requests) == 0
+    replies = [answer(), b'{"v":1,"error":"busy"}\n']
+    installed.reply = lambda _: replies.pop(0)
+    job = installed.filter(kind=kind, offsets=[0, 0], posts=[0])
+    assert [r["op"] for r in job.requests] == ["decide", "decide"]
 
 
 @pytest.mark.parametrize(

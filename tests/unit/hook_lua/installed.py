@@ -77,9 +77,17 @@ class Job:
     results: list[str]
 
 
+STRICT = """\
+setmetatable(_G, { __newindex = function(_, name, value)
+  assert(name:find("^slurm_"), name .. " would be a site's own script's, too")
+  rawset(_G, name, value)
+end })
+assert(dofile(STUB) == slurm.SUCCESS)
+"""
+"""Loads a stub, and lets nothing but Slurm's functions be global."""
 FILTER = """\
 slurm = { SUCCESS = 0, ERROR = -1, json_cli_options = function() return EXPLICIT end }
-assert(dofile(STUB) == slurm.SUCCESS)
+""" + STRICT + """\
 local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, name, value)
   if name == FAILS then FAILS = nil error("Slurm does not take it", 0) end
   OPTIONS[name] = value
@@ -98,7 +106,7 @@ end
 for _, result in ipairs(results) do io.write("r", result, "\\0") end
 io.flush()
 os.execute("env -0")
-"""
+"""  # fmt: skip
 SUBMIT = """\
 local function note(kind) return function(...)
   io.stderr:write(kind, " ", string.format(...), "\\n")
@@ -107,7 +115,7 @@ slurm = {
   SUCCESS = 0, ERROR = -1, log_info = note("info"), log_error = note("error"),
   user_msg = function(text) io.stderr:write("user ", text, "\\n") end,
 }
-assert(dofile(STUB) == slurm.SUCCESS)
+""" + STRICT + """\
 for number, job in ipairs(JOBS) do
   local _, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
   io.write("r", tostring(result), "\\0")
@@ -118,7 +126,7 @@ for number, job in ipairs(JOBS) do
     for name, value in pairs(job.environment or {}) do io.write(name, "=", value, "\\0") end
   end
 end
-"""
+"""  # fmt: skip
 
 
 class Installed:

@@ -175,7 +175,7 @@ def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(
     installed: Installed, kind: str
 ) -> None:
     job = installed.filter(kind=kind, posts=[1, 0, 0])
-    assert job.results == ["0"] * 4
+    assert (job.results, job.log) == (["0"] * 4, [])
     told = [r for r in job.requests if r["op"] == "submitted"]
     one = {"v": 1, "op": "submitted", "decision": DECISION, "job": "4294967200"}
     assert told == ([] if kind == "sbatch" else [one])
@@ -284,6 +284,16 @@ def test_slurm_does_not_say_what_was_asked_for(installed: Installed, text: str) 
     job = installed.filter({"cpus-per-task": "14"}, explicit=text)
     assert_as_written(job, {"cpus-per-task": "14"})
     assert len(job.log) == 1
+
+
+@pytest.mark.parametrize("value", ["{}", '["14"]', "14"])
+def test_options_that_cannot_be_read_leave_a_job_as_it_is(installed: Installed, value: str) -> None:
+    installed.reply = lambda _: answer({"cpus-per-task": "10"})
+    options = {"cpus-per-task": "14"}
+    explicit = f'{{"cpus-per-task":{value},"argv":["job.sh"]}}'
+    job = installed.filter(options, explicit=explicit)
+    assert_as_written(job, options)
+    assert job.log[0].endswith(": what Slurm says the user asked for cannot be read")
 
 
 def test_json_over_several_lines_and_with_raw_characters(installed: Installed) -> None:

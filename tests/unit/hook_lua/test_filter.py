@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +14,7 @@ import pytest
 
 from advisor.core.protocol import OFF
 from tests.schemas import check_request
-from tests.unit.hook_lua.installed import DECISION, STAMP, Installed, Job, answer
+from tests.unit.hook_lua.installed import DECISION, LATE_S, STAMP, Installed, Job, answer
 from tests.unit.hook_lua.modules import LUAS
 
 pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
@@ -185,6 +187,21 @@ def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(
     installed.reply = lambda _: replies.pop(0)
     job = installed.filter(kind=kind, offsets=[0, 0], posts=[0])
     assert [r["op"] for r in job.requests] == ["decide", "decide"]
+
+
+def test_a_job_does_not_wait_for_an_answer_to_its_id(installed: Installed) -> None:
+    done = threading.Event()
+
+    def reply(request: dict[str, Any]) -> bytes:
+        if request["op"] == "submitted":
+            done.wait(LATE_S)
+        return answer()
+
+    installed.reply = reply
+    begin = time.monotonic()
+    installed.filter(kind="salloc", posts=[0])
+    done.set()
+    assert time.monotonic() - begin < LATE_S
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class ProspectAnswer:
             "saving_interval": list(whole.saving[1:]),
             "saving_by_threads_kwh": p.thread_kwh,
             "training_kwh": p.training_kwh,
-            "worth": self.tariff.to_dict(whole.saving[0] * J_PER_KWH),
+            "worth": self.tariff.worth(whole.saving[0] * J_PER_KWH).to_dict(),
             "first_end": _day(self.usage.first_end),
             "last_end": _day(self.usage.last_end),
             "by_application": [_slice(s, "application") for s in p.by_application],

@@ -55,7 +55,7 @@ class RecentJob:
 
     def to_dict(self, tariff: Tariff) -> dict[str, object]:
         """Return the JSON form; a change is in percent, less than 0 where it is less."""
-        worth = tariff.to_dict(self.energy_j) if self.energy_j is not None else None
+        worth = tariff.worth(self.energy_j).to_dict() if self.energy_j is not None else None
         return {
             "job": self.job,
             "ended_at": self.ended_at or None,
@@ -172,7 +172,7 @@ class Note:
             "changed": self.changed, "metered": self.metered,
             "kwh": self.energy_j / J_PER_KWH,
             "saved_kwh": None if self.saved_j is None else self.saved_j / J_PER_KWH,
-            "worse": self.worse, "worth": self.tariff.to_dict(self.energy_j),
+            "worse": self.worse, "worth": self.tariff.worth(self.energy_j).to_dict(),
             "suggestion": self.suggestion, "command": self.command,
         }  # fmt: skip
 

@@ -194,6 +194,19 @@ def test_a_script_that_sets_what_its_ranks_are_placed_by_is_left_alone(
     assert job.binds.get("all") == bound
 
 
+def test_a_script_s_arguments_say_what_it_sets() -> None:
+    job = request({"select": "1:ncpus=28"}, script="$1 PBS_NP=4\nmpirun -n 4 ./app\n",
+                  argv=["job.sh", "export", "x"])  # fmt: skip
+    assert job.binds["all"] == "PBS_NP"
+
+
+def test_an_option_that_binds_all_is_named_before_the_shape_of_the_request() -> None:
+    options = {"select": "2:ncpus=28:mpiprocs=2:ompthreads=20", "place": "free"}
+    assert request(options).binds["all"].startswith("the placement of chunks")
+    more = {**options, "additional": "tolerate_node_failures=all"}
+    assert request(more).binds["all"] == "tolerate_node_failures"
+
+
 @pytest.mark.parametrize(
     ("shell", "binds"),
     [("/bin/bash", False), ("/bin/sh@front,/usr/bin/ksh", False), ("/bin/csh", True),

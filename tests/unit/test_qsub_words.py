@@ -222,6 +222,24 @@ def test_lines_of_the_script_and_words_of_qsub_are_the_user_s_together() -> None
     assert request({}, client=packed(), submit_arguments="").explicit == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("options", "differ"),
+    [
+        ({"select": "1:ncpus=4", "walltime": "01:00:00", "queue": "workq", "gen": "2"}, {}),
+        ({"select": "1:ncpus=4", "walltime": "3600", "queue": "workq@other"}, {"gen": "2"}),
+        ({"select": "1:ncpus=8", "walltime": "02:00:00", "queue": "other", "place": "excl"},
+         {"select": "1:ncpus=4", "walltime": "1:00:00", "queue": "workq@server", "place": "",
+          "gen": "2"}),
+    ],
+)  # fmt: skip
+def test_what_a_script_says_otherwise_than_its_job_is_noted(
+    options: dict[str, str], differ: dict[str, str]
+) -> None:
+    lines = "-l walltime=1:00:00 -l select=1:ncpus=4 -q workq@server -l gen=2"
+    client = packed(script=f"#!/bin/bash\n#PBS {lines}\n./a\n")
+    assert request(options, client=client, host_resources=["gen"]).script_options == differ
+
+
 def test_choices_of_the_hook_go_before_those_of_the_client() -> None:
     client = packed(script="./a\n", choices='{"version": 1, "goal": "power"}')
     payload = {"options": {}, "client": client}

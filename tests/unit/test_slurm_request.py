@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.core.availability import Availability, JobLimits, PartitionState
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
-from advisor.core.request import JobRequest
+from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.script_use import NO_USE
 from advisor.schedulers.slurm import table
 from advisor.schedulers.slurm.translator import (
@@ -27,6 +27,8 @@ from advisor.schedulers.slurm.translator import (
     parse_cpu_freq,
     parse_request,
     render,
+    uncapped_by,
+    uncapped_launcher,
     without,
 )
 
@@ -138,6 +140,8 @@ def test_what_a_name_of_a_frequency_binds(text: str, binds: str) -> None:
          {"SLURM_CPU_FREQ_REQ": 1_600_000, "SBATCH_CPU_FREQ_REQ": 1_600_000}),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1600000", {"SLURM_CPU_FREQ_REQ": 1_600_000}),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1200000", {}),
+        ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1200000-1600000", {"SLURM_CPU_FREQ_REQ": 1_600_000}),
+        ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1600000-2000000", {}),
         ({}, "1600000", {}), ({}, "", {}),
     ],
 )  # fmt: skip
@@ -288,6 +292,20 @@ def test_what_a_script_sets_for_srun_counts() -> None:
     assert both.binds["node_type"] == "--exclude" and both.binds["threads"] == "SRUN_CPUS_PER_TASK"
 
 
+def test_a_hook_that_names_no_program_is_sbatch_s() -> None:
+    variable = {"SBATCH_REQ_SWITCH": "1"}
+    assert request({}, env=variable).binds == {"node_type": "SBATCH_REQ_SWITCH"}
+    assert request({}, env=variable, type="srun").binds == {}
+
+
+def test_the_controller_reads_in_the_script_what_slurm_does_not_tell_it() -> None:
+    script = "#!/bin/sh\n#SBATCH --deadline=now+1hour --nodes=5\nsrun ./a\n"
+    job = request({}, script=script, hook="job_submit")
+    assert job.options == {"deadline": "now+1hour"}
+    assert request({}, script=script, hook="cli_filter").options == {}
+    assert request({}, script=None, hook="job_submit").options == {}
+
+
 # -- what Slurm adds -----------------------------------------------------------------------------
 
 
@@ -315,6 +333,20 @@ def test_the_limit_that_will_hold(
     assert unwatched.default_memory_mb is None
 
 
+def test_the_controller_does_not_know_the_limit_that_will_hold() -> None:
+    job = request({"partition": "batch", "time": "5"}, hook="job_submit")
+    assert fold(job, watched(600.0)).time_limit_s is None
+    assert fold(job, None).time_limit_s is None
+
+
+def test_a_partition_whose_jobs_share_cores_leaves_all_alone() -> None:
+    job = request({"partition": "batch", "nodelist": "n1"})
+    shared = PartitionState(default=True, shared_cores="OverSubscribe=FORCE:2")
+    sharing = fold(job, Availability("slurm", partitions={"batch": shared}))
+    assert sharing.binds == {**job.binds, "all": "OverSubscribe=FORCE:2 of partition batch"}
+    assert fold(job, watched(600.0)).binds == job.binds
+
+
 # -- written back --------------------------------------------------------------------------------
 
 
@@ -332,6 +364,31 @@ def test_only_what_differs_is_written() -> None:
     fewer = replace(BASE, threads_per_node=12)
     assert written(fewer) == ({}, {"OMP_NUM_THREADS": "6"})
     assert written(fewer, variables=("A", "B")) == ({}, {"A": "6", "B": "6"})
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"cpus-per-task": "3", "ntasks-per-node": "2"}, 3), ({}, 32), ({"ntasks": "3"}, 10),
+        ({"ntasks": "3", "nodes": "2"}, 16), ({"ntasks": "8", "ntasks-per-node": "5"}, 6),
+        ({"ntasks": "40"}, 1), ({"ntasks-per-node": "40"}, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_task_gets_no_more_threads_than_its_request_leaves_it(
+    options: dict[str, str], most: int, whole: bool
+) -> None:
+    """The hooks refuse more (hooks/slurm/advisor/limits.lua)."""
+    smt = replace(TYPE, threads_per_core=2)
+    base, chosen = replace(BASE, threads_per_node=99), Configuration("bdw", 1, 1, most, STEPS[-1])
+    rewrite, environment = render(
+        base, chosen, smt, request(options), pin_node_type=False, whole=whole
+    )
+    assert rewrite == ({} if whole else {"cpus-per-task": str(most)})
+    assert environment == {"OMP_NUM_THREADS": str(most)}
+    with pytest.raises(CannotWriteError, match=f"has {most} CPUs? for each of its tasks"):
+        more = replace(chosen, threads_per_node=most + 1)
+        render(base, more, smt, request(options), pin_node_type=False, whole=whole)
 
 
 def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
@@ -400,6 +457,39 @@ def test_what_starts_a_program_without_a_cap_is_named() -> None:
     assert "with no srun" in cap_obstacle(request(), NO_USE, {})
     assert "with mpirun, and" in cap_obstacle(request(), replace(NO_USE, launcher="mpirun"), {})
 
+    assert uncapped_launcher("srun") == ""
+
+
+@pytest.mark.parametrize("value", ["none", "cores"])
+def test_a_script_s_own_binding_counts_by_its_arguments(value: str) -> None:
+    script = "export SLURM_CPU_BIND=$1\nsrun ./a\n"
+    job = request(script=script, argv=["job.sh", value, "x"])
+    obstacle = cap_obstacle(job, replace(NO_USE, launcher="srun"), {})
+    assert obstacle == ("without binding to cores, srun sets no cap" if value == "none" else "")
+    # what srun's own line says goes before it
+    assert cap_obstacle(job, replace(NO_USE, launcher="srun", binding="cores"), {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "unbound", "bound"),
+    [
+        ({}, "", ""), ({"TaskPlugin": "task/affinity"}, "", ""),
+        ({"TaskPlugin": "cgroup"}, "", ""), ({"TaskPlugin": "task/affinity,task/cgroup"}, "", ""),
+        ({"TaskPlugin": ""}, "TaskPlugin=none never", "TaskPlugin=none never"),
+        ({"TaskPlugin": "task/none"}, "=task/none never", "=task/none never"),
+        ({"TaskPlugin": "affinity", "TaskPluginParam": "Verbose,None"}, "binds no step", ""),
+        ({"TaskPlugin": "affinity", "TaskPluginParam": "cores"}, "", ""),
+    ],
+)  # fmt: skip
+def test_where_slurm_caps_no_step(settings: dict[str, str], unbound: str, bound: str) -> None:
+    step = replace(NO_USE, launcher="srun")
+    for options, why in (({}, unbound), ({"cpu-bind": "cores"}, bound)):
+        obstacle = cap_obstacle(request(options), step, settings)
+        assert why in obstacle and bool(why) == bool(obstacle)
+        assert obstacle == uncapped_by(settings, bound=bool(options))
+    assert unbound in uncapped_by(settings)
+    assert bool(unbound) == bool(uncapped_by(settings))
+
 
 # -- sweeps --------------------------------------------------------------------------------------
 
@@ -411,6 +501,7 @@ def test_a_job_that_asks_for_a_configuration() -> None:
         "constraint": "broadwell", "mem": "1000M", "cpu-freq": "1200000-1600000",
         "exclusive": "exclusive",
     }  # fmt: skip
+    assert asking_for(BASE, replace(TYPE, partitions=("a", "batch")))["partition"] == "batch"
     none = replace(TYPE, default_partition="", partitions=("a", "b"), freq_khz=())
     few = asking_for(BASE, none, threads=False, constraint=False)
     assert few == {"nodes": "1", "ntasks-per-node": "2", "partition": "a",
@@ -426,6 +517,7 @@ def test_a_job_that_asks_for_a_configuration() -> None:
         ("mem=4gb", 2, {"mem": "2097152K"}), ("mem=1kb", 2, {"mem": "1K"}),
         ("mem=3k", 2, {"mem": "2K"}), ("mem=1", 1, {"mem": "1K"}),
         ("mem=0", 1, {"mem": "1K"}), ("mem=1025", 1, {"mem": "2K"}),
+        ("mem=1024", 1, {"mem": "1K"}),
         ("pmem=4GB", 2, {"mem-per-cpu": "4194304K"}), ("vmem=1m", 1, {"mem": "1024K"}),
         ("file=1tb", 4, {"tmp": "1073741824K"}),
         ("pvmem=1m, walltime=60", 3, {"mem-per-cpu": "1024K", "time": "60"}),

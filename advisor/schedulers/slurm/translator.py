@@ -444,7 +444,7 @@ def limited(limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, st
 def _named(text: str) -> int | None:
     """Return how many nodes a node list names: a job that states no number gets them all."""
     try:
-        return (len(expand(text)) or None) if text else None
+        return len(expand(text)) or None
     except ValueError:
         return None
 

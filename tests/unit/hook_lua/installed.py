@@ -77,27 +77,36 @@ class Job:
     results: list[str]
 
 
+STRICT = """\
+setmetatable(_G, { __newindex = function(_, name, value)
+  assert(name:find("^slurm_"), name .. " would be a site's own script's, too")
+  rawset(_G, name, value)
+end })
+assert(dofile(STUB) == slurm.SUCCESS)
+"""
+"""Loads a stub, and lets nothing but Slurm's functions be global."""
 FILTER = """\
 slurm = { SUCCESS = 0, ERROR = -1, json_cli_options = function() return EXPLICIT end }
-dofile(STUB)
+""" + STRICT + """\
 local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, name, value)
   if name == FAILS then FAILS = nil error("Slurm does not take it", 0) end
   OPTIONS[name] = value
 end })
 local results = {}
-for _, offset in ipairs(OFFSETS) do
-  results[#results + 1] = tostring(slurm_cli_pre_submit(options, offset))
+local function call(hook, ...)
+  local _, result = pcall(hook, ...)
+  results[#results + 1] = tostring(result)
 end
-for _, offset in ipairs(POSTS) do
-  results[#results + 1] = tostring(slurm_cli_post_submit(offset, 4294967200, 0))
-end
+assert(slurm_cli_setup_defaults(options, true) == slurm.SUCCESS)
+for _, offset in ipairs(OFFSETS) do call(slurm_cli_pre_submit, options, offset) end
+for _, offset in ipairs(POSTS) do call(slurm_cli_post_submit, offset, 4294967200, 7) end
 for name, value in pairs(OPTIONS) do
   if type(value) == "string" then io.write("o", name, "=", value, "\\0") end
 end
 for _, result in ipairs(results) do io.write("r", result, "\\0") end
 io.flush()
 os.execute("env -0")
-"""
+"""  # fmt: skip
 SUBMIT = """\
 local function note(kind) return function(...)
   io.stderr:write(kind, " ", string.format(...), "\\n")
@@ -106,9 +115,10 @@ slurm = {
   SUCCESS = 0, ERROR = -1, log_info = note("info"), log_error = note("error"),
   user_msg = function(text) io.stderr:write("user ", text, "\\n") end,
 }
-dofile(STUB)
+""" + STRICT + """\
 for number, job in ipairs(JOBS) do
-  io.write("r", tostring(slurm_job_submit(job, {}, 1000)), "\\0")
+  local _, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
+  io.write("r", tostring(result), "\\0")
   if number == #JOBS then
     for name, value in pairs(job) do
       if type(value) == "string" then io.write("o", name, "=", value, "\\0") end
@@ -116,7 +126,7 @@ for number, job in ipairs(JOBS) do
     for name, value in pairs(job.environment or {}) do io.write(name, "=", value, "\\0") end
   end
 end
-"""
+"""  # fmt: skip
 
 
 class Installed:
@@ -168,7 +178,17 @@ class Installed:
 
     def submit(self, *jobs: Mapping[str, object]) -> Job:
         """Let slurmctld's plugin see jobs one after the other; return the last."""
-        return self._run("job_submit.lua", SUBMIT, {"JOBS": list(jobs)}, (), {})
+        return self._job_submit("slurm_job_submit", jobs, {}, 1000)
+
+    def modify(self, *jobs: Mapping[str, object]) -> Job:
+        """Let slurmctld's plugin see changes of jobs (`scontrol update`); return the last."""
+        return self._job_submit("slurm_job_modify", jobs, {}, {}, 1000)
+
+    def _job_submit(
+        self, function: str, jobs: Sequence[Mapping[str, object]], *more: object
+    ) -> Job:
+        names = {"FUNCTION": function, "JOBS": jobs, "MORE": more}
+        return self._run("job_submit.lua", SUBMIT, names, (), {})
 
     def _run(
         self, hook: str, code: str, names: Mapping[str, object], words: Sequence[str],
@@ -183,6 +203,10 @@ class Installed:
                 timeout=60,
                 env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.runtime), **env},
             )  # fmt: skip
+            with socket.socket(socket.AF_UNIX) as last:  # after it nothing waits to be read
+                last.connect(str(self.socket))
+                last.shutdown(socket.SHUT_WR)
+                last.recv(1)
         self.socket.unlink()
         assert done.returncode == 0, done.stderr
         log = []

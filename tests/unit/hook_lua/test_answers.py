@@ -291,7 +291,8 @@ BROKEN = [
     ('"cpus-per-task":"2"', '"cpus-per-task":"2",x,"constraint":"a"'),
     ('"OMP_NUM_THREADS":"2"', '"OMP_NUM_THREADS":"2",'), ('"OMP_NUM_THREADS":"2"', '"OMP"'),
     ('advisor:{}"', 'advisor:{"}"'), ('advisor:{}"', 'advisor:{\\n}"'), ('advisor:{}"', 'x{}"'),
-    ('advisor:{}"', 'advisor:{\\}"'), ('advisor:{}"', 'advisor:{\\"}""'),
+    ('advisor:{}"}', 'advisor:{}"}x'), ('advisor:{}"', 'advisor:{\\}"'),
+    ('advisor:{}"', 'advisor:{\\"}""'),
     ('"m"', '"m\\"'), ('"m"', '"\\u001b[2J"'), ('"m"', '"\\n"'), ('"m"', '"\\u00"'),
     ('"m"', '"\\x"'),
     ('"path":"/x"', '"path":"/x",,'), ('"path":"/x"', '"path":"/x"x'), ('"path":"/x",', ""),
@@ -324,3 +325,8 @@ def test_a_message_with_escapes_is_read_in_the_usual_line(home: Path, text: str)
     plan, decoded = read_answer(home, USUAL.replace('"m"', escaped, 1).encode())
     assert json.loads(plan)["message"] == text
     assert decoded == ("\\\\" in escaped)
+
+
+def test_half_a_character_is_not_read_in_the_usual_line(home: Path) -> None:
+    plan, decoded = read_answer(home, USUAL.replace('"m"', '"\\ud83d half"', 1).encode())
+    assert (json.loads(plan)["message"], decoded) == ("? half", 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +14,7 @@ import pytest
 
 from advisor.core.protocol import OFF
 from tests.schemas import check_request
-from tests.unit.hook_lua.installed import DECISION, STAMP, Installed, Job, answer
+from tests.unit.hook_lua.installed import DECISION, LATE_S, STAMP, Installed, Job, answer
 from tests.unit.hook_lua.modules import LUAS
 
 pytestmark = pytest.mark.skipif(not LUAS, reason="lua5.1 is not installed")
@@ -175,12 +177,31 @@ def test_the_daemon_is_told_the_id_of_what_carries_no_stamp(
     installed: Installed, kind: str
 ) -> None:
     job = installed.filter(kind=kind, posts=[1, 0, 0])
-    assert job.results == ["0"] * 4
+    assert (job.results, job.log) == (["0"] * 4, [])
     told = [r for r in job.requests if r["op"] == "submitted"]
     one = {"v": 1, "op": "submitted", "decision": DECISION, "job": "4294967200"}
     assert told == ([] if kind == "sbatch" else [one])
     # a submission that was not asked about tells nothing of the one before
     assert len(installed.filter(kind=kind, posts=[0], explicit="").requests) == 0
+    replies = [answer(), b'{"v":1,"error":"busy"}\n']
+    installed.reply = lambda _: replies.pop(0)
+    job = installed.filter(kind=kind, offsets=[0, 0], posts=[0])
+    assert [r["op"] for r in job.requests] == ["decide", "decide"]
+
+
+def test_a_job_does_not_wait_for_an_answer_to_its_id(installed: Installed) -> None:
+    done = threading.Event()
+
+    def reply(request: dict[str, Any]) -> bytes:
+        if request["op"] == "submitted":
+            done.wait(LATE_S)
+        return answer()
+
+    installed.reply = reply
+    begin = time.monotonic()
+    installed.filter(kind="salloc", posts=[0])
+    done.set()
+    assert time.monotonic() - begin < LATE_S
 
 
 @pytest.mark.parametrize(
@@ -280,6 +301,16 @@ def test_slurm_does_not_say_what_was_asked_for(installed: Installed, text: str) 
     job = installed.filter({"cpus-per-task": "14"}, explicit=text)
     assert_as_written(job, {"cpus-per-task": "14"})
     assert len(job.log) == 1
+
+
+@pytest.mark.parametrize("value", ["{}", '["14"]'])
+def test_options_that_cannot_be_read_leave_a_job_as_it_is(installed: Installed, value: str) -> None:
+    installed.reply = lambda _: answer({"cpus-per-task": "10"})
+    options = {"cpus-per-task": "14"}
+    explicit = f'{{"cpus-per-task":{value},"argv":["job.sh"]}}'
+    job = installed.filter(options, explicit=explicit)
+    assert_as_written(job, options)
+    assert job.log[0].endswith(": what Slurm says the user asked for cannot be read")
 
 
 def test_json_over_several_lines_and_with_raw_characters(installed: Installed) -> None:
@@ -386,6 +417,49 @@ def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
                       {"job-name": "x", "comment": "by site"})  # fmt: skip
     job = installed.filter({"job-name": "silent"})
     assert (job.results, len(job.requests)) == (["nil"], 1)
+
+
+RULES = """\
+function slurm_cli_setup_defaults(options, early)
+  options.account = early and "early" or "late"
+  return slurm.SUCCESS
+end
+function slurm_cli_pre_submit(options, offset)
+  if options["job-name"] == "mistake" then
+    options["job-name"] = nil
+    error("the site's mistake", 0)
+  end
+  if offset > 0 then return slurm_cli_pre_submit(options, 0) end
+  return slurm.SUCCESS
+end
+function slurm_cli_post_submit(offset, job_id, step_id)
+  io.stderr:write(("by site: %d %.0f %d\\n"):format(offset, job_id, step_id))
+  return 2001
+end
+"""
+
+
+def test_all_three_functions_of_a_site_s_own_script_count(installed: Installed) -> None:
+    installed.site("cli_filter.lua", RULES, copy="return slurm.SUCCESS")
+    job = installed.filter(kind="salloc", posts=[0])
+    assert (job.values["account"], job.results) == ("early", ["0", "2001"])
+    assert job.said == "by site: 0 4294967200 7\n"
+    assert [r["op"] for r in job.requests] == ["decide", "submitted"]
+    # by Slurm's name a site's function calls the site's own, which asks nobody
+    job = installed.filter(offsets=[1])
+    assert (job.results, job.requests) == (["0"], [])
+
+
+def test_a_mistake_of_a_site_s_own_script_is_its_own(installed: Installed) -> None:
+    installed.site("cli_filter.lua", RULES)
+    job = installed.filter({"job-name": "mistake"}, offsets=[0, 0])
+    assert (job.results, len(job.requests)) == (["the site's mistake", "0"], 1)
+
+
+def test_of_a_site_s_script_that_does_not_load_nothing_is_left(installed: Installed) -> None:
+    broken = "function slurm_cli_post_submit() return 2001 end error('at load')"
+    installed.site("cli_filter.lua", broken, SITE)
+    assert installed.filter(posts=[0]).results == ["0", "0"]
 
 
 @pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])

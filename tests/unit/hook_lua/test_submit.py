@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.core.protocol import OFF
+from advisor.schedulers.slurm.hook_files import stub
 from advisor.schedulers.slurm.table import OPTIONS
 from tests.schemas import check_request
 from tests.unit.hook_lua.installed import DECISION, STAMP, Installed, answer
@@ -350,12 +351,22 @@ def test_without_modules_a_job_goes_on(installed: Installed) -> None:
     seen = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert "admin_comment" not in seen.values and seen.results == ["0"]
     assert seen.said.startswith("error advisor: jobs go on unchanged and without a stamp: ")
+    assert seen.said.count("\n") == 1
     module.write_text(
         text.replace("function M.job_submit(job)", "function M.job_submit(job) error('y')")
     )
     seen = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert "admin_comment" not in seen.values and seen.results == ["0"]
     assert seen.said.startswith("error advisor: ") and seen.said.endswith("y\n")
+
+
+def test_the_modules_are_those_beside_the_stub(installed: Installed) -> None:
+    """The folder may be seen at another path than where it was installed."""
+    for hook in ("job_submit.lua", "cli_filter.lua"):
+        (installed.folder / hook).write_bytes(stub(hook, Path("/elsewhere"), "id", ""))
+    job = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
+    assert job.values["admin_comment"] == STAMP
+    assert installed.filter().env["ADVISOR_STAMP"] == STAMP
 
 
 SITE = """\
@@ -370,13 +381,48 @@ return slurm.SUCCESS
 
 
 def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
-    installed.site("job_submit.lua", SITE)
+    installed.site("job_submit.lua", SITE, copy="return slurm.SUCCESS")
     job = installed.submit(desc({"ADVISOR_STAMP": STAMP}))
     assert (job.values["admin_comment"], job.results) == (f"by site {STAMP}", ["0"])
     job = installed.submit(desc({"ADVISOR_STAMP": STAMP}, name="rejected"))
     assert "admin_comment" not in job.values and job.results == ["2000"]
     job = installed.submit(desc({"ADVISOR_STAMP": STAMP}, name="silent"))
     assert (job.values["admin_comment"], job.results) == (STAMP, ["nil"])
+
+
+RULES = """\
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  if job_desc.name == "mistake" then error("the site's mistake", 0) end
+  job_desc.admin_comment = ("by site for %d"):format(submit_uid)
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  if job_desc.name == "forbidden" then return 2001 end
+  return slurm_job_submit(job_desc, part_list, modify_uid)
+end
+"""
+
+
+def test_a_site_s_own_rule_for_changes_of_a_job_counts(installed: Installed) -> None:
+    assert installed.modify(desc({"ADVISOR_STAMP": STAMP})).results == ["0"]
+    installed.site("job_submit.lua", RULES)
+    assert installed.modify(desc(name="forbidden")).results == ["2001"]
+    # by Slurm's name a site's function calls the site's own, which does not stamp
+    changed = installed.modify(desc({"ADVISOR_STAMP": STAMP}))
+    assert (changed.values["admin_comment"], changed.results) == ("by site for 1000", ["0"])
+
+
+def test_a_mistake_of_a_site_s_own_script_is_its_own_and_of_one_job(installed: Installed) -> None:
+    installed.site("job_submit.lua", RULES)
+    job = installed.submit(desc(name="mistake"), desc({"ADVISOR_STAMP": STAMP}))
+    assert job.results == ["the site's mistake", "0"]
+    assert (job.values["admin_comment"], job.said) == (f"by site for 1000 {STAMP}", "")
+
+
+def test_of_a_site_s_script_that_does_not_load_nothing_is_left(installed: Installed) -> None:
+    broken = "function slurm_job_modify() return 2001 end error('at load')"
+    installed.site("job_submit.lua", broken, SITE)
+    assert installed.modify(desc()).results == ["0"]
 
 
 @pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])

@@ -506,8 +506,8 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert first["resources_used"]["energy_nodes"] == 1
         assert "ADVISOR_QSUB" not in first["Variable_List"]
         trained = advisor(
-            "train", "stencil.sh", "--scheduler", "pbs", "--yes", "--json", "--design", "uniform", "--samples", "6",
-            "--threads", "9,18,28", "--estimate", "5s",
+            "train", "stencil.sh", "--scheduler", "pbs", "--yes", "--json", "--design", "uniform",
+            "--samples", "6", "--threads", "9,18,28", "--estimate", "5s",
         )  # fmt: skip
         assert trained.code == 0, trained.err
         outcome = trained.json()

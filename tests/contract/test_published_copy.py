@@ -56,6 +56,7 @@ WRITING = {
 SAYING = {"rank", "characterise"}
 """Those that show what they came to, and say in a line of it that it is not stored."""
 READING = {
+    "jobs", "note", "prospect",
     "explain", "why", "options", "predict", "choose", "on", "off", "tui", "phases show",
     "phases cluster", "phases period", "phases fold", "phases replay", "phases caps", "cc",
     "profile show", "profile extrapolate", "profile history", "classify", "classes peaks",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json, print_table
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from advisor.core.worth import Tariff
     from advisor.views.recent import RecentJob
 
 _VERDICTS = ("as-promised", "better", "worse", "unknown", "left-alone")
@@ -47,24 +52,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed.add_argument("--unchanged", action="store_true", help="only jobs left as written")
 
 
-def run(args: argparse.Namespace) -> int:
-    """List them."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The jobs that ``add_span`` asks for; ``user`` is "" for all users."""
+
+    since: datetime
+    user: str
+    jobs: Sequence[RecentJob]
+    tariff: Tariff
+
+
+def read_span(args: argparse.Namespace) -> Span:
+    """Read the jobs from the store, or from the daemon."""
     from advisor.core.worth import Tariff
     from advisor.loop import clock
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
     from advisor.store.seen import store_seen
-    from advisor.views.recent import HEADS, recent_jobs
+    from advisor.views.recent import recent_jobs
 
     since = clock.since(args.since)
-    user = None if args.everybody else args.user or caller()
+    user = "" if args.everybody else args.user or caller()
     with Reader(store_seen(args.db, "history")) as reader:
-        every = recent_jobs(reader, since, user)
-        tariff = Tariff.of(reader.site())
+        jobs = recent_jobs(reader, since, user or None)
+        return Span(since, user, jobs, Tariff.of(reader.site()))
+
+
+def run(args: argparse.Namespace) -> int:
+    """List them."""
+    from advisor.loop import clock
+    from advisor.views.recent import HEADS
+
+    span = read_span(args)
+    every, tariff = span.jobs, span.tariff
     jobs = [job for job in every if _fits(job, args)]
     if args.json:
         data = [job.to_dict(tariff) for job in jobs]
-        print_json("jobs", {"since": clock.form(since), "jobs": data})
+        print_json("jobs", {"since": clock.form(span.since), "jobs": data})
         return 0
     if not jobs:
         left = f"; {format_count(len(every), 'job')} without these filters" if every else ""
@@ -78,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             (*heads[:column], *heads[column + 1 :]),
             [(*r[:column], *r[column + 1 :]) for r in rows],
         )
-    if user is None:
+    if not span.user:
         heads = ("user", *heads)
         rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]
     print_table(heads, rows)

@@ -9,8 +9,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from advisor.cli.colour import say
-from advisor.cli.jobs import add_span
+from advisor.cli.jobs import add_span, read_span
 from advisor.cli.output import print_json
+from advisor.core.units import format_count
 
 if TYPE_CHECKING:
     from advisor.views.recent import Note
@@ -31,21 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Sum up and print."""
-    from advisor.core.worth import Tariff
-    from advisor.loop import clock
-    from advisor.store.opening import caller
-    from advisor.store.reader import Reader
-    from advisor.store.seen import store_seen
-    from advisor.views.recent import note, recent_jobs
+    from advisor.views.recent import note
 
-    since = clock.since(args.since)
-    user = None if args.everybody else args.user or caller()
-    with Reader(store_seen(args.db, "history")) as reader:
-        jobs = recent_jobs(reader, since, user)
-        summary = note(jobs, since, user or "", Tariff.of(reader.site()))
+    span = read_span(args)
+    summary = note(span.jobs, span.since, span.user, span.tariff)
     if args.json:
         print_json("note", summary.to_dict())
     elif args.mail:
+        from advisor.store.opening import caller
+
         print(_message(summary, args.to or caller()), end="")
     elif args.html:
         print(_page(summary), end="")
@@ -58,7 +53,10 @@ def _message(summary: Note, to: str) -> str:
     """Return a message for a program like sendmail; the header's lines hold no breaks."""
     message = EmailMessage()
     message["To"] = " ".join(to.split())
-    message["Subject"] = f"advisor: {summary.jobs} jobs in a week on {socket.gethostname()}"
+    message["Subject"] = (
+        f"advisor: {format_count(summary.jobs, 'job')} since {summary.since.astimezone():%Y-%m-%d}"
+        f" on {socket.gethostname()}"
+    )
     message["Auto-Submitted"] = "auto-generated"
     message.set_content("\n".join([*summary.lines(), ""]), cte="quoted-printable")
     return message.as_string()

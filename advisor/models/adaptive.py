@@ -41,10 +41,10 @@ LEAST_BUDGET = FIRST_RUNS + _PAIR
 """Fewer runs than this confirm nothing."""
 _MOST_PAIRS = 3
 """Pairs that an option gets at most."""
-_WILD = 0.3
-"""A run at the best guess is made where it is worth this share of the best one by hope."""
-_ROOM = 0.02
-"""A pair's standard error (log) at the policy's confidence that is good enough: 2 %."""
+_GUESS_SHARE = 0.3
+"""A run at the best guess is made where it is worth this share of the most hopeful one."""
+_ENOUGH = 0.02
+"""Error (log) of a mean at the policy's confidence that is small enough: 2 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def next_runs(
     promising = best_guess(
         measured, baseline, policy, sure=_score(options, choice, baseline, policy)
     )
-    hope = choice if promising is None else promising[0].configuration
-    if left > reserve and (explored := _explored(options, hope, baseline, policy)) is not None:
+    leader = choice if promising is None else promising[0].configuration
+    if left > reserve and (explored := _explored(options, leader, baseline, policy)) is not None:
         return NextRuns((explored,))
     best = promising[0] if promising else recommend(options, baseline, policy)
     if best is None or left < _PAIR or not confirm:
@@ -123,30 +123,32 @@ def next_runs(
 
 
 def _explored(
-    options: Sequence[Option], hope: Configuration | None, baseline: Option, policy: Policy
+    options: Sequence[Option], leader: Configuration | None, baseline: Option, policy: Policy
 ) -> Configuration | None:
-    """Return where a run that explores is worth most beyond ``hope``, None where it is nowhere.
+    """Return where a run that explores is worth most beyond ``leader``, None where it is nowhere.
 
-    The best guess, unless a hope that is far less certain is worth much more.
+    The best guess, unless a far less certain option is hoped to be worth much more.
     """
-    unknown = [o for o in options if not o.measured]
-    sure = _score(options, hope, baseline, policy)
-    guess = best_guess(unknown, baseline, policy, sure=sure)
-    known = [replace(o, confirmed=o.measured) for o in options]
-    wild = recommend(known, baseline, policy)
+    unmeasured = [o for o in options if not o.measured]
+    guess = best_guess(unmeasured, baseline, policy, sure=_score(options, leader, baseline, policy))
+    rated = [replace(o, confirmed=o.measured) for o in options]
+    hopeful = recommend(rated, baseline, policy)
     if guess is None:
-        return None if wild is None else wild.configuration
-    if wild is None:
+        return None if hopeful is None else hopeful.configuration
+    if hopeful is None:
         return guess[0].configuration
-    gain = max(improvements(known, baseline, policy))
-    return (guess[0] if guess[1] >= _WILD * gain else wild).configuration
+    most_gain = max(improvements(rated, baseline, policy))
+    return (guess[0] if guess[1] >= _GUESS_SHARE * most_gain else hopeful).configuration
 
 
 def _score(
-    options: Sequence[Option], at: Configuration | None, baseline: Option, policy: Policy
+    options: Sequence[Option],
+    configuration: Configuration | None,
+    baseline: Option,
+    policy: Policy,
 ) -> float:
     """Return the log score of a configuration against the baseline, 0 of none."""
-    option = next((o for o in options if o.configuration == at), baseline)
+    option = next((o for o in options if o.configuration == configuration), baseline)
     if math.isnan(option.energy_j):
         return 0.0
     candidate = option.configuration.node_type, row_of(option)
@@ -154,6 +156,6 @@ def _score(
 
 
 def pairs_needed(policy: Policy, run_sigma: float) -> int:
-    """Return how many pairs make a difference known to 2 % at the policy's confidence."""
-    z = one_sided(policy.confidence)
-    return min(_MOST_PAIRS, max(1, math.ceil(2 * (z * run_sigma / _ROOM) ** 2 / 2)))
+    """Return how many pairs make the mean of each side known to 2 % at the policy's confidence."""
+    error = one_sided(policy.confidence) * run_sigma
+    return min(_MOST_PAIRS, max(1, math.ceil((error / _ENOUGH) ** 2)))

@@ -618,19 +618,26 @@ def changed_since(left, asked, settings):
 
 
 def restored(now, before, left):
-    """Return a select without the words that were written into it, where they still stand."""
+    """Return a select without the words that were written into it, where they still stand.
+
+    Chunk by chunk; where a later hook made it other chunks, by the first one's words.
+    """
+    parts, befores, lefts = (text.split("+") for text in (now, before, left))
+    if not len(parts) == len(befores) == len(lefts):
+        befores, lefts = befores[:1] * len(parts), lefts[:1] * len(parts)
+    return "+".join(map(restored_chunk, parts, befores, lefts))
+
+
+def restored_chunk(now, before, left):
+    """Return one chunk of a select without the words that were written into it."""
     was, own = (
-        dict(word.partition("=")[::2] for word in text.split("+")[0].split(":"))
-        for text in (before, left)
+        dict(word.partition("=")[::2] for word in text.split(":")) for text in (before, left)
     )
     ours = {
         f"{n}={v}": f"{n}={was[n]}" if n in was else "" for n, v in own.items() if was.get(n) != v
     }
-    parts = []
-    for part in now.split("+"):
-        words = (ours.get(word, word) for word in part.split(":"))
-        parts.append(":".join(word for word in words if word))
-    return "+".join(parts)
+    words = (ours.get(word, word) for word in now.split(":"))
+    return ":".join(word for word in words if word)
 
 
 def note_altered(path, job, changed):

@@ -258,3 +258,13 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         said = run(tmp_path, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
         axes = [CHANGED[next(iter(plan))] if plan else "threads" for plan, _ in PLANS]
         assert {a for a, text in zip(axes, said, strict=True) if text != "nil"} == bound
+
+
+def test_a_site_may_say_it_of_a_variable_whatever_its_value(tmp_path: Path) -> None:
+    settings = SlurmHookSettings(Path("/nowhere"), understood={"SLURM-CPU-FREQ-REQ": ()})
+    for name, data in module_files(settings, None, {}).items():
+        (tmp_path / name).write_bytes(data)
+    plan, env = next((plan, env) for plan, env in PLANS if "cpu-freq" in plan)
+    case = {"program": "sbatch", "options": {}, "variables": {"SLURM_CPU_FREQ_REQ": "1900000"}}
+    line = json.dumps({**case, "plan": plan, "env": env})
+    assert run(tmp_path, UNDERSTOOD, line.encode() + b"\n").decode().split() == ["nil"]

@@ -122,6 +122,17 @@ def next_runs(
     return NextRuns((best.configuration, baseline.configuration), confirms=True)
 
 
+def telling_run(options: Sequence[Option], measured: Collection[Configuration]) -> NextRuns | None:
+    """Return the run farthest from all that were made, None where nothing else can be run.
+
+    For a sweep that would end before its runs make a model for those who have only the runs.
+    """
+    free = [o.configuration for o in options if o.configuration not in measured]
+    if not free:
+        return None
+    return NextRuns((max(free, key=lambda c: (min(_off(c, m, 1, 1) for m in measured), c)),))
+
+
 def _explored(
     options: Sequence[Option], leader: Configuration | None, baseline: Option, policy: Policy
 ) -> Configuration | None:

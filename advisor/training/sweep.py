@@ -18,7 +18,7 @@ from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
-from advisor.models.adaptive import ADAPTIVE, FIRST_RUNS, NextRuns, next_runs
+from advisor.models.adaptive import ADAPTIVE, FIRST_RUNS, NextRuns, next_runs, telling_run
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, run_sigma
 from advisor.models.physical import Physical
@@ -159,15 +159,20 @@ class Sweep(Measuring):
         planned = [r for stage in state.stages.values() for r in stage.runs]
         pairs = Counter(r.configuration for r in planned if r.role == "confirm")
         failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
+        options = [o for o in self._kept(fit) if o.configuration not in failed]
+        left = state.settings.most_runs - len(planned)
         step = next_runs(
-            [o for o in self._kept(fit) if o.configuration not in failed],
+            options,
             option_at(fit.options, state.subject.baseline),
             self.policy,
-            left=state.settings.most_runs - len(planned),
+            left=left,
             pairs=pairs,
             run_sigma=run_sigma(fit),
             confirm=self.policy.training.confirm,
         )
+        measured = {o.configuration for o in without_refuted(self.observations, [])}
+        if step is None and left and too_few_for_a_model(measured):
+            step = telling_run(options, measured)
         if step is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))

@@ -175,7 +175,10 @@ def test_killed_while_it_waits_and_resumed(command: Command) -> None:
         "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\n"
         "srun simapp --kernel nbody --scale 0.5\n"
     )
-    child = command.start(command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz")
+    child = command.start(
+        command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz",
+        "--design", "uniform",
+    )  # fmt: skip
     wait_for(lambda: command.finished() >= 1)
     child.kill()
     child.communicate()
@@ -192,7 +195,10 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
         "#!/bin/bash\n#SBATCH --exclusive -C broadwell -t 3\n"
         "srun simapp --kernel nbody --scale 0.5\n"
     )
-    child = command.start(command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz")
+    child = command.start(
+        command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz",
+        "--design", "uniform",
+    )  # fmt: skip
     wait_for(lambda: command.finished() >= 2)
     (folder,) = command.folder.glob("state/advisor/sweeps/*")
     handle = json.loads((folder / "sweep.json").read_text())["stages"]["design"]["handles"][-1]

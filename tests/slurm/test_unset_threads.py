@@ -38,7 +38,7 @@ def test_a_pool_of_workers_keeps_its_threads_and_an_openmp_program_gets_fewer(
     scale = f"1.{pool}1"
     words = f"--kernel stencil --scale {scale}" + (f" --pool {pool}" if pool else "")
     script = script_of(site, f"pool{pool}.sh", f"srun simapp {words}")
-    site.advisor("train", script.name, "--scheduler", "slurm", "--yes")
+    site.advisor("train", script.name, "--scheduler", "slurm", "--yes", "--design", "uniform")
     site.settle()
     with Reader(site.store) as reader:
         runs = [o.observation for o in reader.observations("simapp", words)]

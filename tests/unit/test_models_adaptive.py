@@ -8,7 +8,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
-from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed
+from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed, telling_run
 from advisor.models.fit import fit_options
 
 POLICY = Policy(goal="min_energy", max_slowdown=0.05)
@@ -62,6 +62,14 @@ def test_it_explores_while_more_is_left_than_a_pair_and_ends_where_nothing_pays(
     assert next_runs(options, base, POLICY, left=1, pairs={}, run_sigma=0.01) is None
     dull = [base, option(hope, 130.0, 1100.0)]
     assert next_runs(dull, base, POLICY, left=9, pairs={}, run_sigma=0.01) is None
+
+
+def test_what_ends_too_early_for_a_model_runs_once_more_where_it_tells_most() -> None:
+    cells = [replace(BASE, threads_per_node=t) for t in (4, 8, 12, 16)]
+    options = [option(c, 100.0, 1000.0) for c in cells]
+    step = telling_run(options, {cells[3], cells[1], cells[2]})
+    assert step is not None and (step.configurations, step.confirms) == ((cells[0],), False)
+    assert telling_run(options, set(cells)) is None
 
 
 def test_the_number_of_pairs_follows_from_the_noise() -> None:

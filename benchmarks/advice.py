@@ -77,7 +77,8 @@ POLICY = replace(Policy(), goal="min_energy", training=Training(trust="all", bud
 BEYOND = 0.02
 """Points by which advice may break the bound before it is harm."""
 LIBRARIES = {"gp": "sklearn", "rf": "sklearn", "tpe": "optuna"}
-DESIGNS = {"advisor": ADAPTIVE, "uniform": "uniform", "sequential": "sequential"}
+DESIGNS = {"advisor": "uniform", "adaptive": ADAPTIVE, "sequential": "sequential"}
+"""By method; the advisor is its default."""
 FIRST = 4
 """Runs that gp and rf begin with: the job as written and three drawn ones."""
 Z90 = NormalDist().inv_cdf(0.95)

@@ -51,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--samples", type=int, metavar="N", help="number of runs (default: the policy's)")
     add(
         "--design", choices=("adaptive", "uniform", "random", "lhs", "sequential"),
-        default="adaptive",
+        default="uniform",
         help="how runs are chosen; adaptive and sequential choose each run after the ones before "
-        "(default: adaptive)",
+        "(default: uniform)",
     )  # fmt: skip
     add(
         "--budget", metavar="RUNS|HOURS",

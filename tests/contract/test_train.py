@@ -95,6 +95,9 @@ def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
 def test_the_budget_counts_all_runs_or_node_hours(advisor: Run, script: Path) -> None:
     argv = ("train", script, "--scheduler", "local", "--dry-run", "--json", "--estimate", "2s")
     plan = advisor(*argv, "--budget", "8").json()
+    assert plan["design"] == "uniform" and plan["most_runs"] + plan["confirm"] <= 8
+    assert plan["cost"]["runs"] <= 8
+    plan = advisor(*argv, "--budget", "8", "--design", "adaptive").json()
     if plan["design"] == "adaptive":  # this machine has enough configurations
         assert (plan["most_runs"], plan["confirm"], plan["cost"]["runs"]) == (8, 0, 8)
     else:

@@ -127,13 +127,13 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         assert (model.node_type, model.scope) == ("broadwell", "all")
 
 
-def test_the_default_design_confirms_beside_the_job_as_written(command: Command) -> None:
+def test_the_adaptive_design_confirms_beside_the_job_as_written(command: Command) -> None:
     command.script.write_text(
         "#!/bin/bash\n#SBATCH -J cfd -N1 -n1 --exclusive -C broadwell -A proj -t 3\n"
         "srun simapp --kernel stencil\n"
     )
     result = command.run(
-        command.script, "--yes", "--budget", "7", "--threads", "12,20,28",
+        command.script, "--yes", "--design", "adaptive", "--budget", "7", "--threads", "12,20,28",
         "--freqs", "1.5GHz,1.8GHz,2.2GHz", "--estimate", "3s",
     )  # fmt: skip
     roles = [r["role"] for r in result["runs"]]

@@ -29,9 +29,12 @@ AFTER_RUN = ("hpcprobe",)
 """What it does after each run of a sweep: HPCProbe's experiments ask for it."""
 
 _NAMES = {
-    "verbs": tuple(VERBS), "importers": IMPORTERS, "models": MODELS, "panels": PANELS,
+    "verbs": tuple(VERBS),
+    "importers": IMPORTERS,
+    "models": MODELS,
+    "panels": PANELS,
     "after_run": AFTER_RUN,
-}  # fmt: skip
+}
 HOW = "pip install hpc-advisor[lab]"
 
 

@@ -14,9 +14,19 @@ from typing import Any, Literal
 from advisor.errors import InputError, UnknownNameError
 
 PluginKind = Literal[
-    "schedulers", "translators", "models", "meters", "strategies", "scaling",
-    "verbs", "importers", "panels", "after_run", "early_stops", "migrations",
-]  # fmt: skip
+    "schedulers",
+    "translators",
+    "models",
+    "meters",
+    "strategies",
+    "scaling",
+    "verbs",
+    "importers",
+    "panels",
+    "after_run",
+    "early_stops",
+    "migrations",
+]
 
 _OWN = "advisor."
 """What the targets of the advisor's own entry points begin with."""
@@ -62,6 +72,8 @@ def load(kind: PluginKind, name: str) -> Any:
 
 def _one(kind: PluginKind) -> str:
     irregular = {
-        "strategies": "strategy", "scaling": "scaling model", "after_run": "step after runs",
-    }  # fmt: skip
+        "strategies": "strategy",
+        "scaling": "scaling model",
+        "after_run": "step after runs",
+    }
     return irregular.get(kind, kind.removesuffix("s"))

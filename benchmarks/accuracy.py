@@ -33,9 +33,21 @@ from advisor.store.csvfile import Terms, read_csv
 
 REFERENCE = "bspline"
 COLUMNS = (
-    "E total", "T total", "E pareto", "T pareto", "E cover", "T cover",
-    "zone", "forecast", "hit", "saving", "best", "slower", "runs", "harm",
-)  # fmt: skip
+    "E total",
+    "T total",
+    "E pareto",
+    "T pareto",
+    "E cover",
+    "T cover",
+    "zone",
+    "forecast",
+    "hit",
+    "saving",
+    "best",
+    "slower",
+    "runs",
+    "harm",
+)
 HARM_SLOWDOWN, HARM_ENERGY = 0.07, 0.02
 
 
@@ -119,12 +131,21 @@ def line(found: Evaluation) -> list[float]:
     front, decision = found.front, found.decision
     harm = decision.true_slowdown > HARM_SLOWDOWN or decision.true_saving < -HARM_ENERGY
     return [
-        energy.total_rmse_pct, time.total_rmse_pct, energy.pareto_rmse_pct, time.pareto_rmse_pct,
-        100 * energy.interval_coverage, 100 * time.interval_coverage,
-        front.observed_points, front.forecast_points, front.by_distance[0],
-        100 * decision.true_saving, 100 * decision.best_saving, 100 * decision.true_slowdown,
-        decision.runs, harm,
-    ]  # fmt: skip
+        energy.total_rmse_pct,
+        time.total_rmse_pct,
+        energy.pareto_rmse_pct,
+        time.pareto_rmse_pct,
+        100 * energy.interval_coverage,
+        100 * time.interval_coverage,
+        front.observed_points,
+        front.forecast_points,
+        front.by_distance[0],
+        100 * decision.true_saving,
+        100 * decision.best_saving,
+        100 * decision.true_slowdown,
+        decision.runs,
+        harm,
+    ]
 
 
 def name_of(c: Configuration) -> str:

@@ -207,9 +207,13 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
     cells, base = sorted(machine.grid.cells), machine.grid.baseline
     space = SearchSpace.of(base.node_type, cells)
     node_type = NodeType(
-        base.node_type, cores=base.threads_per_node, freq_khz=space.freqs_khz,
-        default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
-    )  # fmt: skip
+        base.node_type,
+        cores=base.threads_per_node,
+        freq_khz=space.freqs_khz,
+        default_freq_khz=space.freqs_khz[-1],
+        nodes=("n1",),
+        partitions=("p",),
+    )
     request = JobRequest("local", "train", "someone", 1, exclusive=True, partition="p")
     subject = TrainingJob(
         "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
@@ -223,9 +227,14 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         states.begin(state)
         sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
         sweep = OnGrid(
-            state, Replay(machine), sink, POLICY, TrainingSite(), lambda event: None,
+            state,
+            Replay(machine),
+            sink,
+            POLICY,
+            TrainingSite(),
+            lambda event: None,
             cells=set(cells),
-        )  # fmt: skip
+        )
         outcome = sweep.run()
         sink.close()
     intervals = {
@@ -272,11 +281,13 @@ def by_surrogate(machine: Machine, runs: int, predict: Callable[..., Any]) -> Ad
         bound = math.log1p(POLICY.max_slowdown)
         best = min(e for t, e in logs if t <= bound)
         worth = [
-            -math.inf if c in seen
+            -math.inf
+            if c in seen
             else normal.cdf((bound - time[i]) / time_sigma[i])
-            * energy_sigma[i] * _gain((best - energy[i]) / energy_sigma[i], normal)
+            * energy_sigma[i]
+            * _gain((best - energy[i]) / energy_sigma[i], normal)
             for i, c in enumerate(cells)
-        ]  # fmt: skip
+        ]
         c = cells[int(np.argmax(worth))]
         seen[c] = machine.run(c)
     intervals = {
@@ -369,9 +380,10 @@ def cap80(machine: Machine, runs: int) -> Advice:
     """Cap the clock at 80 % of its highest, unseen."""
     base = machine.grid.baseline
     lower = [
-        c for c in machine.grid.cells
+        c
+        for c in machine.grid.cells
         if replace(c, freq_khz=base.freq_khz) == base and c.freq_khz <= 0.8 * base.freq_khz
-    ]  # fmt: skip
+    ]
     return max(lower, key=lambda c: c.freq_khz, default=base), math.nan
 
 

@@ -29,12 +29,16 @@ def signatures() -> list[Signature]:
     draw = random.Random(14)
     return [
         Signature(
-            cpi=draw.uniform(0.2, 2), tpi=draw.uniform(0, 0.08), gflops=draw.uniform(0, 900),
-            gbs=draw.uniform(0, 400), io_mbs=draw.expovariate(0.5),
-            mpi_calls_s=draw.expovariate(1 / 4000), time_s=100.0,
+            cpi=draw.uniform(0.2, 2),
+            tpi=draw.uniform(0, 0.08),
+            gflops=draw.uniform(0, 900),
+            gbs=draw.uniform(0, 400),
+            io_mbs=draw.expovariate(0.5),
+            mpi_calls_s=draw.expovariate(1 / 4000),
+            time_s=100.0,
         )
         for _ in range(COUNT)
-    ]  # fmt: skip
+    ]
 
 
 def main() -> int:
@@ -54,8 +58,10 @@ def main() -> int:
         strategy.class_of(s.cpi, s.tpi, s.gflops, s.gbs, 64)
     alone_s = time.process_time() - begin
     unsure = sum(one.stable < 1 for one in found)
-    print(f"{COUNT} signatures: {whole_s:.2f} s, of which {alone_s:.3f} s for the class alone; "
-          f"{unsure} may change within measurement error")  # fmt: skip
+    print(
+        f"{COUNT} signatures: {whole_s:.2f} s, of which {alone_s:.3f} s for the class alone; "
+        f"{unsure} may change within measurement error"
+    )
     print(f"limit {MOST_S:g} s: {'kept' if whole_s < MOST_S else 'MISSED'}")
     return int(whole_s >= MOST_S)
 

@@ -39,9 +39,17 @@ from advisor.store.writer import Writer
 
 FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
 NODE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=44, memory_mb=64_000,
-    freq_khz=FREQS, default_freq_khz=2_200_000, nodes=("bdw1",), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=44,
+    memory_mb=64_000,
+    freq_khz=FREQS,
+    default_freq_khz=2_200_000,
+    nodes=("bdw1",),
+    default_partition="batch",
+)
 
 
 def options() -> list[Option]:
@@ -54,10 +62,18 @@ def options() -> list[Option]:
             c = Configuration("bdw", 1, 1, threads, freq)
             found.append(
                 Option(
-                    c, t, t * 0.99, t * 1.01, e, e * 0.99, e * 1.01, measured=True,
-                    confirmed=True, in_zone=True,
+                    c,
+                    t,
+                    t * 0.99,
+                    t * 1.01,
+                    e,
+                    e * 0.99,
+                    e * 1.01,
+                    measured=True,
+                    confirmed=True,
+                    in_zone=True,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -75,9 +91,17 @@ def fill(path: Path, models: int, by_class: int = 0) -> None:
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
         )
         store.save_model(
-            "app0", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=table,
-        )  # fmt: skip
+            "app0",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=table,
+        )
     copy_models(path, "app0", range(1, models))
     if by_class:
         with Writer(path) as store:
@@ -87,14 +111,29 @@ def fill(path: Path, models: int, by_class: int = 0) -> None:
             values = ((0.02, 0.01 + i / 1e4, 0.0, -0.05) for i in range(len(table)))
             points = TrialPoints(tuple(z), tuple(values))
             cold = {
-                "class": "memory-bound", "strategy": "default", "method": "gp", "applications": 12,
-                "like": ["a", "b"], "own": own.configuration.to_dict(), "signature": {"gbs": 90.0},
-                "trials": [], "unlike": False, "trial_points": points.to_dict(),
-            }  # fmt: skip
+                "class": "memory-bound",
+                "strategy": "default",
+                "method": "gp",
+                "applications": 12,
+                "like": ["a", "b"],
+                "own": own.configuration.to_dict(),
+                "signature": {"gbs": 90.0},
+                "trials": [],
+                "unlike": False,
+                "trial_points": points.to_dict(),
+            }
             store.save_model(
-                f"app{models}", "default", "bdw", scope="all", owner="", name="class",
-                energy_quality="measured", n_train=0, stats={"cold_start": cold}, options=estimates,
-            )  # fmt: skip
+                f"app{models}",
+                "default",
+                "bdw",
+                scope="all",
+                owner="",
+                name="class",
+                energy_quality="measured",
+                n_train=0,
+                stats={"cold_start": cold},
+                options=estimates,
+            )
         copy_models(path, f"app{models}", range(models + 1, models + by_class))
 
 
@@ -103,7 +142,7 @@ def estimate(option: Option) -> Option:
     t, e = option.time_s, option.energy_j
     return Option(
         option.configuration, t, t / 1.05, t * 1.05, e, e / 1.05, e * 1.05, estimated=True
-    )  # fmt: skip
+    )
 
 
 def copy_models(path: Path, first: str, numbers: Iterable[int]) -> None:
@@ -133,11 +172,21 @@ def request(application: int) -> bytes:
         f"cd $SLURM_SUBMIT_DIR\nsrun ./app{application} input.dat > out.txt\n"
     )
     body = {
-        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "type": "sbatch",
         "options": {"nodes": "1", "exclusive": "exclusive", "time": "01:00:00"},
-        "argv": ["/home/u/job.sh"], "script": script, "script_path": "/home/u/job.sh",
-        "truncated": False, "env": {}, "choices": "", "cwd": "/home/u", "het": False,
-    }  # fmt: skip
+        "argv": ["/home/u/job.sh"],
+        "script": script,
+        "script_path": "/home/u/job.sh",
+        "truncated": False,
+        "env": {},
+        "choices": "",
+        "cwd": "/home/u",
+        "het": False,
+    }
     return json.dumps(body).encode() + b"\n"
 
 
@@ -160,8 +209,10 @@ def in_process(path: Path, models: int, requests: int, start: int = 0) -> dict[s
     here = str(Path(__file__).parent)
     done = subprocess.run(
         [sys.executable, "-c", code, here, str(path), str(models), str(requests), str(start)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
@@ -218,9 +269,13 @@ def measure(path: Path, models: int, requests: int, start: int = 0) -> dict[str,
     return {
         "own_p50": alone[0],
         "own_p99": alone[1],
-        "load_s": load_s, "memory_mb": memory_mb, "first_p50": first[0], "first_p99": first[1],
-        "again_p50": again[0], "again_p99": again[1],
-    }  # fmt: skip
+        "load_s": load_s,
+        "memory_mb": memory_mb,
+        "first_p50": first[0],
+        "first_p99": first[1],
+        "again_p50": again[0],
+        "again_p99": again[1],
+    }
 
 
 def side_by_side(models: int, requests: int) -> None:
@@ -231,17 +286,20 @@ def side_by_side(models: int, requests: int) -> None:
         fill(plain, models)
         fill(both, models, models)
         kinds = {
-            "without class models": (plain, 0), "with as many": (both, 0),
+            "without class models": (plain, 0),
+            "with as many": (both, 0),
             "jobs of those": (both, models),
-        }  # fmt: skip
+        }
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
         for _ in range(5):
             for name, (path, start) in kinds.items():
                 turns[name].append(in_process(path, models, requests, start))
     for name, found in turns.items():
         middle = {k: median(r[k] for r in found) for k in found[0]}
-        parts = (f"{middle[f'{k}_p50']:6.0f} /{middle[f'{k}_p99']:6.0f}"
-                 for k in ("own", "again", "first"))  # fmt: skip
+        parts = (
+            f"{middle[f'{k}_p50']:6.0f} /{middle[f'{k}_p99']:6.0f}"
+            for k in ("own", "again", "first")
+        )
         print(f"{name:22}" + "   ".join(parts))
 
 
@@ -262,9 +320,17 @@ def fill_family(path: Path) -> None:
             store.add_observations("app0", f"input.dat -n {n:.0f}", runs)
         for workload in ("input.dat -n 4000000", "input.dat"):
             store.save_model(
-                "app0", workload, "bdw", scope="all", owner="", name="bspline",
-                energy_quality="measured", n_train=13, stats={}, options=table,
-            )  # fmt: skip
+                "app0",
+                workload,
+                "bdw",
+                scope="all",
+                owner="",
+                name="bspline",
+                energy_quality="measured",
+                n_train=13,
+                stats={},
+                options=table,
+            )
 
 
 TURNS = 5

@@ -86,8 +86,10 @@ def harmed(score: SizedScore) -> bool:
 
 def report(kind: str, model: str, studies: dict[str, Extrapolation]) -> None:
     fit = {n: s for n, s in studies.items() if s.answer != UNFIT}
-    print(f"\n{model}, {kind}: {len(studies)} grids, family-unfit: "
-          f"{', '.join(n for n in studies if n not in fit) or 'none'}")  # fmt: skip
+    print(
+        f"\n{model}, {kind}: {len(studies)} grids, family-unfit: "
+        f"{', '.join(n for n in studies if n not in fit) or 'none'}"
+    )
     low = 1.0
     for high, limit in LIMITS[kind].items():
         cells = []
@@ -96,8 +98,10 @@ def report(kind: str, model: str, studies: dict[str, Extrapolation]) -> None:
             known = {n: e for n, e in errors.items() if not math.isnan(e)}
             if known:
                 worst = max(known, key=lambda n: known[n])
-                cells.append(f"{what} {np.median(list(known.values())):5.1f} % (limit {allowed}, "
-                             f"worst {worst} {known[worst]:.1f})")  # fmt: skip
+                cells.append(
+                    f"{what} {np.median(list(known.values())):5.1f} % (limit {allowed}, "
+                    f"worst {worst} {known[worst]:.1f})"
+                )
         print(f"  up to {high:3}: " + "; ".join(cells or ["-"]))
         low = high
     # Beyond the last limit nothing is promised.
@@ -109,11 +113,18 @@ def report(kind: str, model: str, studies: dict[str, Extrapolation]) -> None:
     }
     if by_grid:
         least = min(by_grid, key=lambda n: by_grid[n])
-        print(f"  90 % intervals hold {np.mean(list(by_grid.values())):.0%}; "
-              f"least {least} {by_grid[least]:.0%}")  # fmt: skip
+        print(
+            f"  90 % intervals hold {np.mean(list(by_grid.values())):.0%}; "
+            f"least {least} {by_grid[least]:.0%}"
+        )
     for factor, width in MOST_WIDTH.items():
-        widths = [w for rows in scores.values() for s in rows if abs(s.factor / factor - 1) < 0.13
-                  if (w := s.half_width_pct["time"]) is not None]  # fmt: skip
+        widths = [
+            w
+            for rows in scores.values()
+            for s in rows
+            if abs(s.factor / factor - 1) < 0.13
+            if (w := s.half_width_pct["time"]) is not None
+        ]
         if widths:
             print(f"  half width at {factor:g}: {np.median(widths):.0f} % (limit {width})")
     decided = [s for rows in scores.values() for s in rows if s.decision.true_saving is not None]
@@ -148,9 +159,13 @@ def main() -> None:
                 samples = 18 if kind == "18" else 36
                 try:
                     studies[kind][grid.name] = extrapolate(
-                        grid.runs, grid.parameter, grid.train_to,
-                        samples=samples, model=model, min_time=args.min_time,
-                    )  # fmt: skip
+                        grid.runs,
+                        grid.parameter,
+                        grid.train_to,
+                        samples=samples,
+                        model=model,
+                        min_time=args.min_time,
+                    )
                 except AdvisorError as error:
                     print(f"{grid.name}: {error}")
         for kind, found in studies.items():

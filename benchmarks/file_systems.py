@@ -19,10 +19,21 @@ from advisor.ranking.io import IoProfile, IoTimes, io_on
 from advisor.ranking.streams import Characterisation, IoOperation, IoStream
 
 PATTERNS = (
-    "read 4k random cold", "read 4k random", "read 4k cold", "read 4k", "read 1m cold", "read 1m",
-    "read 4k random direct", "write 4k random", "write 4k random end", "write 4k random sync",
-    "write 4k random direct", "write 1m", "write 1m end", "write 4k end",
-)  # fmt: skip
+    "read 4k random cold",
+    "read 4k random",
+    "read 4k cold",
+    "read 4k",
+    "read 1m cold",
+    "read 1m",
+    "read 4k random direct",
+    "write 4k random",
+    "write 4k random end",
+    "write 4k random sync",
+    "write 4k random direct",
+    "write 1m",
+    "write 1m end",
+    "write 4k end",
+)
 """cold: not cached; end, sync: flushed at the end, after each; direct: past the page cache."""
 REPEATS, BUDGET_S = 3, 20.0
 

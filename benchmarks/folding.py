@@ -138,19 +138,24 @@ def main(arguments: list[str]) -> int:
             off[kind].append(float(np.sqrt(np.mean((folded.value - truth) ** 2)) / truth.mean()))
     rows = [
         {
-            "kind": kind, "cases": len(shares), "holds": float(np.mean(shares)),
-            "curves": float(np.mean(curves[kind])), "rms": float(np.median(off[kind])),
+            "kind": kind,
+            "cases": len(shares),
+            "holds": float(np.mean(shares)),
+            "curves": float(np.mean(curves[kind])),
+            "rms": float(np.median(off[kind])),
         }
         for kind, shares in held.items()
-    ]  # fmt: skip
+    ]
     if args.json:
         print(json.dumps({"impossible": len(wrong), "seeds": wrong[:20], "rows": rows}))
         return 1 if wrong else 0
     print("                         cases  bands hold  a curve in  median error of the mean power")
     for kind in sorted(held, key=lambda k: [int(w) for w in k.split() if w.isdecimal()]):
         shares, error = held[kind], float(np.median(off[kind]))
-        print(f"{kind:22} {len(shares):7} {np.mean(shares):11.1%} {np.mean(curves[kind]):11.1%}"
-              f" {error:11.1%}")  # fmt: skip
+        print(
+            f"{kind:22} {len(shares):7} {np.mean(shares):11.1%} {np.mean(curves[kind]):11.1%}"
+            f" {error:11.1%}"
+        )
     print(f"impossible: {len(wrong)} of {len(held['all'])}", *wrong[:10])
     return 1 if wrong or min(np.mean(shares) for shares in held.values()) < _HOLDING else 0
 

@@ -53,8 +53,10 @@ BY_HAND = "no-op, asked by hand"
 AGAIN = "no-op filter, again"
 ARMS = ("no-op filter", AGAIN, "unknown application", BY_HAND, "rewritten")
 BASES = {
-    AGAIN: "no-op filter", "unknown application": "no-op filter", "rewritten": BY_HAND,
-}  # fmt: skip
+    AGAIN: "no-op filter",
+    "unknown application": "no-op filter",
+    "rewritten": BY_HAND,
+}
 ADVISED = ("unknown application", "rewritten")
 NOOP = NOOP_HOOKS["cli_filter.lua"]
 BUSY = """
@@ -120,11 +122,16 @@ class Running:
             raise SystemExit("the cluster has no default partition with nodes")
         alike = [n for n in cluster.nodes if n.features == node.features]
         self.node = NodeType(
-            "bdw", feature=next(iter(node.features), ""), partitions=(default,),
-            sockets=node.sockets, cores=node.cores, memory_mb=node.memory_mb,
-            freq_khz=POSED.frequencies_khz, default_freq_khz=POSED.max_khz,
+            "bdw",
+            feature=next(iter(node.features), ""),
+            partitions=(default,),
+            sockets=node.sockets,
+            cores=node.cores,
+            memory_mb=node.memory_mb,
+            freq_khz=POSED.frequencies_khz,
+            default_freq_khz=POSED.max_khz,
             nodes=tuple(n.name for n in alike),
-        )  # fmt: skip
+        )
 
     def env(self) -> dict[str, str]:
         """Return the environment to submit in."""
@@ -138,10 +145,16 @@ class Running:
 def posed_node() -> NodeType:
     """Return the node type of the posed cluster that jobs are submitted for."""
     return NodeType(
-        "bdw", feature=POSED.feature, partitions=("broadwell",), sockets=POSED.sockets,
-        cores=POSED.cores, memory_mb=8000, freq_khz=POSED.frequencies_khz,
-        default_freq_khz=POSED.max_khz, nodes=POSED.nodes,
-    )  # fmt: skip
+        "bdw",
+        feature=POSED.feature,
+        partitions=("broadwell",),
+        sockets=POSED.sockets,
+        cores=POSED.cores,
+        memory_mb=8000,
+        freq_khz=POSED.frequencies_khz,
+        default_freq_khz=POSED.max_khz,
+        nodes=POSED.nodes,
+    )
 
 
 def fill(store: Path, node: NodeType) -> None:
@@ -154,10 +167,18 @@ def fill(store: Path, node: NodeType) -> None:
             c = Configuration("bdw", 1, 1, threads, freq)
             options.append(
                 Option(
-                    c, t, t * 0.995, t * 1.005, t * watts, t * watts * 0.995, t * watts * 1.005,
-                    measured=True, confirmed=True, in_zone=True,
+                    c,
+                    t,
+                    t * 0.995,
+                    t * 1.005,
+                    t * watts,
+                    t * watts * 0.995,
+                    t * watts * 1.005,
+                    measured=True,
+                    confirmed=True,
+                    in_zone=True,
                 )
-            )  # fmt: skip
+            )
     with Writer(store) as writer:
         writer.save_node_types([node], source="benchmark")
         base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5}
@@ -165,9 +186,17 @@ def fill(store: Path, node: NodeType) -> None:
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
         )
         writer.save_model(
-            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
-        )  # fmt: skip
+            "stencil",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=options,
+        )
 
 
 class Bench:
@@ -226,12 +255,18 @@ class Bench:
         """Write the script that asks for what the daemon would make of the known application."""
         text = self.scripts["rewritten"].read_text()
         request = {
-            "v": 1, "op": "explain", "scheduler": "slurm", "type": "sbatch", "script": text,
+            "v": 1,
+            "op": "explain",
+            "scheduler": "slurm",
+            "type": "sbatch",
+            "script": text,
             "options": {
-                "nodes": "1", "exclusive": "exclusive", "partition": self.node.partitions[0],
+                "nodes": "1",
+                "exclusive": "exclusive",
+                "partition": self.node.partitions[0],
             },
             "argv": ["job.sh"],
-        }  # fmt: skip
+        }
         rewrite = call(self.folder / "s", request)["rewrite"]
         if not isinstance(rewrite, dict) or not rewrite:
             raise SystemExit("the daemon rewrites nothing")
@@ -240,9 +275,11 @@ class Bench:
 
     def _advisor(self, *arguments: str) -> None:
         subprocess.run(
-            [sys.executable, "-m", "advisor", *arguments], cwd=ROOT, check=True,
+            [sys.executable, "-m", "advisor", *arguments],
+            cwd=ROOT,
+            check=True,
             stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
@@ -270,12 +307,16 @@ class Bench:
         null = os.open(os.devnull, os.O_RDWR)
         start = time.perf_counter()
         child = os.posix_spawn(
-            "/usr/bin/sbatch", ["sbatch", "--hold", "--parsable", str(script)], environment,
+            "/usr/bin/sbatch",
+            ["sbatch", "--hold", "--parsable", str(script)],
+            environment,
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1),
-                (os.POSIX_SPAWN_DUP2, null, 2), (os.POSIX_SPAWN_CLOSE, read),
+                (os.POSIX_SPAWN_DUP2, null, 0),
+                (os.POSIX_SPAWN_DUP2, write, 1),
+                (os.POSIX_SPAWN_DUP2, null, 2),
+                (os.POSIX_SPAWN_CLOSE, read),
             ],
-        )  # fmt: skip
+        )
         _, status = os.waitpid(child, 0)
         took = time.perf_counter() - start
         os.close(write)
@@ -396,11 +437,12 @@ def main() -> None:
     for arm, t in times.items():
         base = times[BASES.get(arm, arm)]
         result[arm] = {
-            "p50_ms": quantile(t, 0.5) * 1e3, "p99_ms": quantile(t, 0.99) * 1e3,
+            "p50_ms": quantile(t, 0.5) * 1e3,
+            "p99_ms": quantile(t, 0.99) * 1e3,
             "per_s": 1 / statistics.mean(t),
             "throughput": statistics.mean(base) / statistics.mean(t),
             "throughput_p50": quantile(base, 0.5) / quantile(t, 0.5),
-        }  # fmt: skip
+        }
     if args.json:
         parallel = {"jobs": arrived, "stamped": stamped, "per_s": rate}
         print(json.dumps({"sbatch": result, "inside_us": inside, "parallel": parallel}))

@@ -76,8 +76,11 @@ def sweep(app: Application, draw: np.random.Generator) -> list[Observation]:
 def decide(options: Sequence[Option], *, confirmed: bool = True) -> Configuration:
     """Return what the policy chooses for the job as written; only confirmed ones, as it does."""
     base = next(o for o in options if o.configuration == BASE)
-    others = [("bdw", row_of(replace(o, confirmed=True))) for o in options
-              if o is not base and (o.confirmed or not confirmed)]  # fmt: skip
+    others = [
+        ("bdw", row_of(replace(o, confirmed=True)))
+        for o in options
+        if o is not base and (o.confirmed or not confirmed)
+    ]
     found = select(others, row_of(base), POLICY).chosen
     return found.alternative().configuration if found else BASE
 
@@ -109,13 +112,22 @@ def main() -> None:
             before = fit_options(runs)
             choice = decide(before.options)
             places = [BASE] if choice == BASE else [BASE, choice]
-            jobs = [run(app, c, draw, "job", scales[i % len(scales)])
-                    for c in places for i in range(args.jobs)]  # fmt: skip
+            jobs = [
+                run(app, c, draw, "job", scales[i % len(scales)])
+                for c in places
+                for i in range(args.jobs)
+            ]
             after = fit_options([*runs, *jobs])
             used = any("beside the measured" in note for note in after.notes)
             then = decide(after.options)
-            rows.append((*judged(app, choice), *judged(app, then), used,
-                         width(after.options) / width(before.options)))  # fmt: skip
+            rows.append(
+                (
+                    *judged(app, choice),
+                    *judged(app, then),
+                    used,
+                    width(after.options) / width(before.options),
+                )
+            )
         table = np.array(rows, dtype=float)
         worse = int(np.sum(table[:, 2] > table[:, 0] + 0.005))
         better = int(np.sum(table[:, 2] < table[:, 0] - 0.005))

@@ -171,8 +171,12 @@ def limits_of_time(path: str) -> None:
 
 def observe(path: str) -> None:
     configuration = {
-        "node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 4, "freq_khz": 0,
-    }  # fmt: skip
+        "node_type": "bdw",
+        "nodes": 1,
+        "ranks_per_node": 1,
+        "threads_per_node": 4,
+        "freq_khz": 0,
+    }
     run = {"configuration": configuration, "time_s": 1.0}
     line = {"v": 1, "op": "observe", "application": "a", "workload": "w"}
     again(json.dumps({**line, "observations": [run] * 1000}).encode() + b"\n")(path)
@@ -198,7 +202,8 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "a;a;a; of 900 kB": script("a;" * 450_000),
     "a;a;a; of 60 kB": script("a;" * 30_000),
     "doubling variables": script(
-        "A0=aaaaaaaaaaaaaaaa\n" + "".join(f"A{i + 1}={f'$A{i}' * 10}\n" for i in range(10))
+        "A0=aaaaaaaaaaaaaaaa\n"
+        + "".join(f"A{i + 1}={f'$A{i}' * 10}\n" for i in range(10))
         + "srun $A10\n"
     ),
     "a variable in itself": script("export " + "A=$A$A " * 8000),
@@ -218,7 +223,7 @@ ATTACKS: dict[str, Callable[[str], None]] = {
         job(choices=json.dumps({"workloads": {f"a{i}/b": {"goal": "edp"} for i in range(1900)}}))
     ),
     "observations": observe,
-}  # fmt: skip
+}
 
 
 def as_user(uid: int, work: Callable[[], None]) -> int:
@@ -304,11 +309,23 @@ def measure(folder: Path, name: str | None, seconds: float) -> dict[str, Any]:
     log = folder / "log"
     with log.open("w") as stderr:
         daemon = subprocess.Popen(
-            [sys.executable, "-c", TRACED, str(folder / "stretches"), "serve", "--socket", path,
-             "--watch", "0", "--db", str(folder / "a.db")],
-            stderr=stderr, cwd=Path(__file__).resolve().parent.parent,
+            [
+                sys.executable,
+                "-c",
+                TRACED,
+                str(folder / "stretches"),
+                "serve",
+                "--socket",
+                path,
+                "--watch",
+                "0",
+                "--db",
+                str(folder / "a.db"),
+            ],
+            stderr=stderr,
+            cwd=Path(__file__).resolve().parent.parent,
             preexec_fn=as_its_unit,
-        )  # fmt: skip
+        )
     attackers: list[int] = []
     try:
         while b"pong" not in ask(path, b'{"v": 1, "op": "ping"}\n'):

@@ -73,9 +73,16 @@ def fill(store: Path) -> None:
 
     freqs = tuple(range(1_200_000, 2_300_000, 100_000))
     node = NodeType(
-        "bdw", feature="node_type=bdw", partitions=("workq",), cores=28, memory_mb=64000,
-        freq_khz=freqs, default_freq_khz=freqs[-1], nodes=("n1", "n2"), default_partition="workq",
-    )  # fmt: skip
+        "bdw",
+        feature="node_type=bdw",
+        partitions=("workq",),
+        cores=28,
+        memory_mb=64000,
+        freq_khz=freqs,
+        default_freq_khz=freqs[-1],
+        nodes=("n1", "n2"),
+        default_partition="workq",
+    )
     options = []
     for threads in range(4, 29, 4):
         for freq in freqs:
@@ -83,10 +90,18 @@ def fill(store: Path) -> None:
             joules = seconds * (60 + 0.5 * threads * (freq / 1e6) ** 2)
             options.append(
                 Option(
-                    Configuration("bdw", 1, 1, threads, freq), seconds, seconds * 0.99,
-                    seconds * 1.01, joules, joules * 0.99, joules * 1.01, True, True, True,
+                    Configuration("bdw", 1, 1, threads, freq),
+                    seconds,
+                    seconds * 0.99,
+                    seconds * 1.01,
+                    joules,
+                    joules * 0.99,
+                    joules * 1.01,
+                    True,
+                    True,
+                    True,
                 )
-            )  # fmt: skip
+            )
     with Writer(store) as writer:
         writer.save_node_types([node], source="benchmark")
         base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5}
@@ -95,29 +110,51 @@ def fill(store: Path) -> None:
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="benchmark"
         )
         writer.save_model(
-            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options,
-        )  # fmt: skip
+            "stencil",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=options,
+        )
 
 
 def events(folder: Path, rounds: int, *, rewritten: bool = False) -> dict[str, list[float]]:
     """Run the hook; return the times of its events and of their exchanges, s."""
     job = {
-        "id": "", "Job_Name": "stencil.sh", "queue": "",
+        "id": "",
+        "Job_Name": "stencil.sh",
+        "queue": "",
         "Submit_arguments": "<jsdl-hpcpa:Argument>stencil.sh</jsdl-hpcpa:Argument>",
         "Resource_List": {"select": "1:ncpus=28:node_type=bdw", "walltime": "01:00:00"},
         "Variable_List": {"PBS_O_WORKDIR": "/home/alice", "ADVISOR_APPLICATION": "stencil"},
-    }  # fmt: skip
+    }
     config = {"socket": str(folder / "s"), "breaker": str(folder / "breaker")}
     (folder / "hook.json").write_text(json.dumps(config))
     words = [
-        sys.executable, "-I", "-S", "-OO", "-c", CHILD, str(ROOT / "tests/pbs/stand_in"),
-        str(ROOT / "hooks/pbs/advisor_queuejob.py"), CALL, str(rounds),
-    ]  # fmt: skip
+        sys.executable,
+        "-I",
+        "-S",
+        "-OO",
+        "-c",
+        CHILD,
+        str(ROOT / "tests/pbs/stand_in"),
+        str(ROOT / "hooks/pbs/advisor_queuejob.py"),
+        CALL,
+        str(rounds),
+    ]
     done = subprocess.run(
-        words, input=json.dumps({"user": "root", "job": job}), capture_output=True, text=True,
-        check=True, env={"PBS_HOOK_CONFIG_FILE": str(folder / "hook.json")},
-    )  # fmt: skip
+        words,
+        input=json.dumps({"user": "root", "job": job}),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PBS_HOOK_CONFIG_FILE": str(folder / "hook.json")},
+    )
     found: dict[str, list[float]] = json.loads(done.stdout)
     if rewritten and found["select"] == job["Resource_List"]["select"]:  # type: ignore[index]
         raise SystemExit(f"the hook rewrote nothing: {found['log']}")
@@ -142,9 +179,19 @@ def main() -> None:
         log = folder / "serve.log"
         with log.open("w") as output:
             daemon = subprocess.Popen(
-                [sys.executable, "-m", "advisor", "serve", "--socket", str(folder / "s"), "--db",
-                 str(folder / "advisor.db")], cwd=ROOT, stderr=output,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "advisor",
+                    "serve",
+                    "--socket",
+                    str(folder / "s"),
+                    "--db",
+                    str(folder / "advisor.db"),
+                ],
+                cwd=ROOT,
+                stderr=output,
+            )
         try:
             while "event=serving" not in log.read_text():
                 if daemon.poll() is not None:
@@ -161,10 +208,14 @@ def main() -> None:
         down = events(folder, 50)["hook"]
     own = [h - x for h, x in zip(found["hook"][1:], found["exchange"][1:], strict=True)]
     rows = {
-        "first event": found["hook"][:1], "event, rewritten": found["hook"][1:],
-        "its exchange": found["exchange"][1:], "hook's own": own,
-        "daemon hung, first": hung[:1], "daemon hung, later": hung[1:], "no daemon": down[1:],
-    }  # fmt: skip
+        "first event": found["hook"][:1],
+        "event, rewritten": found["hook"][1:],
+        "its exchange": found["exchange"][1:],
+        "hook's own": own,
+        "daemon hung, first": hung[:1],
+        "daemon hung, later": hung[1:],
+        "no daemon": down[1:],
+    }
     result = {
         k: {"p50_ms": quantile(v, 0.5) * 1e3, "p99_ms": quantile(v, 0.99) * 1e3}
         for k, v in rows.items()

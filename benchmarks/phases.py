@@ -90,14 +90,22 @@ def bursts(folder: Path, cases: list[dict[str, Any]]) -> None:
         )
         reach = case["reach"]
         asked = (reach["adjusted_rand_index"], reach["with_subset_15_percent"])
-        line(path.stem, f"{whole:.3f}  {part:.3f}", f"{asked[0]}  {asked[1]}",
-             holds=whole >= asked[0] and part >= asked[1])  # fmt: skip
+        line(
+            path.stem,
+            f"{whole:.3f}  {part:.3f}",
+            f"{asked[0]}  {asked[1]}",
+            holds=whole >= asked[0] and part >= asked[1],
+        )
         whole, part = (
             min(rand_index(in_a_tree(table, 8, s, share), truth) for s in range(10))
             for share in (1.0, 0.15)
         )
-        line("  of 8 nodes in a tree", f"{whole:.3f}  {part:.3f}", f"{asked[0]}  {asked[1]}",
-             holds=whole >= asked[0] and part >= asked[1])  # fmt: skip
+        line(
+            "  of 8 nodes in a tree",
+            f"{whole:.3f}  {part:.3f}",
+            f"{asked[0]}  {asked[1]}",
+            holds=whole >= asked[0] and part >= asked[1],
+        )
 
 
 def in_a_tree(table: BurstTable, nodes: int, seed: int, share: float) -> list[int]:
@@ -203,8 +211,9 @@ class Stops:
         assert stop.energy is not None
         self.shares.append(stop.stop_s / run.time_s)
         for total, truth, errors in (
-            (stop.time, run.time_s, self.time), (stop.energy, run.energy_j, self.energy)
-        ):  # fmt: skip
+            (stop.time, run.time_s, self.time),
+            (stop.energy, run.energy_j, self.energy),
+        ):
             errors.append(abs(total.total / truth - 1))
             self.inside.append(abs(total.total - truth) <= total.half)
 
@@ -215,18 +224,30 @@ class Stops:
             line(name, f"none ended early{ran}", "", holds=True)
             return
         median = float(np.median(self.shares))
-        line(f"{name}: median share{ran}", f"{median:.3f}", f"{share or ''}",
-             holds=share is None or median <= share)  # fmt: skip
+        line(
+            f"{name}: median share{ran}",
+            f"{median:.3f}",
+            f"{share or ''}",
+            holds=share is None or median <= share,
+        )
         for what, errors, bars in (
-            ("time", self.time, (0.01, 0.03)), ("energy", self.energy, (0.02, 0.05))
-        ):  # fmt: skip
+            ("time", self.time, (0.01, 0.03)),
+            ("energy", self.energy, (0.02, 0.05)),
+        ):
             got = float(np.median(errors)), max(errors)
-            line(f"  {what}: error, median and worst", f"{got[0]:.2%}  {got[1]:.2%}",
-                 f"{bars[0]:.0%}  {bars[1]:.0%}",
-                 holds=got[0] <= bars[0] and got[1] <= bars[1])  # fmt: skip
+            line(
+                f"  {what}: error, median and worst",
+                f"{got[0]:.2%}  {got[1]:.2%}",
+                f"{bars[0]:.0%}  {bars[1]:.0%}",
+                holds=got[0] <= bars[0] and got[1] <= bars[1],
+            )
         held = float(np.mean(self.inside))
-        line("  intervals that hold", f"{held:.0%} of {len(self.inside)}", "85 to 95 %",
-             holds=0.85 <= held <= 0.95 or len(self.inside) < 40)  # fmt: skip
+        line(
+            "  intervals that hold",
+            f"{held:.0%} of {len(self.inside)}",
+            "85 to 95 %",
+            holds=0.85 <= held <= 0.95 or len(self.inside) < 40,
+        )
 
 
 def fed(readings: Sequence[tuple[float, float]]) -> Metered:
@@ -317,9 +338,15 @@ class Shortened(Replay):
     """
 
     def __init__(
-        self, grid: Sequence[Observation], law: str, seed: int, *, borrowed: bool = False,
-        iterations: int = 200, begin_s: float = 6.0,
-    ) -> None:  # fmt: skip
+        self,
+        grid: Sequence[Observation],
+        law: str,
+        seed: int,
+        *,
+        borrowed: bool = False,
+        iterations: int = 200,
+        begin_s: float = 6.0,
+    ) -> None:
         super().__init__(grid)
         self._law, self._seed, self._borrowed = law, seed, borrowed
         self._iterations, self._begin_s = iterations, begin_s
@@ -339,9 +366,12 @@ class Shortened(Replay):
         ends = run.role != "confirm" and (cell is not base or self._borrowed)
         if ends and energy_j and base.energy_j:
             first, other = program(
-                self._law, self._seed + run.seq, runs=1, iterations=self._iterations,
+                self._law,
+                self._seed + run.seq,
+                runs=1,
+                iterations=self._iterations,
                 begin_s=self._begin_s,
-            )  # fmt: skip
+            )
             complete = scaled(first, base.time_s, base.energy_j)
             mine = scaled(other, time_s, energy_j)
             beside = baseline(complete)
@@ -394,24 +424,31 @@ def sweeps(folder: Path, first_seed: int) -> None:
             truth = {o.configuration: o.energy_j or 0.0 for o in grid}
 
             def chosen(
-                scheduler: Replay | None, grid: Sequence[Observation] = grid,
+                scheduler: Replay | None,
+                grid: Sequence[Observation] = grid,
                 truth: Mapping[Configuration, float] = truth,
-            ) -> float:  # fmt: skip
+            ) -> float:
                 outcome, _ = replay_sweep(grid, "auto", "uniform", 12, policy, scheduler)
                 return truth[(outcome.recommended or outcome.baseline).configuration]
 
             if name not in complete:
                 complete[name] = chosen(None)
             short = Shortened(
-                grid, "steady", first_seed + 100 * number, borrowed=borrowed, iterations=iterations,
+                grid,
+                "steady",
+                first_seed + 100 * number,
+                borrowed=borrowed,
+                iterations=iterations,
                 begin_s=begin_s,
-            )  # fmt: skip
+            )
             lost.append(chosen(short) / complete[name] - 1)
             shares.append(short.spent_s / short.whole_s)
             parts.append(np.array(list(short.parts_s.values())) / short.whole_s)
             shown = " + ".join(f"{p:.3f}" for p in parts[-1])
-            print(f"  {name:<16} {shares[-1]:.3f} of the time, energy {lost[-1]:+.2%}; "
-                  f"at least {shown} = {parts[-1].sum():.3f}")  # fmt: skip
+            print(
+                f"  {name:<16} {shares[-1]:.3f} of the time, energy {lost[-1]:+.2%}; "
+                f"at least {shown} = {parts[-1].sum():.3f}"
+            )
         mean = float(np.mean(shares))
         line("mean share of the complete sweep", f"{mean:.3f}", "0.15", holds=mean <= 0.15)
         least = np.mean(parts, axis=0)

@@ -70,10 +70,15 @@ def _irregular(n: int, rng: np.random.Generator) -> Iterator[Stretch]:
 
 
 LAWS: dict[str, Callable[[int, np.random.Generator], Iterator[Stretch]]] = {
-    "steady": _steady, "growing": _growing, "warm-up": _warm_up, "two phases": _two_phases,
-    "rare output": _rare, "inner loops": _inner, "many sites": _many_sites,
+    "steady": _steady,
+    "growing": _growing,
+    "warm-up": _warm_up,
+    "two phases": _two_phases,
+    "rare output": _rare,
+    "inner loops": _inner,
+    "many sites": _many_sites,
     "irregular": _irregular,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -140,8 +145,10 @@ def program(
         shown = np.floor(np.interp(ticks, times, joules))
         made.append(
             Recorded(
-                tuple(times.round(6).tolist()), (*(s for s, _, _ in stretches), "end"),
-                list(zip(ticks.tolist(), shown.tolist(), strict=True)), float(joules[-1]),
+                tuple(times.round(6).tolist()),
+                (*(s for s, _, _ in stretches), "end"),
+                list(zip(ticks.tolist(), shown.tolist(), strict=True)),
+                float(joules[-1]),
             )
-        )  # fmt: skip
+        )
     return made

@@ -87,9 +87,13 @@ class Year:
         if name.startswith(NAMED):
             a, b = (3.0, 7.0) if name.startswith(("tealeaf", "pot3d")) else (9.0, 1.0)
         return Program(
-            name, rng.betavariate(a, b), self.site_d * rng.betavariate(3.0, 1.0),
-            rng.uniform(0.8, 1.2), rng.random() < 0.2, 64 if rng.random() < 0.15 else 0,
-        )  # fmt: skip
+            name,
+            rng.betavariate(a, b),
+            self.site_d * rng.betavariate(3.0, 1.0),
+            rng.uniform(0.8, 1.2),
+            rng.random() < 0.2,
+            64 if rng.random() < 0.15 else 0,
+        )
 
     def capped(self, program: Program) -> float:
         """Return the share of energy that the best of the steps saves, 0 where none may be set."""
@@ -145,14 +149,20 @@ class Year:
             line = f"sbatch -N {nodes} {name}.sh"
             ended = 1_735_700_000 + number * 30_000_000 // max(1, self.jobs)
             whose = f"{user}|group{hash_of(name) % 5}|batch|{state}"
-            yield (f"{number}|{name}|{whose}|{ended}|{seconds}|{nodes}|{cpus}||{listed}|0|Unknown||"
-                   f"{line}")  # fmt: skip
-            yield (f"{number}.batch|batch||group|||{ended}|{seconds}|1|{cpus // nodes}|1|"
-                   f"{listed}|0|0|0|")  # fmt: skip
+            yield (
+                f"{number}|{name}|{whose}|{ended}|{seconds}|{nodes}|{cpus}||{listed}|0|Unknown||"
+                f"{line}"
+            )
+            yield (
+                f"{number}.batch|batch||group|||{ended}|{seconds}|1|{cpus // nodes}|1|"
+                f"{listed}|0|0|0|"
+            )
             if step:
                 used = program.threads * nodes if fewer else cpus
-                yield (f"{number}.0|{name}|||batch|{state}|{ended}|{max(1, seconds - 2)}|{nodes}|"
-                       f"{used}|{nodes}|{listed}|{energy}|Unknown|2.4M|srun {name}")  # fmt: skip
+                yield (
+                    f"{number}.0|{name}|||batch|{state}|{ended}|{max(1, seconds - 2)}|{nodes}|"
+                    f"{used}|{nodes}|{listed}|{energy}|Unknown|2.4M|srun {name}"
+                )
 
 
 def hash_of(name: str) -> int:
@@ -168,8 +178,10 @@ def asked(path: Path) -> tuple[dict[str, float | list[float]], float, float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "advisor", "prospect", str(path), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     return json.loads(done.stdout), took, used.ru_maxrss / 1024

@@ -69,9 +69,10 @@ def main() -> None:
                 f"{start}import os, sys\nos.execv({str(real)!r}, ['qsub', *sys.argv[1:]])\n",
             ),
             "the advisor's program": (
-                folder / "advisors", start + ours_in(folder, real).partition("\n")[2]
+                folder / "advisors",
+                start + ours_in(folder, real).partition("\n")[2],
             ),
-        }  # fmt: skip
+        }
         for path, text in programs.values():
             path.write_text(text)
             path.chmod(0o755)

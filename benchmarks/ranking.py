@@ -299,8 +299,10 @@ def gather(
                 run = partial(emitted, posed, order)
                 goes[name].append(undisturbed(posed, folder, run)["profiles"])
         for name, own in goes.items():
-            medians = [sorted(same, key=lambda p: float(p["time_per_iter_us"]))[len(same) // 2]
-                       for same in zip(*own, strict=False)]  # fmt: skip
+            medians = [
+                sorted(same, key=lambda p: float(p["time_per_iter_us"]))[len(same) // 2]
+                for same in zip(*own, strict=False)
+            ]
             kept = [StoredProfile(name, **{**p, "streams": tuple(p["streams"])}) for p in medians]
             with Writer(store) as writer:
                 last = latest_bench(writer, name)

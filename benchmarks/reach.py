@@ -159,11 +159,18 @@ class Pose:
         if first and request.scheduler != "pbs":
             feature = request.constraint or feature
         node_type = NodeType(
-            name, feature=feature, partitions=places, sockets=2, cores=CORES,
-            memory_mb=MEMORY_MB, freq_khz=FREQ_KHZ, default_freq_khz=TOP_KHZ,
+            name,
+            feature=feature,
+            partitions=places,
+            sockets=2,
+            cores=CORES,
+            memory_mb=MEMORY_MB,
+            freq_khz=FREQ_KHZ,
+            default_freq_khz=TOP_KHZ,
             nodes=(*_named(request.node_list if first else ""), *_numbered(name)),
-            weight=1 if first else 2, default_partition="" if request.partition else QUEUE,
-        )  # fmt: skip
+            weight=1 if first else 2,
+            default_partition="" if request.partition else QUEUE,
+        )
         if self.site == "shared-caps" and CLOCKS:
             clocks: dict[str, Any] = {CLOCKS: True}
             node_type = replace(node_type, **clocks)
@@ -191,12 +198,22 @@ class Pose:
         shape = [c.nodes, c.ranks_per_node, c.threads_per_node]
         return StoredModel(
             id=1 if c.node_type == POSED else 2,
-            application=decision.application, workload=decision.workload, node_type=c.node_type,
-            scope="all", owner="", version=1, name="posed", state="fitted", state_reason="",
-            energy_quality="measured", n_train=12,
+            application=decision.application,
+            workload=decision.workload,
+            node_type=c.node_type,
+            scope="all",
+            owner="",
+            version=1,
+            name="posed",
+            state="fitted",
+            state_reason="",
+            energy_quality="measured",
+            n_train=12,
             stats={"threads_unset": [shape]} if self.measured else {},
-            options_blob=pack_options(options), created_at="", updated_at="",
-        )  # fmt: skip
+            options_blob=pack_options(options),
+            created_at="",
+            updated_at="",
+        )
 
 
 @cache
@@ -216,9 +233,17 @@ def _option(configuration: Configuration, share: float) -> Option:
     """Return an option that takes as long as the job as written, and this share of its energy."""
     energy_j, low, high = share * ENERGY_J, 1 - ERROR, 1 + ERROR
     return Option(
-        configuration, TIME_S, low * TIME_S, high * TIME_S,
-        energy_j, low * energy_j, high * energy_j, measured=True, confirmed=True, in_zone=True,
-    )  # fmt: skip
+        configuration,
+        TIME_S,
+        low * TIME_S,
+        high * TIME_S,
+        energy_j,
+        low * energy_j,
+        high * energy_j,
+        measured=True,
+        confirmed=True,
+        in_zone=True,
+    )
 
 
 def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
@@ -237,9 +262,11 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     several = scheduler == "slurm" and (request.cpus_per_task or 1) > 1
     program = decide(request, pose.snapshot(request), chance=_never)
     reach = replace(
-        reach, application=program.application, workload=program.workload,
+        reach,
+        application=program.application,
+        workload=program.workload,
         openmp=reach.openmp or several,
-    )  # fmt: skip
+    )
 
     def ask(*models: StoredModel) -> Decision:
         return decide(request, pose.snapshot(request, *models), chance=_never)
@@ -269,10 +296,13 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
         site = pose.snapshot(request, cap_model)
         cap = decide_again(capped.request, landing, site, chance=_never).changed
     reach = replace(
-        reach, threads=decisions["threads"].changed, cap=cap, cap_lands=capped.changed,
+        reach,
+        threads=decisions["threads"].changed,
+        cap=cap,
+        cap_lands=capped.changed,
         node_type=decisions["node_type"].changed,
         why={kind: _reason(d)[0] for kind, d in decisions.items() if not d.changed},
-    )  # fmt: skip
+    )
     if reach.any:
         return reach
     reasons = [_reason(d) for d in decisions.values()]

@@ -121,9 +121,17 @@ def measure(path: Path, copy: Path) -> dict[str, float]:
         figures["add_13_runs_s"] = timed(lambda: store.add_observations("new", "w", extra), 20)
         name, begin = names[len(names) // 2], time.perf_counter()
         store.save_model(
-            name, "w0", "hsw", scope="all", owner="", name="bspline", energy_quality="measured",
-            n_train=12, stats={}, options=options(7),
-        )  # fmt: skip
+            name,
+            "w0",
+            "hsw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=options(7),
+        )
         figures["save_model_s"] = time.perf_counter() - begin
     figures["publish_s"] = publish_s
     figures["file_mb"] = path.stat().st_size / 1e6

@@ -92,18 +92,25 @@ def replay(
     space = SearchSpace.of(cells[0].node_type, cells)
     base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
     node_type = NodeType(
-        base.node_type, cores=base.threads_per_node, freq_khz=space.freqs_khz,
-        default_freq_khz=space.freqs_khz[-1], nodes=("n1",), partitions=("p",),
-    )  # fmt: skip
+        base.node_type,
+        cores=base.threads_per_node,
+        freq_khz=space.freqs_khz,
+        default_freq_khz=space.freqs_khz[-1],
+        nodes=("n1",),
+        partitions=("p",),
+    )
     request = JobRequest("replay", "train", "someone", 1, exclusive=True, partition="p")
     subject = TrainingJob(
         "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
     )
     choose = first_runs if design == SEQUENTIAL else DESIGNS[design]
     settings = states.SweepSettings(
-        "local", "someone", model=model, design=design,
+        "local",
+        "someone",
+        model=model,
+        design=design,
         most_runs=samples if design == SEQUENTIAL else 0,
-    )  # fmt: skip
+    )
     first = planned(runs or choose(space, samples, must_include=base), base)
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         state = states.new(Path(folder), subject, space, settings, first)

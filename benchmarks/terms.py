@@ -23,10 +23,12 @@ _FAR = 4.0
 LAWS: dict[str, Callable[[Floats], Floats]] = {
     "5 + 1.3 sqrt p": lambda p: 5 + 1.3 * np.sqrt(p),
     "10 + 3 log2 p": lambda p: 10 + 3 * np.log2(p),
-    "20 + .05 p": lambda p: 20 + 0.05 * p, "3 + 500 / p": lambda p: 3 + 500 / p,
+    "20 + .05 p": lambda p: 20 + 0.05 * p,
+    "3 + 500 / p": lambda p: 3 + 500 / p,
     "30 + .02 p log2 p": lambda p: 30 + 0.02 * p * np.log2(p),
-    "1 + .8 p^2/3": lambda p: 1 + 0.8 * p ** (2 / 3), "40": lambda p: 40 + 0 * p,
-}  # fmt: skip
+    "1 + .8 p^2/3": lambda p: 1 + 0.8 * p ** (2 / 3),
+    "40": lambda p: 40 + 0 * p,
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -48,8 +50,10 @@ def main(arguments: list[str]) -> int:
                     held += low <= truth <= high
                     errors.append(abs(one["value"] / truth - 1))
                 shares.append(held / _DRAWS)
-                print(f"{runs} runs, {noise:.0%}, {name:18} holds {shares[-1]:4.0%}, "
-                      f"median error {np.median(errors):.0%}")  # fmt: skip
+                print(
+                    f"{runs} runs, {noise:.0%}, {name:18} holds {shares[-1]:4.0%}, "
+                    f"median error {np.median(errors):.0%}"
+                )
     print(f"on average {np.mean(shares):.0%} hold")
     return 0
 

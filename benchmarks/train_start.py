@@ -98,9 +98,10 @@ def main() -> None:
     grids = [g for folder in args.folder for g in read(folder)]
     node_type = NodeType("t", cores=CORES, default_freq_khz=TOP_KHZ)
     policy = Policy(
-        goal="min_energy", max_slowdown=args.max_slowdown,
+        goal="min_energy",
+        max_slowdown=args.max_slowdown,
         training=Training(trust="all", budget_node_hours=1e9),
-    )  # fmt: skip
+    )
     for samples in (int(n) for n in args.samples.split(",")):
         for started in (False, True):
             found = [

@@ -53,10 +53,16 @@ class Silicon:
         )
         busy = (1 - idle - memory) * power / cores
         return cls(
-            cores, math.exp(rng.uniform(-0.5, 0.7)), core_bandwidth * cores * rng.uniform(0.2, 0.9),
-            core_bandwidth, rng.uniform(0, 0.3), idle * power, static * busy, (1 - static) * busy,
+            cores,
+            math.exp(rng.uniform(-0.5, 0.7)),
+            core_bandwidth * cores * rng.uniform(0.2, 0.9),
+            core_bandwidth,
+            rng.uniform(0, 0.3),
+            idle * power,
+            static * busy,
+            (1 - static) * busy,
             memory * power,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -145,9 +151,11 @@ def main() -> None:
 
 
 PLACES = (
-    "full node, nominal frequency", "full node, lower frequency", "fewer cores, nominal frequency",
+    "full node, nominal frequency",
+    "full node, lower frequency",
+    "fewer cores, nominal frequency",
     "fewer cores, lower frequency",
-)  # fmt: skip
+)
 
 
 def _where(share: float, frequency: float) -> str:

@@ -44,9 +44,16 @@ from advisor.views.preview import Person, preview, site_for_preview
 
 STEPS = tuple(range(1_200_000, 2_300_000, 100_000))
 NODES = NodeType(
-    "hsw", feature="haswell", partitions=("batch",), sockets=2, cores=24, freq_khz=STEPS,
-    default_freq_khz=STEPS[-1], nodes=tuple(f"h{i}" for i in range(64)), default_partition="batch",
-)  # fmt: skip
+    "hsw",
+    feature="haswell",
+    partitions=("batch",),
+    sockets=2,
+    cores=24,
+    freq_khz=STEPS,
+    default_freq_khz=STEPS[-1],
+    nodes=tuple(f"h{i}" for i in range(64)),
+    default_partition="batch",
+)
 BARE = """
 from textual.app import App
 from textual.screen import Screen
@@ -66,15 +73,31 @@ class Bare(App):
 Bare().run()
 """
 KEYS: tuple[tuple[str, str], ...] = (
-    ("down", "\x1b[B"), ("s, sort", "s"), ("? help", "?"), ("esc, from help", "\x1b"),
-    ("enter, options", "\r"), ("right", "\x1b[C"), ("v, front/all", "v"), ("x, axes", "x"),
-    ("+ zoom", "+"), ("c, choose", "c"), ("down in choose", "\x1b[B"),
-    ("esc, from choose", "\x1b"), ("esc, from options", "\x1b"),
-    ("enter, options again", "\r"), ("esc, from options again", "\x1b"), ("2 Jobs", "2"),
-    ("3 Training", "3"), ("4 Policy", "4"), ("w, which rule", "w"), ("esc, leave field", "\x1b"),
-    ("i, what if", "i"), ("right in what if", "\x1b[C"), ("1 Applications", "1"),
+    ("down", "\x1b[B"),
+    ("s, sort", "s"),
+    ("? help", "?"),
+    ("esc, from help", "\x1b"),
+    ("enter, options", "\r"),
+    ("right", "\x1b[C"),
+    ("v, front/all", "v"),
+    ("x, axes", "x"),
+    ("+ zoom", "+"),
+    ("c, choose", "c"),
+    ("down in choose", "\x1b[B"),
+    ("esc, from choose", "\x1b"),
+    ("esc, from options", "\x1b"),
+    ("enter, options again", "\r"),
+    ("esc, from options again", "\x1b"),
+    ("2 Jobs", "2"),
+    ("3 Training", "3"),
+    ("4 Policy", "4"),
+    ("w, which rule", "w"),
+    ("esc, leave field", "\x1b"),
+    ("i, what if", "i"),
+    ("right in what if", "\x1b[C"),
+    ("1 Applications", "1"),
     ("4 Policy again", "4"),
-)  # fmt: skip
+)
 """What is pressed one after the other, as named in the table."""
 BARE_KEYS: tuple[tuple[str, str], ...] = (
     ("a key without an action", "x"),
@@ -95,10 +118,19 @@ def options(slant: float) -> list[Option]:
         seen = n % 10 == 0
         made.append(
             Option(
-                c, time_s, time_s * 0.99, time_s * 1.01, energy_j, energy_j * 0.99,
-                energy_j * 1.01, seen, seen, n % 4 == 0, n % 8 == 0,
+                c,
+                time_s,
+                time_s * 0.99,
+                time_s * 1.01,
+                energy_j,
+                energy_j * 0.99,
+                energy_j * 1.01,
+                seen,
+                seen,
+                n % 4 == 0,
+                n % 8 == 0,
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -245,11 +277,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = {
-            **os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor",
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
             "PYTHONDONTWRITEBYTECODE": "",
-            "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": name, "XDG_STATE_HOME": name,
+            "LC_ALL": "C.UTF-8",
+            "XDG_CONFIG_HOME": name,
+            "XDG_STATE_HOME": name,
             "ADVISOR_SOCKET": f"{name}/none",
-        }  # fmt: skip
+        }
         tui = [sys.executable, "-m", "advisor", "tui"]
         bare = "an empty Textual program"
         programs = {bare: ([sys.executable, "-c", BARE], b"promised", BARE_KEYS)}

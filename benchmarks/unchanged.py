@@ -54,38 +54,85 @@ min_saving: 2%
 holdout: 0%
 """
 SIZES = (
-    "-N1 --exclusive", "-N1 --exclusive -n1 -c28", "-N1 -n28 --exclusive", "-N2 --exclusive",
-    "-N1 -n4 -c7 --exclusive", "-N2 --ntasks-per-node=2 -c14 --exclusive", "-N1 -n1 -c20 --mem=9G",
-    "-N1 -c8", "-n 3", "--exclusive",
-)  # fmt: skip
+    "-N1 --exclusive",
+    "-N1 --exclusive -n1 -c28",
+    "-N1 -n28 --exclusive",
+    "-N2 --exclusive",
+    "-N1 -n4 -c7 --exclusive",
+    "-N2 --ntasks-per-node=2 -c14 --exclusive",
+    "-N1 -n1 -c20 --mem=9G",
+    "-N1 -c8",
+    "-n 3",
+    "--exclusive",
+)
 EXTRAS = (
-    "-p batch", "-p fast", "-C broadwell", "-C skylake", "-t 10", "-t 1:00:00", "--mem=40G",
-    "--cpu-freq=1500000-2000000", "--cpu-freq=high", "--hint=nomultithread", "-a 0-3", "-J step",
-    "--export=NONE", "--export=ALL,OMP_NUM_THREADS=8", "--gres=gpu:1", "--signal=USR1@60",
-    "-q long", "--deadline=now+3hours", "--threads-per-core=1", "--distribution=cyclic",
+    "-p batch",
+    "-p fast",
+    "-C broadwell",
+    "-C skylake",
+    "-t 10",
+    "-t 1:00:00",
+    "--mem=40G",
+    "--cpu-freq=1500000-2000000",
+    "--cpu-freq=high",
+    "--hint=nomultithread",
+    "-a 0-3",
+    "-J step",
+    "--export=NONE",
+    "--export=ALL,OMP_NUM_THREADS=8",
+    "--gres=gpu:1",
+    "--signal=USR1@60",
+    "-q long",
+    "--deadline=now+3hours",
+    "--threads-per-core=1",
+    "--distribution=cyclic",
     "--array=1-9%2",
-)  # fmt: skip
+)
 CHUNKS = (
-    "1:ncpus=28", "1:ncpus=28:mpiprocs=1:ompthreads=28", "2:ncpus=28:mpiprocs=2", "1:ncpus=8",
-    "1:ncpus=28:mpiprocs=28", "1:ncpus=28:mem=40gb",
-)  # fmt: skip
+    "1:ncpus=28",
+    "1:ncpus=28:mpiprocs=1:ompthreads=28",
+    "2:ncpus=28:mpiprocs=2",
+    "1:ncpus=8",
+    "1:ncpus=28:mpiprocs=28",
+    "1:ncpus=28:mem=40gb",
+)
 BODIES = (
-    "{run} ./app{a} input.dat\n", "module load gcc\ncd $SLURM_SUBMIT_DIR\n{run} ./app{a} -n 100\n",
-    "export OMP_NUM_THREADS=14\n{run} ./app{a}\n", "./app{a} > out.txt 2>&1\n",
-    "for i in 1 2 3; do {run} ./app{a} $i; done\n", 'N=7; {run} -n $N ./app{a}\n',
-    "{run} ./app{a} one\n{run} ./app{b} two\n", "python3 solve.py\n", "mpirun -np 4 ./app{a}\n",
+    "{run} ./app{a} input.dat\n",
+    "module load gcc\ncd $SLURM_SUBMIT_DIR\n{run} ./app{a} -n 100\n",
+    "export OMP_NUM_THREADS=14\n{run} ./app{a}\n",
+    "./app{a} > out.txt 2>&1\n",
+    "for i in 1 2 3; do {run} ./app{a} $i; done\n",
+    "N=7; {run} -n $N ./app{a}\n",
+    "{run} ./app{a} one\n{run} ./app{b} two\n",
+    "python3 solve.py\n",
+    "mpirun -np 4 ./app{a}\n",
     "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n{run} ./app{a}\n",
     "function go {{ {run} ./app{a}; }}; go\n",
-    "#ADVISOR off\n{run} ./app{a}\n", "set -e\nif [ -f x ]; then {run} ./app{a}; fi\n",
-)  # fmt: skip
+    "#ADVISOR off\n{run} ./app{a}\n",
+    "set -e\nif [ -f x ]; then {run} ./app{a}; fi\n",
+)
 VERBS = (
-    "options app{a} --all", "options app{a} --sort energy", "predict app{a} --at nodes=2",
+    "options app{a} --all",
+    "options app{a} --sort energy",
+    "predict app{a} --at nodes=2",
     "report --since 60d",
-    "site show", "policy show", "evaluate grid0.csv", "metrics",
-    "pareto grid0.csv --x time_s:min --y energy_j:min", "policy simulate policy.yaml",
-    "explain job0.sh", "explain job1.sh", "explain job2.sh", "explain job3.sh", "nosuchverb",
-    "options nosuchapplication", "choose app0 --goal edp", "off", "on", "demo",
-)  # fmt: skip
+    "site show",
+    "policy show",
+    "evaluate grid0.csv",
+    "metrics",
+    "pareto grid0.csv --x time_s:min --y energy_j:min",
+    "policy simulate policy.yaml",
+    "explain job0.sh",
+    "explain job1.sh",
+    "explain job2.sh",
+    "explain job3.sh",
+    "nosuchverb",
+    "options nosuchapplication",
+    "choose app0 --goal edp",
+    "off",
+    "on",
+    "demo",
+)
 
 
 class Way:
@@ -95,10 +142,14 @@ class Way:
         self.folder = folder
         self.store = folder / "advisor.db"
         self.environment = {
-            "PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8",
-            "ADVISOR_DB": str(self.store), "ADVISOR_CONFIG_DIR": str(folder),
-            "ADVISOR_SOCKET": str(folder / "s"), "PYTHONSAFEPATH": "1",
-        }  # fmt: skip
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "ADVISOR_DB": str(self.store),
+            "ADVISOR_CONFIG_DIR": str(folder),
+            "ADVISOR_SOCKET": str(folder / "s"),
+            "PYTHONSAFEPATH": "1",
+        }
 
     def verb(self, words: str, *, plain: bool = False) -> str:
         """Return exit code and output of one verb, with ``--json`` unless it is to be plain."""
@@ -236,11 +287,23 @@ def collect_month(way: Way) -> None:
         cap = decision.configuration.freq_khz if decision.configuration and chosen else None
         step = StepRecord("0", "app", "COMPLETED", seconds, 1, 1, joules, cap, cap, 28)
         job = JobRecord(
-            str(1000 + number), "run", decision.user, decision.account, "COMPLETED",
-            at.isoformat(), seconds, 1, "b1", joules, cap, cap,
-            admin_comment=make_stamp(replace(decision, created_at=at.isoformat())), cpus=28,
-            steps=(step,), ended_at=(at + timedelta(seconds=seconds)).isoformat(),
-        )  # fmt: skip
+            str(1000 + number),
+            "run",
+            decision.user,
+            decision.account,
+            "COMPLETED",
+            at.isoformat(),
+            seconds,
+            1,
+            "b1",
+            joules,
+            cap,
+            cap,
+            admin_comment=make_stamp(replace(decision, created_at=at.isoformat())),
+            cpus=28,
+            steps=(step,),
+            ended_at=(at + timedelta(seconds=seconds)).isoformat(),
+        )
         jobs.append(job)
 
     class Accounting:
@@ -300,8 +363,10 @@ def record(path: Path, requests: int) -> None:
         }
     path.write_text(json.dumps(result, indent=0))
     changed = sum('\\"chg\\":1' in line for line in answers)
-    print(f"{len(answers)} answers ({changed} change a job), {len(outputs)} outputs, "
-          f"{sum(len(lines) for lines in rows.values())} rows: {path}")  # fmt: skip
+    print(
+        f"{len(answers)} answers ({changed} change a job), {len(outputs)} outputs, "
+        f"{sum(len(lines) for lines in rows.values())} rows: {path}"
+    )
 
 
 def compare(first: Path, second: Path) -> int:

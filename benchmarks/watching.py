@@ -108,9 +108,12 @@ RATE, BURSTS, EVERY_S, OFTEN_S = 10_000, 250, sampled._EVERY_S, 2e-4
 """Calls a second, bursts counted of them, and s of processor time between two samples."""
 ENABLE, DISABLE = 0x2400, 0x2401  # ioctl on a counter of perf_event
 CLOCKS = (
-    ("instructions", 1, 1, 1.0), ("cycles", 1, 0, 1.0), ("bytes", 1, 2, 1.0),
-    ("loads", 1, 3, 1.0), ("branches", 1, 4, 1.0),
-)  # fmt: skip
+    ("instructions", 1, 1, 1.0),
+    ("cycles", 1, 0, 1.0),
+    ("bytes", 1, 2, 1.0),
+    ("loads", 1, 3, 1.0),
+    ("branches", 1, 4, 1.0),
+)
 """Counted where the processor counts nothing (virtual machines): the kernel's own."""
 
 
@@ -202,19 +205,25 @@ def among_work(folder: Path, blocks: int = 3000) -> None:
         subprocess.run([*command, "-O2", folder / "a.c", "-o", folder / "a", "-ldl"], check=True)
         for data_kb, rounds in ((0, 24000), (1024, 12000)):
             environment = {
-                "LD_PRELOAD": str(folder / "watch0.so"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                "LD_PRELOAD": str(folder / "watch0.so"),
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "ADVISOR_WATCH": tempfile.mkdtemp(dir=folder),
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            }  # fmt: skip
-            rows = lines_of([str(folder / "a"), str(blocks), str(128 * data_kb), str(rounds)],
-                            environment)  # fmt: skip
+            }
+            rows = lines_of(
+                [str(folder / "a"), str(blocks), str(128 * data_kb), str(rounds)], environment
+            )
             cost, low, high = (1e9 / 4 * v for v in median_within(rows[:, 2] - rows[:, 1]))
-            print(f"  an event, {name:<8}{data_kb:5} KB {cost:6.0f} ns ({low:.0f} to {high:.0f})"
-                  f" {RATE * cost / 1e9:8.2%}")  # fmt: skip
+            print(
+                f"  an event, {name:<8}{data_kb:5} KB {cost:6.0f} ns ({low:.0f} to {high:.0f})"
+                f" {RATE * cost / 1e9:8.2%}"
+            )
     for every_s in (EVERY_S, 5e-4):
         share, low, high, why_not = sampled_in_turn(folder, every_s)
-        print(f"  a sample every {1e3 * every_s:.1f} ms {1e6 * share * every_s:8.1f} us"
-              f" {share:8.2%} ({low:.2%} to {high:.2%})  {why_not}")  # fmt: skip
+        print(
+            f"  a sample every {1e3 * every_s:.1f} ms {1e6 * share * every_s:8.1f} us"
+            f" {share:8.2%} ({low:.2%} to {high:.2%})  {why_not}"
+        )
 
 
 def lines_of(argv: list[str], environment: dict[str, str]) -> np.ndarray:
@@ -245,8 +254,9 @@ def sampled_in_turn(folder: Path, every_s: float) -> tuple[float, float, float, 
             return 0.0, 0.0, 0.0, beside.why_not
     rows = np.loadtxt(folder / "rows")
     took = rows[:, 1] + rows[:, 2]
-    whole = [took[(rows[:, 0] - 2 * took > a) & (rows[:, 0] < b)]
-             for (a, _), (b, _) in pairwise(turns)]  # fmt: skip
+    whole = [
+        took[(rows[:, 0] - 2 * took > a) & (rows[:, 0] < b)] for (a, _), (b, _) in pairwise(turns)
+    ]
     mean = np.array([w.mean() if len(w) > 9 else np.nan for w in whole])
     sign = np.array([1 if on else -1 for _, on in turns[:-1]])
     more = sign[1:-1] * (mean[1:-1] - (mean[:-2] + mean[2:]) / 2) / mean[1:-1]
@@ -283,10 +293,11 @@ def beside_the_program(folder: Path) -> None:
         f"beside it, of one processor, at 10,000 calls a second for {len(run.times) / RATE:.0f} s"
     )
     for what, seconds in (
-        ("reading events", min(took)), ("the complete run's iterations, once", sought),
+        ("reading events", min(took)),
+        ("the complete run's iterations, once", sought),
         ("knowing it, once a run", known),
         ("pairing with it, to its end", each),
-    ):  # fmt: skip
+    ):
         print(f"  {what:<36} {1e6 * seconds:6.2f} us {RATE * seconds:8.2%}")
 
 

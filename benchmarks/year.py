@@ -67,11 +67,26 @@ def records(store: Path, count: int) -> list[JobRecord]:
         cpus = NODE.cores * NODE.threads_per_core
         joules = (d.chosen.energy_j if d.changed and d.chosen else d.baseline_energy_j) or 2e5
         step = StepRecord("0", "app", "COMPLETED", seconds, 1, 1, joules, cap, cap, cpus)
-        found.append(JobRecord(
-            d.job_id, "run", d.user, d.account, "COMPLETED", at.isoformat(), seconds, 1, "bdw1",
-            joules, cap, cap, admin_comment=make_stamp(d), cpus=cpus, steps=(step,),
-            ended_at=(at + timedelta(seconds=seconds)).isoformat(),
-        ))  # fmt: skip
+        found.append(
+            JobRecord(
+                d.job_id,
+                "run",
+                d.user,
+                d.account,
+                "COMPLETED",
+                at.isoformat(),
+                seconds,
+                1,
+                "bdw1",
+                joules,
+                cap,
+                cap,
+                admin_comment=make_stamp(d),
+                cpus=cpus,
+                steps=(step,),
+                ended_at=(at + timedelta(seconds=seconds)).isoformat(),
+            )
+        )
     return found
 
 
@@ -97,8 +112,18 @@ def collected(store: Path, count: int) -> float:
 
 def daemon_mb(store: Path, folder: Path) -> float:
     """Return the resident memory of a daemon over the store, once it answers."""
-    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(folder / "s"),
-               "--db", str(store), "--watch", "0"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "advisor",
+        "serve",
+        "--socket",
+        str(folder / "s"),
+        "--db",
+        str(store),
+        "--watch",
+        "0",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
@@ -150,15 +175,21 @@ def main() -> None:
         with sqlite3.connect(store) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = store.stat().st_size
-        print(f"store    {count} jobs: {size / 1e6:.0f} MB, {size / count:.0f} bytes a job; "
-              f"the year, extrapolated: {size / count * year / 1e9:.0f} GB")  # fmt: skip
+        print(
+            f"store    {count} jobs: {size / 1e6:.0f} MB, {size / count:.0f} bytes a job; "
+            f"the year, extrapolated: {size / count * year / 1e9:.0f} GB"
+        )
         took = cpu(lambda: publish(store, folder / "copy.db", history=False))
-        print(f"publish  {took:.2f} s CPU, {(folder / 'copy.db').stat().st_size / 1e6:.1f} MB "
-              "(models and site; it does not grow with the jobs)")  # fmt: skip
+        print(
+            f"publish  {took:.2f} s CPU, {(folder / 'copy.db').stat().st_size / 1e6:.1f} MB "
+            "(models and site; it does not grow with the jobs)"
+        )
         report = [sys.executable, "-m", "advisor", "report", "--since", "30d", "--db", str(store)]
         took = cpu(lambda: subprocess.run(report, capture_output=True, check=True))
-        print(f"report   {count} jobs: {took:.1f} s CPU; 30 days of the site, extrapolated: "
-              f"{took / count * args.jobs * 30:.0f} s")  # fmt: skip
+        print(
+            f"report   {count} jobs: {took:.1f} s CPU; 30 days of the site, extrapolated: "
+            f"{took / count * args.jobs * 30:.0f} s"
+        )
         print(f"daemon   {daemon_mb(store, folder):.0f} MB resident, 100 models")
 
 

@@ -23,13 +23,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("--out", type=Path, default=tree.ROOT / "dist", help="folder (dist)")
     parser.add_argument(
-        "--interpreter", type=Path, default=_PYTHON,
+        "--interpreter",
+        type=Path,
+        default=_PYTHON,
         help=f"the Python of the site's hosts, {_PYTHON.name} somewhere (default: {_PYTHON})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--without", metavar="NAME,...", default="",
+        "--without",
+        metavar="NAME,...",
+        default="",
         help="leave these libraries out: to try the packaging, not the programs",
-    )  # fmt: skip
+    )
     parser.add_argument("--level", type=int, default=9, help="compression by zstd, 1 to 19")
     args = parser.parse_args(arguments)
     out: Path = args.out.resolve()

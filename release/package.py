@@ -84,8 +84,15 @@ def deb(package: Package) -> Path:
     if not package.lab:
         (completion / "site-functions").rename(completion / "vendor-completions")
     try:
-        _run("dpkg-deb", "--root-owner-group", "-Zzstd", f"-z{package.level}", "--build",
-             str(package.root), str(target))  # fmt: skip
+        _run(
+            "dpkg-deb",
+            "--root-owner-group",
+            "-Zzstd",
+            f"-z{package.level}",
+            "--build",
+            str(package.root),
+            str(target),
+        )
     finally:
         if not package.lab:
             (completion / "vendor-completions").rename(completion / "site-functions")
@@ -101,12 +108,16 @@ def rpm(package: Package) -> Path:
     # What kind of file each is matters to nobody here, and takes 17 s to find out.
     (work / "magic").write_text("0 byte x data\n", encoding="utf-8")
     values = {
-        "_topdir": work, "_binary_payload": f"w{package.level}.zstdio",
-        "advisor_name": package.name, "advisor_version": package.version,
-        "advisor_root": package.root, "advisor_files": work / "files",
-        "advisor_summary": package.words[0], "advisor_description": package.words[1],
+        "_topdir": work,
+        "_binary_payload": f"w{package.level}.zstdio",
+        "advisor_name": package.name,
+        "advisor_version": package.version,
+        "advisor_root": package.root,
+        "advisor_files": work / "files",
+        "advisor_summary": package.words[0],
+        "advisor_description": package.words[1],
         "advisor_daemon": int(not package.lab),
-    }  # fmt: skip
+    }
     if package.lab:
         values["advisor_beside"] = f"{NAME} = {package.version}"
     if package.from_system:

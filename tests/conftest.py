@@ -25,9 +25,24 @@ from tests.schemas import check
 # What whoever starts the tests has set for their own jobs, sites, files and terminals is not
 # the tests'. The processes of a parallel run begin with what is left here.
 FOREIGN = (
-    "ADVISOR", "SLURM", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "PBS", "MUNGE_", "XDG_",
-    "TEXTUAL", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", *PREFIXES, *THREADS,
-)  # fmt: skip
+    "ADVISOR",
+    "SLURM",
+    "SBATCH_",
+    "SRUN_",
+    "SALLOC_",
+    "SQUEUE_",
+    "SACCT_",
+    "PBS",
+    "MUNGE_",
+    "XDG_",
+    "TEXTUAL",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    *PREFIXES,
+    *THREADS,
+)
 for name in [n for n in os.environ if n.startswith(FOREIGN) or is_thread_count(n)]:
     if name != "ADVISOR_RENEW":
         del os.environ[name]
@@ -50,12 +65,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SLOW = (
-    "slurm/test_installed.py", "slurm/test_differential.py", "slurm/test_cold_start.py",
-    "slurm/test_end_to_end.py", "slurm/test_time_limits.py", "slurm/test_training.py",
-    "slurm/test_estimated_node_type.py", "slurm/", "contract/test_packages.py",
-    "contract/test_output.py", "pbs/test_pbs_site.py", "contract/test_ci.py",
-    "tui/", "pbs/", "contract/",
-)  # fmt: skip
+    "slurm/test_installed.py",
+    "slurm/test_differential.py",
+    "slurm/test_cold_start.py",
+    "slurm/test_end_to_end.py",
+    "slurm/test_time_limits.py",
+    "slurm/test_training.py",
+    "slurm/test_estimated_node_type.py",
+    "slurm/",
+    "contract/test_packages.py",
+    "contract/test_output.py",
+    "pbs/test_pbs_site.py",
+    "contract/test_ci.py",
+    "tui/",
+    "pbs/",
+    "contract/",
+)
 """What takes longest comes first, so that no process is left alone with it at the end."""
 
 

@@ -13,10 +13,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MODULES = (
-    "advisor/__init__.py", "advisor/__main__.py", "advisor_tui/__init__.py", "random.py",
-    "json.py", "argparse.py", "runpy.py", "numpy.py", "yaml.py", "pip.py", "sitecustomize.py",
-    "usercustomize.py", "evil.py",
-)  # fmt: skip
+    "advisor/__init__.py",
+    "advisor/__main__.py",
+    "advisor_tui/__init__.py",
+    "random.py",
+    "json.py",
+    "argparse.py",
+    "runpy.py",
+    "numpy.py",
+    "yaml.py",
+    "pip.py",
+    "sitecustomize.py",
+    "usercustomize.py",
+    "evil.py",
+)
 PROGRAMS = ("sinfo", "scontrol", "sacct", "squeue", "qstat", "rm", "head", "cc", "python3")
 
 

@@ -23,20 +23,26 @@ def thread(process: int, sources: Iterable[int], total: int, size: int) -> dict[
 
     sent = 50 * len(near)
     return {
-        "threadId": 0, "processId": process,
+        "threadId": 0,
+        "processId": process,
         "instructionMix": {
-            "instructions_analyzed": count, "load_instructions": group("float_64bits", loads),
+            "instructions_analyzed": count,
+            "load_instructions": group("float_64bits", loads),
             "fp_arith_instructions": group("float_64bits", fp),
             "int_arith_instructions": group("int_32bits", count - loads - fp),
         },
         "ilp": [{"windowSize": 54, "statistics": {"span": count / 2, "arithmetic_mean": 2.0}}],
-        "mpiDataExchanged": {"sent_bytes": 800 * size * len(near), "sent_messages": sent,
-                             "received_bytes": 800 * size * len(near), "received_messages": sent},
+        "mpiDataExchanged": {
+            "sent_bytes": 800 * size * len(near),
+            "sent_messages": sent,
+            "received_bytes": 800 * size * len(near),
+            "received_messages": sent,
+        },
         "mpiCommunicationVector": [
             {"source": (process + r) % total, "received_bytes": 800 * size, "received_messages": 50}
             for r in near
         ],
-    }  # fmt: skip
+    }
 
 
 def grid_profile(lengths: tuple[int, ...], size: int, *, wraps: bool = False) -> dict[str, Any]:
@@ -44,9 +50,10 @@ def grid_profile(lengths: tuple[int, ...], size: int, *, wraps: bool = False) ->
     sources = grid_sources(lengths, [wraps] * len(lengths))
     total = len(sources)
     return {
-        "application": "grid", "appScale": {"NPC": total, "SIZE": size},
+        "application": "grid",
+        "appScale": {"NPC": total, "SIZE": size},
         "threads": [thread(p, own, total, size) for p, own in sources.items()],
-    }  # fmt: skip
+    }
 
 
 def write_runs(folder: Path, runs: Iterable[dict[str, Any]]) -> Path:

@@ -62,9 +62,15 @@ def run(session: Sequence[Step], folder: Path, environment: Mapping[str, str]) -
             script += "\nEND OF FILE\n"
         script += f"{step.command}\nprintf '\\036'\n"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=dict(environment), text=True, timeout=300,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        ["bash", "-c", script],
+        cwd=folder,
+        env=dict(environment),
+        text=True,
+        timeout=300,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
     printed = done.stdout.replace(str(folder), HOME).split("\036")
     assert len(printed) == len(session) + 1, done.stdout
     return [

@@ -74,9 +74,13 @@ class Strategy(Protocol):
         """Return it for a node type; None where the files it needs are not there or not valid."""
 
     def class_of(
-        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        self,
+        cpi: float | None,
+        tpi: float | None,
+        gflops: float | None,
+        gbs: float | None,
         cpus: int | None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Return the class; UNKNOWN where a measure is missing, or nothing was counted."""
 
     def distances(self, point: Measured) -> Mapping[str, float]:

@@ -95,13 +95,23 @@ class Classifier:
         return Classification(name, strategy.NAME, distances, agreement, stable, tuple(reasons))
 
     def _stable(
-        self, s: Signature, cpus: int | None, strategy: Strategy, phase: str, own: str,
+        self,
+        s: Signature,
+        cpus: int | None,
+        strategy: Strategy,
+        phase: str,
+        own: str,
         errors: Mapping[str, float],
-    ) -> float:  # fmt: skip
+    ) -> float:
         """Return the share of draws that keep the class; no draw where none could change it."""
         cpi, tpi, gflops, gbs, io_mbs, calls = (
-            s.cpi, s.tpi, s.gflops, s.gbs, s.io_mbs, s.mpi_calls_s
-        )  # fmt: skip
+            s.cpi,
+            s.tpi,
+            s.gflops,
+            s.gbs,
+            s.io_mbs,
+            s.mpi_calls_s,
+        )
         most = _FURTHEST * max(ERROR, *errors.values()) if errors else _FURTHEST * ERROR
         phase_holds = steady(cpi, gflops, gbs, io_mbs, calls, cpus, most)
         if phase_holds and phase:
@@ -117,18 +127,25 @@ class Classifier:
                 gflops and gflops * f3,
                 gbs and gbs * f4,
             )
-            drawn = phase if phase_holds else (
-                phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus)
-            )  # fmt: skip
+            drawn = (
+                phase
+                if phase_holds
+                else (phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus))
+            )
             same_class += (drawn or (own if own_holds else class_of(c, t, f, b, cpus))) == (
                 phase or own
             )
         return same_class / DRAWS
 
     def _reasons(
-        self, s: Signature, cpus: int | None, phase: str, strategy: Strategy,
-        agreement: Mapping[str, str], point: Measured,
-    ) -> list[str]:  # fmt: skip
+        self,
+        s: Signature,
+        cpus: int | None,
+        phase: str,
+        strategy: Strategy,
+        agreement: Mapping[str, str],
+        point: Measured,
+    ) -> list[str]:
         reasons = []
         if phase:
             reasons.append(_PHASES[phase].format(s=s, cpus=cpus))

@@ -16,15 +16,25 @@ _CYCLES = (
 )
 _INSTRUCTIONS = ("instructions", "papi_tot_ins", "instr_retired_any", "inst_retired.any")
 _FLOPS: dict[str, int] = {
-    **{f"fp_arith_inst_retired.{width}_double": n
-       for width, n in (("scalar", 1), ("128b_packed", 2), ("256b_packed", 4), ("512b_packed", 8))},
-    **{f"fp_arith_inst_retired.{width}_single": n
-       for width, n in (
-           ("scalar", 1), ("128b_packed", 4), ("256b_packed", 8), ("512b_packed", 16))},
-    "fp_ret_sse_avx_ops.all": 1, "retired_sse_avx_flops:any": 1,
-    "papi_dp_ops": 1, "papi_sp_ops": 1,
-    "scalar": 1, "pairs": 2, "fours": 4, "eights": 8, "sixteens": 16, "flops": 1,
-}  # fmt: skip
+    **{
+        f"fp_arith_inst_retired.{width}_double": n
+        for width, n in (("scalar", 1), ("128b_packed", 2), ("256b_packed", 4), ("512b_packed", 8))
+    },
+    **{
+        f"fp_arith_inst_retired.{width}_single": n
+        for width, n in (("scalar", 1), ("128b_packed", 4), ("256b_packed", 8), ("512b_packed", 16))
+    },
+    "fp_ret_sse_avx_ops.all": 1,
+    "retired_sse_avx_flops:any": 1,
+    "papi_dp_ops": 1,
+    "papi_sp_ops": 1,
+    "scalar": 1,
+    "pairs": 2,
+    "fours": 4,
+    "eights": 8,
+    "sixteens": 16,
+    "flops": 1,
+}
 """Floating-point operations that one count of an event stands for."""
 _IPC, _FLOPS_PER_CYCLE = 8, 64
 """No core does more in a cycle."""

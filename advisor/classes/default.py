@@ -12,9 +12,10 @@ BUILT_IN = "EAR's for Intel before Sapphire Rapids, and anything unknown"
 OLD_INTEL = ClassLimits(0.6, 30, 0.8, 100)
 SAPPHIRE_RAPIDS = ClassLimits(0.4, 180, 0.4, 250)
 ZEN2, ZEN3, ZEN5 = (
-    ClassLimits(0.6, 250, 0.9, 350), ClassLimits(0.45, 250, 0.6, 350),
+    ClassLimits(0.6, 250, 0.9, 350),
+    ClassLimits(0.45, 250, 0.6, 350),
     ClassLimits(0.6, 400, 0.9, 500),
-)  # fmt: skip
+)
 
 
 def limits_of(vendor: str = "", family: int = 0, model: int = 0) -> tuple[ClassLimits, str]:
@@ -27,9 +28,11 @@ def limits_of(vendor: str = "", family: int = 0, model: int = 0) -> tuple[ClassL
     if vendor == "AuthenticAMD":
         if family < 25:
             return ZEN2, "EAR's for AMD's family 23"
-        return (ZEN5, "EAR's for AMD above family 25") if family > 25 else (
-            ZEN3, "EAR's for AMD's family 25"
-        )  # fmt: skip
+        return (
+            (ZEN5, "EAR's for AMD above family 25")
+            if family > 25
+            else (ZEN3, "EAR's for AMD's family 25")
+        )
     return OLD_INTEL, BUILT_IN
 
 
@@ -50,9 +53,13 @@ class Default:
         return cls(setup.limits, strict=setup.like == "ear6")
 
     def class_of(
-        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        self,
+        cpi: float | None,
+        tpi: float | None,
+        gflops: float | None,
+        gbs: float | None,
         cpus: int | None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Return the class; UNKNOWN where a measure is missing or both are 0."""
         limits = self.limits
         if cpi is None or gbs is None or not (cpi or gbs):
@@ -71,10 +78,11 @@ class Default:
         """Whether no change of the measures by less than ``share`` of each changes the class."""
         limits = self.limits
         return (
-            apart(point.cpi, limits.cpu_cpi, share) and apart(point.cpi, limits.memory_cpi, share)
+            apart(point.cpi, limits.cpu_cpi, share)
+            and apart(point.cpi, limits.memory_cpi, share)
             and apart(point.gbs, limits.cpu_gbs, share)
             and apart(point.gbs, limits.memory_gbs, share)
-        )  # fmt: skip
+        )
 
     def why(self, point: Measured) -> str:
         """Return what was compared."""

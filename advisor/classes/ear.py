@@ -271,7 +271,7 @@ def _step(
         sum(n.energy_j for n in nodes) if whole and not loops else None,
         "missing" if loops or not whole else "clamped" if clamped else "measured",
         tuple(by_node),
-    )  # fmt: skip
+    )
 
 
 def _count_of(line: FileLine, names: Sequence[str]) -> int:
@@ -310,9 +310,14 @@ def _count(node: _Node, line: FileLine, time_s: float) -> None:
     if not gbs and not tpi:
         gbs = tpi = None  # the memory controllers were not read
     for name, value in (
-        ("cpi", cpi or None), ("tpi", tpi), ("gbs", gbs), ("gflops", gflops), ("io_mbs", io_mbs),
-        ("mpi_percent", mpi), ("cpu_util", cpu),
-    ):  # fmt: skip
+        ("cpi", cpi or None),
+        ("tpi", tpi),
+        ("gbs", gbs),
+        ("gflops", gflops),
+        ("io_mbs", io_mbs),
+        ("mpi_percent", mpi),
+        ("cpu_util", cpu),
+    ):
         node.add(name, value, time_s)
     if cycles and instructions:
         node.cycles += cycles

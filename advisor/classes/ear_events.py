@@ -10,9 +10,14 @@ from advisor.classes.cells import FileLine, read_text
 from advisor.errors import InputError
 
 CLASS_OF_PHASE = {
-    "CPU_BOUND": CPU, "MEM_BOUND": MEMORY, "MIX_COMP": MIXED, "CPU_BUSY_WAITING": BUSY,
-    "MPI_PHASE": MPI, "IO_PHASE": IO, "CPU-GPU_PHASE": GPU,
-}  # fmt: skip
+    "CPU_BOUND": CPU,
+    "MEM_BOUND": MEMORY,
+    "MIX_COMP": MIXED,
+    "CPU_BUSY_WAITING": BUSY,
+    "MPI_PHASE": MPI,
+    "IO_PHASE": IO,
+    "CPU-GPU_PHASE": GPU,
+}
 """Our class for each phase that EAR sums up; its COMP_PHASE is the sum of the first three."""
 _TYPE, _JOB, _STEP, _VALUE = "EVENT_TYPE", "JOB_ID", "STEP_ID", "VALUE"
 
@@ -25,8 +30,9 @@ def read_events(path: Path) -> PhaseTimes:
 
     Events of other kinds are passed over. Raises InputError that names file, line and column.
     """
-    rows = [(n, re.findall(r"[^\s;,|]+", row))
-            for n, row in enumerate(read_text(path).splitlines(), 1)]  # fmt: skip
+    rows = [
+        (n, re.findall(r"[^\s;,|]+", row)) for n, row in enumerate(read_text(path).splitlines(), 1)
+    ]
     (first, head), *rest = [row for row in rows if row[1]]
     names = [name.upper().replace("JOBID", _JOB).replace("STEPID", _STEP) for name in head]
     for column in (_TYPE, _JOB, _STEP, _VALUE):

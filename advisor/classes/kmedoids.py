@@ -33,9 +33,13 @@ class KMedoids:
         return cls(extremes, medoids, per_cpu=setup.like == "ear6")
 
     def _three(
-        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        self,
+        cpi: float | None,
+        tpi: float | None,
+        gflops: float | None,
+        gbs: float | None,
         cpus: int | None,
-    ) -> tuple[float, float, float] | None:  # fmt: skip
+    ) -> tuple[float, float, float] | None:
         """Return the distances to cpu-bound, memory-bound and mixed, None where one is unknown."""
         if cpi is None or tpi is None or gflops is None or gbs is None:
             return None
@@ -44,16 +48,22 @@ class KMedoids:
         each = cpus if self._per_cpu and cpus else 1
         (s1, s2, s3, s4), (m1, m2, m3, m4) = self.extremes
         vector = (
-            (cpi / each - m1) / s1, (tpi / each - m2) / s2,
-            (gflops / each - m3) / s3, (gbs / each - m4) / s4,
-        )  # fmt: skip
+            (cpi / each - m1) / s1,
+            (tpi / each - m2) / s2,
+            (gflops / each - m3) / s3,
+            (gbs / each - m4) / s4,
+        )
         cpu, memory, mixed = self.medoids
         return dist(vector, cpu), dist(vector, memory), dist(vector, mixed)
 
     def class_of(
-        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        self,
+        cpi: float | None,
+        tpi: float | None,
+        gflops: float | None,
+        gbs: float | None,
         cpus: int | None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Return the class; UNKNOWN where a measure is missing or all are 0."""
         three = self._three(cpi, tpi, gflops, gbs, cpus)
         if three is None:

@@ -24,9 +24,14 @@ def phase_of(
     works beside waiting cores is busy-waiting.
     """
     waits = (
-        cpi is not None and gbs is not None and gflops is not None and cpus is not None
-        and 0 < cpi < BUSY_CPI and gbs / cpus < BUSY_GBS and gflops / cpus < BUSY_GFLOPS
-    )  # fmt: skip
+        cpi is not None
+        and gbs is not None
+        and gflops is not None
+        and cpus is not None
+        and 0 < cpi < BUSY_CPI
+        and gbs / cpus < BUSY_GBS
+        and gflops / cpus < BUSY_GFLOPS
+    )
     if gpu_util and not waits:
         return GPU
     much_mpi = mpi_calls_s is not None and mpi_calls_s > MPI_CALLS_S
@@ -48,9 +53,14 @@ def steady(
 ) -> bool:
     """Whether no change of the measures by less than ``share`` of each changes the phase."""
     return (
-        apart(io_mbs, IO_MBS, share) and apart(mpi_calls_s, MPI_CALLS_S, share)
-        and (cpus is None or (
-            apart(cpi, BUSY_CPI, share) and apart(gbs, BUSY_GBS * cpus, share)
-            and apart(gflops, BUSY_GFLOPS * cpus, share)
-        ))
-    )  # fmt: skip
+        apart(io_mbs, IO_MBS, share)
+        and apart(mpi_calls_s, MPI_CALLS_S, share)
+        and (
+            cpus is None
+            or (
+                apart(cpi, BUSY_CPI, share)
+                and apart(gbs, BUSY_GBS * cpus, share)
+                and apart(gflops, BUSY_GFLOPS * cpus, share)
+            )
+        )
+    )

@@ -31,9 +31,13 @@ class Roofline:
         return None if peaks is None else cls(peaks, like_ear6=setup.like == "ear6")
 
     def class_of(
-        self, cpi: float | None, tpi: float | None, gflops: float | None, gbs: float | None,
+        self,
+        cpi: float | None,
+        tpi: float | None,
+        gflops: float | None,
+        gbs: float | None,
         cpus: int | None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Return the class; UNKNOWN where a measure is missing or both are 0."""
         if gflops is None or gbs is None or not (gflops or gbs):
             return UNKNOWN

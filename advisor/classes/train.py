@@ -189,8 +189,11 @@ def _named(medoids: Sequence[Metrics]) -> list[tuple[str, str]]:
     names = {order[0]: CPU, order[-1]: MEMORY}
     words = {CPU: "least", MEMORY: "most", MIXED: "between them"}
     return [
-        (name, f"{words[name]}: cycles and transactions per instruction and GB/s, less GFLOP/s, "
-         f"come to {score:+.2f} standard deviations")
+        (
+            name,
+            f"{words[name]}: cycles and transactions per instruction and GB/s, less GFLOP/s, "
+            f"come to {score:+.2f} standard deviations",
+        )
         for i, score in enumerate(scores)
         for name in [names.get(i, MIXED)]
-    ]  # fmt: skip
+    ]

@@ -20,9 +20,11 @@ def add_common(parser: argparse.ArgumentParser, **default: Any) -> None:
     """
     parser.add_argument("--db", metavar="FILE", help="the store (or ADVISOR_DB)", **default)
     parser.add_argument(
-        "--config-dir", metavar="DIR", **default,
+        "--config-dir",
+        metavar="DIR",
+        **default,
         help="the folder of policy.yaml and site.yaml (or ADVISOR_CONFIG_DIR)",
-    )  # fmt: skip
+    )
     text = "print one JSON object, for programs"
     parser.add_argument("--json", action="store_true", help=text, **default)
 
@@ -75,10 +77,11 @@ def add_rate_arguments(parser: argparse.ArgumentParser) -> None:
     from advisor.core.rate import TAKES
 
     parser.add_argument(
-        "--rate", metavar="REGEX",
+        "--rate",
+        metavar="REGEX",
         help="read the program's own rate from its output: the number in the expression's group, "
         "like 'GFLOP/s: (\\S+)'; a run without it has failed",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--rate-take", choices=TAKES, default="last", help="of several matches (default: last)"
     )

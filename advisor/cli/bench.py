@@ -31,14 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one of its nodes. advisor rank needs the profiles."
     )
     parser.add_argument(
-        "action", nargs="?", choices=("run", "show", "forget"), default="run",
+        "action",
+        nargs="?",
+        choices=("run", "show", "forget"),
+        default="run",
         help="run measures (the default), show prints the stored profiles, forget deletes those "
         "of one kernel that a user brought",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--node-type", action="append", metavar="NODE_TYPE",
+        "--node-type",
+        action="append",
+        metavar="NODE_TYPE",
         help="only this node type; can be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--here", action="store_true", help="measure this machine instead of nodes of the cluster"
     )
@@ -50,24 +55,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", metavar="TIME", help="measure for at most this long (default: 10m)"
     )
     parser.add_argument(
-        "--repetitions", type=int, default=0, metavar="N",
+        "--repetitions",
+        type=int,
+        default=0,
+        metavar="N",
         help="repeat each microbenchmark at least N times, like 30, even if its mean is "
-             "already precise; the default budget grows with N",
-    )  # fmt: skip
+        "already precise; the default budget grows with N",
+    )
     parser.add_argument(
         "--wanted",
         action="store_true",
         help="measure only what rankings lack (advisor rank lists it)",
     )
     parser.add_argument(
-        "--kernel", type=Path, metavar="FILE",
+        "--kernel",
+        type=Path,
+        metavar="FILE",
         help="measure only your own kernels that this YAML file names (docs/ranking.md); their "
         "profiles advise your jobs",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--io", type=Path, metavar="FOLDER",
+        "--io",
+        type=Path,
+        metavar="FOLDER",
         help="measure only reads and writes of files in this folder's file system, within a minute",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--replace", action="store_true", help="delete the node type's earlier profiles"
     )
@@ -75,15 +87,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--meter", default="auto", metavar="NAME", help="the energy meter (default: auto)"
     )
     parser.add_argument(
-        "--microbenchmark", metavar="NAME",
+        "--microbenchmark",
+        metavar="NAME",
         help="show, forget: which one (show's default: mbw1c)",
-    )  # fmt: skip
+    )
     parser.add_argument("--by", metavar="USER", help="forget: whose kernel, where several have one")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask")
     parser.add_argument(
-        "--across", action="store_true",
+        "--across",
+        action="store_true",
         help="show: node types in one picture, a panel for each stride",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="show: write the picture as .svg, .png or .pdf"
     )
@@ -143,9 +157,11 @@ def _bench(args: argparse.Namespace) -> int:
         )
     order = {
         "size": "none" if args.wanted else "quick" if args.quick else "full",
-        "budget_s": budget_s, "wanted": waiting, "meter": args.meter,
+        "budget_s": budget_s,
+        "wanted": waiting,
+        "meter": args.meter,
         "repetitions": args.repetitions,
-    }  # fmt: skip
+    }
     measured = measure_all(args, inventory, order, _store)
     ranked = rank_again(args) if any(result is not None for _, result, _ in measured) else {}
     if args.json:
@@ -175,10 +191,13 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
         with Reader(path) as reader:
             inventory = reader.inventory()
     order = {
-        "size": "none", "budget_s": budget_s or KERNEL_S * len(kernels), "wanted": [],
-        "meter": args.meter, "repetitions": args.repetitions,
+        "size": "none",
+        "budget_s": budget_s or KERNEL_S * len(kernels),
+        "wanted": [],
+        "meter": args.meter,
+        "repetitions": args.repetitions,
         "kernels": [k.to_dict() for k in kernels],
-    }  # fmt: skip
+    }
     measured = measure_all(args, inventory, order, _keep_kernels)
     ranked = {}
     if any("stored in" in stored for _, _, stored in measured):
@@ -266,9 +285,12 @@ def _summary(name: str, result: dict[str, Any] | None, stored: str) -> dict[str,
         return {"node_type": name, "stored": stored}
     keys = ("machine", "host", "kernel", "compiler", "meter", "seconds", "sure", "wanted")
     return {
-        "node_type": name, "stored": stored, "profiles": len(result["profiles"]),
-        **{key: result[key] for key in keys}, **result["peaks"],
-    }  # fmt: skip
+        "node_type": name,
+        "stored": stored,
+        "profiles": len(result["profiles"]),
+        **{key: result[key] for key in keys},
+        **result["peaks"],
+    }
 
 
 def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:

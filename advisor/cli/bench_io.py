@@ -52,17 +52,32 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
 def print_io(profiles: Sequence[StoredIo]) -> None:
     """Print what reads and writes take on file systems."""
     print_table(
-        ["node type", "file system", "", "KB a call", "us a call", "MB/s", "within", "",
-         "us cached"],
         [
-            [p.node_type, f"{p.file_system} ({p.kind})" if p.kind else p.file_system,
-             f"{p.operation}s{' at random' if p.random else ''}", f"{p.block_b / 1024:g}",
-             f"{p.time_per_op_us:.4g}", f"{p.block_b / p.time_per_op_us:.4g}", f"{p.spread:.0%}",
-             "direct" if p.direct else "through the page cache",
-             "" if p.cached_us is None else f"{p.cached_us:.4g}"]
+            "node type",
+            "file system",
+            "",
+            "KB a call",
+            "us a call",
+            "MB/s",
+            "within",
+            "",
+            "us cached",
+        ],
+        [
+            [
+                p.node_type,
+                f"{p.file_system} ({p.kind})" if p.kind else p.file_system,
+                f"{p.operation}s{' at random' if p.random else ''}",
+                f"{p.block_b / 1024:g}",
+                f"{p.time_per_op_us:.4g}",
+                f"{p.block_b / p.time_per_op_us:.4g}",
+                f"{p.spread:.0%}",
+                "direct" if p.direct else "through the page cache",
+                "" if p.cached_us is None else f"{p.cached_us:.4g}",
+            ]
             for p in profiles
         ],
-    )  # fmt: skip
+    )
 
 
 def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:

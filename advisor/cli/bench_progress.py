@@ -39,10 +39,13 @@ class ProgressBars:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
                 TextColumn("within 2 %, {task.fields[seconds]:.0f} s"),
-                console=Console(file=out, highlight=False), transient=True,
-            )  # fmt: skip
+                console=Console(file=out, highlight=False),
+                transient=True,
+            )
             self._tasks = {n: self._bar.add_task(n, total=None, seconds=0.0) for n in names}
 
     def __enter__(self) -> Self:
@@ -61,8 +64,11 @@ class ProgressBars:
                 self._bar.update(self._tasks[name], completed=sure, total=of, seconds=seconds)
             elif time.monotonic() - self._shown_at.get(name, 0.0) >= _EVERY_S:
                 self._shown_at[name] = time.monotonic()
-                print(f"{name}: {sure} of {of} within 2 %, {seconds:.0f} s", file=self._out,
-                      flush=True)  # fmt: skip
+                print(
+                    f"{name}: {sure} of {of} within 2 %, {seconds:.0f} s",
+                    file=self._out,
+                    flush=True,
+                )
 
     def each(
         self,

@@ -75,9 +75,18 @@ def show(args: argparse.Namespace) -> int:
     else:
         print_table(
             ["node type", name, "threads", "ns per iteration", "within"],
-            [[p.node_type, _size(p), p.threads, f"{p.time_per_iter_us * 1e3:.4g}",
-              f"{p.spread:.1%}"] for own in chosen for p in own],
-        )  # fmt: skip
+            [
+                [
+                    p.node_type,
+                    _size(p),
+                    p.threads,
+                    f"{p.time_per_iter_us * 1e3:.4g}",
+                    f"{p.spread:.1%}",
+                ]
+                for own in chosen
+                for p in own
+            ],
+        )
     return 0
 
 
@@ -85,10 +94,15 @@ def _show_files(args: argparse.Namespace, files: Sequence[StoredIo]) -> int:
     """Print profiles of file systems, where there are no others."""
     if args.json:
         types = dict.fromkeys(p.node_type for p in files)
-        print_json("bench", {"node_types": [
-            {"node_type": name, "io": [_io_json(p) for p in files if p.node_type == name]}
-            for name in types
-        ]})  # fmt: skip
+        print_json(
+            "bench",
+            {
+                "node_types": [
+                    {"node_type": name, "io": [_io_json(p) for p in files if p.node_type == name]}
+                    for name in types
+                ]
+            },
+        )
     else:
         print_io(files)
     return 0
@@ -122,10 +136,13 @@ def roofline_of(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
 def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
     threads, bandwidth, peak = roofline_of(own)
     return [
-        bench.node_type, str(len(own)), str(threads),
+        bench.node_type,
+        str(len(own)),
+        str(threads),
         *(f"{value:.1f}" if value else "-" for value in (bandwidth, peak)),
-        bench.host, bench.measured_at[:16].replace("T", " "),
-    ]  # fmt: skip
+        bench.host,
+        bench.measured_at[:16].replace("T", " "),
+    ]
 
 
 def _json(
@@ -135,9 +152,14 @@ def _json(
     return {
         "node_type": bench.node_type,
         "machine": dict(bench.machine),
-        "host": bench.host, "kernel": bench.kernel, "compiler": bench.compiler,
-        "measured_by": bench.measured_by, "measured_at": bench.measured_at,
-        "threads": threads, "bandwidth_gb_s": bandwidth, "gflop_s": peak,
+        "host": bench.host,
+        "kernel": bench.kernel,
+        "compiler": bench.compiler,
+        "measured_by": bench.measured_by,
+        "measured_at": bench.measured_at,
+        "threads": threads,
+        "bandwidth_gb_s": bandwidth,
+        "gflop_s": peak,
         "profiles": [
             {
                 "microbenchmark": p.microbenchmark,
@@ -154,7 +176,7 @@ def _json(
             for p in own
         ],
         "io": [_io_json(p) for p in files if p.node_type == bench.node_type],
-    }  # fmt: skip
+    }
 
 
 def _picture(
@@ -196,7 +218,10 @@ def _line(label: str, points: Mapping[float, StoredProfile]) -> Line:
     at = [points[s] for s in sizes]
     y = [p.time_per_iter_us * 1e3 for p in at]
     return Line(
-        label, sizes, y,
+        label,
+        sizes,
+        y,
         [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
-        [v * (1 + p.spread) for v, p in zip(y, at, strict=True)], sizes,
-    )  # fmt: skip
+        [v * (1 + p.spread) for v, p in zip(y, at, strict=True)],
+        sizes,
+    )

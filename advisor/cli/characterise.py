@@ -32,12 +32,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_subject(parser, "this machine's node type")
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: all)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N",
-                        help="timed runs; the median one counts (default: 1)")  # fmt: skip
-    parser.add_argument("--trace", choices=METHODS, default="auto",
-                        help="how to find memory streams (default: auto)")  # fmt: skip
-    parser.add_argument("--min-weight", default="5%", metavar="PCT",
-                        help="leave out phases shorter than this share (default: 5%%)")  # fmt: skip
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        metavar="N",
+        help="timed runs; the median one counts (default: 1)",
+    )
+    parser.add_argument(
+        "--trace",
+        choices=METHODS,
+        default="auto",
+        help="how to find memory streams (default: auto)",
+    )
+    parser.add_argument(
+        "--min-weight",
+        default="5%",
+        metavar="PCT",
+        help="leave out phases shorter than this share (default: 5%%)",
+    )
     parser.add_argument(
         "--limit", metavar="TIME", help="stop the traced run after this time, like 10m"
     )

@@ -49,12 +49,18 @@ def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[
     print_table(
         ["reads and writes of", "weight", "time", "file system", "", "KB a call", "MB/s"],
         [
-            [name, f"{s.time_s / timed.time_s:.1%}", _short(s.time_s), s.file_system,
-             f"{s.operation}s{' at random' if s.random else ''}", f"{s.block_b / 1024:.4g}",
-             f"{s.block_b * s.calls / s.time_s / 1e6:.4g}"]
+            [
+                name,
+                f"{s.time_s / timed.time_s:.1%}",
+                _short(s.time_s),
+                s.file_system,
+                f"{s.operation}s{' at random' if s.random else ''}",
+                f"{s.block_b / 1024:.4g}",
+                f"{s.block_b * s.calls / s.time_s / 1e6:.4g}",
+            ]
             for name, s in named
         ],
-    )  # fmt: skip
+    )
 
 
 def print_phases(
@@ -103,11 +109,16 @@ def _print_parts(timed: TimedRun, phase: PhaseResult) -> None:
     print_table(
         ["until the barrier at", "weight", "time", "calls", "ms each"],
         [
-            [p.place or "(join)", f"{p.time_s / timed.time_s:.1%}", _short(p.time_s), p.calls,
-             f"{p.time_s * 1e3 / max(1, p.calls):.3g}"]
+            [
+                p.place or "(join)",
+                f"{p.time_s / timed.time_s:.1%}",
+                _short(p.time_s),
+                p.calls,
+                f"{p.time_s * 1e3 / max(1, p.calls):.3g}",
+            ]
             for p in phase.parts
         ],
-    )  # fmt: skip
+    )
 
 
 def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
@@ -120,10 +131,13 @@ def _stream_row(phase: PhaseResult, stream: FoundStream) -> list[object]:
         "C shared" if stream.access == "C" else "P private",
         f"{stream.dominance:.1%}",
         f"{stream.share:.1%}",
-        "read and written" if stream.reads and stream.writes else
-        "written" if stream.writes else "read",
+        "read and written"
+        if stream.reads and stream.writes
+        else "written"
+        if stream.writes
+        else "read",
         ", ".join(places[:3]) + more,
-    ]  # fmt: skip
+    ]
 
 
 def _summary(phase: FoundPhase) -> str:
@@ -153,11 +167,15 @@ def as_json(
             "imbalance": phase.imbalance,
             "note": phase.note,
             "parts": [
-                {"until": p.place or "join", "calls": p.calls, "time_s": p.time_s,
-                 "weight": p.time_s / timed.time_s}
+                {
+                    "until": p.place or "join",
+                    "calls": p.calls,
+                    "time_s": p.time_s,
+                    "weight": p.time_s / timed.time_s,
+                }
                 for p in phase.parts
             ],
-        }  # fmt: skip
+        }
         if phase.traced is not None:
             data["streams"] = [
                 {"random": stream.random, "writes": stream.writes, "reads": traced_stream.reads}

@@ -19,9 +19,11 @@ from advisor.paths import choices_path
 
 _AIMS = ("goal", "max_slowdown", "estimated_node_types")
 _PIN = {
-    "node_type": "node_type", "nodes": "nodes", "threads_per_node": "threads_per_node",
+    "node_type": "node_type",
+    "nodes": "nodes",
+    "threads_per_node": "threads_per_node",
     "freq": "freq_khz",
-}  # fmt: skip
+}
 """The options a pin is made of, and what they are called in it."""
 
 
@@ -47,9 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--max-slowdown", metavar="PCT", help="the largest slowdown you accept, like 5%%"
         )
         parser.add_argument(
-            "--estimated-node-types", metavar="|".join(ESTIMATES),
+            "--estimated-node-types",
+            metavar="|".join(ESTIMATES),
             help="whether jobs may go to node types that are only estimated from microbenchmarks",
-        )  # fmt: skip
+        )
         parser.add_argument("--node-type", metavar="NODE_TYPE", help="pin: run on this node type")
         parser.add_argument(
             "--threads-per-node", metavar="N", help="pin: use this many threads on each node"

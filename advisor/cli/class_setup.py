@@ -20,26 +20,33 @@ if TYPE_CHECKING:
 def add_node_type(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the arguments that say whose files and limits are meant."""
     parser.add_argument(
-        "--node-type", metavar="NODE_TYPE", required=required,
+        "--node-type",
+        metavar="NODE_TYPE",
+        required=required,
         help="the node type" + ("" if required else " (default: the only one there is)"),
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--ear-conf", metavar="FILE", type=Path,
+        "--ear-conf",
+        metavar="FILE",
+        type=Path,
         help="EAR's configuration, for tag and folder (default: $EAR_ETC/ear/ear.conf)",
-    )  # fmt: skip
+    )
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say whose rules hold, and how the files are read."""
     parser.add_argument(
-        "--like", choices=("page", "ear6"), default="page",
+        "--like",
+        choices=("page", "ear6"),
+        default="page",
         help="where EAR's page and its sources differ: page, or ear6 for what EAR 6 does",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--order", choices=("page", "ear"),
+        "--order",
+        choices=("page", "ear"),
         help="order of GFLOP/s and GB/s in the files: page, or ear for GB/s first, as EAR's "
         "sources read them (default: page; with --like ear6: ear)",
-    )  # fmt: skip
+    )
 
 
 @dataclass(slots=True)

@@ -41,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_node_type(train, required=True)
     train.add_argument(
-        "--order", choices=("page", "ear"), default="page",
+        "--order",
+        choices=("page", "ear"),
+        default="page",
         help="order of GFLOP/s and GB/s in the files: page, or ear for GB/s first, as EAR's "
         "sources read them (default: page)",
-    )  # fmt: skip
+    )
     train.add_argument("--dry-run", action="store_true", help="print what was learned, no files")
     for action in (peaks, train):
         action.add_argument(
@@ -100,10 +102,13 @@ def _peaks(args: argparse.Namespace) -> int:
         written = write_files(folder, setup.tag, {"roofline": chosen})
     if args.json:
         data = {
-            "node_type": setup.node_type, "tag": setup.tag,
-            "paper": _peaks_json(paper), "measured": _peaks_json(measured), "measured_by": by,
+            "node_type": setup.node_type,
+            "tag": setup.tag,
+            "paper": _peaks_json(paper),
+            "measured": _peaks_json(measured),
+            "measured_by": by,
             "written": [str(path) for path in written],
-        }  # fmt: skip
+        }
         print_json("classes", {"action": "peaks", **data})
         return 0
     for name, peaks, how in (("on paper", paper, ""), ("measured", measured, by)):
@@ -208,19 +213,26 @@ def _train(args: argparse.Namespace) -> int:
         written = write_files(folder, setup.tag, {k: tuple(v) for k, v in values.items()})
     if args.json:
         data = {
-            "node_type": setup.node_type, "tag": setup.tag, "rows": len(rows),
-            "applications": len({row.application for row in rows}), "left_out": left_out,
-            "silhouette": trained.silhouette, "order": args.order,
+            "node_type": setup.node_type,
+            "tag": setup.tag,
+            "rows": len(rows),
+            "applications": len({row.application for row in rows}),
+            "left_out": left_out,
+            "silhouette": trained.silhouette,
+            "order": args.order,
             "medoids": [
                 {
-                    "class": g.name, "application": rows[g.medoid].application,
-                    "workload": rows[g.medoid].workload, "rows": len(g.rows), "why": g.why,
+                    "class": g.name,
+                    "application": rows[g.medoid].application,
+                    "workload": rows[g.medoid].workload,
+                    "rows": len(g.rows),
+                    "why": g.why,
                     **dict(zip(KMedoids.USES, rows[g.medoid].vector, strict=True)),
                 }
                 for g in trained.groups
             ],
             "written": [str(path) for path in written],
-        }  # fmt: skip
+        }
         print_json("classes", {"action": "train", **data})
         return 0
     _print_trained(trained, rows, left_out)
@@ -279,11 +291,15 @@ def _print_trained(trained: Trained, rows: list[TrainingRow], left_out: dict[str
     print_table(
         ("class", "medoid", "workloads", "CPI", "TPI", "GFLOP/s", "GB/s"),
         [
-            [g.name, f"{rows[g.medoid].application}/{rows[g.medoid].workload}", len(g.rows),
-             *(f"{x:.4g}" for x in rows[g.medoid].vector)]
+            [
+                g.name,
+                f"{rows[g.medoid].application}/{rows[g.medoid].workload}",
+                len(g.rows),
+                *(f"{x:.4g}" for x in rows[g.medoid].vector),
+            ]
             for g in trained.groups
         ],
-    )  # fmt: skip
+    )
     for g in trained.groups:
         print(f"{g.name} is {g.why}")
     for why, count in left_out.items():
@@ -315,9 +331,11 @@ def _show(args: argparse.Namespace) -> int:
     from advisor.classes.classify import Classifier
 
     known = Known.load(args)
-    names = [args.node_type] if args.node_type else sorted(
-        {*known.inventory.node_types, *known.site.get("node_types", {})}
-    )  # fmt: skip
+    names = (
+        [args.node_type]
+        if args.node_type
+        else sorted({*known.inventory.node_types, *known.site.get("node_types", {})})
+    )
     described_types = []
     for name in names or [""]:
         setup = known.setup(name, args)

@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from advisor.core.signature import Signature
 
 _SHOWN = (
-    "cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_calls_s", "mpi_percent", "gpu_util", "cpu_util",
-    "power_w", "time_s",
-)  # fmt: skip
+    "cpi",
+    "tpi",
+    "gflops",
+    "gbs",
+    "io_mbs",
+    "mpi_calls_s",
+    "mpi_percent",
+    "gpu_util",
+    "cpu_util",
+    "power_w",
+    "time_s",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,15 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("application", nargs="?", metavar="APPLICATION", help="the application")
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
     parser.add_argument(
-        "--signature", metavar="FILE", type=Path,
+        "--signature",
+        metavar="FILE",
+        type=Path,
         help="a JSON file with one signature, or a list: cpi, tpi, gflops, gbs, io_mbs, "
         "mpi_calls_s, mpi_percent, gpu_util, cpu_util, power_w, time_s, cpus",
-    )  # fmt: skip
+    )
     add_node_type(parser)
     parser.add_argument(
-        "--strategy", metavar="STRATEGY",
+        "--strategy",
+        metavar="STRATEGY",
         help="default, roofline or kmedoids (default: the last of these with valid files)",
-    )  # fmt: skip
+    )
     add_rules(parser)
 
 
@@ -198,10 +210,16 @@ def _print(result: ClassifyAnswer) -> None:
 def _print_all(results: list[ClassifyAnswer]) -> None:
     rows = [
         [
-            r.application or n, r.workload, r.node_type, r.name, r.strategy,
-            f"{r.stable:.0%}", r.runs, r.source,
+            r.application or n,
+            r.workload,
+            r.node_type,
+            r.name,
+            r.strategy,
+            f"{r.stable:.0%}",
+            r.runs,
+            r.source,
         ]
         for n, r in enumerate(results, 1)
-    ]  # fmt: skip
+    ]
     heads = ("application", "workload", "node type", "class", "strategy", "stable", "runs", "from")
     print_table(heads, rows)

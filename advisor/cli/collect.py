@@ -39,17 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose accounting to read: slurm or pbs (default: the one this machine has)",
     )
     parser.add_argument(
-        "--since", metavar="TIME",
+        "--since",
+        metavar="TIME",
         help="read jobs that ended since then, like 7d or 2026-01-31 (default: since the last "
         "collection, at most 7 days)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--spool", action="store_true", help="only store what users sent to the daemon"
     )
     parser.add_argument(
-        "--left", metavar="USER:FOLDER", action="append", default=[],
+        "--left",
+        metavar="USER:FOLDER",
+        action="append",
+        default=[],
         help="also read this folder of a user, which no sweep's job has named",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,10 +95,13 @@ def run(args: argparse.Namespace) -> int:
         prune_old(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         take = partial(
-            take_spool, writer, spool_folder(store), refit,
+            take_spool,
+            writer,
+            spool_folder(store),
+            refit,
             partial(rank_delivered, thresholds=thresholds),
             partial(rank_renewed, thresholds=thresholds),
-        )  # fmt: skip
+        )
         spooled = take()
         if not args.spool:
             scheduler = create(args.scheduler) if args.scheduler else default()
@@ -148,12 +155,16 @@ def _print(collected: Collected, name: str) -> None:
         print(f"  {format_count(collected.decisions, 'decision')} added from jobs' stamps")
     for s in collected.suspended:
         m = s.model
-        print(f"suspended: model {m.id} of {m.application} ({m.workload}) on {m.node_type}: "
-              f"{s.reason}")  # fmt: skip
+        print(
+            f"suspended: model {m.id} of {m.application} ({m.workload}) on {m.node_type}: "
+            f"{s.reason}"
+        )
     for c in collected.complaints:
         m = c.model
-        print(f"note: {m.application} ({m.workload}) on {m.node_type} is kept, others' jobs come "
-              f"out as promised, but {c.user}'s are {c.reason}")  # fmt: skip
+        print(
+            f"note: {m.application} ({m.workload}) on {m.node_type} is kept, others' jobs come "
+            f"out as promised, but {c.user}'s are {c.reason}"
+        )
     for line in collected.failed:
         print(f"advisor: skipped {line}", file=sys.stderr)
 

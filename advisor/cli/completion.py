@@ -50,10 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of $fpath for zsh, ~/.config/fish/completions/advisor.fish for fish."
     )
     parser.add_argument(
-        "what", choices=(*SHELLS, *NAMES), metavar="|".join(SHELLS),
+        "what",
+        choices=(*SHELLS, *NAMES),
+        metavar="|".join(SHELLS),
         help="the shell; the scripts themselves call it with applications or node-types, which "
         "prints the names the store knows, one a line",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,14 @@ def _script(shell: str) -> str:
     parser = build_parser("*")
     applications, both = _asked("applications"), _asked("applications", files=True)
     ways = dict.fromkeys(FILES, shtab.FILE) | {
-        "DIR": shtab.DIRECTORY, "FOLDER": shtab.DIRECTORY,
-        "APPLICATION": applications, "APPLICATION[/WORKLOAD]": applications,
-        "APPLICATION|FOLDER": both, "SCRIPT|APPLICATION": both,
+        "DIR": shtab.DIRECTORY,
+        "FOLDER": shtab.DIRECTORY,
+        "APPLICATION": applications,
+        "APPLICATION[/WORKLOAD]": applications,
+        "APPLICATION|FOLDER": both,
+        "SCRIPT|APPLICATION": both,
         "NODE_TYPE": _asked("node-types"),
-    }  # fmt: skip
+    }
     for action in _arguments(parser):
         if isinstance(action.metavar, str):
             if way := ways.get("FILE" if action.metavar.endswith(".csv") else action.metavar):

@@ -127,9 +127,11 @@ def _unread(store: Path) -> Check:
 
     if os.access(store.parent, os.X_OK) and not os.path.lexists(store):
         return Check(
-            "store", "fail", f"{store} is gone",
+            "store",
+            "fail",
+            f"{store} is gone",
             "put a backup or a published copy back: advisor restore FILE",
-        )  # fmt: skip
+        )
     return Check("store", "ok", f"{store}: its owner's only; the daemon shows you what is yours")
 
 
@@ -165,72 +167,90 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     except AdvisorError as error:
         if os.path.exists(socket) and not socket.is_socket():  # noqa: PTH110  its folder may be closed
             yield Check(
-                "daemon", "fail", f"{socket} is not a socket, so nobody can ask the daemon",
+                "daemon",
+                "fail",
+                f"{socket} is not a socket, so nobody can ask the daemon",
                 f"rm {socket} && systemctl restart advisor.socket, or run advisor serve",
-            )  # fmt: skip
+            )
             return
         if isinstance(error.__context__, TimeoutError):
             yield Check(
-                "daemon", "fail",
+                "daemon",
+                "fail",
                 f"the daemon at {socket} does not answer within 3 s: it hangs, is stopped or is "
                 "overloaded; jobs run as written",
                 "systemctl restart advisor.service (without systemd kill -9 it and run advisor "
                 "serve again); journalctl -u advisor.service says what came before",
-            )  # fmt: skip
+            )
             return
         state = "fail" if hooked else "warn"
         yield Check(
-            "daemon", "fail" if state == "fail" else "warn",
+            "daemon",
+            "fail" if state == "fail" else "warn",
             f"no daemon answers at {socket}" + (": jobs run as written" if hooked else ""),
             "systemctl enable --now advisor.socket, or run advisor serve",
-        )  # fmt: skip
+        )
         return
     latency = status.get("answer_us")
     median = latency.get("p50") if isinstance(latency, dict) else None
     yield Check(
-        "daemon", "ok",
+        "daemon",
+        "ok",
         f"{status.get('version')} at {socket}; models: {status.get('models')}, decisions: "
         f"{status.get('decisions')}, rewritten: {status.get('changed')}"
         + (f", median {median} us" if median is not None else ""),
-    )  # fmt: skip
+    )
     age_s = status.get("store_age_s")
     if isinstance(age_s, (int, float)) and age_s > OLD_S:
         yield Check(
-            "daemon", "warn", f"it answers from a copy that is {format_duration(age_s)} old",
+            "daemon",
+            "warn",
+            f"it answers from a copy that is {format_duration(age_s)} old",
             "on the store's host: is it up? advisor publish must run there after each collect",
-        )  # fmt: skip
+        )
     scripts = status.get("scripts")
     missing = scripts.get("missing") if isinstance(scripts, dict) else 0
     if isinstance(missing, int) and missing:
         yield Check(
-            "daemon", "warn",
+            "daemon",
+            "warn",
             f"of {missing} jobs it did not get what the login nodes' part read, and left them as "
             "written",
             "the daemon has to run as root, and its host to have the users' homes, or the login "
             "nodes' part to be on its host alone",
-        )  # fmt: skip
+        )
     if status.get("store_hangs"):
         yield Check(
-            "daemon", "fail", f"it waits for its store: {status['store_error']}",
+            "daemon",
+            "fail",
+            f"it waits for its store: {status['store_error']}",
             "mend or remount that file system; the daemon goes on by itself",
-        )  # fmt: skip
+        )
     elif status.get("store_error"):
         never = status.get("store_read") is False
-        now = "it has read none yet, so jobs run as written" if never else (
-            "it answers from what it read last")  # fmt: skip
+        now = (
+            "it has read none yet, so jobs run as written"
+            if never
+            else ("it answers from what it read last")
+        )
         yield Check(
-            "daemon", "fail", f"it cannot read its store: {status['store_error']}",
+            "daemon",
+            "fail",
+            f"it cannot read its store: {status['store_error']}",
             f"{now}; put a backup or a published copy back: advisor restore FILE",
-        )  # fmt: skip
+        )
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(
-            "daemon", "warn",
+            "daemon",
+            "warn",
             f"it decides by policy version {status.get('policy_version')}, applied is {policy}",
             f"does it use another store? ({status.get('store')})",
-        )  # fmt: skip
+        )
     yield from check_watch(status)
     if status.get("version") != __version__:
         yield Check(
-            "daemon", "warn", f"it is {status.get('version')}, this command {__version__}",
+            "daemon",
+            "warn",
+            f"it is {status.get('version')}, this command {__version__}",
             "restart it: systemctl restart advisor",
-        )  # fmt: skip
+        )

@@ -24,20 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the job script, as for sbatch or qsub")
     parser.add_argument("--user", metavar="USER", help="decide as for this user (default: you)")
     parser.add_argument(
-        "--scheduler", metavar="SCHEDULER",
+        "--scheduler",
+        metavar="SCHEDULER",
         help="whose options are in the script (default: by its #PBS or #SBATCH lines)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--socket", metavar="FILE",
+        "--socket",
+        metavar="FILE",
         help="ask the daemon at this socket (default: the one that answers from the store; where "
         "none does, the store itself)",
-    )  # fmt: skip
+    )
     parser.add_argument("--diff", action="store_true", help="show the changed script")
     parser.add_argument(
-        "--as-written", action="store_true",
+        "--as-written",
+        action="store_true",
         help="on PBS: decide on the script as it stands, also where its last submission reached "
         "the hook with other options",
-    )  # fmt: skip
+    )
     parser.usage = "advisor explain SCRIPT [options] [-- SBATCH OR QSUB OPTIONS]"
     parser.set_defaults(takes_tail=True)
 
@@ -49,8 +52,9 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.script)
     scheduler = args.scheduler or scheduler_of(path)
     payload: dict[str, Any] = {
-        "scheduler": scheduler, **payload_of(path, args.tail, args.user, scheduler=scheduler),
-    }  # fmt: skip
+        "scheduler": scheduler,
+        **payload_of(path, args.tail, args.user, scheduler=scheduler),
+    }
     decision, earlier_hooks = _decide(args, payload)
     last = _last_submission(args, decision, path, payload)
     if last is not None:

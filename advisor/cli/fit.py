@@ -121,16 +121,23 @@ def list_models(args: argparse.Namespace) -> int:
                         "name": name,
                         "description": model.DESCRIPTION,
                         "options": [
-                            {"name": o.name, "default": o.default, "help": o.help,
-                             **({"choices": list(o.choices)} if o.type is str else
-                                {"minimum": o.minimum, "maximum": o.maximum})}
+                            {
+                                "name": o.name,
+                                "default": o.default,
+                                "help": o.help,
+                                **(
+                                    {"choices": list(o.choices)}
+                                    if o.type is str
+                                    else {"minimum": o.minimum, "maximum": o.maximum}
+                                ),
+                            }
                             for o in model.OPTIONS
                         ],
                     }
                     for name, model in models
                 ]
             },
-        )  # fmt: skip
+        )
         return 0
     for name, model in models:
         print(f"{name}: {model.DESCRIPTION}")
@@ -202,8 +209,9 @@ def run(args: argparse.Namespace) -> int:
             for model in _fit_place(args, store, *place, observations, options)
         ]
         derive(store, first=args.application)
-        families = [m for m in store.size_models(args.application)
-                    if args.node_type in (None, m.node_type)]  # fmt: skip
+        families = [
+            m for m in store.size_models(args.application) if args.node_type in (None, m.node_type)
+        ]
     if not any(f.model for f in fitted):
         most = max(fitted, key=lambda f: len(f.group.observations))
         if _serves(most, families):
@@ -398,9 +406,19 @@ def _print(
             continue
         stats = f.model.stats
         rows.append(
-            [f.workload, f.node_type, whose, stats["runs"], *_errors(stats), stats["options"],
-             stats["measured"], stats["confirmed"], stats["zone"], f.model.energy_quality]
-        )  # fmt: skip
+            [
+                f.workload,
+                f.node_type,
+                whose,
+                stats["runs"],
+                *_errors(stats),
+                stats["options"],
+                stats["measured"],
+                stats["confirmed"],
+                stats["zone"],
+                f.model.energy_quality,
+            ]
+        )
         single = [note for note in stats["notes"] if of_one_run(note)]
         if single and not verbose:
             notes.append(
@@ -411,10 +429,23 @@ def _print(
         hidden += 0 if verbose else len(single)
     if rows:
         out.table(
-            ["workload", "node type", "for", "runs", "R2 time", "R2 energy", "LOO time",
-             "LOO energy", "options", "measured", "confirmed", "in zone", "energy"],
+            [
+                "workload",
+                "node type",
+                "for",
+                "runs",
+                "R2 time",
+                "R2 energy",
+                "LOO time",
+                "LOO energy",
+                "options",
+                "measured",
+                "confirmed",
+                "in zone",
+                "energy",
+            ],
             rows,
-        )  # fmt: skip
+        )
     for note in [*notes, *map(_family_text, families)]:
         out.say(note)
     if verbose:
@@ -460,11 +491,14 @@ def _print_terms(out: TableWriter, fitted: _Fitted) -> None:
         out.table(
             ["term", "coefficient", "standard error", "p value", "variance inflation"],
             [
-                [t["term"], f"{t['coefficient']:.4g}",
-                 *("-" if t[k] is None else f"{t[k]:.3g}" for k in keys)]
+                [
+                    t["term"],
+                    f"{t['coefficient']:.4g}",
+                    *("-" if t[k] is None else f"{t[k]:.3g}" for k in keys),
+                ]
                 for t in inference["terms"]
             ],
-        )  # fmt: skip
+        )
 
 
 def _errors(stats: dict[str, Any]) -> list[str]:

@@ -29,30 +29,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = add_action(actions, "status", "show what is installed and whether the daemon answers")
     for action in (install, remove, status):
         action.add_argument(
-            "--scheduler", metavar="SCHEDULER",
+            "--scheduler",
+            metavar="SCHEDULER",
             help="whose hook (default: of the scheduler whose commands are installed)",
-        )  # fmt: skip
+        )
         action.add_argument(
-            "--dir", type=Path, metavar="DIR",
+            "--dir",
+            type=Path,
+            metavar="DIR",
             help="Slurm: the folder of slurm.conf (default: the one that Slurm uses here); "
             "PBS: where to keep what is imported (default: pbs in the configuration's folder)",
-        )  # fmt: skip
+        )
         action.add_argument(
-            "--login", type=Path, metavar="DIR",
+            "--login",
+            type=Path,
+            metavar="DIR",
             help="PBS: only the program that goes before qsub, in DIR on a login node",
-        )  # fmt: skip
+        )
     for action in (install, status):
         action.add_argument(
             "--socket", metavar="FILE", help="the daemon's socket (or ADVISOR_SOCKET)"
         )
     install.add_argument(
-        "--deadline", default="250ms", metavar="TIME",
+        "--deadline",
+        default="250ms",
+        metavar="TIME",
         help="how long a submission waits for the daemon at most (default: 250ms)",
-    )  # fmt: skip
+    )
     install.add_argument(
-        "--retry", type=int, default=30, metavar="S",
+        "--retry",
+        type=int,
+        default=30,
+        metavar="S",
         help="when the daemon hung, do not ask it for this many seconds (default: 30)",
-    )  # fmt: skip
+    )
     for action in (install, remove):
         action.add_argument(
             "--dry-run", action="store_true", help="show what would be done, do nothing"

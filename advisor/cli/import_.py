@@ -40,17 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the CSV or YAML file")
     parser.add_argument(
-        "--from", dest="source", choices=(*_formats(), *_accountings()), metavar="FORMAT",
+        "--from",
+        dest="source",
+        choices=(*_formats(), *_accountings()),
+        metavar="FORMAT",
         help="take signatures from ear (eacct -c, releases 4 to 6; its jobs become runs), perf "
         "(perf stat -x, or -j), likwid (likwid-perfctr) or papi (the high-level interface's JSON); "
         "or runs from extrap (Extra-P's text, JSON or JSON lines) or hpcprobe (a results summary); "
         "or jobs of the past from the accounting, as sacct -P or the server's log has it: "
         + ", ".join(_accountings()),
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--application", metavar="APPLICATION",
+        "--application",
+        metavar="APPLICATION",
         help="the application's name (--from ear: default: as the file names them)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--workload",
         default="default",
@@ -64,13 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that of the nodes in the file)",
     )
     parser.add_argument(
-        "--retired", action="store_true",
+        "--retired",
+        action="store_true",
         help="the node type, or nodes of it, are no longer there: the inventory need not know them",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--events", metavar="FILE", type=Path,
+        "--events",
+        metavar="FILE",
+        type=Path,
         help="EAR's events of the same jobs (eacct -x): its own phases, beside our class",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--scope",
         choices=("own", "account", "all"),
@@ -90,9 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--meter", default="", metavar="NAME", help="the meter that measured the energy"
     )
     parser.add_argument(
-        "--parameters", default="", metavar="NAME,...",
+        "--parameters",
+        default="",
+        metavar="NAME,...",
         help="columns that are parameters of the job's size: each size becomes a workload",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--again", action="store_true", help="import the runs even if this file was imported before"
     )
@@ -100,10 +109,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     extrap = parser.add_argument_group("Extra-P's files")
     extrap.add_argument("--region", default="", metavar="NAME", help="the region that counts")
     extrap.add_argument(
-        "--configuration", type=_configuration, default={}, metavar="AXIS=VALUE,...",
+        "--configuration",
+        type=_configuration,
+        default={},
+        metavar="AXIS=VALUE,...",
         help="what nodes, ranks_per_node, threads_per_node and freq_khz are: a number, or a "
         "parameter's name (default: the parameter of that name); the others are the job's size",
-    )  # fmt: skip
+    )
     summary = parser.add_argument_group("HPCProbe's results summary, and Extra-P's metrics")
     for what, unit in (("time", "s"), ("energy", "J"), ("fom", "a rate")):
         summary.add_argument(
@@ -113,9 +125,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"the name of the objective that holds {what} ({unit})",
         )
     summary.add_argument(
-        "--only", action="append", default=[], metavar="KEY=VALUE",
+        "--only",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
         help="only runs with this parameter, like execParam=200000; can be repeated",
-    )  # fmt: skip
+    )
 
 
 def _configuration(text: str) -> dict[str, str]:
@@ -156,11 +171,13 @@ def _accountings() -> dict[str, Scheduler]:
 
 def _check_given(args: argparse.Namespace) -> None:
     missing = [
-        name for name, value in (
+        name
+        for name, value in (
             ("--application", args.application or args.source == EAR),
             ("--node-type", args.node_type or args.source == EAR),
-        ) if not value
-    ]  # fmt: skip
+        )
+        if not value
+    ]
     if missing:
         raise UsageError(f"the following arguments are required: {', '.join(missing)}")
 
@@ -214,9 +231,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _take_in(
-    args: argparse.Namespace, path: Path, importer: Any, user: str, contributor: str, scope: Scope,
-    *, owner: bool,
-) -> int:  # fmt: skip
+    args: argparse.Namespace,
+    path: Path,
+    importer: Any,
+    user: str,
+    contributor: str,
+    scope: Scope,
+    *,
+    owner: bool,
+) -> int:
     """Import the runs that the file holds, or the accounting's jobs."""
     from advisor.store import rows
     from advisor.store.csvfile import Terms
@@ -242,8 +265,9 @@ def _take_in(
                 far += len(odd)
                 possible = [
                     without_impossible(r, types.get(r.configuration.node_type))
-                    for i, r in enumerate(some) if i not in odd
-                ]  # fmt: skip
+                    for i, r in enumerate(some)
+                    if i not in odd
+                ]
                 dropped += sum(DROPPED in r.extra for r in possible)
                 imported += store.import_observations(
                     args.application,
@@ -306,9 +330,14 @@ def _take_in(
 
 
 def _signatures(
-    path: Path, args: argparse.Namespace, importer: Any, user: str, owner: bool, contributor: str,
+    path: Path,
+    args: argparse.Namespace,
+    importer: Any,
+    user: str,
+    owner: bool,
+    contributor: str,
     scope: Scope,
-) -> int:  # fmt: skip
+) -> int:
     """Import what another program counted."""
     from advisor.cli import import_signatures as other
     from advisor.cli.class_setup import described

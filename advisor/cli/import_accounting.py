@@ -67,12 +67,10 @@ def _store(
         stored = (o.observation for o in store.observations(application, workload))
         there = {
             (r.job_id, r.contributor, r.extra.get("submitted_at"))
-            for r in stored if r.source == "job"
-        }  # fmt: skip
-        fresh = [
-            r for r in runs
-            if (r.job_id, r.contributor, r.extra["submitted_at"]) not in there
-        ]  # fmt: skip
+            for r in stored
+            if r.source == "job"
+        }
+        fresh = [r for r in runs if (r.job_id, r.contributor, r.extra["submitted_at"]) not in there]
         skipped += len(runs) - len(fresh)
         if fresh:
             imported += store.import_observations(
@@ -82,9 +80,15 @@ def _store(
 
 
 def _print(
-    args: argparse.Namespace, past: PastRuns, jobs: int, bad: int, imported: int, skipped: int,
-    user: str, scope: Scope,
-) -> None:  # fmt: skip
+    args: argparse.Namespace,
+    past: PastRuns,
+    jobs: int,
+    bad: int,
+    imported: int,
+    skipped: int,
+    user: str,
+    scope: Scope,
+) -> None:
     runs = [run for group in past.runs.values() for run in group]
     notes = [f"{format_count(n, 'job')} left out: {why}" for why, n in past.left_out.most_common()]
     if past.impossible:
@@ -94,31 +98,38 @@ def _print(
     names = sorted({application for application, _ in past.runs})
     if args.json:
         counts = Counter(run.energy_quality for run in runs)
-        print_json("import", {
-            "file": clean(str(args.file)),
-            "application": names[0] if len(names) == 1 else "",
-            "applications": names,
-            "workload": args.workload,
-            "node_type": args.node_type or "",
-            "imported": imported,
-            "skipped": skipped,
-            "scope": scope,
-            "contributor": user,
-            "account": args.account,
-            "energy": {q: counts[q] for q in ("measured", "estimated", "missing")},
-            "extra_columns": [],
-            "from": args.source,
-            "jobs": jobs,
-            "left_out": dict(past.left_out),
-            "notes": notes,
-            "next": "advisor fit APPLICATION",
-        })  # fmt: skip
+        print_json(
+            "import",
+            {
+                "file": clean(str(args.file)),
+                "application": names[0] if len(names) == 1 else "",
+                "applications": names,
+                "workload": args.workload,
+                "node_type": args.node_type or "",
+                "imported": imported,
+                "skipped": skipped,
+                "scope": scope,
+                "contributor": user,
+                "account": args.account,
+                "energy": {q: counts[q] for q in ("measured", "estimated", "missing")},
+                "extra_columns": [],
+                "from": args.source,
+                "jobs": jobs,
+                "left_out": dict(past.left_out),
+                "notes": notes,
+                "next": "advisor fit APPLICATION",
+            },
+        )
         return
-    print(f"{format_count(jobs, 'job')}: {imported} imported as runs of "
-          f"{format_count(len(names), 'application')}, "
-          f"{skipped} known already")  # fmt: skip
+    print(
+        f"{format_count(jobs, 'job')}: {imported} imported as runs of "
+        f"{format_count(len(names), 'application')}, "
+        f"{skipped} known already"
+    )
     for note in notes:
         print(f"  {note}")
     if imported:
-        print("next: advisor fit APPLICATION (jobs help a model of measured runs; alone they "
-              "confirm nothing)")  # fmt: skip
+        print(
+            "next: advisor fit APPLICATION (jobs help a model of measured runs; alone they "
+            "confirm nothing)"
+        )

@@ -124,9 +124,14 @@ def _store(
         fresh = [r for r in runs if args.again or (r.job_id, r.contributor) not in there]
         if fresh:
             imported += store.import_observations(
-                name, args.workload, fresh, file=args.file.name, sha256=sha256, by=by,
+                name,
+                args.workload,
+                fresh,
+                file=args.file.name,
+                sha256=sha256,
+                by=by,
                 again=True,
-            )  # fmt: skip
+            )
         skipped += len(runs) - len(fresh)
     qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
@@ -159,9 +164,11 @@ def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
     contents = _Contents([], [], [], [])
     names = [args.application or step.application for step in file.steps]
     faults = step_faults(
-        [(s.job, s.step, n, s.counted, s.time_s or 0.0)
-         for s, n in zip(file.steps, names, strict=True)]
-    )  # fmt: skip
+        [
+            (s.job, s.step, n, s.counted, s.time_s or 0.0)
+            for s, n in zip(file.steps, names, strict=True)
+        ]
+    )
     phases = read_events(args.events) if args.events else {}
     classes = []
     for step, name, fault in zip(file.steps, names, faults, strict=True):
@@ -178,8 +185,9 @@ def _ear(args: argparse.Namespace, origin: Origin) -> _Contents:
         if step.time_s is not None:
             contents.runs.append((name, _run(step, signature)))
         if (step.job, step.step) in phases:
-            classes.append((f"step {step.step} of job {step.job}", signature,
-                            phases[step.job, step.step]))  # fmt: skip
+            classes.append(
+                (f"step {step.step} of job {step.job}", signature, phases[step.job, step.step])
+            )
     contents.notes.extend([*skipped_notes(faults, "step"), *_compared(args, classes)])
     clamped = sum(step.energy == "clamped" for step in file.steps)
     if clamped:
@@ -252,36 +260,65 @@ def _signature(step: EarStep, file: EarFile, origin: Origin, node: NodeType) -> 
     ranks = max(1, round(step.processes / step.nodes)) if step.processes else 1
     place = Configuration(node.name, step.nodes, ranks, max(node.cores, ranks), step.freq_khz)
     return Signature(
-        cpi=step.cpi, tpi=step.tpi, gflops=step.gflops, gbs=step.gbs, io_mbs=step.io_mbs,
-        mpi_percent=step.mpi_percent, gpu_util=step.gpu_util, cpu_util=step.cpu_util,
-        power_w=step.power_w if step.energy == "measured" else None, time_s=step.time_s,
-        cpus=node.cores if node.cores > 1 else None, configuration=place,
-        source="ear", release=file.release,
+        cpi=step.cpi,
+        tpi=step.tpi,
+        gflops=step.gflops,
+        gbs=step.gbs,
+        io_mbs=step.io_mbs,
+        mpi_percent=step.mpi_percent,
+        gpu_util=step.gpu_util,
+        cpu_util=step.cpu_util,
+        power_w=step.power_w if step.energy == "measured" else None,
+        time_s=step.time_s,
+        cpus=node.cores if node.cores > 1 else None,
+        configuration=place,
+        source="ear",
+        release=file.release,
         contributor=origin.contributor if origin.named else step.user or origin.contributor,
-        account=origin.account or step.account, scope=origin.scope,
+        account=origin.account or step.account,
+        scope=origin.scope,
         job_id=f"{step.job}.{step.step}" + (".loops" if file.loops else ""),
-    )  # fmt: skip
+    )
 
 
 def _run(step: EarStep, s: Signature) -> Observation:
     assert s.configuration is not None and step.time_s is not None
     energy_j = step.energy_j if step.energy == "measured" else None
     return Observation(
-        s.configuration, step.time_s, energy_j, None, "missing" if energy_j is None else "measured",
-        "" if energy_j is None else "ear", "job", s.contributor, s.account, s.scope, s.job_id,
+        s.configuration,
+        step.time_s,
+        energy_j,
+        None,
+        "missing" if energy_j is None else "measured",
+        "" if energy_j is None else "ear",
+        "job",
+        s.contributor,
+        s.account,
+        s.scope,
+        s.job_id,
         {"ear_policy": step.policy} if step.policy else {},
-    )  # fmt: skip
+    )
 
 
 def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]) -> dict[str, Any]:
     more = ({"skipped": fault} if fault else {}) | ({"phases_s": phases_s} if phases_s else {})
     return more | {
-        "job": step.job, "step": step.step, "application": application, "nodes": step.nodes,
-        "cpi": step.cpi, "tpi": step.tpi, "gflops": step.gflops, "gbs": step.gbs,
-        "io_mbs": step.io_mbs, "mpi_percent": step.mpi_percent, "gpu_util": step.gpu_util,
-        "power_w": step.power_w, "time_s": step.time_s, "energy_j": step.energy_j,
+        "job": step.job,
+        "step": step.step,
+        "application": application,
+        "nodes": step.nodes,
+        "cpi": step.cpi,
+        "tpi": step.tpi,
+        "gflops": step.gflops,
+        "gbs": step.gbs,
+        "io_mbs": step.io_mbs,
+        "mpi_percent": step.mpi_percent,
+        "gpu_util": step.gpu_util,
+        "power_w": step.power_w,
+        "time_s": step.time_s,
+        "energy_j": step.energy_j,
         "energy": step.energy,
-    }  # fmt: skip
+    }
 
 
 # -- what other programs counted -------------------------------------------------------------------

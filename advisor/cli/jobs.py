@@ -24,9 +24,11 @@ WAITING = "waiting"
 def add_span(parser: argparse.ArgumentParser) -> None:
     """Add what says which jobs: ``--since``, ``--user`` and ``--everybody``."""
     parser.add_argument(
-        "--since", default="7d", metavar="TIME",
+        "--since",
+        default="7d",
+        metavar="TIME",
         help="from when, like 7d or 2026-01-31 (default: 7d)",
-    )  # fmt: skip
+    )
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument(
         "--user", metavar="USER", help="whose jobs (default: mine; others' need the store itself)"
@@ -43,10 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_span(parser)
     parser.add_argument("--application", metavar="APPLICATION", help="only this application")
     parser.add_argument(
-        "--verdict", choices=(*_VERDICTS, WAITING), metavar="VERDICT",
+        "--verdict",
+        choices=(*_VERDICTS, WAITING),
+        metavar="VERDICT",
         help=f"only jobs that came out so: {', '.join(_VERDICTS)}, or {WAITING} for those not "
         "collected yet",
-    )  # fmt: skip
+    )
     changed = parser.add_mutually_exclusive_group()
     changed.add_argument("--changed", action="store_true", help="only jobs that were changed")
     changed.add_argument("--unchanged", action="store_true", help="only jobs left as written")

@@ -24,15 +24,35 @@ from advisor.views.worth import Worth
 _BAR = 10
 """Cells of a bar of energy beside an option."""
 _OF_MODEL = (
-    "id", "workload", "node_type", "scope", "owner", "version", "state", "state_reason",
-    "energy_quality", "n_train", "stats", "created_at",
-)  # fmt: skip
+    "id",
+    "workload",
+    "node_type",
+    "scope",
+    "owner",
+    "version",
+    "state",
+    "state_reason",
+    "energy_quality",
+    "n_train",
+    "stats",
+    "created_at",
+)
 _RATES = {"rate": "time", "rate-per-joule": "energy"}
 """Orders of a rate, the highest first, are those of what it is the reciprocal of."""
 _OF_OPTION = (
-    "time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j",
-    "measured", "confirmed", "estimated", "extrapolated", "in_zone", "on_front",
-)  # fmt: skip
+    "time_s",
+    "time_lo_s",
+    "time_hi_s",
+    "energy_j",
+    "energy_lo_j",
+    "energy_hi_j",
+    "measured",
+    "confirmed",
+    "estimated",
+    "extrapolated",
+    "in_zone",
+    "on_front",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,22 +66,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
-        "--at", type=size_argument, metavar="NAME=NUMBER,...",
+        "--at",
+        type=size_argument,
+        metavar="NAME=NUMBER,...",
         help="show a size, or a number of nodes, that was not measured, as predicted from "
-             "the measured ones",
-    )  # fmt: skip
+        "the measured ones",
+    )
     parser.add_argument(
         "--user", metavar="USER", help="also show this user's own models (default: yours)"
     )
     parser.add_argument("--all", action="store_true", help="also list options outside the zone")
     parser.add_argument(
-        "--sort", choices=(*MEASURES, *_RATES), default="time",
+        "--sort",
+        choices=(*MEASURES, *_RATES),
+        default="time",
         help="order, best first (default: time); cores are those of all nodes",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--rate", action="store_true",
+        "--rate",
+        action="store_true",
         help="draw the program's own rate and its rate per joule, where its runs have one",
-    )  # fmt: skip
+    )
     add_plot_argument(parser, ("pareto", "lines", "surface"))
 
 
@@ -143,17 +168,27 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         print(view.source)
     if model.state == "suspended":
         print(f"suspended, nothing is applied: {model.state_reason or 'no reason given'}")
-    shown = [
-        o for o in view.options if everything or o.in_zone or o is view.baseline
-    ]  # fmt: skip
+    shown = [o for o in view.options if everything or o.in_zone or o is view.baseline]
     order = _RATES.get(order, order)
     measure = MEASURES[order]
     shown.sort(key=lambda o: (o is not view.baseline, measure(o)))
     more = [] if order in ("time", "energy", "cores") else [order]
     work = view.work
     named = {id(view.options[i]): goal for i, goal in clusters(view.options).items()}
-    headers = ["nodes", "ranks", "threads", "frequency", "time", "change", "energy", "change",
-               *(work.labels if work else ()), *more, "known by", "place"]  # fmt: skip
+    headers = [
+        "nodes",
+        "ranks",
+        "threads",
+        "frequency",
+        "time",
+        "change",
+        "energy",
+        "change",
+        *(work.labels if work else ()),
+        *more,
+        "known by",
+        "place",
+    ]
     rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
     if view.energy_known and room_for(table(headers, rows), _BAR):
         most = max(o.energy_j for o in shown)

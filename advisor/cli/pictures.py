@@ -35,9 +35,11 @@ def percent(text: str) -> float:
 def add_plot_argument(parser: argparse.ArgumentParser, views: Sequence[str] = ()) -> None:
     """Add ``--plot FILE``, and ``--view`` where there are several kinds of picture."""
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE",
+        "--plot",
+        type=Path,
+        metavar="FILE",
         help="also write a picture (.svg, .png or .pdf; NAME-dark.svg and so on: on a dark ground)",
-    )  # fmt: skip
+    )
     if views:
         parser.add_argument(
             "--view",

@@ -170,8 +170,9 @@ def _problems(checked: Checked) -> dict[str, object]:
     ok = checked.compiled is not None
     error = {
         "error": f"{checked.name}: {_count(checked.problems)}",
-        "hint": "problems names them", "exit_code": 1,
-    }  # fmt: skip
+        "hint": "problems names them",
+        "exit_code": 1,
+    }
     problems = [p.to_dict() for p in checked.problems]
     return {"ok": ok, "problems": problems, **({} if ok else error)}
 

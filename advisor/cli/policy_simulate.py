@@ -23,14 +23,18 @@ def add_simulate(actions: Any) -> None:
         "Users see their own jobs, administrators all."
     )
     action.add_argument(
-        "file", nargs="?", metavar="FILE",
+        "file",
+        nargs="?",
+        metavar="FILE",
         help="the policy to try (default: policy.yaml in the configuration folder; - is standard "
         "input)",
-    )  # fmt: skip
+    )
     action.add_argument(
-        "--since", metavar="TIME", default="30d",
+        "--since",
+        metavar="TIME",
+        default="30d",
         help="try it on jobs submitted since then, like 30d or 2026-01-31 (default: 30d)",
-    )  # fmt: skip
+    )
     add_plot_argument(action)
 
 

@@ -54,9 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
-        "--model", default="auto", metavar="NAME",
+        "--model",
+        default="auto",
+        metavar="NAME",
         help="the scaling model: auto, physics, terms or pmnf (default: auto)",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -233,8 +235,11 @@ def _answer(
 
 
 def _notes(prediction: SizePrediction) -> list[str]:
-    far = [f"{axis} is {factor:.3g} times the largest measured: too far for advice"
-           for axis, factor in prediction.beyond.items() if factor > _FAR]  # fmt: skip
+    far = [
+        f"{axis} is {factor:.3g} times the largest measured: too far for advice"
+        for axis, factor in prediction.beyond.items()
+        if factor > _FAR
+    ]
     return [*far, *prediction.notes]
 
 
@@ -263,14 +268,24 @@ def _print(
     for i, c in zip(fits, places, strict=True):
         low, high = _interval(time, i)
         duration = duration_like(math.exp(time.mean[i]))
-        row = [c.threads_per_node, format_freq(c.freq_khz), duration(math.exp(time.mean[i])),
-               f"{duration(low)} to {duration(high)}"]  # fmt: skip
+        row = [
+            c.threads_per_node,
+            format_freq(c.freq_khz),
+            duration(math.exp(time.mean[i])),
+            f"{duration(low)} to {duration(high)}",
+        ]
         if energy is not None:
             row.append(format_energy(math.exp(energy.mean[i])))
         row.append(f"{_percent(float(time.own[i])):.0f} %")
         rows.append([c.ranks_per_node, *row] if with_ranks else row)
-    headers = ["threads", "frequency", "time", "90 %", *(["energy"] * (energy is not None)),
-               "own error"]  # fmt: skip
+    headers = [
+        "threads",
+        "frequency",
+        "time",
+        "90 %",
+        *(["energy"] * (energy is not None)),
+        "own error",
+    ]
     print_table(["ranks", *headers] if with_ranks else headers, rows)
     for note in notes:
         print(note)

@@ -32,13 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+", help="the accounting")
     parser.add_argument(
-        "--from", dest="source", choices=tuple(commands), metavar="FORMAT",
+        "--from",
+        dest="source",
+        choices=tuple(commands),
+        metavar="FORMAT",
         help=f"what wrote the files: {', '.join(commands)} (default: told by their first line)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--site", type=Path, metavar="FILE",
+        "--site",
+        type=Path,
+        metavar="FILE",
         help="a site.yaml: node types with cores, power and caps, and rules for applications",
-    )  # fmt: skip
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write one page")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also write one picture")
 

@@ -24,10 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and asks; for a day they can be had back. advisor collect does the same, unasked."
     )
     parser.add_argument(
-        "--older-than", metavar="TIME",
+        "--older-than",
+        metavar="TIME",
         help="forget decisions and outcomes older than this, like 400d (default: the policy's "
         "retention; 0d forgets all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--undo", action="store_true", help="restore what was removed in the last 24 hours"
     )

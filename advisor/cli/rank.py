@@ -50,19 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the base node type (default: where it was characterised)",
     )
     parser.add_argument(
-        "--method", choices=("blend", "thesis"), default="blend",
+        "--method",
+        choices=("blend", "thesis"),
+        default="blend",
         help="blend mixes profiles of all streams and of arithmetic, thesis takes the most similar "
         "profile (default: blend)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--thresholds", type=Path, metavar="FILE",
+        "--thresholds",
+        type=Path,
+        metavar="FILE",
         help="points of the similarity index (default: ranking.yaml of the configuration folder, "
         "else the built-in ones)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--no-store", action="store_true",
+        "--no-store",
+        action="store_true",
         help="only print the ranking (the next advisor bench stores one)",
-    )  # fmt: skip
+    )
     add_plot_argument(parser)
 
 
@@ -234,9 +239,16 @@ class Similar(JsonForm):
         """Return what programs are told of a match."""
         p = m.profile
         return cls(
-            p.microbenchmark, m.index, m.elements, m.streams, p.streams, p.time_per_iter_us,
-            p.spread, bool(p.doubt), p.own,
-        )  # fmt: skip
+            p.microbenchmark,
+            m.index,
+            m.elements,
+            m.streams,
+            p.streams,
+            p.time_per_iter_us,
+            p.spread,
+            bool(p.doubt),
+            p.own,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,16 +306,28 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {100 * r.phase.weight:.1f} %")
         if similar:
             print_table(
-                ["microbenchmark", "size KB", "stride B", "of stream", "us per iteration", "index",
-                 ""],
                 [
-                    [m.profile.microbenchmark, _each(m, "size_kb"), _each(m, "stride_b"),
-                     ", ".join(str(s + 1) for s in m.streams),
-                     f"{m.profile.time_per_iter_us:.5g}", f"{m.index:g}",
-                     _mark(m, r.match)]
+                    "microbenchmark",
+                    "size KB",
+                    "stride B",
+                    "of stream",
+                    "us per iteration",
+                    "index",
+                    "",
+                ],
+                [
+                    [
+                        m.profile.microbenchmark,
+                        _each(m, "size_kb"),
+                        _each(m, "stride_b"),
+                        ", ".join(str(s + 1) for s in m.streams),
+                        f"{m.profile.time_per_iter_us:.5g}",
+                        f"{m.index:g}",
+                        _mark(m, r.match),
+                    ]
                     for m in similar[:_SHOWN]
                 ],
-            )  # fmt: skip
+            )
         print(f"{gone} comparisons discarded as too different ({100 * r.margin:.0f} % and more)")
         if r.memory is not None:
             print(
@@ -318,11 +342,16 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         print_table(
             ["node type", "phases", "whole run", "90 % interval", ""],
             [
-                [e.node_type, format_duration(e.phases_s), format_duration(e.time_s),
-                 _interval(ranking, e), "it ran here" if e.node_type == ranking.base else ""]
+                [
+                    e.node_type,
+                    format_duration(e.phases_s),
+                    format_duration(e.time_s),
+                    _interval(ranking, e),
+                    "it ran here" if e.node_type == ranking.base else "",
+                ]
                 for e in ranking.estimates
             ],
-        )  # fmt: skip
+        )
         print(f"estimated from microbenchmarks, not measured; base {ranking.base}")
     if ranking.io_s:
         print(

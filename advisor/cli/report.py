@@ -142,10 +142,11 @@ def _print_savings(r: Report) -> None:
     scale = max(
         (abs(v) for v in (r.promised_energy, r.promised_time, *changes) if v is not None),
         default=0.0,
-    )  # fmt: skip
+    )
     for name, promise, change in (
-        ("energy", r.promised_energy, r.energy), ("time", r.promised_time, r.time),
-    ):  # fmt: skip
+        ("energy", r.promised_energy, r.energy),
+        ("time", r.promised_time, r.time),
+    ):
         if promise is not None:
             print(f"  {name:<7} promised  {_bar(promise, scale)}{format_change(promise)}")
         if change is not None:
@@ -222,12 +223,17 @@ def _print_pruned(r: Report) -> None:
         headers,
         [
             [
-                m.month, m.decisions, m.changed, m.outcomes, m.worse, f"{m.node_s / 3600:.4g}",
+                m.month,
+                m.decisions,
+                m.changed,
+                m.outcomes,
+                m.worse,
+                f"{m.node_s / 3600:.4g}",
                 format_kwh(m.energy_j / J_PER_KWH),
             ]
             for m in r.pruned
         ],
-    )  # fmt: skip
+    )
 
 
 def _print_notes(remarks: list[str]) -> None:
@@ -383,7 +389,12 @@ def _answer(r: Report, remarks: list[str]) -> ReportAnswer:
         calibration=Calibrations(r.time_calibration, r.energy_calibration),
         workloads=[
             WorkloadSavings(
-                c.application, c.workload, c.promised_energy, c.promised_time, c.energy, c.time,
+                c.application,
+                c.workload,
+                c.promised_energy,
+                c.promised_time,
+                c.energy,
+                c.time,
                 c.energy_kwh,
             )
             for c in r.comparisons
@@ -394,10 +405,15 @@ def _answer(r: Report, remarks: list[str]) -> ReportAnswer:
         ],
         pruned=[
             PrunedMonth(
-                m.month, m.decisions, m.changed, m.outcomes, m.worse, m.node_s / 3600,
+                m.month,
+                m.decisions,
+                m.changed,
+                m.outcomes,
+                m.worse,
+                m.node_s / 3600,
                 m.energy_j / J_PER_KWH,
             )
             for m in r.pruned
         ],
         notes=remarks,
-    )  # fmt: skip
+    )

@@ -35,14 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=int, default=1, metavar="N", help="number of runs (default: 1)"
     )
     parser.add_argument(
-        "--meter", default="auto", metavar="NAME",
+        "--meter",
+        default="auto",
+        metavar="NAME",
         help="the energy meter: auto, none or a meter's name (default: auto)",
-    )  # fmt: skip
+    )
     parser.add_argument("--record", action="store_true", help="store the runs")
     parser.add_argument(
-        "--counters", action="store_true",
+        "--counters",
+        action="store_true",
         help="also count cycles, instructions, arithmetic and memory traffic: the run's signature",
-    )  # fmt: skip
+    )
     add_rate_arguments(parser)
     parser.set_defaults(takes_tail=True)
 

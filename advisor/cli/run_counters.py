@@ -51,10 +51,14 @@ def signature_of(
 def lines(signature: Signature, notes: Sequence[str]) -> list[str]:
     """Return a signature for people: what there is, then what there is not and why."""
     words = {
-        "cpi": "CPI {:.3g}", "tpi": "TPI {:.3g}", "gflops": "{:.4g} GFLOP/s", "gbs": "{:.4g} GB/s",
-        "io_mbs": "{:.3g} MB/s of input and output", "cpu_util": "{:.0f} % of its processors busy",
+        "cpi": "CPI {:.3g}",
+        "tpi": "TPI {:.3g}",
+        "gflops": "{:.4g} GFLOP/s",
+        "gbs": "{:.4g} GB/s",
+        "io_mbs": "{:.3g} MB/s of input and output",
+        "cpu_util": "{:.0f} % of its processors busy",
         "power_w": "{:.0f} W",
-    }  # fmt: skip
+    }
     there = signature.measures()
     parts = [text.format(there[name]) for name, text in words.items() if name in there]
     return [f"signature: {', '.join(parts)}", *(f"  not counted: {note}" for note in notes)]

@@ -51,9 +51,14 @@ def run_job(args: argparse.Namespace) -> int:
     working = Path.cwd() / options.get("chdir", "")
     with RateTap(rule, quiet=args.json) if rule else nullcontext() as tap:
         measured = _measure(
-            script.absolute(), working, configuration, decision.environment, choice.meter,
-            args.json, tap,
-        )  # fmt: skip
+            script.absolute(),
+            working,
+            configuration,
+            decision.environment,
+            choice.meter,
+            args.json,
+            tap,
+        )
     rate, missing = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
@@ -143,9 +148,14 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 
 def _measure(
-    script: Path, working: Path, configuration: Configuration, variables: Mapping[str, str],
-    meter: Any, quiet: bool, tap: RateTap | None,
-) -> MeasuredProcess:  # fmt: skip
+    script: Path,
+    working: Path,
+    configuration: Configuration,
+    variables: Mapping[str, str],
+    meter: Any,
+    quiet: bool,
+    tap: RateTap | None,
+) -> MeasuredProcess:
     from advisor.meters.process import ALL_TO_STDERR, MeasuredCommand, measure
     from advisor.schedulers.choose import create
     from advisor.schedulers.command import interpreter
@@ -190,24 +200,46 @@ def _keep(
     c = configuration
     total = os.cpu_count() or c.threads_per_node
     step = StepRecord(
-        "0", decision.application, state, measured.time_s, c.nodes, c.ranks_per_node,
-        measured.energy_j, c.freq_khz or None, None, c.threads_per_node,
-    )  # fmt: skip
+        "0",
+        decision.application,
+        state,
+        measured.time_s,
+        c.nodes,
+        c.ranks_per_node,
+        measured.energy_j,
+        c.freq_khz or None,
+        None,
+        c.threads_per_node,
+    )
     job = JobRecord(
-        job_id, decision.application, decision.user, "", state,
-        submitted_at=began, elapsed_s=measured.time_s, nodes=1,
-        node_list=socket.gethostname().split(".")[0], energy_j=measured.energy_j,
-        freq_requested_khz=c.freq_khz or None, ended_at=datetime.now(UTC).isoformat(),
-        cpus=total, steps=(step,), resolution_s=0.0,
-    )  # fmt: skip
+        job_id,
+        decision.application,
+        decision.user,
+        "",
+        state,
+        submitted_at=began,
+        elapsed_s=measured.time_s,
+        nodes=1,
+        node_list=socket.gethostname().split(".")[0],
+        energy_j=measured.energy_j,
+        freq_requested_khz=c.freq_khz or None,
+        ended_at=datetime.now(UTC).isoformat(),
+        cpus=total,
+        steps=(step,),
+        resolution_s=0.0,
+    )
     try:
         with Writer(whole_store(db)) as store:
             store.save_decision(decision, job_id=job_id)
             match = MatchedJob(decision, "verified")
             outcome = make_outcome(
-                job, match, scheduler="local",
-                inventory=snapshot.inventory, policies=snapshot.policy, reader=store,
-            )  # fmt: skip
+                job,
+                match,
+                scheduler="local",
+                inventory=snapshot.inventory,
+                policies=snapshot.policy,
+                reader=store,
+            )
             outcome = replace(outcome, energy_quality=measured.energy_quality)
             store.save_outcome(outcome)
             let_count(store, job, match, outcome, ran(job, snapshot.inventory))

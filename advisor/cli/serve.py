@@ -25,36 +25,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--socket", metavar="FILE", help="the UNIX socket to listen on (or ADVISOR_SOCKET)"
     )
     parser.add_argument(
-        "--trust-user", action="append", default=[], metavar="USER",
+        "--trust-user",
+        action="append",
+        default=[],
+        metavar="USER",
         help="believe this user (the scheduler's), like root, when it names a job's owner; can be "
         "repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--admin-user", action="append", default=[], metavar="USER",
+        "--admin-user",
+        action="append",
+        default=[],
+        metavar="USER",
         help="show this user everybody's jobs, like root; can be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--admin-group", action="append", default=[], metavar="GROUP",
+        "--admin-group",
+        action="append",
+        default=[],
+        metavar="GROUP",
         help="show the members of this group everybody's jobs; can be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--read-only", action="store_true",
+        "--read-only",
+        action="store_true",
         help="answer from a published copy: store no decisions, accept no runs",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--refresh", type=float, default=1.0, metavar="SECONDS",
+        "--refresh",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
         help="seconds between two looks at the store (default: 1)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--watch", type=float, default=15.0, metavar="SECONDS",
+        "--watch",
+        type=float,
+        default=15.0,
+        metavar="SECONDS",
         help="seconds between two readings of the scheduler's nodes and limits (default: 15). 0: "
         "never; then no job goes to another node type unless the policy says "
         "node_type_change: allow",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"],
+        "--log-level",
+        default="info",
+        choices=["debug", "info", "warning", "error"],
         help="log nothing below this level (default: info)",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,8 +147,9 @@ def _published(store: Path) -> bool:
     if copy:
         logging.getLogger("advisor.serve").warning(
             "event=only-reads store=%s reason=published-copy hint='use serve --read-only; where "
-            "the store is lost: advisor restore COPY --db STORE'", store,
-        )  # fmt: skip
+            "the store is lost: advisor restore COPY --db STORE'",
+            store,
+        )
     return copy
 
 
@@ -152,9 +171,11 @@ def _prepare(store: Path) -> None:
             Reader(store).close()
     except OlderStoreError:
         child = subprocess.Popen(
-            own_python("advisor.store.upgrade", str(store)), stdin=subprocess.DEVNULL,
-            cwd="/", env=own_environment(),
-        )  # fmt: skip
+            own_python("advisor.store.upgrade", str(store)),
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            env=own_environment(),
+        )
         log.warning("event=store-older upgraded_by=%d", child.pid)
     except AdvisorError as error:
         log.error("event=no-store error=%r", str(error))

@@ -27,13 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", choices=["install", "status"], help="write the units, or compare them"
     )
     parser.add_argument(
-        "--dir", metavar="DIR", type=Path,
+        "--dir",
+        metavar="DIR",
+        type=Path,
         help=f"write the units there and do not ask systemd (default: {FOLDER}, and enable them)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--scheduler", metavar="SCHEDULER",
+        "--scheduler",
+        metavar="SCHEDULER",
         help="slurm or pbs (default: the one this machine has)",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)

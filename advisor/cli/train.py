@@ -24,9 +24,17 @@ if TYPE_CHECKING:
 
 
 _PLAIN = (
-    "application", "workload", "scheduler", "nodes", "samples", "design", "repeat_baseline",
-    "model", "meter", "complete",
-)  # fmt: skip
+    "application",
+    "workload",
+    "scheduler",
+    "nodes",
+    "samples",
+    "design",
+    "repeat_baseline",
+    "model",
+    "meter",
+    "complete",
+)
 """Arguments that a wish takes as they are."""
 
 
@@ -40,60 +48,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add(
-        "subject", nargs="?", metavar="SCRIPT|APPLICATION",
+        "subject",
+        nargs="?",
+        metavar="SCRIPT|APPLICATION",
         help="the job script, an experiment file, or the name of the application that COMMAND is",
-    )  # fmt: skip
+    )
     add_subject(parser, "where to train (default: where the job would run)")
     add(
-        "--scheduler", metavar="SCHEDULER",
+        "--scheduler",
+        metavar="SCHEDULER",
         help="slurm, pbs or local (default: the one this machine has)",
-    )  # fmt: skip
+    )
     add("--samples", type=int, metavar="N", help="number of runs (default: the policy's)")
     add(
-        "--design", choices=("adaptive", "uniform", "random", "lhs", "sequential"),
+        "--design",
+        choices=("adaptive", "uniform", "random", "lhs", "sequential"),
         default="uniform",
         help="how runs are chosen; adaptive and sequential choose each run after the ones before "
         "(default: uniform)",
-    )  # fmt: skip
+    )
     add(
-        "--budget", metavar="RUNS|HOURS",
+        "--budget",
+        metavar="RUNS|HOURS",
         help="the most the sweep may take, those that confirm included: 8 runs, or 0.5h "
         "node-hours (default: the policy's)",
-    )  # fmt: skip
+    )
     add("--nodes", metavar="N", help=argparse.SUPPRESS)
     add("--threads", metavar="N,N", help="threads per node to try, like 8,16,28")
     add("--freqs", metavar="FREQ,FREQ", help="frequency caps to try, like 1.9GHz,2.2GHz")
     add(
-        "--sizes", metavar="NAME=N,N,N",
+        "--sizes",
+        metavar="NAME=N,N,N",
         help="measure the job at three or more sizes, like n=1e6,2e6,4e6: all runs at the largest, "
         "three at each other",
-    )  # fmt: skip
+    )
     add(
-        "--repeat-baseline", type=int, default=0, metavar="N",
+        "--repeat-baseline",
+        type=int,
+        default=0,
+        metavar="N",
         help="repeat the run of the job as written N times (default: 0)",
-    )  # fmt: skip
+    )
     add("--estimate", metavar="TIME", help="the time of one run as written, like 10m")
     add(
         "--limit", metavar="TIME", help="stop a run after this time (default: the job's time limit)"
     )
     add("--model", default="auto", metavar="NAME", help="the model to fit (default: auto)")
     add(
-        "--meter", default="auto", metavar="NAME",
+        "--meter",
+        default="auto",
+        metavar="NAME",
         help="local only: auto, none or a meter's name (default: auto)",
-    )  # fmt: skip
+    )
     add(
-        "--options", "--sbatch", "--qsub", metavar="OPTIONS", default="",
+        "--options",
+        "--sbatch",
+        "--qsub",
+        metavar="OPTIONS",
+        default="",
         help="more options for the job, as for sbatch or qsub, like '-A climate'",
-    )  # fmt: skip
+    )
     add(
-        "--work-dir", type=Path, metavar="DIR",
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
         help="folder for the sweep's files; the nodes must see it",
-    )  # fmt: skip
+    )
     add_rate_arguments(parser)
     add(
-        "--complete", action="store_true",
+        "--complete",
+        action="store_true",
         help="make every run to its end (default: most end once their time is known)",
-    )  # fmt: skip
+    )
     add("--yes", "-y", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="show plan and cost, run nothing")
     add(

@@ -255,8 +255,13 @@ class StoppingAnswer(JsonForm):
 
 
 ANSWERS = (
-    PlanAnswer, SweepsAnswer, ReadAgainAnswer, DetachedAnswer, StoppingAnswer, TrainAnswer,
-)  # fmt: skip
+    PlanAnswer,
+    SweepsAnswer,
+    ReadAgainAnswer,
+    DetachedAnswer,
+    StoppingAnswer,
+    TrainAnswer,
+)
 
 
 def outcome_answer(state: SweepState, outcome: SweepOutcome) -> TrainAnswer:
@@ -287,14 +292,22 @@ def outcome_answer(state: SweepState, outcome: SweepOutcome) -> TrainAnswer:
         payback_runs=outcome.payback,
         runs=[
             RunAnswer(
-                seq, planned[seq].role, planned[seq].configuration,
-                r.time_s, r.energy_j, r.energy_quality, r.meter, r.job_id, r.rate, r.extrapolated,
+                seq,
+                planned[seq].role,
+                planned[seq].configuration,
+                r.time_s,
+                r.energy_j,
+                r.energy_quality,
+                r.meter,
+                r.job_id,
+                r.rate,
+                r.extrapolated,
             )
             for seq, r in sorted(outcome.results.items())
         ],
         failed=outcome.failed,
         notes=outcome.notes,
-    )  # fmt: skip
+    )
 
 
 def show_outcome(

@@ -43,9 +43,13 @@ def sized_sweeps(args: argparse.Namespace, root: Path, known: SiteContext) -> li
 
     def workload_of(one: SizedText) -> str:
         return recognised_by_site(
-            scheduler, known.site, script, one.text, one.words,
+            scheduler,
+            known.site,
+            script,
+            one.text,
+            one.words,
             application=named(args.application) if args.application else "",
-        ).workload  # fmt: skip
+        ).workload
 
     now = parameters_of(workload_of(job)).size.get(asked.parameter, 1.0)
     series = secrets.token_hex(4)

@@ -104,10 +104,13 @@ class CountLaws:
     def to_dict(self) -> dict[str, Any]:
         """Return its JSON form."""
         return {
-            "parameters": list(self.parameters), "processes": self.processes,
-            "threads": dict(self.threads), "instructions": self.instructions,
-            "footprint": self.footprint, "fixed": dict(self.fixed),
-        }  # fmt: skip
+            "parameters": list(self.parameters),
+            "processes": self.processes,
+            "threads": dict(self.threads),
+            "instructions": self.instructions,
+            "footprint": self.footprint,
+            "fixed": dict(self.fixed),
+        }
 
     @classmethod
     def from_dict(cls, data: object) -> CountLaws | None:

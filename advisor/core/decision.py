@@ -25,14 +25,30 @@ _TEXTS = (*_OF_REQUEST, "created_at", "application", "workload", "message", "job
 """Fields that are texts, under the same name in JSON."""
 
 _PLAIN = (
-    "created_at", *_OF_REQUEST, "mode", "goal", "application", "workload", "changed", "message",
-    "holdout", "model_id", "policy_version",
-)  # fmt: skip
+    "created_at",
+    *_OF_REQUEST,
+    "mode",
+    "goal",
+    "application",
+    "workload",
+    "changed",
+    "message",
+    "holdout",
+    "model_id",
+    "policy_version",
+)
 """Fields that JSON has as they are."""
 
 _OF_OUTCOME = (
-    "application", "workload", "mode", "goal", "policy_version", "model_id", "holdout", "changed",
-)  # fmt: skip
+    "application",
+    "workload",
+    "mode",
+    "goal",
+    "policy_version",
+    "model_id",
+    "holdout",
+    "changed",
+)
 
 FROM_STAMP = "stamp"
 """The origin of a decision that is known from its job's stamp only."""
@@ -332,9 +348,7 @@ class Decision:
             time = against(promise.get("time_s"), time_s)
             energy = against(promise.get("energy_j"), energy_j)
             estimated = not _ESTIMATES.isdisjoint(codes)
-            chosen = Alternative(
-                place, time[0], energy[0], time[1], energy[1], estimated=estimated
-            )  # fmt: skip
+            chosen = Alternative(place, time[0], energy[0], time[1], energy[1], estimated=estimated)
         return cls(
             **own,
             hook=str(data.get("hook") or ""),

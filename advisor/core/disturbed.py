@@ -21,10 +21,14 @@ def disturbed(options: Sequence[Option]) -> frozenset[int]:
         for line in _lines(options, axis):
             for before, at, after in zip(line, line[1:], line[2:], strict=False):
                 o, sides = options[at], (options[before], options[after])
-                if o.measured and not o.confirmed and (
-                    o.time_s > _FAR * max(s.time_s for s in sides)
-                    or o.energy_j > _FAR * max(s.energy_j for s in sides)
-                ):  # fmt: skip
+                if (
+                    o.measured
+                    and not o.confirmed
+                    and (
+                        o.time_s > _FAR * max(s.time_s for s in sides)
+                        or o.energy_j > _FAR * max(s.energy_j for s in sides)
+                    )
+                ):
                     outliers.add(at)
     return frozenset(outliers)
 

@@ -28,17 +28,30 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*|#1?(?!\d))|(?P<sign>\*\*|<=|>=|[-+*/^(),<>\[\]]))"
 )
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
     "^": operator.pow,
-}  # fmt: skip
+}
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3, "^": 4}
 MATH: dict[str, Callable[..., Any]] = {
-    "log": math.log, "log2": math.log2, "log10": math.log10, "sqrt": math.sqrt,
-    "cbrt": lambda v: v ** (1 / 3), "exp": math.exp, "abs": abs, "min": min, "max": max,
-}  # fmt: skip
+    "log": math.log,
+    "log2": math.log2,
+    "log10": math.log10,
+    "sqrt": math.sqrt,
+    "cbrt": lambda v: v ** (1 / 3),
+    "exp": math.exp,
+    "abs": abs,
+    "min": min,
+    "max": max,
+}
 """The functions there are, on numbers; whoever has arrays passes a table of the same names."""
 _ALIASES = {"ln": "log"}
 
@@ -144,10 +157,11 @@ class _Parser:
 
     def _refuse(self, what: str) -> None:
         raise InputError(
-            f"{self.text!r} is not an expression: {what!r} cannot stand there" if what
+            f"{self.text!r} is not an expression: {what!r} cannot stand there"
+            if what
             else f"{self.text!r} is not an expression: its end is missing",
             hint="write it like n^2*log2(p)/threads",
-        )  # fmt: skip
+        )
 
     def take(self) -> str:
         """Return the token and go on."""

@@ -11,8 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 BUCKETS_S = (
-    0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25,
-)  # fmt: skip
+    0.00002,
+    0.00005,
+    0.0001,
+    0.0002,
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.25,
+)
 """Upper ends of the histogram of answers; a hook waits 0.25 s at most."""
 
 END = "# EOF\n"
@@ -40,9 +52,13 @@ class Text:
     lines: list[str] = field(default_factory=list)
 
     def family(
-        self, name: str, kind: str, help: str, samples: Iterable[tuple[Labels, float | None]],
+        self,
+        name: str,
+        kind: str,
+        help: str,
+        samples: Iterable[tuple[Labels, float | None]],
         unit: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a gauge or counter; what is None is not known and left out."""
         name = f"advisor_{name}"
         self._head(name, kind, help, unit)

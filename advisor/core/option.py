@@ -182,13 +182,24 @@ def estimated_rows(
         rows.append(
             _AS_ROW(
                 (
-                    nodes or row[0], row[1], row[2], row[3],
-                    time_s, time_s / around_t, time_s * around_t,
-                    energy_j, energy_j / around_e, energy_j * around_e, t, sigma_t, e, sigma_e,
+                    nodes or row[0],
+                    row[1],
+                    row[2],
+                    row[3],
+                    time_s,
+                    time_s / around_t,
+                    time_s * around_t,
+                    energy_j,
+                    energy_j / around_e,
+                    energy_j * around_e,
+                    t,
+                    sigma_t,
+                    e,
+                    sigma_e,
                     _ESTIMATED if row[14] & _CONFIRMED else 0,
                 )
             )
-        )  # fmt: skip
+        )
     return rows
 
 

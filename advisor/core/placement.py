@@ -32,11 +32,19 @@ _BY_RUNTIME: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     "open_mpi": {  # the first up to release 4, the second from 5 on
         "OMPI_MCA_hwloc_base_binding_policy": {
-            "cpu": "hwthread", "depth": "core", "numa_node": "numa", "none": "none"},
+            "cpu": "hwthread",
+            "depth": "core",
+            "numa_node": "numa",
+            "none": "none",
+        },
         "PRTE_MCA_hwloc_default_binding_policy": {
-            "cpu": "hwthread", "depth": "core", "numa_node": "numa", "none": "none"},
+            "cpu": "hwthread",
+            "depth": "core",
+            "numa_node": "numa",
+            "none": "none",
+        },
     },
-}  # fmt: skip
+}
 _LIST = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*(?::\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)*")
 _MOST_CORE = 4095
 """Highest core number that is accepted."""

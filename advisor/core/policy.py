@@ -78,15 +78,26 @@ class JobFacts:
 
     @classmethod
     def of(
-        cls, request: JobRequest, *, partition: str, application: str, workload: str,
+        cls,
+        request: JobRequest,
+        *,
+        partition: str,
+        application: str,
+        workload: str,
         node_type: str,
-    ) -> JobFacts:  # fmt: skip
+    ) -> JobFacts:
         """Return the facts of a request, with what the site and recognition make of it."""
         return cls(
-            scheduler=request.scheduler, partition=partition, qos=request.qos,
-            user=request.user, account=request.account, job_name=request.job_name,
-            application=application, workload=workload, node_type=node_type,
-        )  # fmt: skip
+            scheduler=request.scheduler,
+            partition=partition,
+            qos=request.qos,
+            user=request.user,
+            account=request.account,
+            job_name=request.job_name,
+            application=application,
+            workload=workload,
+            node_type=node_type,
+        )
 
     @classmethod
     def measured(
@@ -97,10 +108,16 @@ class JobFacts:
         Partition, QOS and job name are the sender's word, so no rule on them widens the trust.
         """
         return cls(
-            scheduler="", partition="", qos="", job_name="",
-            user=user, account=account, application=application, workload=workload,
+            scheduler="",
+            partition="",
+            qos="",
+            job_name="",
+            user=user,
+            account=account,
+            application=application,
+            workload=workload,
             node_type=node_type,
-        )  # fmt: skip
+        )
 
 
 MATCH_FIELDS = tuple(f.name for f in fields(JobFacts))

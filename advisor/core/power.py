@@ -81,6 +81,9 @@ def without_impossible(run: Observation, node_type: NodeType | None = None) -> O
     if is_possible(run.energy_j, run.time_s, run.configuration.nodes, node_type):
         return run
     return replace(
-        run, energy_j=None, energy_quality="missing", meter="",
+        run,
+        energy_j=None,
+        energy_quality="missing",
+        meter="",
         extra={**run.extra, DROPPED: run.energy_j},
-    )  # fmt: skip
+    )

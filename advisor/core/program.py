@@ -227,10 +227,13 @@ def expected(
     end = place[1:] if place.startswith("~/") else place if "/" in place else f"/{place}"
     whole = place.startswith("/")
     last = next(
-        (p for p in reversed(programs) if p["path"] == place
-         or (not whole and str(p["path"]).endswith(end))),
+        (
+            p
+            for p in reversed(programs)
+            if p["path"] == place or (not whole and str(p["path"]).endswith(end))
+        ),
         {"size": 0, "mtime": 0},
-    )  # fmt: skip
+    )
     return {
         "path": place,
         "size": str(last["size"]),

@@ -54,35 +54,81 @@ OFF = ("off", "0", "no", "false", "never")
 """The words for off, in ``ADVISOR`` and on ``#ADVISOR`` lines; case does not matter."""
 
 SETTINGS = (
-    "ADVISOR", "ADVISOR_MODE", "ADVISOR_GOAL", "ADVISOR_MAX_SLOWDOWN",
-    "ADVISOR_ESTIMATED_NODE_TYPES", "ADVISOR_COLD_START", "ADVISOR_APPLICATION",
-    "ADVISOR_WORKLOAD", "ADVISOR_EXTRAPOLATED", "ADVISOR_MAX_EXTRAPOLATION",
-)  # fmt: skip
+    "ADVISOR",
+    "ADVISOR_MODE",
+    "ADVISOR_GOAL",
+    "ADVISOR_MAX_SLOWDOWN",
+    "ADVISOR_ESTIMATED_NODE_TYPES",
+    "ADVISOR_COLD_START",
+    "ADVISOR_APPLICATION",
+    "ADVISOR_WORKLOAD",
+    "ADVISOR_EXTRAPOLATED",
+    "ADVISOR_MAX_EXTRAPOLATION",
+)
 """What a user may say of a job, as docs/user.md has it."""
 
 THREADS = (
-    "OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_PLACES", "OMP_PROC_BIND",
-    "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "MKL_NUM_THREADS",
-    "MKL_DOMAIN_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "JULIA_NUM_THREADS",
-    "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "TBB_NUM_THREADS", "ACC_NUM_CORES", "GOMAXPROCS",
-    "POLARS_MAX_THREADS", "I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+    "OMP_DYNAMIC",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "KMP_HW_SUBSET",
+    "MKL_NUM_THREADS",
+    "MKL_DOMAIN_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "JULIA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "TBB_NUM_THREADS",
+    "ACC_NUM_CORES",
+    "GOMAXPROCS",
+    "POLARS_MAX_THREADS",
+    "I_MPI_PIN",
+    "I_MPI_PIN_DOMAIN",
+    "I_MPI_PIN_PROCESSOR_LIST",
+)
 """How many threads there are and where: for hooks that can ask for a variable only by its name."""
 
 PREFIXES = (
-    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_",
-    "I_MPI_PIN", "I_MPI_PERHOST", "I_MPI_HYDRA_", "HYDRA_", "MPIEXEC_", "OMPI_MCA_rmaps",
-    "OMPI_MCA_hwloc", "OMPI_MCA_orte_", "PRTE_MCA_", "ADVISOR_SIZE_",
-)  # fmt: skip
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "GOTO_",
+    "BLIS_",
+    "VECLIB_",
+    "NUMEXPR_",
+    "I_MPI_PIN",
+    "I_MPI_PERHOST",
+    "I_MPI_HYDRA_",
+    "HYDRA_",
+    "MPIEXEC_",
+    "OMPI_MCA_rmaps",
+    "OMPI_MCA_hwloc",
+    "OMPI_MCA_orte_",
+    "PRTE_MCA_",
+    "ADVISOR_SIZE_",
+)
 """How such variables begin, and those that place an MPI library's ranks, for hooks that see the
 whole environment; they also send every
 ``..._NUM_THREADS``."""
 
 COUNTS = (
-    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_MAX_THREADS", "POLARS_MAX_THREADS", "ACC_NUM_CORES",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "POLARS_MAX_THREADS",
+    "ACC_NUM_CORES",
     "GOMAXPROCS",
-)  # fmt: skip
+)
 """Numbers of threads that are not named ``..._NUM_THREADS``."""
 
 _COUNT = re.compile(r"[A-Z][A-Z0-9_]*_NUM_THREADS")

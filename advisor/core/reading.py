@@ -17,9 +17,15 @@ from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import Settings
 
 _SETTINGS = (
-    "advisor", "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start", "extrapolated",
+    "advisor",
+    "mode",
+    "goal",
+    "max_slowdown",
+    "estimated_node_types",
+    "cold_start",
+    "extrapolated",
     "max_extrapolation",
-)  # fmt: skip
+)
 """Settings that are kept; application and workload are, recognised."""
 _LONGEST = 200
 """Characters of a text that is kept; what is longer came from the user, and is cut."""

@@ -224,13 +224,31 @@ def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
 
 
 _KEPT = (
-    "kind", "partition", "qos", "job_name", "script_path", "fingerprint", "nodes", "ntasks",
-    "ntasks_per_node", "cpus_per_task", "constraint", "freq_khz", "time_limit_s", "exclusive",
-)  # fmt: skip
+    "kind",
+    "partition",
+    "qos",
+    "job_name",
+    "script_path",
+    "fingerprint",
+    "nodes",
+    "ntasks",
+    "ntasks_per_node",
+    "cpus_per_task",
+    "constraint",
+    "freq_khz",
+    "time_limit_s",
+    "exclusive",
+)
 _KEPT_IF_SET = (
-    "node_list", "freq_low_khz", "memory_per_node_mb", "memory_per_cpu_mb", "het", "array", "held",
+    "node_list",
+    "freq_low_khz",
+    "memory_per_node_mb",
+    "memory_per_cpu_mb",
+    "het",
+    "array",
+    "held",
     "signal_before_s",
-)  # fmt: skip
+)
 _KEPT_OTHERWISE = (
     "tasks_together",
     "environment_exported",

@@ -158,19 +158,29 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
         if place.conditional:  # nobody knows whether it is assigned
             outer.forget_changes(values)
     return ScriptReading(
-        tuple(commands_read), _threads(shell, commands_read, variables.assigned), shell,
-        tuple(unresolved), _renamed(shell), variables.assigned,
-    )  # fmt: skip
+        tuple(commands_read),
+        _threads(shell, commands_read, variables.assigned),
+        shell,
+        tuple(unresolved),
+        _renamed(shell),
+        variables.assigned,
+    )
 
 
 def _renamed(shell: Shell) -> tuple[str, ...]:
     """Return launchers that are functions, and aliases that the script uses."""
     names = sorted(shell.functions & LAUNCHERS)
     if any(c.words[0] == "alias" for c in shell.commands):
-        used = {w.rsplit("/", 1)[-1] for c in shell.commands if c.words[0] != "alias"
-                for w in c.words}  # fmt: skip
-        aliases = {w.partition("=")[0] for c in shell.commands if c.words[0] == "alias"
-                   for w in c.words[1:] if "=" in w}  # fmt: skip
+        used = {
+            w.rsplit("/", 1)[-1] for c in shell.commands if c.words[0] != "alias" for w in c.words
+        }
+        aliases = {
+            w.partition("=")[0]
+            for c in shell.commands
+            if c.words[0] == "alias"
+            for w in c.words[1:]
+            if "=" in w
+        }
         names += sorted(n for n in aliases if n in used or "$" in n)
     return tuple(names)
 
@@ -329,9 +339,16 @@ def _command(
             unresolved.append(hidden or word)
         return None
     return Command(
-        launcher, tuple(options), name, tuple(words[1:]), environment, word, tuple(wrappers), place,
+        launcher,
+        tuple(options),
+        name,
+        tuple(words[1:]),
+        environment,
+        word,
+        tuple(wrappers),
+        place,
         unclear,
-    )  # fmt: skip
+    )
 
 
 def _without_maybe(words: Sequence[str]) -> tuple[list[str], list[tuple[int, str]]]:

@@ -53,10 +53,18 @@ COUNTS_CORES = Signs(
         r"|\btaskset\b"
     ),
     (
-        "_ON_NODE", "_PER_NODE", "nproc", "lscpu", "cpuinfo", "_NPROCESSORS", "NCPUS", "PBS_N",
-        "numactl", "taskset",
+        "_ON_NODE",
+        "_PER_NODE",
+        "nproc",
+        "lscpu",
+        "cpuinfo",
+        "_NPROCESSORS",
+        "NCPUS",
+        "PBS_N",
+        "numactl",
+        "taskset",
     ),
-)  # fmt: skip
+)
 READS_CAP = Signs(
     re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}"), ("SLURM_CPU_FREQ", CAP_VARIABLE)
 )

@@ -30,9 +30,14 @@ from advisor.core.units import format_percent, parse_fraction
 CHOICES_VERSION = 1
 """Version of the file of a user's choices."""
 _CHOSEN = (
-    "mode", "goal", "max_slowdown", "estimated_node_types", "cold_start", "extrapolated",
+    "mode",
+    "goal",
+    "max_slowdown",
+    "estimated_node_types",
+    "cold_start",
+    "extrapolated",
     "max_extrapolation",
-)  # fmt: skip
+)
 """Settings that a choices file may hold."""
 
 

@@ -41,8 +41,15 @@ _TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
 _POSIX_TIME = re.compile(r"[ \t]+-p(?=[ \t])")
-_OPENING = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select": "loop",
-            "case": "case", "{": "{"}  # fmt: skip
+_OPENING = {
+    "if": "if",
+    "while": "loop",
+    "until": "loop",
+    "for": "loop",
+    "select": "loop",
+    "case": "case",
+    "{": "{",
+}
 _HEADS = {"for": "for", "select": "for", "case": "case"}
 _CLOSING = {"fi": "if", "done": "loop", "}": "{", "esac": "case"}
 
@@ -390,6 +397,9 @@ def read_shell(script: str, until: float = math.inf) -> Shell:
                 break
             reader.skip_line()
     return Shell(
-        tuple(reader.commands), frozenset(reader.functions), frozenset(reader.loop_variables),
-        "\n".join(reader.texts), problem,
-    )  # fmt: skip
+        tuple(reader.commands),
+        frozenset(reader.functions),
+        frozenset(reader.loop_variables),
+        "\n".join(reader.texts),
+        problem,
+    )

@@ -12,9 +12,19 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Scope
 
 MEASURES = (
-    "cpi", "tpi", "gflops", "gbs", "io_mbs", "mpi_percent", "mpi_calls_s", "gpu_util", "cpu_util",
-    "power_w", "memory_mb", "time_s",
-)  # fmt: skip
+    "cpi",
+    "tpi",
+    "gflops",
+    "gbs",
+    "io_mbs",
+    "mpi_percent",
+    "mpi_calls_s",
+    "gpu_util",
+    "cpu_util",
+    "power_w",
+    "memory_mb",
+    "time_s",
+)
 """The fields that are numbers measured in a run."""
 
 LINE_B = 64

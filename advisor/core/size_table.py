@@ -31,8 +31,10 @@ PER_KNOT, PER_CELL = 4, 4
 """Of a knot: shared errors and noise of time and energy. Of a configuration there: log time, its
 own error, log energy, its own error. Errors are standard deviations of logarithms."""
 _ERRORS = (
-    slice(0, PER_KNOT), slice(PER_KNOT + 1, None, PER_CELL), slice(PER_KNOT + 3, None, PER_CELL)
-)  # fmt: skip
+    slice(0, PER_KNOT),
+    slice(PER_KNOT + 1, None, PER_CELL),
+    slice(PER_KNOT + 3, None, PER_CELL),
+)
 """Where a knot's errors stand, shared and own."""
 
 

@@ -46,8 +46,10 @@ def make_stamp(decision: Decision) -> str:
         data["eq"] = decision.energy_quality
     if decision.baseline is not None:
         data["base"] = [
-            *_point(decision.baseline), decision.baseline_time_s, decision.baseline_energy_j,
-        ]  # fmt: skip
+            *_point(decision.baseline),
+            decision.baseline_time_s,
+            decision.baseline_energy_j,
+        ]
     if chosen is not None:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]

@@ -101,8 +101,9 @@ def transfer(
     if any(math.isnan(o.energy_j) for o in options):
         raise TransferError(f"no energy is known of it on {base.name}")
     if ranked.energy_source != "profiles" and None in (
-        stated_power_w(base, base.cores), stated_power_w(target, target.cores)
-    ):  # fmt: skip
+        stated_power_w(base, base.cores),
+        stated_power_w(target, target.cores),
+    ):
         raise TransferError(
             f"its energy on {target.name} is not known: the profiles have none, and the site "
             f"states no base_power_w and core_power_w of both {base.name} and {target.name}"

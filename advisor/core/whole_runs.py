@@ -38,12 +38,15 @@ def step_faults(steps: Sequence[tuple[Hashable, str, Hashable, bool, float]]) ->
         if numbered(step):
             longest[job] = max(longest.get(job, 0.0), time_s)
     return [
-        OWN_STEP if job in jobs and not numbered(step)
-        else UNCOUNTED if not counts and name in applications
-        else HELPER if time_s * FAR < longest.get(job, 0.0)
+        OWN_STEP
+        if job in jobs and not numbered(step)
+        else UNCOUNTED
+        if not counts and name in applications
+        else HELPER
+        if time_s * FAR < longest.get(job, 0.0)
         else ""
         for job, step, name, counts, time_s in steps
-    ]  # fmt: skip
+    ]
 
 
 def outside(runs: Sequence[Observation]) -> list[int]:

@@ -118,9 +118,17 @@ _VALUES = {
     "node": "-r --require",
 }
 _CODE = {
-    "python": "-c -m", "pypy": "-c -m", "perl": "-e -E", "ruby": "-e", "julia": "-e -E --eval",
-    "Rscript": "-e", "bash": "-c", "sh": "-c", "java": "--module", "node": "-e --eval -p",
-}  # fmt: skip
+    "python": "-c -m",
+    "pypy": "-c -m",
+    "perl": "-e -E",
+    "ruby": "-e",
+    "julia": "-e -E --eval",
+    "Rscript": "-e",
+    "bash": "-c",
+    "sh": "-c",
+    "java": "--module",
+    "node": "-e --eval -p",
+}
 """Options behind which stands no file: code, or the name of a module."""
 
 

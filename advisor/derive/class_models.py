@@ -152,8 +152,11 @@ class _NodeType:
         mine = self.node_type.name
         current = self.reader.rows(_CURRENT)
         here = {name for name in {row[2] for row in current} if self._name(name) == mine}
-        ids = [i for i, name, node_type, *key in current if node_type in here
-               and (name != CLASS or tuple(key) in only)]  # fmt: skip
+        ids = [
+            i
+            for i, name, node_type, *key in current
+            if node_type in here and (name != CLASS or tuple(key) in only)
+        ]
         self.models = list(self.reader.models(ids))
         swept = {(m.application, m.workload) for m in self.models if m.fitted}
         by_workload: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
@@ -240,8 +243,11 @@ class _NodeType:
             classifier_there = classifier(self.reader, self.node_type.name, self.inventory)
             if classifier_there is not None and classifier_there.setup.files.problems:
                 self.broken = "; ".join(classifier_there.setup.files.problems)
-                log.warning("event=class-files-broken node_type=%s error=%r; classes stay as "
-                            "they were", self.node_type.name, self.broken)  # fmt: skip
+                log.warning(
+                    "event=class-files-broken node_type=%s error=%r; classes stay as they were",
+                    self.node_type.name,
+                    self.broken,
+                )
             self.classes = (classifier_there,)
         known = self.classes[0]
         return known.classify(replace(newest, **measures)) if known else None

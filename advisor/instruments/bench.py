@@ -160,14 +160,21 @@ def session(
     kind = hashlib.sha256(processor().encode()).hexdigest()[:8]
     peaks = built(f"peaks-{kind}.o", [folder / "peaks.c"], fast, headers=header)
     program = built(
-        "mbw", [folder / "mbw.c", *operations, peaks], ("-O2", "-fopenmp"),
-        headers=header, libraries=("-lm",),
-    )  # fmt: skip
+        "mbw",
+        [folder / "mbw.c", *operations, peaks],
+        ("-O2", "-fopenmp"),
+        headers=header,
+        libraries=("-lm",),
+    )
     process = subprocess.Popen(
-        [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        [str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
         env=environment(),
         process_group=0,  # an interrupt is for us: what was measured is kept
-    )  # fmt: skip
+    )
     try:
         yield BenchSession(program, process)
     finally:
@@ -321,8 +328,14 @@ def peaks(results: list[Repetitions], threads: int) -> dict[str, float]:
     """
     triads = [m for m in results if m.microbenchmark.name == "triad"]
     largest = max(triads, key=lambda m: m.microbenchmark.streams[0].size_kb, default=None)
-    peak = next((m for m in results if m.microbenchmark.name == "fma"
-                 and m.microbenchmark.threads == threads), None)  # fmt: skip
+    peak = next(
+        (
+            m
+            for m in results
+            if m.microbenchmark.name == "fma" and m.microbenchmark.threads == threads
+        ),
+        None,
+    )
     return {
         "bandwidth_gb_s": 24e-3 * threads / largest.time_per_iter_us if largest else 0.0,
         "gflop_s": FLOPS["fma"] * 1e-3 * threads / peak.time_per_iter_us if peak else 0.0,

@@ -279,9 +279,19 @@ def _result(
         most = traced.iterations_most / traced.iterations_mean
         iterations = traced.iterations_mean * min(uneven, most)
     return PhaseResult(
-        name, phase.time_s / total_s, phase.time_s, phase.calls, phase.threads, phase.imbalance,
-        iterations, traced, places, note, phase.parts, phase.io,
-    )  # fmt: skip
+        name,
+        phase.time_s / total_s,
+        phase.time_s,
+        phase.calls,
+        phase.threads,
+        phase.imbalance,
+        iterations,
+        traced,
+        places,
+        note,
+        phase.parts,
+        phase.io,
+    )
 
 
 def _busiest(traced: TracedRun | None, exe: Path | None = None) -> TracedProcess | None:
@@ -412,8 +422,14 @@ def _stored_phase(phase: PhaseResult) -> Phase:
         float(f"{phase.time_per_iter_us or 0:.6g}"),
         tuple(
             Stream(
-                round(s.size_kb, 3), s.stride_b, s.dtype_b, s.access, s.writes, round(s.share, 4),
-                round(s.dominance, 4), round(s.steps, 6),
+                round(s.size_kb, 3),
+                s.stride_b,
+                s.dtype_b,
+                s.access,
+                s.writes,
+                round(s.share, 4),
+                round(s.dominance, 4),
+                round(s.steps, 6),
             )
             for s in traced.streams
         )
@@ -424,4 +440,4 @@ def _stored_phase(phase: PhaseResult) -> Phase:
         float(f"{traced.bytes_per_iter:.6g}") if traced else None,
         float(f"{traced.flops_per_iter:.6g}") if traced and traced.flops_per_iter else None,
         phase.io,
-    )  # fmt: skip
+    )

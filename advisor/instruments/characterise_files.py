@@ -270,10 +270,18 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[AccessSite]:
         current = count - before
         weighted = spanned * 1024 + current * _lines(lo, hi)
         yield AccessSite(
-            pc, region, thread, size, element, bool(write), count, moves,
-            strides, weighted / max(1, folded + current),
+            pc,
+            region,
+            thread,
+            size,
+            element,
+            bool(write),
+            count,
+            moves,
+            strides,
+            weighted / max(1, folded + current),
             _interval(data, values[27:35], values[35:43], current, bool(sampling)),
-        )  # fmt: skip
+        )
 
 
 def _interval(

@@ -73,6 +73,10 @@ def _stream(
     moved, jumps = sum(a.bytes for a, _ in parts), sum(a.jumps for a, _ in parts)
     mean_calls = round(sum(a.calls * share for a, share in parts))
     return IoStream(
-        mount, "write" if write else "read", 2 * jumps > calls,
-        float(f"{moved / max(1, calls):.6g}"), max(1, mean_calls), round(seconds, 6),
-    )  # fmt: skip
+        mount,
+        "write" if write else "read",
+        2 * jumps > calls,
+        float(f"{moved / max(1, calls):.6g}"),
+        max(1, mean_calls),
+        round(seconds, 6),
+    )

@@ -106,8 +106,9 @@ class _Instruction:
         self.dominance = hits / steps if steps > 0 else 0.0
         self.stride = 0 if self.dominance < RANDOM_BELOW else stride
         chosen = _common_interval(self.sites)
-        self.zones = {s.thread: s.interval for s in self.sites if s.interval and
-                      s.interval.number == chosen}  # fmt: skip
+        self.zones = {
+            s.thread: s.interval for s in self.sites if s.interval and s.interval.number == chosen
+        }
         self.shared = self._is_shared()
 
     def _is_shared(self) -> bool:
@@ -147,8 +148,10 @@ class _Instruction:
     def joins(self, other: _Instruction) -> bool:
         """Whether two sites are one stream."""
         alike = (self.stride, self.element, self.shared) == (
-            other.stride, other.element, other.shared
-        )  # fmt: skip
+            other.stride,
+            other.element,
+            other.shared,
+        )
         both = [(self.zones[t], other.zones[t]) for t in self.zones if t in other.zones]
         return alike and bool(both) and fmean(_overlap(a, b) for a, b in both) > SAME_ZONE
 
@@ -234,8 +237,9 @@ def _elements(group: Sequence[_Instruction]) -> int:
     first = max(group, key=lambda i: i.count)
     if any(i.size == i.element for i in group):
         return 1
-    offsets = {min(z.lo for z in i.zones.values()) % max(1, i.stride): i.size
-               for i in group if i.zones}  # fmt: skip
+    offsets = {
+        min(z.lo for z in i.zones.values()) % max(1, i.stride): i.size for i in group if i.zones
+    }
     return first.stride // first.element if 0 < first.stride <= sum(offsets.values()) else 1
 
 

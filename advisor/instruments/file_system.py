@@ -69,8 +69,12 @@ def measure_io(
     begin = time.monotonic()
     process = subprocess.Popen(
         [str(program), str(folder), str(size_b)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, process_group=0,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        process_group=0,
+    )
     try:
         _answer(process, folder)
         visits = 0

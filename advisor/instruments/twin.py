@@ -37,10 +37,25 @@ _VALUED = (
 _QUESTIONS = "-E -S -M -MM -fsyntax-only -### -r -shared --help --version"
 _SOURCE, _TAKE_VALUE = frozenset(_SOURCES.split()), frozenset(_VALUED.split())
 _ONLY_ASK = frozenset(_QUESTIONS.split())
-_NOT_TWICE = ("-M", "-Wp,-M", "-fsanitize", "-flto", "-fprofile",
-              "--coverage", "-ftest-coverage", "-save-temps", "--save-temps", "-fdump-",
-              "-gsplit-dwarf", "-Werror", "-fstack-usage", "-pg", "-static", "-Wl,-Map",
-              "-fcallgraph-info")  # fmt: skip
+_NOT_TWICE = (
+    "-M",
+    "-Wp,-M",
+    "-fsanitize",
+    "-flto",
+    "-fprofile",
+    "--coverage",
+    "-ftest-coverage",
+    "-save-temps",
+    "--save-temps",
+    "-fdump-",
+    "-gsplit-dwarf",
+    "-Werror",
+    "-fstack-usage",
+    "-pg",
+    "-static",
+    "-Wl,-Map",
+    "-fcallgraph-info",
+)
 _TRACE = ("-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g1", "-w")
 
 CompilerStep = Literal["ask", "compile", "link"]
@@ -228,10 +243,19 @@ def _embed(target: Path, twin: Path) -> None:
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise AdvisorError("objcopy is missing", hint="install binutils")
-    _run([
-        objcopy, "--remove-section", SECTION, "--add-section", f"{SECTION}={wrapped}",
-        "--set-section-flags", f"{SECTION}=exclude,readonly", str(target), str(made),
-    ])  # fmt: skip
+    _run(
+        [
+            objcopy,
+            "--remove-section",
+            SECTION,
+            "--add-section",
+            f"{SECTION}={wrapped}",
+            "--set-section-flags",
+            f"{SECTION}=exclude,readonly",
+            str(target),
+            str(made),
+        ]
+    )
     times = target.stat()
     with target.open("wb") as stream:
         stream.write(made.read_bytes())

@@ -30,10 +30,16 @@ def command(folder: Path, *, outside: bool, limit_bytes: int) -> tuple[Sequence[
     if program is None:
         raise AdvisorError("valgrind is not installed", hint="or build with advisor cc")
     words = [
-        program, "--tool=advisor", "-q", f"--log-file={folder}/log.%p", "--trace-children=yes",
-        "--fair-sched=try", f"--folder={folder}", f"--outside={'yes' if outside else 'no'}",
+        program,
+        "--tool=advisor",
+        "-q",
+        f"--log-file={folder}/log.%p",
+        "--trace-children=yes",
+        "--fair-sched=try",
+        f"--folder={folder}",
+        f"--outside={'yes' if outside else 'no'}",
         f"--bytes={limit_bytes}",
-    ]  # fmt: skip
+    ]
     return words, _tool()
 
 
@@ -79,15 +85,30 @@ def _tool() -> Path:
         f"advisor-{arch}-linux",
         [_TRACE / "valgrind_tool.c"],
         [
-            "-O2", "-std=gnu11", "-fno-stack-protector", "-fno-strict-aliasing", "-fno-builtin",
-            "-fno-pie", "-fomit-frame-pointer", f"-DVGA_{arch}=1", "-DVGO_linux=1",
-            f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1", *_includes(), "-static",
-            "-no-pie", "-nodefaultlibs", "-nostartfiles", "-u", "_start",
-            "-Wl,-Ttext-segment=0x58000000", "-Wl,--build-id=none",
+            "-O2",
+            "-std=gnu11",
+            "-fno-stack-protector",
+            "-fno-strict-aliasing",
+            "-fno-builtin",
+            "-fno-pie",
+            "-fomit-frame-pointer",
+            f"-DVGA_{arch}=1",
+            "-DVGO_linux=1",
+            f"-DVGP_{arch}_linux=1",
+            f"-DVGPV_{arch}_linux_vanilla=1",
+            *_includes(),
+            "-static",
+            "-no-pie",
+            "-nodefaultlibs",
+            "-nostartfiles",
+            "-u",
+            "_start",
+            "-Wl,-Ttext-segment=0x58000000",
+            "-Wl,--build-id=none",
         ],
         headers=[_TRACE / "sites.h", _TRACE / "requests.h"],
         libraries=[*libraries[:2], "-lgcc", *(f for f in libraries[2:] if Path(f).exists())],
-    )  # fmt: skip
+    )
     for part in (*own.glob("*.so"), *own.glob("*.supp"), *own.glob("*.xml")):
         link = tool.parent / part.name
         if not link.exists():

@@ -114,13 +114,20 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
     for s in result.suspended:
         log.warning(
             "event=suspended model=%d application=%r workload=%r node_type=%s reason=%r",
-            s.model.id, s.model.application, s.model.workload, s.model.node_type, s.reason,
-        )  # fmt: skip
+            s.model.id,
+            s.model.application,
+            s.model.workload,
+            s.model.node_type,
+            s.reason,
+        )
     for c in result.complaints:
         log.warning(
             "event=complaint model=%d application=%r user=%s reason=%r",
-            c.model.id, c.model.application, c.user, c.reason,
-        )  # fmt: skip
+            c.model.id,
+            c.model.application,
+            c.user,
+            c.reason,
+        )
     return result
 
 

@@ -105,9 +105,9 @@ def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
     weights = [len(g.advised) * len(g.left) / (len(g.advised) + len(g.left)) for g in both]
     differences = [fmean(g.advised) - fmean(g.left) for g in both]
     mean = sum(w * d for w, d in zip(weights, differences, strict=True)) / sum(weights)
-    advised, left = (sum(len(s) for s in side) for side in zip(
-        *((g.advised, g.left) for g in both), strict=True
-    ))  # fmt: skip
+    advised, left = (
+        sum(len(s) for s in side) for side in zip(*((g.advised, g.left) for g in both), strict=True)
+    )
     freedom = advised + left - len(both) - 1
     if left < MIN_JOBS or advised < MIN_JOBS or freedom < 1:
         return _change(mean, None, advised, left, "holdout")

@@ -29,10 +29,19 @@ _LOW, _TOO_LOW = 1 << 30, 64 << 20
 _LATE = timedelta(hours=6)
 """Models that follow from a change this old are late: each collection goes on with them."""
 IMPORTED = {
-    "numpy": "", "pydantic": "", "yaml": "", "rich": "", "shtab": "", "sqlite_utils": "",
-    "textual": "", "threadpoolctl": "", "ClusterShell": "",
-    "textual_serve": "textual-serve", "matplotlib": "matplotlib", "sklearn": "scikit-learn",
-}  # fmt: skip
+    "numpy": "",
+    "pydantic": "",
+    "yaml": "",
+    "rich": "",
+    "shtab": "",
+    "sqlite_utils": "",
+    "textual": "",
+    "threadpoolctl": "",
+    "ClusterShell": "",
+    "textual_serve": "textual-serve",
+    "matplotlib": "matplotlib",
+    "sklearn": "scikit-learn",
+}
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""
 
 
@@ -68,9 +77,11 @@ def _access(path: Path) -> Check:
         return Check("store", "warn", text, todo)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return Check(
-            "store", "warn", f"{path}: sound, {size}, but you cannot write it or its folder",
+            "store",
+            "warn",
+            f"{path}: sound, {size}, but you cannot write it or its folder",
             "run collect, fit and policy as its owner",
-        )  # fmt: skip
+        )
     return Check("store", "ok", f"{path}: sound, WAL, {size}")
 
 
@@ -86,9 +97,11 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
     types = list(inventory.node_types.values())
     if not types:
         yield Check(
-            "inventory", "warn", "there are no node types, so no job is ever rewritten",
+            "inventory",
+            "warn",
+            "there are no node types, so no job is ever rewritten",
             "advisor site discover, then advisor site apply for what it cannot see",
-        )  # fmt: skip
+        )
         return
     nodes = sum(len(t.nodes) for t in types)
     yield Check(
@@ -97,16 +110,20 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
     without = sorted(t.name for t in types if not t.freq_khz)
     if without:
         yield Check(
-            "inventory", "warn", f"no frequency steps for {', '.join(without)}: no cap is written",
+            "inventory",
+            "warn",
+            f"no frequency steps for {', '.join(without)}: no cap is written",
             "list them in site.yaml: node_types: {NAME: {freq_khz: [...]}}",
-        )  # fmt: skip
+        )
     unnamed = sorted(t.name for t in types if not t.feature)
     if unnamed and len(types) > 1:
         yield Check(
-            "inventory", "warn", f"no scheduler feature selects {', '.join(unnamed)}",
+            "inventory",
+            "warn",
+            f"no scheduler feature selects {', '.join(unnamed)}",
             "give these nodes a feature of their own in the scheduler's configuration, then "
             "advisor site discover",
-        )  # fmt: skip
+        )
 
 
 def check_models(reader: Reader) -> Iterator[Check]:
@@ -118,9 +135,11 @@ def check_models(reader: Reader) -> Iterator[Check]:
     )
     if not rows:
         yield Check(
-            "models", "warn", "there is no model, so no job is ever rewritten",
+            "models",
+            "warn",
+            "there is no model, so no job is ever rewritten",
             "advisor train SCRIPT, or advisor import and advisor fit",
-        )  # fmt: skip
+        )
         return
     fitted = [row for row in rows if row["model"] not in (TRANSFER, CLASS, SIZES)]
     classes, families = (sum(row["model"] == n for row in rows) for n in (CLASS, SIZES))
@@ -136,31 +155,34 @@ def check_models(reader: Reader) -> Iterator[Check]:
     for row in rows:
         if row["state"] == "suspended":
             yield Check(
-                "models", "warn",
+                "models",
+                "warn",
                 f"model {row['id']} of {row['application']} ({row['name']}) on "
                 f"{row['node_type']} is suspended: {row['state_reason']}",
                 f"measure again, or advisor fit {shlex.quote(row['application'])}"
                 if row["model"] not in (TRANSFER, CLASS, SIZES)
                 else f"it was only estimated: advisor train it on {row['node_type']}",
-            )  # fmt: skip
+            )
     late = reader.rows(
         "SELECT count(DISTINCT workload_id), min(since) FROM stale WHERE since < ?",
         (form(now() - _LATE),),
     )[0]
     if late[0]:
         yield Check(
-            "models", "warn",
+            "models",
+            "warn",
             f"models that follow from {format_count(late[0], 'workload')} are late, "
             f"since {late[1][:16]}Z",
             "advisor collect goes on with them; it names what fails",
-        )  # fmt: skip
+        )
     for ranking, why in unadvised(reader):
         yield Check(
-            "ranking", "warn",
+            "ranking",
+            "warn",
             f"{ranking.application} ({ranking.workload}) on {ranking.estimate.node_type} is ranked "
             f"by {ranking.contributor}, but no job goes there: {why}",
             "state what is missing in site.yaml, or measure: advisor train, advisor bench",
-        )  # fmt: skip
+        )
 
 
 def _collected(waiting: Backlog) -> Check:
@@ -190,9 +212,11 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
         )
     if files:
         yield Check(
-            "spool", "warn", f"users' measurements wait in {folder}: {format_count(files, 'file')}",
+            "spool",
+            "warn",
+            f"users' measurements wait in {folder}: {format_count(files, 'file')}",
             "advisor collect --spool",
-        )  # fmt: skip
+        )
 
 
 def check_python() -> Iterator[Check]:
@@ -211,6 +235,8 @@ def check_python() -> Iterator[Check]:
     yield Check("python", "ok", text)
     if os.geteuid() == 0 and (command := opening([this_python(), Path(__file__)])):
         yield Check(
-            "python", "warn", f"other users cannot run the advisor in {sys.prefix}",
+            "python",
+            "warn",
+            f"other users cannot run the advisor in {sys.prefix}",
             f"{command}; or install it where they may read",
-        )  # fmt: skip
+        )

@@ -42,10 +42,11 @@ def _check_file(reader: Reader, path: Path, kind: ConfigKind) -> Iterator[Check]
             yield Check("site", "ok", "no site file is applied: applications by launcher line only")
             return
         yield Check(
-            kind, "warn",
+            kind,
+            "warn",
             f"no {kind} is applied" + (", the built-in default holds" if kind == "policy" else ""),
             f"advisor {kind} apply" + ("" if exists else f" (there is no {path} yet)"),
-        )  # fmt: skip
+        )
     else:
         when = f"applied by {applied.applied_by} at {utc(applied.applied_at)}"
         yield Check(kind, "ok", f"version {applied.version}, {when}")
@@ -74,9 +75,11 @@ def _compare(path: Path, kind: ConfigKind, applied: str) -> Iterator[Check]:
         )
     elif applied:
         yield Check(
-            kind, "warn", f"{path} is not what is applied",
+            kind,
+            "warn",
+            f"{path} is not what is applied",
             f"advisor {kind} diff shows it, advisor {kind} apply lets it hold",
-        )  # fmt: skip
+        )
 
 
 def _check_policy(reader: Reader) -> Iterator[Check]:
@@ -87,10 +90,11 @@ def _check_policy(reader: Reader) -> Iterator[Check]:
         return
     base = policy.base
     yield Check(
-        "policy", "ok",
+        "policy",
+        "ok",
         f"mode {base.mode}, goal {base.goal}, {len(policy.rules)} rules, holdout "
         f"{100 * base.holdout:.1f} %, training {base.training.mode} (trust {base.training.trust})",
-    )  # fmt: skip
+    )
 
 
 def check_energies(reader: Reader) -> Iterator[Check]:
@@ -105,11 +109,12 @@ def check_energies(reader: Reader) -> Iterator[Check]:
     )[0][0]
     if jobs or runs:
         yield Check(
-            "energy", "warn",
+            "energy",
+            "warn",
             f"the meters of {format_count(jobs, 'job')} and {format_count(runs, 'imported run')} "
             "said what their nodes cannot have used; these readings were dropped",
             "see what the scheduler's energy plugin reads on these nodes: advisor why JOB",
-        )  # fmt: skip
+        )
 
 
 def check_trials(reader: Reader) -> Iterator[Check]:
@@ -121,14 +126,18 @@ def check_trials(reader: Reader) -> Iterator[Check]:
     text = ", ".join(f"{n} {state}" for state, n in states.most_common())
     stopped = under_way(reader).stopped
     for node_type, name in sorted(stopped):
-        bad = {t.application for t in all_trials
-               if (t.node_type, t.class_name, t.state) == (node_type, name, "bad")}  # fmt: skip
+        bad = {
+            t.application
+            for t in all_trials
+            if (t.node_type, t.class_name, t.state) == (node_type, name, "bad")
+        }
         yield Check(
-            "trials", "warn",
+            "trials",
+            "warn",
             f"no more trials of {name} jobs on {node_type}: two came out badly, of "
             f"{', '.join(sorted(bad))[:_SHOWN]}",
             "measure them: advisor train SCRIPT; or take them out: advisor forget APPLICATION",
-        )  # fmt: skip
+        )
     if not stopped:
         yield Check("trials", "ok", f"of applications never swept: {text}")
 
@@ -139,10 +148,11 @@ def check_classes(reader: Reader, inventory: Inventory) -> Iterator[Check]:
         there = classifier(reader, name, inventory)
         for problem in there.setup.files.problems if there is not None else ():
             yield Check(
-                "classes", "warn",
+                "classes",
+                "warn",
                 f"{problem}; signatures of {name} keep the classes they have",
                 f"write it again: advisor classes train or peaks --node-type {name}",
-            )  # fmt: skip
+            )
 
 
 def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]:

@@ -17,9 +17,11 @@ def check_watch(status: Mapping[str, object]) -> Iterator[Check]:
     watch = status["availability"]
     if not isinstance(watch, Mapping):
         yield Check(
-            "watch", "warn", f"it does not watch the scheduler: {_UNKNOWN}",
+            "watch",
+            "warn",
+            f"it does not watch the scheduler: {_UNKNOWN}",
             "start it without --watch 0 where the scheduler's commands are",
-        )  # fmt: skip
+        )
         return
     labels = {s.NAME: s.LABEL for s in every()}
     who = labels.get(str(watch.get("scheduler")), "the scheduler")
@@ -28,20 +30,25 @@ def check_watch(status: Mapping[str, object]) -> Iterator[Check]:
     if watch.get("error"):
         then = "" if watch.get("known") else f": {_UNKNOWN}"
         yield Check(
-            "watch", "warn", f"it cannot read {who}{old}{then}: {watch['error']}",
+            "watch",
+            "warn",
+            f"it cannot read {who}{old}{then}: {watch['error']}",
             str(watch.get("hint") or "") or "run the scheduler's commands as the daemon's user",
-        )  # fmt: skip
+        )
     elif not watch.get("known"):
         yield Check(
-            "watch", "warn", f"what it knows of {who} is too old{old}: {_UNKNOWN}",
+            "watch",
+            "warn",
+            f"what it knows of {who} is too old{old}: {_UNKNOWN}",
             "is the machine overloaded? see the daemon's log",
-        )  # fmt: skip
+        )
     elif not watch.get("limits_known"):
         yield Check(
-            "watch", "warn",
+            "watch",
+            "warn",
             f"it cannot read limits{old}: no job goes to nodes of another size: "
             f"{watch.get('limits_error') or 'not read yet'}",
             "run the daemon as a user who may run: sacctmgr show assoc",
-        )  # fmt: skip
+        )
     else:
         yield Check("watch", "ok", f"{who}'s nodes and limits are known{old}")

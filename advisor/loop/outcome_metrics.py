@@ -24,25 +24,37 @@ def outcome_metrics(path: Path) -> str:
             " (SELECT count(*) FROM observations)"
         )[0]
     text.family(
-        "jobs", "gauge", f"the newest {NEWEST} finished jobs by verdict",
+        "jobs",
+        "gauge",
+        f"the newest {NEWEST} finished jobs by verdict",
         [({"verdict": verdict}, n) for verdict, n in sorted(totals.verdicts.items())],
-    )  # fmt: skip
+    )
     text.family(
-        "jobs_by_trust", "gauge",
+        "jobs_by_trust",
+        "gauge",
         f"the newest {NEWEST} finished jobs by how far their stamp is trusted",
-        [({"trust": "verified"}, totals.jobs - totals.stamped - totals.unverified),
-         ({"trust": "stamped"}, totals.stamped), ({"trust": "unverified"}, totals.unverified)],
-    )  # fmt: skip
+        [
+            ({"trust": "verified"}, totals.jobs - totals.stamped - totals.unverified),
+            ({"trust": "stamped"}, totals.stamped),
+            ({"trust": "unverified"}, totals.unverified),
+        ],
+    )
     saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(
-        "saved_joules", "gauge", f"energy of the newest {NEWEST} finished jobs: promised, and "
+        "saved_joules",
+        "gauge",
+        f"energy of the newest {NEWEST} finished jobs: promised, and "
         "measured against unchanged jobs",
         [({"by": "promise"}, totals.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
         "joules",
-    )  # fmt: skip
+    )
     text.family(
-        "store_rows", "gauge", "rows of the store",
-        [({"table": name}, n)
-         for name, n in zip(("decisions", "outcomes", "observations"), row_counts, strict=True)],
-    )  # fmt: skip
+        "store_rows",
+        "gauge",
+        "rows of the store",
+        [
+            ({"table": name}, n)
+            for name, n in zip(("decisions", "outcomes", "observations"), row_counts, strict=True)
+        ],
+    )
     return text.text()

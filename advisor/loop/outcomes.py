@@ -20,9 +20,16 @@ from advisor.store.records import Outcome, StoredModel
 
 _RANK = {"own": 2, "account": 1, "all": 0}
 FACTS = (
-    "user", "account", "state", "nodes", "node_list", "time_s", "energy_j",
-    "freq_requested_khz", "freq_observed_khz",
-)  # fmt: skip
+    "user",
+    "account",
+    "state",
+    "nodes",
+    "node_list",
+    "time_s",
+    "energy_j",
+    "freq_requested_khz",
+    "freq_observed_khz",
+)
 """What of an outcome is the accounting's, in the order of :func:`facts_of`."""
 
 
@@ -31,8 +38,15 @@ def facts_of(job: JobRecord, seen: Execution) -> tuple[object, ...]:
     state = (job.state.split() or ["UNKNOWN"])[0]
     freqs = (seen.freq_khz or None, job.freq_observed_khz)
     return (
-        job.user, job.account, state, job.nodes, job.node_list, seen.time_s, seen.energy_j, *freqs,
-    )  # fmt: skip
+        job.user,
+        job.account,
+        state,
+        job.nodes,
+        job.node_list,
+        seen.time_s,
+        seen.energy_j,
+        *freqs,
+    )
 
 
 class ModelReader(Protocol):
@@ -144,11 +158,15 @@ def _promise(
 ) -> tuple[PromiseInterval | None, PromiseInterval | None, dict[str, object]]:
     """Return the promised time and energy, and what an outcome keeps of both."""
     time, energy = promised(decision.chosen, "time"), promised(decision.chosen, "energy")
-    return time, energy, {
-        "time_s": time.to_list() if time else None,
-        "energy_j": energy.to_list() if energy else None,
-        "energy_quality": decision.energy_quality if decision.chosen else "",
-    }  # fmt: skip
+    return (
+        time,
+        energy,
+        {
+            "time_s": time.to_list() if time else None,
+            "energy_j": energy.to_list() if energy else None,
+            "energy_quality": decision.energy_quality if decision.chosen else "",
+        },
+    )
 
 
 def _promised_by(model: StoredModel, decision: Decision, reader: ModelReader) -> bool:

@@ -88,8 +88,9 @@ def notes(report: Report, reader: Reader) -> list[str]:
             f"({model.state_reason}): {mend}"
         )
     for name, calibration in (
-        ("time", report.time_calibration), ("energy", report.energy_calibration),
-    ):  # fmt: skip
+        ("time", report.time_calibration),
+        ("energy", report.energy_calibration),
+    ):
         interval = calibration.to_dict()
         high = interval["share_hi"]
         if calibration.total >= 10 and isinstance(high, float) and high < 0.9:

@@ -272,8 +272,10 @@ class _Tally:
         if decision.unmetered:
             energy = None
         slack = job.coarseness
-        for key, measured, interval in (("time_s", job.time_s, time),
-                                        ("energy_j", job.energy_j, energy)):  # fmt: skip
+        for key, measured, interval in (
+            ("time_s", job.time_s, time),
+            ("energy_j", job.energy_j, energy),
+        ):
             if interval and measured:
                 off = interval.is_below(measured, slack) or interval.is_above(measured, slack)
                 self._inside[key][0] += not off

@@ -24,13 +24,27 @@ _PAGE = 2000
 _KEPT = 4096
 """Decisions that are kept read, each a few hundred bytes: as many as jobs had that differ."""
 _DECIDED = (
-    "application", "workload", "trust", "changed", "holdout", "reasons", "baseline", "chosen",
-    "promised", "cold_start",
-)  # fmt: skip
+    "application",
+    "workload",
+    "trust",
+    "changed",
+    "holdout",
+    "reasons",
+    "baseline",
+    "chosen",
+    "promised",
+    "cold_start",
+)
 _RAN = (
-    "elapsed_s", "partition", "mismatch", "notes[0]", "ran.energy_note", "ran.whole_nodes",
-    "ran.step_failed", "ran.resolution_s",
-)  # fmt: skip
+    "elapsed_s",
+    "partition",
+    "mismatch",
+    "notes[0]",
+    "ran.energy_note",
+    "ran.whole_nodes",
+    "ran.step_failed",
+    "ran.resolution_s",
+)
 
 
 def _parts(names: Sequence[str]) -> str:

@@ -92,23 +92,35 @@ def known_profiles(reader: Reader, user: str | None = None) -> list[Profile]:
     """
     return [
         Profile(
-            p.microbenchmark, p.node_type, p.time_per_iter_us,
-            tuple(Stream.from_dict(s) for s in p.streams), p.energy_per_iter_nj, p.threads,
-            p.spread, bool(p.contributor),
+            p.microbenchmark,
+            p.node_type,
+            p.time_per_iter_us,
+            tuple(Stream.from_dict(s) for s in p.streams),
+            p.energy_per_iter_nj,
+            p.threads,
+            p.spread,
+            bool(p.contributor),
         )
         for p in profiles(reader, user=user)
-    ]  # fmt: skip
+    ]
 
 
 def known_files(reader: Reader) -> list[IoProfile]:
     """Return the store's profiles of file systems as rankings take them."""
     return [
         IoProfile(
-            p.node_type, p.file_system, p.operation, p.random, p.block_b, p.time_per_op_us,
-            p.direct, p.spread, p.cached_us,
+            p.node_type,
+            p.file_system,
+            p.operation,
+            p.random,
+            p.block_b,
+            p.time_per_op_us,
+            p.direct,
+            p.spread,
+            p.cached_us,
         )
         for p in io_profiles(reader)
-    ]  # fmt: skip
+    ]
 
 
 def lacking(characterisation: Characterisation, ranking: Ranking) -> list[Wanted]:

@@ -20,8 +20,9 @@ Verdict = Literal["as-promised", "better", "worse", "unknown", "left-alone"]
 Quantity = Literal["time", "energy"]
 QUANTITIES: tuple[Quantity, ...] = ("time", "energy")
 _COMPARED: dict[Quantity, tuple[str, str]] = {
-    "time": ("slower", "faster"), "energy": ("more", "less"),
-}  # fmt: skip
+    "time": ("slower", "faster"),
+    "energy": ("more", "less"),
+}
 
 MEASUREMENT_ERROR = 0.02
 """Fraction by which two measurements of the same run may differ; as in advisor.models.fit."""

@@ -30,8 +30,13 @@ _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR, _ON_EXEC = (1 << n for n in (0,
 _DEVICES = Path("/sys/bus/event_source/devices")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
-_INTEL_FLOPS = (("scalar", 0x03), ("pairs", 0x04), ("fours", 0x18), ("eights", 0x60),
-                ("sixteens", 0x80))  # fmt: skip
+_INTEL_FLOPS = (
+    ("scalar", 0x03),
+    ("pairs", 0x04),
+    ("fours", 0x18),
+    ("eights", 0x60),
+    ("sixteens", 0x80),
+)
 """fp_arith_inst_retired by the operations of one instruction; masks of equal weight are joined."""
 
 
@@ -130,9 +135,14 @@ class Counters:
         blocks = now.ru_inblock + now.ru_oublock - before.ru_inblock - before.ru_oublock
         cpu_s = now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
         return CounterReading(
-            events, traffic, share, cpu_s, 512.0 * blocks, 1024.0 * now.ru_maxrss,
+            events,
+            traffic,
+            share,
+            cpu_s,
+            512.0 * blocks,
+            1024.0 * now.ru_maxrss,
             tuple(self.notes),
-        )  # fmt: skip
+        )
 
     def _group(self, events: list[tuple[str, int, int]]) -> bool:
         """Open events that are counted together or not at all; say why where they cannot be."""
@@ -161,8 +171,9 @@ class Counters:
             before = len(self.notes)
             if not self._group(masks) and len(masks) > 4 and self._group(masks[:4]):
                 del self.notes[before:]
-                self.notes.append("sixteens: too few counters; single precision of 512 bits is "
-                                  "not counted")  # fmt: skip
+                self.notes.append(
+                    "sixteens: too few counters; single precision of 512 bits is not counted"
+                )
         elif "AuthenticAMD" in text:
             self._group([("flops", _RAW, 0xFF03)])
         else:
@@ -215,8 +226,9 @@ def _open(
     kind: int, config: int, flags: int, *, pid: int = 0, cpu: int = -1, group: int = -1
 ) -> int:
     """Open one counter and return its descriptor. Raises OSError."""
-    attributes = struct.pack("<IIQQQQQ", kind, ATTRIBUTE_BYTES, config, 0, 0,
-                             _ENABLED_AND_RUNNING, flags)  # fmt: skip
+    attributes = struct.pack(
+        "<IIQQQQQ", kind, ATTRIBUTE_BYTES, config, 0, 0, _ENABLED_AND_RUNNING, flags
+    )
     return open_event(attributes, pid=pid, cpu=cpu, group=group)
 
 
@@ -228,9 +240,13 @@ def open_event(attributes: bytes, *, pid: int = 0, cpu: int = -1, group: int = -
     libc = ctypes.CDLL(None, use_errno=True)
     close_on_exec = 8
     descriptor: int = libc.syscall(
-        number, attributes.ljust(ATTRIBUTE_BYTES, b"\0"), pid, cpu, group,
+        number,
+        attributes.ljust(ATTRIBUTE_BYTES, b"\0"),
+        pid,
+        cpu,
+        group,
         ctypes.c_ulong(close_on_exec),
-    )  # fmt: skip
+    )
     if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

@@ -14,28 +14,47 @@ from advisor.meters.counters import Counters, NamedEvent
 _HARDWARE, _SOFTWARE, _CACHE = 0, 1, 3
 _MISS, _WRITE = 1 << 16, 1 << 8
 _EVENTS: dict[str, tuple[int, int]] = {
-    "cycles": (_HARDWARE, 0), "instructions": (_HARDWARE, 1),
-    "cache-references": (_HARDWARE, 2), "cache-misses": (_HARDWARE, 3),
-    "branches": (_HARDWARE, 4), "branch-misses": (_HARDWARE, 5), "ref-cycles": (_HARDWARE, 9),
-    "L1-dcache-loads": (_CACHE, 0), "L1-dcache-load-misses": (_CACHE, _MISS),
-    "L1-dcache-stores": (_CACHE, _WRITE), "L1-dcache-store-misses": (_CACHE, _WRITE | _MISS),
-    "L1-icache-load-misses": (_CACHE, 1 | _MISS), "LLC-load-misses": (_CACHE, 2 | _MISS),
-    "LLC-store-misses": (_CACHE, 2 | _WRITE | _MISS), "dTLB-load-misses": (_CACHE, 3 | _MISS),
+    "cycles": (_HARDWARE, 0),
+    "instructions": (_HARDWARE, 1),
+    "cache-references": (_HARDWARE, 2),
+    "cache-misses": (_HARDWARE, 3),
+    "branches": (_HARDWARE, 4),
+    "branch-misses": (_HARDWARE, 5),
+    "ref-cycles": (_HARDWARE, 9),
+    "L1-dcache-loads": (_CACHE, 0),
+    "L1-dcache-load-misses": (_CACHE, _MISS),
+    "L1-dcache-stores": (_CACHE, _WRITE),
+    "L1-dcache-store-misses": (_CACHE, _WRITE | _MISS),
+    "L1-icache-load-misses": (_CACHE, 1 | _MISS),
+    "LLC-load-misses": (_CACHE, 2 | _MISS),
+    "LLC-store-misses": (_CACHE, 2 | _WRITE | _MISS),
+    "dTLB-load-misses": (_CACHE, 3 | _MISS),
     "iTLB-load-misses": (_CACHE, 4 | _MISS),
-    "task-clock": (_SOFTWARE, 1), "page-faults": (_SOFTWARE, 2), "minor-faults": (_SOFTWARE, 5),
+    "task-clock": (_SOFTWARE, 1),
+    "page-faults": (_SOFTWARE, 2),
+    "minor-faults": (_SOFTWARE, 5),
     "major-faults": (_SOFTWARE, 6),
-}  # fmt: skip
+}
 """Type and configuration by the name that perf gives an event."""
 _PRESETS = {
-    "PAPI_TOT_CYC": "cycles", "PAPI_TOT_INS": "instructions", "PAPI_REF_CYC": "ref-cycles",
-    "PAPI_BR_INS": "branches", "PAPI_BR_MSP": "branch-misses", "PAPI_L3_TCA": "cache-references",
-    "PAPI_L3_TCM": "cache-misses", "PAPI_L1_DCM": "L1-dcache-load-misses",
-    "PAPI_L1_LDM": "L1-dcache-load-misses", "PAPI_L1_STM": "L1-dcache-store-misses",
-    "PAPI_L1_ICM": "L1-icache-load-misses", "PAPI_L3_LDM": "LLC-load-misses",
-    "PAPI_L3_STM": "LLC-store-misses", "PAPI_TLB_DM": "dTLB-load-misses",
-    "PAPI_TLB_IM": "iTLB-load-misses", "PAPI_LD_INS": "L1-dcache-loads",
+    "PAPI_TOT_CYC": "cycles",
+    "PAPI_TOT_INS": "instructions",
+    "PAPI_REF_CYC": "ref-cycles",
+    "PAPI_BR_INS": "branches",
+    "PAPI_BR_MSP": "branch-misses",
+    "PAPI_L3_TCA": "cache-references",
+    "PAPI_L3_TCM": "cache-misses",
+    "PAPI_L1_DCM": "L1-dcache-load-misses",
+    "PAPI_L1_LDM": "L1-dcache-load-misses",
+    "PAPI_L1_STM": "L1-dcache-store-misses",
+    "PAPI_L1_ICM": "L1-icache-load-misses",
+    "PAPI_L3_LDM": "LLC-load-misses",
+    "PAPI_L3_STM": "LLC-store-misses",
+    "PAPI_TLB_DM": "dTLB-load-misses",
+    "PAPI_TLB_IM": "iTLB-load-misses",
+    "PAPI_LD_INS": "L1-dcache-loads",
     "PAPI_SR_INS": "L1-dcache-stores",
-}  # fmt: skip
+}
 _BY_PAPI_ALONE = frozenset(
     f"PAPI_{name}"
     for name in """

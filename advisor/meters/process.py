@@ -166,9 +166,15 @@ def measure(
         why = f"{reading.meter} says {reading.energy_j:.4g} J, which is impossible"
         return MeasuredProcess(code, elapsed, None, "missing", meter.NAME, why, timed_out, counted)
     return MeasuredProcess(
-        code, elapsed, reading.energy_j, reading.quality, reading.meter, reading.detail, timed_out,
+        code,
+        elapsed,
+        reading.energy_j,
+        reading.quality,
+        reading.meter,
+        reading.detail,
+        timed_out,
         counted,
-    )  # fmt: skip
+    )
 
 
 def _counters(names: tuple[str, ...]) -> Counters:

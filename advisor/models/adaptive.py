@@ -67,8 +67,13 @@ def first_runs(
     """
     base = must_include
     grid = [c for c in (space if cells is None else sorted(cells)) if c != base]
-    grid = [c for c in grid if c.nodes == base.nodes and c.threads_per_node <= base.threads_per_node
-            and c.freq_khz <= base.freq_khz]  # fmt: skip
+    grid = [
+        c
+        for c in grid
+        if c.nodes == base.nodes
+        and c.threads_per_node <= base.threads_per_node
+        and c.freq_khz <= base.freq_khz
+    ]
     cores_vary = any(c.threads_per_node < base.threads_per_node for c in grid)
     clock_varies = any(c.freq_khz < base.freq_khz for c in grid)
     shares = _FIRST if cores_vary and clock_varies else tuple((s, s) for s in _FIRST_OF_ONE)

@@ -60,7 +60,7 @@ def _possible(cells: dict[Configuration, list[float]]) -> list[float]:
     clocked = all(c.freq_khz for c in cells)
     axes = np.log(
         [(c.cores, c.ranks_per_node, c.freq_khz if clocked else 1) for c in cells]
-    ).astype(float)  # fmt: skip
+    ).astype(float)
     medians = []
     for i, own in enumerate(axes):
         apart = np.abs(axes - own).sum(axis=1)

@@ -84,9 +84,10 @@ def fit_options(
     runs = gather(observations, measurement_error=measurement_error, least=least)
     notes += runs.notes
     cells = (
-        WantedOptions(tuple(space), "stored") if space is not None
+        WantedOptions(tuple(space), "stored")
+        if space is not None
         else search(observations, node_type, enough=least)
-    )  # fmt: skip
+    )
     notes += cells.notes
     wanted = cells.configurations
     far = far_from(runs.time.log_mean, wanted)
@@ -208,9 +209,10 @@ def _forecast(
     energy = predictions.energy
     return Forecast(
         _with_outsiders(predictions.time, runs.time, outside),
-        None if energy is None or runs.energy is None
+        None
+        if energy is None or runs.energy is None
         else _with_outsiders(energy, runs.energy, outside),
-    )  # fmt: skip
+    )
 
 
 def _with_outsiders(

@@ -171,9 +171,14 @@ def believe(
         disturbed,
         disturbances,
         dict(zip(family.shown, parameters.tolist(), strict=True)),
-        float(sum(w for h, w in zip(weighed.setting, weighed.weight, strict=True)
-                  if process.settings[h].top)),
-    )  # fmt: skip
+        float(
+            sum(
+                w
+                for h, w in zip(weighed.setting, weighed.weight, strict=True)
+                if process.settings[h].top
+            )
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

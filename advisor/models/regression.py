@@ -84,11 +84,16 @@ def inference(fitted: LeastSquares, terms: Sequence[str]) -> dict[str, Any]:
         "degrees_of_freedom": freedom,
         "r2_adjusted": _finite(r2_adjusted),
         "terms": [
-            {"term": term, "coefficient": value, "standard_error": _finite(error),
-             "p_value": _finite(p), "vif": _finite(factor)}
+            {
+                "term": term,
+                "coefficient": value,
+                "standard_error": _finite(error),
+                "p_value": _finite(p),
+                "vif": _finite(factor),
+            }
             for term, value, error, p, factor in rows
         ],
-    }  # fmt: skip
+    }
 
 
 def _finite(value: float) -> float | None:

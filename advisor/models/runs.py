@@ -166,8 +166,10 @@ def _beside_jobs(
     if energy is not None and power is not None:
         values = [JobValue(o.configuration, o.energy_j or 0.0, error_of(o)) for o in metered]
         energy, _ = with_jobs(energy, values if not why else ())
-        watts = [JobValue(v.configuration, v.value / o.time_s, v.error)
-                 for v, o in zip(values, metered, strict=True)]  # fmt: skip
+        watts = [
+            JobValue(v.configuration, v.value / o.time_s, v.error)
+            for v, o in zip(values, metered, strict=True)
+        ]
         power, _ = with_jobs(power, watts if not why else ())
     if why:
         notes.append(f"{past}: {why}")

@@ -196,9 +196,15 @@ def _quantile(freedom: int) -> float:
 
 
 def _of_few(
-    paired: Paired, ratio: Floats, left: Floats, seldom: NDArray[np.bool_],
-    residual: Floats, expected: Floats, counts: Ints, per_iteration: float,
-) -> float:  # fmt: skip
+    paired: Paired,
+    ratio: Floats,
+    left: Floats,
+    seldom: NDArray[np.bool_],
+    residual: Floats,
+    expected: Floats,
+    counts: Ints,
+    per_iteration: float,
+) -> float:
     """Return the variance of classes seen a few times, whose own scatter is hardly known."""
     k = paired.seen
     seen_class, left_class = paired.classes[:k], paired.classes[k:]

@@ -93,9 +93,12 @@ class Baseline:
     """
 
     def __init__(
-        self, events: RunEvents, meter: Metered | None = None, other_counts: Sequence[int] = (),
+        self,
+        events: RunEvents,
+        meter: Metered | None = None,
+        other_counts: Sequence[int] = (),
         phases: list[IteratedPhase] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.events = events
         self.phases = find_iterations(events.times, events.sites) if phases is None else phases
         self._meter = None
@@ -129,9 +132,15 @@ class Baseline:
             energy = Calmed.of(energies(self._meter, times, classes), classes, phases)
         bouts = tuple(bouts_of(np.diff(times[p[p <= count]])) for p in phases)
         return PairedStretches(
-            Calmed.of(np.diff(times), classes, phases), energy, classes,
-            units.astype(np.int64), looks, phases, bouts, number_share,
-        )  # fmt: skip
+            Calmed.of(np.diff(times), classes, phases),
+            energy,
+            classes,
+            units.astype(np.int64),
+            looks,
+            phases,
+            bouts,
+            number_share,
+        )
 
     def aligned(self, phase: IteratedPhase) -> PairedStretches:
         """Return the stretches where each iteration of a phase is one, as a whole."""
@@ -154,9 +163,13 @@ class Pairing:
     """
 
     def __init__(
-        self, baseline: Baseline, *, within: float = WITHIN, metered: bool = True,
+        self,
+        baseline: Baseline,
+        *,
+        within: float = WITHIN,
+        metered: bool = True,
         beside: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._base, self._expected = baseline, baseline.events.sites
         self._beside, self._looks_s = beside, 0.0
         self._within = within
@@ -308,9 +321,13 @@ class Pairing:
         joules, seconds = float(run.sum()), marks[seen] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
         return extrapolate(
-            paired, joules, plan.number_share, energy=True, resolution=resolution,
+            paired,
+            joules,
+            plan.number_share,
+            energy=True,
+            resolution=resolution,
             bouts=plan.error_by_bouts(marks[: seen + 1]),
-        )  # fmt: skip
+        )
 
     def _together(self, meter: Metered, seconds: float, seen: int) -> int:
         """Return how many iterations are one where energy is judged.

@@ -89,10 +89,17 @@ def condensed(
         full, sums, means = _coded(took, tokens[:-1], stretches, together)
         if fixed + len(full) + len(sums) + sum(map(len, means)) <= room:
             return {
-                "order": order, "phases": known, "bounds": bounds, "full": full, "sums": sums,
-                "means": means, "together": together, "blocks": _BLOCK * together * blocks,
-                "kept": [[s.first, s.behind] for s in stretches], "span_s": float(times[-1]),
-            }  # fmt: skip
+                "order": order,
+                "phases": known,
+                "bounds": bounds,
+                "full": full,
+                "sums": sums,
+                "means": means,
+                "together": together,
+                "blocks": _BLOCK * together * blocks,
+                "kept": [[s.first, s.behind] for s in stretches],
+                "span_s": float(times[-1]),
+            }
         together, blocks = (together, True) if not blocks else (2 * together, True)
     return None
 
@@ -105,14 +112,18 @@ def expanded(data: dict[str, Any]) -> tuple[Floats, Ints, list[IteratedPhase]]:
     tokens = _unpacked(data["order"], np.uint16).astype(np.int64)
     phases = [
         IteratedPhase(
-            float(begin), float(end), float(period),
-            np.cumsum(_unpacked(bounds, np.uint32).astype(np.int64)), int(events), tuple(sites),
+            float(begin),
+            float(end),
+            float(period),
+            np.cumsum(_unpacked(bounds, np.uint32).astype(np.int64)),
+            int(events),
+            tuple(sites),
             {str(s): int(n) for s, n in rare.items()},
         )
         for (begin, end, period, events, sites, rare), bounds in zip(
             data["phases"], data["bounds"], strict=True
         )
-    ]  # fmt: skip
+    ]
     count = len(tokens) - 1
     bounds = _all_bounds(count, phases, int(data["blocks"]))
     stretches = [

@@ -284,16 +284,19 @@ class IterationFinder:
         period = float(stretches[~rare].sum()) / len(starts)
         values, many = np.unique(events, return_counts=True)
         return IteratedPhase(
-            float(edge[bounds[0]]), float(edge[bounds[-1]]), period, bounds,
+            float(edge[bounds[0]]),
+            float(edge[bounds[-1]]),
+            period,
+            bounds,
             int(values[many.argmax()]) if many.max() > len(events) / 2 else round(events.mean()),
             tuple(self._names[t] for t in dict.fromkeys(loop.pattern)),
             {self._names[n]: int(c) for n, c in zip(names, often, strict=True)},
-        )  # fmt: skip
+        )
 
     @staticmethod
-    def _earlier(where: NDArray[np.int64], tokens: NDArray[np.int64], exact: int) -> (
-        NDArray[np.int64]
-    ):  # fmt: skip
+    def _earlier(
+        where: NDArray[np.int64], tokens: NDArray[np.int64], exact: int
+    ) -> NDArray[np.int64]:
         """Return the events before a phase that make one more iteration of it."""
         first = int(where[0])
         missing = exact - len(where) % exact

@@ -21,10 +21,21 @@ _MOST_BESIDE = 3
 """Panels of one row; with more in it none can be read on a page."""
 _BASELINE = "#c2410c"
 _DARK: dict[Any, Any] = {
-    "figure.facecolor": "#111418", "axes.facecolor": "#111418", "savefig.facecolor": "#111418",
-    **{name: "#e5e7eb" for name in ("text.color", "axes.labelcolor", "axes.edgecolor",
-                                    "axes.titlecolor", "xtick.color", "ytick.color")},
-}  # fmt: skip
+    "figure.facecolor": "#111418",
+    "axes.facecolor": "#111418",
+    "savefig.facecolor": "#111418",
+    **{
+        name: "#e5e7eb"
+        for name in (
+            "text.color",
+            "axes.labelcolor",
+            "axes.edgecolor",
+            "axes.titlecolor",
+            "xtick.color",
+            "ytick.color",
+        )
+    },
+}
 
 
 def check(path: Path) -> None:
@@ -86,17 +97,22 @@ def _draw(axes: Any, scene: Scene) -> None:
     (left, right), (low, high) = edges
     special = {*scene.front, *scene.zone, scene.baseline}
     others = [
-        i for i, (x, y) in enumerate(scene.points)
+        i
+        for i, (x, y) in enumerate(scene.points)
         if i not in special and left <= x <= right and low <= y <= high
-    ]  # fmt: skip
+    ]
     if scene.polygon:
         axes.fill(*zip(*scene.polygon, strict=True), color="#1f6fb2", alpha=0.14, zorder=0, lw=0)
     axes.scatter(*coordinates(others), s=12, color="#9aa5b1", label="other", zorder=1)
     zone = [i for i in scene.zone if i not in set(scene.front)]
     axes.scatter(
-        *coordinates(zone), s=26, facecolor="none", edgecolor="#1f6fb2", label="trade-off zone",
+        *coordinates(zone),
+        s=26,
+        facecolor="none",
+        edgecolor="#1f6fb2",
+        label="trade-off zone",
         zorder=2,
-    )  # fmt: skip
+    )
     axes.plot(*coordinates(scene.front), color="#1f6fb2", lw=1, zorder=2)
     if scene.spreads:
         for i in scene.front:
@@ -106,9 +122,13 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
-            *coordinates([scene.baseline]), s=60, marker="D", color=_BASELINE,
-            label="job as written", zorder=4,
-        )  # fmt: skip
+            *coordinates([scene.baseline]),
+            s=60,
+            marker="D",
+            color=_BASELINE,
+            label="job as written",
+            zorder=4,
+        )
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
     axes.set_xlabel(scene.x_label)
@@ -152,9 +172,14 @@ def _lines(axes: Any, panel: Lines) -> None:
         for measured in (True, False):
             at = [j for j, x in enumerate(line.x) if (x in runs) is measured]
             axes.scatter(
-                [line.x[j] for j in at], [line.y[j] for j in at], s=20, marker=_MARKERS[k],
-                facecolor=colour if measured else "none", edgecolor=colour, zorder=3,
-            )  # fmt: skip
+                [line.x[j] for j in at],
+                [line.y[j] for j in at],
+                s=20,
+                marker=_MARKERS[k],
+                facecolor=colour if measured else "none",
+                edgecolor=colour,
+                zorder=3,
+            )
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     values = [v for line in panel.lines for v in line.y] or [1.0]
@@ -167,10 +192,12 @@ def _lines(axes: Any, panel: Lines) -> None:
         axes.set_ylim(0, 1.1 * max(values))
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]
     axes.legend(
-        fontsize=8, frameon=False, title_fontsize=8,
+        fontsize=8,
+        frameon=False,
+        title_fontsize=8,
         title="filled: run" if any(line.runs for line in panel.lines) and not all(ran) else None,
         ncols=2 if len(panel.lines) > len(COLOURS) else 1,
-    )  # fmt: skip
+    )
 
 
 def _surface(figure: Any, axes: Any, panel: Surface) -> None:
@@ -184,16 +211,25 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
         axes.clabel(contours, fontsize=7, fmt="%.4g")
     marked = [] if panel.region else sorted(panel.marked)
     for kind, cells, style in (
-        (panel.marks, marked, {"marker": "o", "s": 34, "facecolor": "none", "edgecolor": "white",
-                               "linewidth": 1.6}),
-        ("job as written", [panel.baseline] if panel.baseline else [],
-         {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"}),
-    ):  # fmt: skip
+        (
+            panel.marks,
+            marked,
+            {"marker": "o", "s": 34, "facecolor": "none", "edgecolor": "white", "linewidth": 1.6},
+        ),
+        (
+            "job as written",
+            [panel.baseline] if panel.baseline else [],
+            {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"},
+        ),
+    ):
         if cells:
             axes.scatter(
-                [panel.x[j] for _, j in cells], [panel.y[i] for i, _ in cells], label=kind,
-                zorder=4, **style,
-            )  # fmt: skip
+                [panel.x[j] for _, j in cells],
+                [panel.y[i] for i, _ in cells],
+                label=kind,
+                zorder=4,
+                **style,
+            )
     if panel.region is not None:
         (left, right), (low, high) = panel.region
         border = [left, right, right, left, left], [low, low, high, high, low]
@@ -204,9 +240,13 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
     handles, _ = axes.get_legend_handles_labels()
     if handles:
         axes.legend(
-            fontsize=8, facecolor="#374151", labelcolor="white", loc="upper center",
-            bbox_to_anchor=(0.5, -0.16), ncols=2,
-        )  # fmt: skip
+            fontsize=8,
+            facecolor="#374151",
+            labelcolor="white",
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.16),
+            ncols=2,
+        )
 
 
 def _borders(at: Sequence[float]) -> list[float]:
@@ -223,16 +263,25 @@ def _observed(axes: Any, panel: Observed) -> None:
     low, high = min(map(min, points)), max(map(max, points))
     span = [low * 0.9, high * 1.1]
     axes.fill_between(
-        span, [0.9 * v for v in span], [1.1 * v for v in span], color="#e5e7eb", lw=0,
+        span,
+        [0.9 * v for v in span],
+        [1.1 * v for v in span],
+        color="#e5e7eb",
+        lw=0,
         label="within 10 %",
-    )  # fmt: skip
+    )
     axes.plot(span, span, color="#6b7280", lw=1)
     for i, (label, group) in enumerate(panel.groups.items()):
         axes.scatter(
-            [p[0] for p in group], [p[1] for p in group], s=18 + 14 * i, marker=_MARKERS[2 * i],
-            facecolor="none" if i == 0 else COLOURS[1], edgecolor=COLOURS[i], label=label,
+            [p[0] for p in group],
+            [p[1] for p in group],
+            s=18 + 14 * i,
+            marker=_MARKERS[2 * i],
+            facecolor="none" if i == 0 else COLOURS[1],
+            edgecolor=COLOURS[i],
+            label=label,
             zorder=2 + i,
-        )  # fmt: skip
+        )
     _logarithmic(axes, span[1] / span[0], span[1] / span[0])
     axes.set_xlim(*span)
     axes.set_ylim(*span)

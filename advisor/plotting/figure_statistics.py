@@ -65,9 +65,14 @@ def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
         for j, value in enumerate(row):
             if value == value:
                 axes.text(
-                    j, i, f"{value:+.2f}", ha="center", va="center", fontsize=8,
+                    j,
+                    i,
+                    f"{value:+.2f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
                     color="white" if abs(value) > 0.6 else "black",
-                )  # fmt: skip
+                )
 
 
 def _tree(axes: Any, panel: TreePanel) -> None:
@@ -82,9 +87,15 @@ def _tree(axes: Any, panel: TreePanel) -> None:
     for k, name in enumerate(names):
         rows = [row for row, leaf in enumerate(panel.order) if panel.groups[leaf] == name]
         axes.scatter(
-            [0.0] * len(rows), rows, s=26, marker="osD^"[k % 4], color=COLOURS[k + 1], label=name,
-            clip_on=False, zorder=3,
-        )  # fmt: skip
+            [0.0] * len(rows),
+            rows,
+            s=26,
+            marker="osD^"[k % 4],
+            color=COLOURS[k + 1],
+            label=name,
+            clip_on=False,
+            zorder=3,
+        )
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
@@ -103,10 +114,16 @@ def _intervals(axes: Any, panel: IntervalPanel) -> None:
             if v is not None
         ]
         axes.errorbar(
-            [v[0] for _, v in rows], [y for y, _ in rows],
+            [v[0] for _, v in rows],
+            [y for y, _ in rows],
             xerr=[[v[0] - v[1] for _, v in rows], [v[2] - v[0] for _, v in rows]],
-            fmt="osD^"[k % 4], ms=4, lw=1.2, capsize=3, color=COLOURS[k], label=kind,
-        )  # fmt: skip
+            fmt="osD^"[k % 4],
+            ms=4,
+            lw=1.2,
+            capsize=3,
+            color=COLOURS[k],
+            label=kind,
+        )
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
     axes.set_ylim(len(panel.rows) - 0.5, -0.5)
     axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))

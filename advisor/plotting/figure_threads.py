@@ -51,5 +51,6 @@ def _graph(axes: Any, panel: GraphPanel) -> None:
         own = [p for p, c in zip(panel.places, panel.classes, strict=True) if c == name]
         colour = colormaps["tab20"](i % 20)
         axes.scatter(*zip(*own, strict=True), s=60, color=colour, label=name, zorder=2)
-    axes.legend(fontsize=7, frameon=False, title="class", loc="center left",
-                bbox_to_anchor=(1.0, 0.5))  # fmt: skip
+    axes.legend(
+        fontsize=7, frameon=False, title="class", loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )

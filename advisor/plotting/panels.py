@@ -141,18 +141,24 @@ def surface(
     panels = []
     for response in _responses(like, work):
         z = [
-            [response.values(place[i, j])[0] if (i, j) in place else float("nan")
-             for j in range(len(threads))]
+            [
+                response.values(place[i, j])[0] if (i, j) in place else float("nan")
+                for j in range(len(threads))
+            ]
             for i in range(len(caps))
-        ]  # fmt: skip
+        ]
         panels.append(
             Surface(
-                "cores per node", "frequency (GHz)", response.label,
-                [float(t) for t in threads], [f / 1e6 for f in caps], z,
+                "cores per node",
+                "frequency (GHz)",
+                response.label,
+                [float(t) for t in threads],
+                [f / 1e6 for f in caps],
+                z,
                 frozenset(at for at, o in place.items() if o.on_front),
                 next((at for at, o in place.items() if o is baseline), None),
             )
-        )  # fmt: skip
+        )
     return Panels(_titled(title, options, baseline), tuple(panels))
 
 
@@ -189,10 +195,11 @@ def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
     """Return the options with the baseline's nodes and ranks, without disturbed runs."""
     b, spikes = baseline.configuration, disturbed(options)
     return [
-        o for i, o in enumerate(options)
+        o
+        for i, o in enumerate(options)
         if (o.configuration.nodes, o.configuration.ranks_per_node) == (b.nodes, b.ranks_per_node)
         and (i not in spikes or o is baseline)
-    ]  # fmt: skip
+    ]
 
 
 def _responses(options: Sequence[Option], work: Work | None) -> list[_Drawable]:

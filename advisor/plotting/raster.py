@@ -115,8 +115,11 @@ class Frame:
         low, high = 0.0, 1.0
         dx, dy = bx - ax, by - ay
         for p, q in (
-            (-dx, ax), (dx, self.columns * 2 - ax), (-dy, ay), (dy, self.rows * 4 - ay),
-        ):  # fmt: skip
+            (-dx, ax),
+            (dx, self.columns * 2 - ax),
+            (-dy, ay),
+            (dy, self.rows * 4 - ay),
+        ):
             if p == 0:
                 if q < 0:
                     return None

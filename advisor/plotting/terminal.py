@@ -33,9 +33,14 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
         order.append(3)
     legend = [f"{groups[i][0]} {groups[i][1]}" for i in order]
     return chart(
-        groups, scene.window(), (scene.x_label, scene.y_label), legend,
-        width=width, height=height, marks=marks,
-    )  # fmt: skip
+        groups,
+        scene.window(),
+        (scene.x_label, scene.y_label),
+        legend,
+        width=width,
+        height=height,
+        marks=marks,
+    )
 
 
 def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None) -> str:

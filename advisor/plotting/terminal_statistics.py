@@ -52,9 +52,14 @@ def _scatter(panel: ScatterPanel, width: int, marks: Marks) -> str:
     )
     legend = [f"{mark} {name}" for mark, name, _ in groups]
     return chart(
-        groups, (window[0], window[1]), (panel.x_label, panel.y_label), legend,
-        width=width, height=_HEIGHT, marks=marks,
-    )  # fmt: skip
+        groups,
+        (window[0], window[1]),
+        (panel.x_label, panel.y_label),
+        legend,
+        width=width,
+        height=_HEIGHT,
+        marks=marks,
+    )
 
 
 def _histogram(panel: HistogramPanel, width: int, marks: Marks) -> str:

@@ -120,8 +120,12 @@ def _executables(document: Document) -> Iterator[Problem]:
             if "/" in pattern:
                 path: Path = ("applications", index, "match", "executable")
                 hint = f"write {pattern.rsplit('/', 1)[1] or '*'!r}"
-                yield _warning(document, path, f"{pattern!r} names a folder, and only the "
-                               "file name is compared", hint)  # fmt: skip
+                yield _warning(
+                    document,
+                    path,
+                    f"{pattern!r} names a folder, and only the file name is compared",
+                    hint,
+                )
 
 
 def _warning(

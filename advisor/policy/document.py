@@ -32,13 +32,13 @@ _SYNTAX_HINTS = (
     ("could not find expected ':'", "write 'key: value', with a blank after the colon"),
     ("cannot start any token", "a value that begins with % @ ` or a tab needs quotes or blanks"),
     ("expected <block end>", "check the indentation of this line and the one before"),
-    ("undefined alias", "a pattern that begins with * needs quotes, like \"*wrf\""),
+    ("undefined alias", 'a pattern that begins with * needs quotes, like "*wrf"'),
     ("alphabetic or numeric character", "a pattern that begins with * or & needs quotes"),
     ("expected a single document", "keep one document: remove the '---' line"),
     ("flow", "a [ or { is not closed, or a comma is missing"),
     ("quoted scalar", "a quote is not closed"),
     ("tag", "a value that begins with ! needs quotes"),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)

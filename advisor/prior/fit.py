@@ -205,10 +205,15 @@ class _Judged:
         weighted = sorted(zip((-w.round(9)).tolist(), self.rows.applications, alike, strict=True))
         like = [name for _, name, near in weighted if near]
         return Prior(
-            points, estimate.surface.reshape(2, -1), cov, self.errors.dof, self.way,
-            self.with_kernels, self.errors.applications,
+            points,
+            estimate.surface.reshape(2, -1),
+            cov,
+            self.errors.dof,
+            self.way,
+            self.with_kernels,
+            self.errors.applications,
             tuple(dict.fromkeys(like))[:5],
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

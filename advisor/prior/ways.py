@@ -179,9 +179,11 @@ class Way:
         w = np.zeros(len(among))
         w[complete] = 1.0 / max(1, len(complete))
         mean, factor = projection.project_surfaces(
-            rows.surfaces[complete], rows.raw[complete][:, columns], new.raw[columns],
+            rows.surfaces[complete],
+            rows.raw[complete][:, columns],
+            new.raw[columns],
             rows.ln_frequency,
-        )  # fmt: skip
+        )
         return SurfaceEstimate(mean, factor, w)
 
     def _weights(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> tuple[Array, float]:

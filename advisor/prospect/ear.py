@@ -29,11 +29,17 @@ def stream_ear(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     place = {
         kind: next((names.index(name) for name in columns if name in names), -1)
         for kind, columns in (
-            ("job", ear.JOB), ("step", ear.STEP), ("node", ear.NODE), ("name", ear.APPLICATION),
-            ("user", ear.USER), ("account", ear.ACCOUNT), ("time", ear.TIME),
-            ("power", ear.POWER), ("freq", ear.FREQ),
+            ("job", ear.JOB),
+            ("step", ear.STEP),
+            ("node", ear.NODE),
+            ("name", ear.APPLICATION),
+            ("user", ear.USER),
+            ("account", ear.ACCOUNT),
+            ("time", ear.TIME),
+            ("power", ear.POWER),
+            ("freq", ear.FREQ),
         )
-    }  # fmt: skip
+    }
     lacking = [kind for kind in ("job", "step", "node", "time", "power") if place[kind] < 0]
     if lacking:
         raise InputError(
@@ -83,21 +89,31 @@ def _job(rows: Sequence[Sequence[str]], place: dict[str, int]) -> JobRecord:
         possible = is_possible(energy_j, max(times_s), len(nodes))
         records.append(
             StepRecord(
-                str(len(records)), "", "COMPLETED", max(times_s), len(nodes), 0,
-                energy_j if possible else None, energy_impossible=energy_j > 0 and not possible,
+                str(len(records)),
+                "",
+                "COMPLETED",
+                max(times_s),
+                len(nodes),
+                0,
+                energy_j if possible else None,
+                energy_impossible=energy_j > 0 and not possible,
             )
-        )  # fmt: skip
+        )
 
     def text(kind: str) -> str:
         return rows[0][place[kind]] if place[kind] >= 0 else ""
 
     energies = [step.energy_j for step in records]
     return JobRecord(
-        text("job"), text("name"), text("user"), text("account"), "COMPLETED",
+        text("job"),
+        text("name"),
+        text("user"),
+        text("account"),
+        "COMPLETED",
         elapsed_s=sum(step.elapsed_s or 0.0 for step in records),
         nodes=max(step.nodes for step in records),
         node_list=",".join(dict.fromkeys(row[place["node"]] for row in rows)),
         energy_j=None if None in energies else sum(e or 0.0 for e in energies),
         whole_nodes=True,
         steps=tuple(records),
-    )  # fmt: skip
+    )

@@ -28,8 +28,10 @@ from advisor.prospect.usage import GroupUse, Usage, UseGroup, workload
 
 CPU_BOUND, MEMORY_BOUND, UNKNOWN = "cpu-bound", "memory-bound", ""
 BETA: Mapping[str, tuple[float, float]] = {
-    CPU_BOUND: (9.0, 1.0), MEMORY_BOUND: (3.0, 7.0), UNKNOWN: (0.7, 0.4),
-}  # fmt: skip
+    CPU_BOUND: (9.0, 1.0),
+    MEMORY_BOUND: (3.0, 7.0),
+    UNKNOWN: (0.7, 0.4),
+}
 """Beta distributions of ``beta``. Unknown programs: mean 0.64 and deviation 0.33, as 30 published
 ones have (seven of PARSEC on 32 cores, 20 on a V100, three on a GV100; docs/prospect.md)."""
 SITE_D = (0.2, 0.75)
@@ -306,9 +308,11 @@ def _quantiles(values: Array) -> tuple[float, float]:
 
 
 def _saved_j(
-    use: GroupUse, threads: Mapping[UseGroup, tuple[float, float]], share: Mapping[str, float],
+    use: GroupUse,
+    threads: Mapping[UseGroup, tuple[float, float]],
+    share: Mapping[str, float],
     inventory: Inventory,
-) -> float:  # fmt: skip
+) -> float:
     """Return a group's expected saving, J."""
     if not use.actionable:
         return 0.0
@@ -318,10 +322,14 @@ def _saved_j(
 
 
 def _slices(
-    uses: Sequence[GroupUse], kind: str, threads: Mapping[UseGroup, tuple[float, float]],
-    share: Mapping[str, float], inventory: Inventory, spread: tuple[float, float],
+    uses: Sequence[GroupUse],
+    kind: str,
+    threads: Mapping[UseGroup, tuple[float, float]],
+    share: Mapping[str, float],
+    inventory: Inventory,
+    spread: tuple[float, float],
     drawn: Mapping[str, Array],
-) -> tuple[Slice, ...]:  # fmt: skip
+) -> tuple[Slice, ...]:
     """Return the use by application, account or partition, "" for all of it; most energy first.
 
     A part whose saving was not drawn by itself gets the whole saving's relative interval.
@@ -331,10 +339,17 @@ def _slices(
         name = str(getattr(use.group, kind)) if kind else ""
         total = totals.setdefault(name, [0.0] * 7)
         jobs = use.sums.jobs
-        for i, value in enumerate((
-            jobs, use.node_s, use.energy_j, use.assumed_j, jobs * use.actionable,
-            use.energy_j * use.actionable, _saved_j(use, threads, share, inventory),
-        )):  # fmt: skip
+        for i, value in enumerate(
+            (
+                jobs,
+                use.node_s,
+                use.energy_j,
+                use.assumed_j,
+                jobs * use.actionable,
+                use.energy_j * use.actionable,
+                _saved_j(use, threads, share, inventory),
+            )
+        ):
             total[i] += value
     slices = []
     for name, (count, node_s, energy, assumed, can_jobs, can_j, saved) in totals.items():
@@ -344,21 +359,28 @@ def _slices(
             lo, hi = _quantiles(drawn[name])
         slices.append(
             Slice(
-                name, int(count), node_s / 3600, energy / J_PER_KWH,
-                assumed / energy if energy else 0.0, int(can_jobs), can_j / J_PER_KWH,
+                name,
+                int(count),
+                node_s / 3600,
+                energy / J_PER_KWH,
+                assumed / energy if energy else 0.0,
+                int(can_jobs),
+                can_j / J_PER_KWH,
                 (saved / J_PER_KWH, lo / J_PER_KWH, hi / J_PER_KWH),
                 class_of(name) if kind == "application" else "",
             )
-        )  # fmt: skip
+        )
     if not kind and not slices:
         slices = [Slice("", 0, 0.0, 0.0, 0.0, 0, 0.0, (0.0, 0.0, 0.0))]
     return tuple(sorted(slices, key=lambda s: (-s.kwh, s.name)))
 
 
 def _candidates(
-    uses: Sequence[GroupUse], threads: Mapping[UseGroup, tuple[float, float]],
-    share: Mapping[str, float], inventory: Inventory,
-) -> list[TrainingCandidate]:  # fmt: skip
+    uses: Sequence[GroupUse],
+    threads: Mapping[UseGroup, tuple[float, float]],
+    share: Mapping[str, float],
+    inventory: Inventory,
+) -> list[TrainingCandidate]:
     """Return the workloads whose saving exceeds their training's energy, the most gain first."""
     totals: dict[tuple[object, ...], tuple[list[float], GroupUse]] = {}
     for use in uses:
@@ -374,9 +396,16 @@ def _candidates(
         if saved > training:
             candidates.append(
                 TrainingCandidate(
-                    g.application, g.user, g.account, g.partition, g.nodes, int(jobs),
-                    energy / J_PER_KWH, saved / J_PER_KWH, training / J_PER_KWH,
+                    g.application,
+                    g.user,
+                    g.account,
+                    g.partition,
+                    g.nodes,
+                    int(jobs),
+                    energy / J_PER_KWH,
+                    saved / J_PER_KWH,
+                    training / J_PER_KWH,
                     use.sums.submit_line,
                 )
-            )  # fmt: skip
+            )
     return sorted(candidates, key=lambda c: (c.training_kwh - c.saving_kwh, c.application, c.user))

@@ -34,14 +34,18 @@ MOST_UNCOVERED = 0.1
 """Share of a job's time that its steps may leave out; more of it is time without a meter."""
 OTHERS = "(others)"
 """The application of what is not recognised, and of groups beyond :data:`MOST_GROUPS`."""
-_NOT_PROGRAMS = LIGHT | LAUNCHERS | frozenset(
-    """
+_NOT_PROGRAMS = (
+    LIGHT
+    | LAUNCHERS
+    | frozenset(
+        """
     bash sh csh tcsh zsh ksh dash python python2 python3 perl ruby R Rscript julia matlab octave
     java node singularity apptainer podman docker shifter numactl env time nice timeout wrap
     interactive allocation STDIN orted prted prte_wrapper pmi_proxy hydra_pmi_proxy
     hydra_bstrap_proxy pmirun mpispawn sys/dashboard/sys/jupyter jupyter
     """.split()  # noqa: SIM905
-)  # fmt: skip
+    )
+)
 """Names of steps and jobs that say nothing of what ran: shells, interpreters, launch daemons."""
 
 
@@ -88,8 +92,9 @@ class GroupSums:
         n = max(1, self.runs)
         moments = []
         for total, squares in (
-            (self.ln_energy, self.ln_energy_squares), (self.ln_time, self.ln_time_squares),
-        ):  # fmt: skip
+            (self.ln_energy, self.ln_energy_squares),
+            (self.ln_time, self.ln_time_squares),
+        ):
             mean = total / n
             moments += [mean, math.sqrt(max(0.0, squares - n * mean * mean) / max(1, n - 1))]
         return moments[0], moments[1], moments[2], moments[3]
@@ -153,10 +158,19 @@ class Usage:
                 threads = main.cpus // main.nodes if main.cpus % main.nodes == 0 else 0
             cpus = job.cpus // job.nodes
             group = UseGroup(
-                application, by, job.user, job.account, job.partition,
-                node_type.name if node_type else "", job.nodes, cpus, ranks, threads,
-                job.freq_requested_khz or 0, job.whole_nodes,
-            )  # fmt: skip
+                application,
+                by,
+                job.user,
+                job.account,
+                job.partition,
+                node_type.name if node_type else "",
+                job.nodes,
+                cpus,
+                ranks,
+                threads,
+                job.freq_requested_khz or 0,
+                job.whole_nodes,
+            )
             self._count(job, group, node_type)
             if job.ended_at:
                 self.first_end = min(self.first_end or job.ended_at, job.ended_at)
@@ -168,9 +182,15 @@ class Usage:
             if len(self.groups) >= MOST_GROUPS:
                 self.beyond += 1
                 group = group._replace(
-                    application=OTHERS, by="", user="", account="", nodes=0, ranks=0, threads=0,
+                    application=OTHERS,
+                    by="",
+                    user="",
+                    account="",
+                    nodes=0,
+                    ranks=0,
+                    threads=0,
                     cap_khz=0,
-                )  # fmt: skip
+                )
             sums = self.groups.setdefault(group, GroupSums())
         where = group.partition, group.node_type
         self.most_cpus[where] = max(group.cpus, self.most_cpus.get(where, 0))
@@ -245,11 +265,16 @@ class Usage:
             assumed_j = max(0.0, node_s - metered_s) * assumed_w
             uses.append(
                 GroupUse(
-                    group, sums, whole[group], runs.get(workload(group), 0) >= REPEATED
-                    and whole[group] and bool(group.by),
-                    node_s, metered_j + assumed_j, assumed_j, source,
+                    group,
+                    sums,
+                    whole[group],
+                    runs.get(workload(group), 0) >= REPEATED and whole[group] and bool(group.by),
+                    node_s,
+                    metered_j + assumed_j,
+                    assumed_j,
+                    source,
                 )
-            )  # fmt: skip
+            )
         return uses
 
     def _full_cpus(self, partition: str, node_type: str) -> int:

@@ -71,9 +71,11 @@ def number(
         raise FieldError((*path, key), f"must be a number, not {value!r}") from None
     good = math.isfinite(given) and least <= given <= most and not (above and given <= least)
     if not good or given > _HUGE:
-        limit = f"between {least:g} and {most:g}" if math.isfinite(most) else (
-            f"{'above' if above else 'at least'} {least:g}"
-        )  # fmt: skip
+        limit = (
+            f"between {least:g} and {most:g}"
+            if math.isfinite(most)
+            else (f"{'above' if above else 'at least'} {least:g}")
+        )
         if good:
             limit = f"at most {_HUGE:g}"
         raise FieldError((*path, key), f"must be {limit}, not {value!r}")

@@ -123,9 +123,10 @@ class IoEstimate:
     def error_of(self, time_s: float) -> float:
         """Return the relative error (log) that this makes of a run of ``time_s`` with it."""
         rest_s = time_s - self.phases_s - self.rest_s
-        up, down = math.log((rest_s + self.high_s) / time_s), math.log(
-            time_s / (rest_s + self.low_s)
-        )  # fmt: skip
+        up, down = (
+            math.log((rest_s + self.high_s) / time_s),
+            math.log(time_s / (rest_s + self.low_s)),
+        )
         return max(0.0, up, down) / Z90
 
 

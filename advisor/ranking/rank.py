@@ -166,8 +166,9 @@ def rank(
     else:
         alone = _unsure([r for r in phases if r.memory is None], tables)
         unsure = tuple(dict.fromkeys((*doubtful(app, profiles, base), *alone)))
-    io_s = math.fsum(s.time_s for streams in (whole.io, *(p.io for p in whole.phases))
-                     for s in streams)  # fmt: skip
+    io_s = math.fsum(
+        s.time_s for streams in (whole.io, *(p.io for p in whole.phases)) for s in streams
+    )
     return Ranking(
         base, method, tuple(phases), tuple(estimates), tuple(missing), unsure, io_s, notes
     )
@@ -216,9 +217,10 @@ def _unsure(phases: Sequence[RankedPhase], tables: Mapping[str, Times]) -> tuple
     """Return the chosen profiles that are less sure than 2 %, on each node type."""
     used = (
         times.get(r.match.profile.key)
-        for r in phases if r.match is not None
+        for r in phases
+        if r.match is not None
         for times in tables.values()
-    )  # fmt: skip
+    )
     return tuple(dict.fromkeys(in_doubt(p) for p in used if p is not None and p.doubt))
 
 

@@ -73,9 +73,11 @@ class Thresholds:
             return tuple((limit * factor, points) for limit, points in steps)
 
         return replace(
-            self, size=closer(self.size), stride=closer(self.stride),
+            self,
+            size=closer(self.size),
+            stride=closer(self.stride),
             time_per_iter=closer(self.time_per_iter),
-        )  # fmt: skip
+        )
 
 
 def _steps(data: Mapping[str, Any], key: str) -> Steps:
@@ -89,9 +91,10 @@ def _steps(data: Mapping[str, Any], key: str) -> Steps:
 
 def _is_step(value: object) -> bool:
     return (
-        isinstance(value, list) and len(value) == 2
+        isinstance(value, list)
+        and len(value) == 2
         and all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 0 for v in value)
-    )  # fmt: skip
+    )
 
 
 def _number(data: Mapping[str, Any], key: str) -> float:
@@ -231,10 +234,11 @@ def narrowed(
             break
         tighter = replace(thresholds, discard_above=margin * _TIGHTER)
         again = [
-            m if m.index is None or m.index == best
+            m
+            if m.index is None or m.index == best
             else next(n for n in compare(phase, m.profile, tighter) if n.streams == m.streams)
             for m in still_alike
-        ]  # fmt: skip
+        ]
         if not any(m.represents for m in again):
             break
         still_alike, margin = again, margin * _TIGHTER
@@ -262,10 +266,16 @@ def winner(
         factor *= _TIGHTER
         tighter = thresholds.tightened(factor)
         again = [
-            (m, max((n.index or 0.0) for n in compare(phase, m.profile, tighter)
-                    if n.streams == m.streams))
+            (
+                m,
+                max(
+                    (n.index or 0.0)
+                    for n in compare(phase, m.profile, tighter)
+                    if n.streams == m.streams
+                ),
+            )
             for m in rest
-        ]  # fmt: skip
+        ]
         top = max(index for _, index in again)
         rest = [m for m, index in again if index == top]
     own = phase.time_per_iter_us

@@ -193,8 +193,9 @@ def effective(streams: Sequence[Stream], threads: int) -> tuple[Stream, ...]:
         steps = lines / _line_b(s) / (s.steps or 1.0)
         others = math.fsum(
             min(_lines_b(o), steps * (o.steps or 1.0) * _line_b(o)) * share
-            for j, (o, share) in enumerate(zip(streams, shares, strict=True)) if j != i
-        )  # fmt: skip
+            for j, (o, share) in enumerate(zip(streams, shares, strict=True))
+            if j != i
+        )
         more = others / (lines * shares[i]) if lines else 0.0
         widened.append(replace(s, size_kb=s.size_kb * (1.0 + more)))
     return tuple(widened)

@@ -46,10 +46,21 @@ _GROWTH = ((0, 0.5), (1, 0.25), (2, 0.25))
 GROWTH_NAMES = ("log2(nodes)", "nodes^0.5", "nodes")
 """What the overhead grows with, by its number in a law."""
 _POWERS = (
-    (0.0, 0.15), (1 / 3, 0.04), (0.5, 0.06), (2 / 3, 0.05), (0.75, 0.03), (1.0, 0.25),
-    (1.1, 0.05), (1.25, 0.04), (4 / 3, 0.04), (1.5, 0.06), (2.0, 0.1), (2.5, 0.03), (3.0, 0.07),
+    (0.0, 0.15),
+    (1 / 3, 0.04),
+    (0.5, 0.06),
+    (2 / 3, 0.05),
+    (0.75, 0.03),
+    (1.0, 0.25),
+    (1.1, 0.05),
+    (1.25, 0.04),
+    (4 / 3, 0.04),
+    (1.5, 0.06),
+    (2.0, 0.1),
+    (2.5, 0.03),
+    (3.0, 0.07),
     (-1.0, 0.03),
-)  # fmt: skip
+)
 """Powers of a parameter, with prior weights; 1.1 stands for n log n."""
 _COUNTS = 9
 """The column that says whether work grows as the counts; after it come the parameters' powers."""

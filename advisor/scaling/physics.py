@@ -34,9 +34,15 @@ class Physics:
         runs = thinned(runs)
         laws = time_laws(runs.places, runs.log_time)
         process = ScalingProcess(
-            "time", runs.places, runs.log_time, runs.log_time, runs.counts, runs.sigma,
-            laws.evaluate, laws.log_prior,
-        )  # fmt: skip
+            "time",
+            runs.places,
+            runs.log_time,
+            runs.log_time,
+            runs.counts,
+            runs.sigma,
+            laws.evaluate,
+            laws.log_prior,
+        )
         time = process.predict(wanted)
         terms = _terms(laws, process, runs.places.parameters)
         if runs.log_energy is None:
@@ -78,9 +84,15 @@ def _power(
         return node + np.log1p(-np.outer(waiting, saved[numbers]))
 
     power = ScalingProcess(
-        "power", runs.places, runs.log_power, runs.log_time, runs.counts,
-        _POWER_SHARE * runs.sigma, evaluate, family.log_prior[laws],
-    )  # fmt: skip
+        "power",
+        runs.places,
+        runs.log_power,
+        runs.log_time,
+        runs.counts,
+        _POWER_SHARE * runs.sigma,
+        evaluate,
+        family.log_prior[laws],
+    )
     return power.predict(wanted, time.mean)
 
 

@@ -209,9 +209,13 @@ def _values(tried: TriedForecast, knots: Mapping[str, Sequence[float]], count: i
         [time.mean, time.own, *((energy.mean, energy.own) if energy else (none, none))]
     )
     together = np.column_stack(
-        [time.shared, energy.shared if energy else none, time.noise,
-         energy.noise if energy else none]
-    )  # fmt: skip
+        [
+            time.shared,
+            energy.shared if energy else none,
+            time.noise,
+            energy.noise if energy else none,
+        ]
+    )
     by_knot = together[:whole].reshape(-1, count, 4).mean(axis=1)
     table = np.hstack([by_knot, cells[:whole].reshape(len(by_knot), -1)]).astype("<f4")
     return array("f", table.reshape(-1).tolist())

@@ -29,9 +29,24 @@ Term = tuple[tuple[str, Factor], ...]
 """A product of factors by the axis they are of."""
 
 _EXPONENTS = (
-    0.25, 1 / 3, 0.5, 2 / 3, 0.75, 1.0, 1.25, 4 / 3, 1.5, 5 / 3, 1.75,
-    2.0, 2.25, 7 / 3, 2.5, 2.75, 3.0,
-)  # fmt: skip
+    0.25,
+    1 / 3,
+    0.5,
+    2 / 3,
+    0.75,
+    1.0,
+    1.25,
+    4 / 3,
+    1.5,
+    5 / 3,
+    1.75,
+    2.0,
+    2.25,
+    7 / 3,
+    2.5,
+    2.75,
+    3.0,
+)
 """Extra-P's powers (Calotoiu et al. 2013); its logarithms are to the powers 0, 1 and 2."""
 _MAIN = (0.5, 1.0, 1.5, 2.0, 3.0)
 """Powers of a parameter that are tried."""
@@ -253,8 +268,9 @@ class TermSelection(_Selected):
             for q in (1.0, 2.0)
         ]
         below = [n for n in names if n not in places.parameters]
-        grow: list[Term] = [((n, (p, k)),) for n in below if n == NODES
-                            for p, k in ((0.0, 1), (0.5, 0), (1.0, 0))]  # fmt: skip
+        grow: list[Term] = [
+            ((n, (p, k)),) for n in below if n == NODES for p, k in ((0.0, 1), (0.5, 0), (1.0, 0))
+        ]
         return [m + d for m in mains for d in [*_divisors(below), *grow] if m + d]
 
 

@@ -69,9 +69,13 @@ def answer(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
     """Run a command to its end, without input. Raises SchedulerError where it cannot be run."""
     try:
         done = subprocess.run(
-            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
+            argv,
+            capture_output=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            check=False,
             env=environment,
-        )  # fmt: skip
+        )
     except FileNotFoundError:
         raise SchedulerError(f"{argv[0]} is not installed here") from None
     except OSError as error:
@@ -125,9 +129,15 @@ def start(argv: Sequence[str], environment: Mapping[str, str]) -> CommandProcess
     """
     try:
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, errors="replace", env=environment, process_group=0,
-        )  # fmt: skip
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            process_group=0,
+        )
     except OSError as error:
         raise SchedulerError(f"{argv[0]} cannot be run: {error.strerror}") from error
 

@@ -45,10 +45,14 @@ def beside_words(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
     """
     assert job.watch is not None
     words = [
-        "--folder", str(job.watch.folder), "--within", f"{job.watch.within:g}",
-        "--sys", str(root),
+        "--folder",
+        str(job.watch.folder),
+        "--within",
+        f"{job.watch.within:g}",
+        "--sys",
+        str(root),
         *(["--metered", "--meter", _online(job.meter)] if metered else []),
-    ]  # fmt: skip
+    ]
     one_thread = [f"{name}=1" for name in _ONE_THREAD]
     return ["env", *one_thread, *own_python(MODULE, *words)]
 
@@ -137,9 +141,11 @@ def keep_complete(job: SweepJob, result: RunResult) -> None:
         return
     assert job.watch is not None
     data = {
-        "time_s": result.time_s, "energy_j": result.energy_j, "meter": result.meter,
+        "time_s": result.time_s,
+        "energy_j": result.energy_j,
+        "meter": result.meter,
         "measured": result.energy_quality == "measured",
-    }  # fmt: skip
+    }
     try:
         write_whole(job.watch.folder / _WHOLE, json.dumps(data))
     except OSError:  # a full disk: then no run is paired with it, and all go to their end
@@ -165,9 +171,14 @@ def ended_early(job: SweepJob, result: RunResult) -> RunResult:
         energy_j = whole["energy_j"] * stop["energy_j"] / stop["base_energy_j"]
         errors["energy"] = stop["energy_half_j"] / stop["energy_j"]
     known = replace(
-        result, ok=True, time_s=time_s, spent_s=result.time_s or stop["elapsed_s"],
-        spent_j=stop["spent_j"], extrapolated=errors, detail=why,
-    )  # fmt: skip
+        result,
+        ok=True,
+        time_s=time_s,
+        spent_s=result.time_s or stop["elapsed_s"],
+        spent_j=stop["spent_j"],
+        extrapolated=errors,
+        detail=why,
+    )
     return good_run(job, known, energy_j, str(whole["meter"]), why)
 
 

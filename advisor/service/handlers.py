@@ -112,8 +112,10 @@ class Handlers:
                 s = self.source.snapshot
                 log.info(
                     "event=loaded models=%d node_types=%d policy=%d",
-                    len(s.models), len(s.inventory.node_types), s.policy.version,
-                )  # fmt: skip
+                    len(s.models),
+                    len(s.inventory.node_types),
+                    s.policy.version,
+                )
             if self.source.error:
                 log.info("event=store-back")
             self.source.error = ""
@@ -136,9 +138,11 @@ class Handlers:
         """Keep the marker file beside the socket that tells job_submit to ask us."""
         marker = socket_path.with_name(socket_path.name + ".enforce")
         policy = self.source.snapshot.policy
-        wanted = on if on is not None else (
-            policy.base.enforce or any(r.overrides.get("enforce") for r in policy.rules)
-        )  # fmt: skip
+        wanted = (
+            on
+            if on is not None
+            else (policy.base.enforce or any(r.overrides.get("enforce") for r in policy.rules))
+        )
         try:
             if wanted and not marker.exists():
                 marker.touch(mode=0o644)
@@ -273,9 +277,12 @@ class Handlers:
             self.spool.want_training(decision, request, uid)
         log.info(
             "event=decision id=%s user=%s application=%r changed=%d reasons=%s",
-            decision.id, decision.user, decision.application, decision.changed,
+            decision.id,
+            decision.user,
+            decision.application,
+            decision.changed,
             ",".join(r.code for r in decision.reasons),
-        )  # fmt: skip
+        )
 
     def _decision(
         self,
@@ -402,42 +409,95 @@ class Handlers:
         snapshot, text, now = self.source.snapshot, Text(), time.time()
         states = Counter(m.state for m in snapshot.models.values())
         journal = self.journal
-        text.family("build", "gauge", "the daemon's version",
-                    [({"version": __version__}, 1.0)])  # fmt: skip
-        text.family("uptime_seconds", "gauge", "since the daemon began",
-                    [({}, now - self._started)], "seconds")  # fmt: skip
+        text.family("build", "gauge", "the daemon's version", [({"version": __version__}, 1.0)])
         text.family(
-            "decisions", "counter", "jobs decided, by the reason that decided and whether changed",
-            [({"reason": reason, "changed": str(int(changed))}, n)
-             for (reason, changed), n in sorted(self._counts.reasons.items())],
-        )  # fmt: skip
+            "uptime_seconds",
+            "gauge",
+            "since the daemon began",
+            [({}, now - self._started)],
+            "seconds",
+        )
+        text.family(
+            "decisions",
+            "counter",
+            "jobs decided, by the reason that decided and whether changed",
+            [
+                ({"reason": reason, "changed": str(int(changed))}, n)
+                for (reason, changed), n in sorted(self._counts.reasons.items())
+            ],
+        )
         text.histogram(
-            "answer_seconds", "time of the daemon for an answer", self._counts.times,
+            "answer_seconds",
+            "time of the daemon for an answer",
+            self._counts.times,
             self._counts.time_s,
-        )  # fmt: skip
-        text.family("refused", "counter", "requests refused, and connections closed, as one user "
-                    "took too much", [({}, self.limits.refused)])  # fmt: skip
+        )
+        text.family(
+            "refused",
+            "counter",
+            "requests refused, and connections closed, as one user took too much",
+            [({}, self.limits.refused)],
+        )
         text.family("connections", "gauge", "open connections", [({}, self.limits.connections)])
-        text.family("models", "gauge", "current models by state",
-                    [({"state": s}, n) for s, n in sorted(states.items())])  # fmt: skip
-        text.family("node_types", "gauge", "node types of the inventory",
-                    [({}, len(snapshot.inventory.node_types))])  # fmt: skip
-        text.family("policy_version", "gauge", "the policy that is applied",
-                    [({}, snapshot.policy.version)])  # fmt: skip
-        text.family("store_readable", "gauge", "1 while the store can be read",
-                    [({}, float(not self.source.error))])  # fmt: skip
-        text.family("store_size_bytes", "gauge", "the store's file",
-                    [({}, self.source.size_bytes())], "bytes")  # fmt: skip
-        text.family("store_age_seconds", "gauge", "since the copy that is read was published",
-                    [({}, self.source.age_s())], "seconds")  # fmt: skip
-        text.family("decisions_waiting", "gauge", "decisions not written to the store yet",
-                    [({}, journal.waiting if journal else None)])  # fmt: skip
-        text.family("decisions_lost", "counter", "decisions that could not be written",
-                    [({}, journal.dropped if journal else None)])  # fmt: skip
-        text.family("decisions_unrecorded", "counter", "not recorded, as one user asked for "
-                    "too many; jobs' stamps tell", [({}, self.unrecorded)])  # fmt: skip
-        text.family("spool_files", "gauge", "files of users' measurements that wait",
-                    [({}, self.spool.waiting if self.spool else None)])  # fmt: skip
+        text.family(
+            "models",
+            "gauge",
+            "current models by state",
+            [({"state": s}, n) for s, n in sorted(states.items())],
+        )
+        text.family(
+            "node_types",
+            "gauge",
+            "node types of the inventory",
+            [({}, len(snapshot.inventory.node_types))],
+        )
+        text.family(
+            "policy_version", "gauge", "the policy that is applied", [({}, snapshot.policy.version)]
+        )
+        text.family(
+            "store_readable",
+            "gauge",
+            "1 while the store can be read",
+            [({}, float(not self.source.error))],
+        )
+        text.family(
+            "store_size_bytes",
+            "gauge",
+            "the store's file",
+            [({}, self.source.size_bytes())],
+            "bytes",
+        )
+        text.family(
+            "store_age_seconds",
+            "gauge",
+            "since the copy that is read was published",
+            [({}, self.source.age_s())],
+            "seconds",
+        )
+        text.family(
+            "decisions_waiting",
+            "gauge",
+            "decisions not written to the store yet",
+            [({}, journal.waiting if journal else None)],
+        )
+        text.family(
+            "decisions_lost",
+            "counter",
+            "decisions that could not be written",
+            [({}, journal.dropped if journal else None)],
+        )
+        text.family(
+            "decisions_unrecorded",
+            "counter",
+            "not recorded, as one user asked for too many; jobs' stamps tell",
+            [({}, self.unrecorded)],
+        )
+        text.family(
+            "spool_files",
+            "gauge",
+            "files of users' measurements that wait",
+            [({}, self.spool.waiting if self.spool else None)],
+        )
         return text.text()
 
     def status(self) -> dict[str, object]:

@@ -166,9 +166,12 @@ class _Child:
         with theirs:
             self._process = subprocess.Popen(
                 own_python("advisor.service.script_reader"),
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
                 env=own_environment(),
-            )  # fmt: skip
+            )
         self._socket.setblocking(False)
         asyncio.get_running_loop().add_reader(self._socket, self._readable)
 

@@ -193,13 +193,23 @@ class Spool:
 
     def _collect(self) -> None:
         command = own_python(
-            "advisor", "collect", "--spool", "--db", str(self._store.absolute()),
+            "advisor",
+            "collect",
+            "--spool",
+            "--db",
+            str(self._store.absolute()),
             *([] if self._config is None else ["--config-dir", str(self._config.absolute())]),
-        )  # fmt: skip
+        )
         done = subprocess.run(
-            command, cwd="/", env=own_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+            command,
+            cwd="/",
+            env=own_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         if done.returncode not in (0, 3):
             log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
 
@@ -227,12 +237,19 @@ class Spool:
         settings = translator(job["scheduler"]).SETTINGS
         environment |= {name: os.environ[name] for name in settings if name in os.environ}
         command = own_python(  # goes into the user's folder once it is the user: that is their word
-            "advisor", "train", str(script), "--yes",
+            "advisor",
+            "train",
+            str(script),
+            "--yes",
             "--complete",  # nobody has agreed to files that end early
-            "--scheduler", job["scheduler"], f"--options={job['options']}",
+            "--scheduler",
+            job["scheduler"],
+            f"--options={job['options']}",
             "--for-daemon",  # the store is closed to its user, who may have another
-            "--", *job["arguments"], folder=str(job["cwd"]),
-        )  # fmt: skip
+            "--",
+            *job["arguments"],
+            folder=str(job["cwd"]),
+        )
         as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             as_user = {"user": uid, "group": gid, "extra_groups": groups}
@@ -284,8 +301,11 @@ class _AutoSweep:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         log.log(
             logging.WARNING if code else logging.INFO,
-            "event=training-ended user=%s code=%d last=%r", self.user, code, last,
-        )  # fmt: skip
+            "event=training-ended user=%s code=%d last=%r",
+            self.user,
+            code,
+            last,
+        )
         _remove(self.folder, self.as_user)
         return False
 
@@ -310,9 +330,13 @@ def _remove(folder: Path, as_user: Mapping[str, Any]) -> None:
     try:
         subprocess.run(
             ["rm", "-rf", "--one-file-system", "--", str(folder)],
-            cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
             **as_user,
-        )  # fmt: skip
+        )
         with suppress(FileNotFoundError):
             folder.rmdir()
     except (OSError, subprocess.SubprocessError) as error:

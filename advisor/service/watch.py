@@ -82,12 +82,19 @@ class Watch:
         """Hear one child; return why no more. Raises OSError when it cannot be started."""
         command = own_python(
             "advisor.service.watcher",
-            "--db", str(self._source.path.absolute()), "--every", f"{self._every_s:g}",
-        )  # fmt: skip
+            "--db",
+            str(self._source.path.absolute()),
+            "--every",
+            f"{self._every_s:g}",
+        )
         child = self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-            cwd="/", env=own_environment(),
-        )  # fmt: skip
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
+            env=own_environment(),
+        )
         self._started += 1
         log.info("event=watch-started pid=%d", child.pid)
         lines = asyncio.StreamReader(limit=_LONGEST_LINE)

@@ -293,5 +293,9 @@ class Journal:
         fresh = self._dropped - self._reported
         if fresh and (final or time.monotonic() - self._reported_at >= _QUIET_S):
             self._reported, self._reported_at = self._dropped, time.monotonic()
-            _LOG.warning("event=decisions-dropped dropped=%d in_all=%d store=%s",
-                         fresh, self._dropped, self.path)  # fmt: skip
+            _LOG.warning(
+                "event=decisions-dropped dropped=%d in_all=%d store=%s",
+                fresh,
+                self._dropped,
+                self.path,
+            )

@@ -108,9 +108,11 @@ def save_profiles(
         if former is not None and former.machine != dict(bench.machine):
             raise RefusedError(f"{bench.node_type} has profiles of another machine")
         values = (
-            bench.node_type, _rows.to_json(dict(bench.machine)), *map(_rows.clean, (
-                bench.host, bench.kernel, bench.compiler, bench.measured_by)), _rows.now(),
-        )  # fmt: skip
+            bench.node_type,
+            _rows.to_json(dict(bench.machine)),
+            *map(_rows.clean, (bench.host, bench.kernel, bench.compiler, bench.measured_by)),
+            _rows.now(),
+        )
         sql = (
             "INSERT INTO benches"
             " (node_type, machine, host, kernel, compiler, measured_by, measured_at)"
@@ -122,12 +124,23 @@ def save_profiles(
             " time_per_iter_us, spread, repeats, energy_per_iter_nj, meter, bench_id,"
             " contributor, scope) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (bench.node_type, p.microbenchmark, _streams(p.streams), p.threads,
-                 p.time_per_iter_us, p.spread, p.repeats, p.energy_per_iter_nj, p.meter, bench_id,
-                 _rows.clean(p.contributor), p.scope)
+                (
+                    bench.node_type,
+                    p.microbenchmark,
+                    _streams(p.streams),
+                    p.threads,
+                    p.time_per_iter_us,
+                    p.spread,
+                    p.repeats,
+                    p.energy_per_iter_nj,
+                    p.meter,
+                    bench_id,
+                    _rows.clean(p.contributor),
+                    p.scope,
+                )
                 for p in profiles
             ],
-        )  # fmt: skip
+        )
         db.execute(_DROP_MEASURED)
     return bench_id or 0
 
@@ -258,9 +271,13 @@ def want(writer: StoreTransaction, wanted: Sequence[Wanted]) -> int:
             db.execute(
                 "INSERT OR IGNORE INTO bench_requests"
                 " (microbenchmark, streams, wanted_for, created_at) VALUES (?, ?, ?, ?)",
-                (one.microbenchmark, _streams(one.streams), _rows.clean(one.wanted_for),
-                 _rows.now()),
-            )  # fmt: skip
+                (
+                    one.microbenchmark,
+                    _streams(one.streams),
+                    _rows.clean(one.wanted_for),
+                    _rows.now(),
+                ),
+            )
         db.execute(_DROP_MEASURED)
         waiting = {
             tuple(r)

@@ -108,10 +108,29 @@ def model(row: sqlite3.Row) -> StoredModel:
 def observation(row: sqlite3.Row) -> StoredObservation:
     """Return the observation of a row of OBSERVATION_COLUMNS."""
     (
-        number, application, workload, node_type, nodes, ranks, threads, freq, time_s, energy_j,
-        fom, quality, meter, source, contributor, account, scope, job_id, extra, created_at, method,
+        number,
+        application,
+        workload,
+        node_type,
+        nodes,
+        ranks,
+        threads,
+        freq,
+        time_s,
+        energy_j,
+        fom,
+        quality,
+        meter,
+        source,
+        contributor,
+        account,
+        scope,
+        job_id,
+        extra,
+        created_at,
+        method,
         space,
-    ) = row  # fmt: skip
+    ) = row
     return StoredObservation(
         number,
         application,
@@ -177,9 +196,17 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
 
 
 _OF_RUN = (
-    "time_s", "energy_j", "fom", "meter", "source", "contributor", "account", "scope", "job_id",
+    "time_s",
+    "energy_j",
+    "fom",
+    "meter",
+    "source",
+    "contributor",
+    "account",
+    "scope",
+    "job_id",
     "method",
-)  # fmt: skip
+)
 
 
 def request(row: sqlite3.Row) -> TrainingRequest:
@@ -245,7 +272,13 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
         **{
             name: clean(getattr(d, name))
             for name in (
-                "scheduler", "hook", "user", "account", "application", "workload", "mode",
+                "scheduler",
+                "hook",
+                "user",
+                "account",
+                "application",
+                "workload",
+                "mode",
             )
         },
         "node_type": clean(place.node_type) if place else "",
@@ -255,7 +288,7 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
         "policy_version": int(d.policy_version),
         "record": to_json(d.to_dict()),
         "job_id": job_id,
-    }  # fmt: skip
+    }
 
 
 DECISION_COLUMNS = "id, record, job_id"

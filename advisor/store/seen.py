@@ -60,9 +60,16 @@ def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
 
 
 _TABLES = (
-    "config_versions", "node_types", "workloads", "models", "observations", "training_requests",
-    "training_runs", "decisions", "outcomes",
-)  # fmt: skip
+    "config_versions",
+    "node_types",
+    "workloads",
+    "models",
+    "observations",
+    "training_requests",
+    "training_runs",
+    "decisions",
+    "outcomes",
+)
 
 
 def _columns(db: sqlite3.Connection, table: str) -> list[str]:

@@ -238,10 +238,16 @@ class StoreTransaction(Reader):
             elif model.fitted:
                 self.touch(*named)
                 if state != "fitted":
-                    db.execute(_RETIRE_TRANSFERS, {
-                        "at": _rows.now(), "base": model.id, "node_type": model.node_type,
-                        "scope": model.scope, "owner": model.owner,
-                    })  # fmt: skip
+                    db.execute(
+                        _RETIRE_TRANSFERS,
+                        {
+                            "at": _rows.now(),
+                            "base": model.id,
+                            "node_type": model.node_type,
+                            "scope": model.scope,
+                            "owner": model.owner,
+                        },
+                    )
 
     def widen(
         self,

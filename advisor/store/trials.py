@@ -33,9 +33,21 @@ _WAIT_S = 0.02
 """Seconds that a submission may wait for another writer."""
 _KEY = ("application", "workload", "node_type", "scope", "owner")
 _OWN = (
-    "class_name", "decision_id", "user", "own", "own_time_s", "own_energy_j", "point",
-    "max_slowdown", "min_saving", "state", "time_s", "energy_j", "error", "created_at",
-)  # fmt: skip
+    "class_name",
+    "decision_id",
+    "user",
+    "own",
+    "own_time_s",
+    "own_energy_j",
+    "point",
+    "max_slowdown",
+    "min_saving",
+    "state",
+    "time_s",
+    "energy_j",
+    "error",
+    "created_at",
+)
 ModelKey = tuple[str, str, str, str, str]
 """Application, workload, node type, scope and owner of a class model."""
 

@@ -135,8 +135,13 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
     if values["job"] is not None:
         base = values["job"].partition("_")[0].partition("[")[0]
         # Ranges rather than patterns: an index finds them, however many jobs the user has.
-        values |= {"base": base, "tasks": f"{base}_", "no_task": f"{base}`",
-                   "array": f"{base}[", "no_array": f"{base}\\"}  # fmt: skip
+        values |= {
+            "base": base,
+            "tasks": f"{base}_",
+            "no_task": f"{base}`",
+            "array": f"{base}[",
+            "no_array": f"{base}\\",
+        }
         those = " UNION ".join(
             f"SELECT rowid FROM outcomes WHERE {condition}"
             for condition in (
@@ -157,8 +162,11 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
             f" ORDER BY created_at DESC LIMIT {_JOBS}",
             values,
         )
-        return {"decisions": _and_of(store, decisions, outcomes, values, whose),
-                "outcomes": outcomes, "next": None}  # fmt: skip
+        return {
+            "decisions": _and_of(store, decisions, outcomes, values, whose),
+            "outcomes": outcomes,
+            "next": None,
+        }
     values["before"] = values["after"] or _NEWEST
     rows = _rows(
         store,

@@ -19,9 +19,17 @@ from advisor.store.records import ConfigKind, Outcome, TrainingRequest, Training
 from advisor.store.transaction import StoreTransaction, insert, insertion, marks
 
 _SAME_RUN = (
-    "node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz", "time_s", "energy_j",
-    "fom", "contributor", "extra",
-)  # fmt: skip
+    "node_type",
+    "nodes",
+    "ranks_per_node",
+    "threads_per_node",
+    "freq_khz",
+    "time_s",
+    "energy_j",
+    "fom",
+    "contributor",
+    "extra",
+)
 _COLUMNS = attrgetter(*Outcome.__slots__)  # of an outcome, record and collected_at last
 _SAVE_OUTCOME = insertion("outcomes", Outcome.__slots__, ("job_id", "scheduler", "submitted_at"))
 _STEP = 2000

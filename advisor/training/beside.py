@@ -210,15 +210,19 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
     spent_j, by = _spent(beside), beside.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
-        "time_s": stop.time.total, "time_half_s": stop.time.half, "base_time_s": base.span_s,
+        "time_s": stop.time.total,
+        "time_half_s": stop.time.half,
+        "base_time_s": base.span_s,
         "energy_j": None if energy is None else energy.total,
         "energy_half_j": None if energy is None else energy.half,
         "base_energy_j": base.readings[-1][1] - begin_j if base.readings else None,
-        "elapsed_s": stop.stop_s, "spent_j": spent_j, "iterations": stop.iterations,
+        "elapsed_s": stop.stop_s,
+        "spent_j": spent_j,
+        "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {by}" if by else stop.reason,
         **_more(beside),
-    }  # fmt: skip
+    }
 
 
 def _more(beside: Beside) -> dict[str, object]:

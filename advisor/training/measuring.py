@@ -162,11 +162,16 @@ class Measuring:
             run = runs[result.seq]
             self.show(
                 Event(
-                    "run", name, run=run, result=result, index=done, total=len(runs),
+                    "run",
+                    name,
+                    run=run,
+                    result=result,
+                    index=done,
+                    total=len(runs),
                     text="" if result.ok or final else "will be tried again",
                     spent=self.spent(),
                 )
-            )  # fmt: skip
+            )
             self._say_why_whole(name, job, run, result)
             if final:
                 self.note_state("running")  # shows others that it lives

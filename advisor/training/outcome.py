@@ -58,9 +58,15 @@ class Confirmation(JsonForm):
     """
 
     JSON = (
-        "configuration", "time_s", "promised_time_s", "energy_j", "promised_energy_j", "holds",
-        "chosen", "reason",
-    )  # fmt: skip
+        "configuration",
+        "time_s",
+        "promised_time_s",
+        "energy_j",
+        "promised_energy_j",
+        "holds",
+        "chosen",
+        "reason",
+    )
 
     configuration: Configuration = field(metadata=wire(inline=True))
     time_s: float

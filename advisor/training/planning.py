@@ -301,8 +301,10 @@ def _of_experiment(
         settings["attempts"] = experiment.attempts
     if experiment.events and scheduler.this_machine() is None:
         names = ", ".join(experiment.events)
-        warnings.append(f"{names}: {scheduler.LABEL} counts nothing for a sweep: let the program "
-                        "print them, and hpcprobe.yml read them")  # fmt: skip
+        warnings.append(
+            f"{names}: {scheduler.LABEL} counts nothing for a sweep: let the program "
+            "print them, and hpcprobe.yml read them"
+        )
     elif experiment.events:
         why = not_counted(experiment.events)
         warnings += [f"{name} is not counted: {text}" for name, text in why.items()]
@@ -376,6 +378,10 @@ def _cost(state: SweepState, store: Path, start: ClassStart | None) -> Cost:
         )
         basis += ", energy estimated" if energy_j is not None else ""
     return cost(
-        runs, base, baseline_s=time_s, limit_s=settings.run_limit_s, basis=basis,
+        runs,
+        base,
+        baseline_s=time_s,
+        limit_s=settings.run_limit_s,
+        basis=basis,
         baseline_j=energy_j,
-    )  # fmt: skip
+    )

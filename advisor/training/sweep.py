@@ -97,8 +97,9 @@ class Sweep(Measuring):
         self.check_enough()
         fit = tabulate(self.observations)
         self.note_state("fitted", "its runs serve the model over sizes")
-        return self._outcome(fit, option_at(fit.options, self.state.subject.baseline), None, None,
-                             (), None)  # fmt: skip
+        return self._outcome(
+            fit, option_at(fit.options, self.state.subject.baseline), None, None, (), None
+        )
 
     def _measure(self) -> FitResult:
         """Make the runs of the design and return the fit to them."""
@@ -396,6 +397,16 @@ class Sweep(Measuring):
                 ) / 3600
                 payback = payback_runs(spent.node_hours, saved)
         return SweepOutcome(
-            fit, baseline, recommended, confirmation, spent, payback, saved, model_id, self.good,
-            tuple(self.failed), tuple(fit.notes), attempts,
-        )  # fmt: skip
+            fit,
+            baseline,
+            recommended,
+            confirmation,
+            spent,
+            payback,
+            saved,
+            model_id,
+            self.good,
+            tuple(self.failed),
+            tuple(fit.notes),
+            attempts,
+        )

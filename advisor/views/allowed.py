@@ -137,8 +137,10 @@ def pin(
     most_nodes = max((len(t.nodes) for t in types), default=0) or _MOST
     most_cores = max((t.cores for t in types), default=_MOST)
     for name, most in (
-        ("nodes", most_nodes), ("ranks_per_node", most_cores), ("threads_per_node", most_cores),
-    ):  # fmt: skip
+        ("nodes", most_nodes),
+        ("ranks_per_node", most_cores),
+        ("threads_per_node", most_cores),
+    ):
         if name in given:
             pin[name] = _read(name, fields.integer(1, most), given[name])
     if "freq_khz" in given and given["freq_khz"] != "0":

@@ -116,13 +116,24 @@ def _listed(
     done, planned = sweep or (0, 0)
     held = _choices.chosen(person.choices, w.application, w.name)
     chosen: Literal["", "off", "pin", "goal"] = (
-        "off" if "off" in held else "pin" if "pin" in held
-        else "goal" if {"goal", "max_slowdown"} & held.keys() else ""
-    )  # fmt: skip
+        "off"
+        if "off" in held
+        else "pin"
+        if "pin" in held
+        else "goal"
+        if {"goal", "max_slowdown"} & held.keys()
+        else ""
+    )
     row = Listed(
-        w.application, w.name, w.observations, "none", done=done, planned=planned, chosen=chosen,
+        w.application,
+        w.name,
+        w.observations,
+        "none",
+        done=done,
+        planned=planned,
+        chosen=chosen,
         node_types=tuple(sorted({m.node_type for m in models})),
-    )  # fmt: skip
+    )
     if not models:
         words = "no model yet; t measures it once" if not sweep else "a sweep is under way"
         return _with(row, "training" if sweep else "none", words)

@@ -12,9 +12,17 @@ from advisor.core.units import format_freq
 from advisor.views.tradeoff import TradeOffView
 
 _OF_OPTION = (
-    "time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j", "measured",
-    "confirmed", "in_zone", "on_front",
-)  # fmt: skip
+    "time_s",
+    "time_lo_s",
+    "time_hi_s",
+    "energy_j",
+    "energy_lo_j",
+    "energy_hi_j",
+    "measured",
+    "confirmed",
+    "in_zone",
+    "on_front",
+)
 
 
 def rows(board: TradeOffView, numbers: Sequence[int]) -> list[dict[str, object]]:
@@ -59,9 +67,16 @@ def choose_command(board: TradeOffView, number: int) -> str:
     """Return the command that pins an option for one's own jobs."""
     m, c = board.view.model, board.options[number].configuration
     words = [
-        "advisor", "choose", m.application, "--workload", m.workload, "--node-type", c.node_type,
-        "--threads-per-node", str(c.threads_per_node),
-    ]  # fmt: skip
+        "advisor",
+        "choose",
+        m.application,
+        "--workload",
+        m.workload,
+        "--node-type",
+        c.node_type,
+        "--threads-per-node",
+        str(c.threads_per_node),
+    ]
     if c.freq_khz:
         words += ["--freq", format_freq(c.freq_khz).replace(" ", "")]
     return shlex.join(words)

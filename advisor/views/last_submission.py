@@ -40,8 +40,11 @@ class LastSubmission:
         """Return the JSON form."""
         differing = {n: {"here": a, "seen": b} for n, (a, b) in self.differing.items()}
         return {
-            "decision": self.decision, "at": self.at, "differing": differing, "taken": self.taken,
-        }  # fmt: skip
+            "decision": self.decision,
+            "at": self.at,
+            "differing": differing,
+            "taken": self.taken,
+        }
 
     def over(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return a script's options with what is taken of the last submission put over them."""

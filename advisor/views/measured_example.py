@@ -29,9 +29,12 @@ def measured_programs() -> dict[str, list[Observation]]:
     with paths.share(FILE).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             place = Configuration(
-                NODE_TYPE, int(row["nodes"]), int(row["ranks_per_node"]),
-                int(row["threads_per_node"]), int(row["freq_khz"]),
-            )  # fmt: skip
+                NODE_TYPE,
+                int(row["nodes"]),
+                int(row["ranks_per_node"]),
+                int(row["threads_per_node"]),
+                int(row["freq_khz"]),
+            )
             run = Observation(place, float(row["time_s"]), float(row["energy_j"]))
             programs.setdefault(row["application"], []).append(run)
     return programs
@@ -137,29 +140,32 @@ def picture(program: JudgedProgram) -> Panels:
     panels = []
     for label, unit, predicted, measured in (
         (
-            "energy (kJ)", 1e3,
+            "energy (kJ)",
+            1e3,
             [(o.energy_j, o.energy_lo_j, o.energy_hi_j) for o in options],
             [r.energy_j or 0.0 for r in runs],
         ),
         (
-            "time (s)", 1.0,
+            "time (s)",
+            1.0,
             [(o.time_s, o.time_lo_s, o.time_hi_s) for o in options],
             [r.time_s for r in runs],
         ),
-    ):  # fmt: skip
+    ):
         y, low, high = ([p[k] / unit for p in predicted] for k in range(3))
         x = [float(r.configuration.threads_per_node) for r in runs]
         real = [value / unit for value in measured]
         seen_runs = len(program.evaluation.trained)
         panels.append(
             Lines(
-                "threads", label,
+                "threads",
+                label,
                 (
                     Line(f"predicted from {seen_runs} runs", threads, y, low, high),
                     Line("measured (filled: used)", x, real, real, real, sorted(seen)),
                 ),
             )
-        )  # fmt: skip
+        )
     written = program.written.configuration.threads_per_node
     advised = program.advised.configuration.threads_per_node
     saved, pace = -100 * program.energy_change, 100 * program.time_change

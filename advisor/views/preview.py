@@ -73,9 +73,13 @@ def sample_options(snapshot: Snapshot, baseline: Configuration) -> dict[str, str
 
     def asked(*, threads: bool, constraint: bool, memory_mb: float = 0.0) -> dict[str, str]:
         return language.asking_for(
-            baseline, node_type, threads=threads, constraint=constraint, memory_mb=memory_mb,
+            baseline,
+            node_type,
+            threads=threads,
+            constraint=constraint,
+            memory_mb=memory_mb,
             freq_khz=freq,
-        )  # fmt: skip
+        )
 
     plain = _request(snapshot, asked(threads=False, constraint=False), baseline)
     landing = possible_node_types(plain, snapshot.inventory, snapshot.default_node_types)
@@ -118,8 +122,10 @@ def _request(
             "script": sample_script(snapshot, options, baseline.ranks_per_node),
             "env": dict(zip(("ADVISOR_APPLICATION", "ADVISOR_WORKLOAD"), subject, strict=True)),
         },
-        user=person.name, uid=person.uid, choices=person.choices,
-    )  # fmt: skip
+        user=person.name,
+        uid=person.uid,
+        choices=person.choices,
+    )
     return replace(  # without a limit: which one holds is looked at when a job is submitted
         request, account=person.account, qos=person.qos, job_name=person.job_name, time_limit_s=0
     )

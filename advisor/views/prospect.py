@@ -116,16 +116,22 @@ class ProspectAnswer:
             "by_partition": [_slice(s, "partition") for s in p.by_partition],
             "train_first": [
                 {
-                    "application": c.application, "user": c.user, "user_group": c.account,
-                    "partition": c.partition, "nodes": c.nodes, "jobs": c.jobs, "kwh": c.kwh,
-                    "saving_kwh": c.saving_kwh, "training_kwh": c.training_kwh,
+                    "application": c.application,
+                    "user": c.user,
+                    "user_group": c.account,
+                    "partition": c.partition,
+                    "nodes": c.nodes,
+                    "jobs": c.jobs,
+                    "kwh": c.kwh,
+                    "saving_kwh": c.saving_kwh,
+                    "training_kwh": c.training_kwh,
                     "command": train_command(c),
                 }
                 for c in p.train_first
             ],
             "damaged_lines": self.damaged,
             "notes": self.notes(),
-        }  # fmt: skip
+        }
 
     def lines(self) -> list[str]:
         """Return the screen."""
@@ -185,11 +191,13 @@ class ProspectAnswer:
             _text(20, 30, f"{_saving_words(whole)} could be saved", size=20, weight="bold"),
             _text(20, 52, about, colour="#4b5563"),
         ]
-        for row, (name, kwh, colour) in enumerate((
-            ("used", whole.kwh, "#9ca3af"),
-            ("could be acted on", whole.actionable_kwh, "#60a5fa"),
-            ("would be saved", whole.saving[0], "#15803d"),
-        )):  # fmt: skip
+        for row, (name, kwh, colour) in enumerate(
+            (
+                ("used", whole.kwh, "#9ca3af"),
+                ("could be acted on", whole.actionable_kwh, "#60a5fa"),
+                ("would be saved", whole.saving[0], "#15803d"),
+            )
+        ):
             y = 74 + 26 * row
             parts += _bar(y, name, format_kwh(kwh), kwh / most, colour)
         parts.append(_error(74 + 52, whole.saving, most))
@@ -247,12 +255,17 @@ def train_command(candidate: TrainingCandidate) -> str:
 
 def _slice(s: Slice, name: str) -> dict[str, object]:
     return {
-        name: s.name, "jobs": s.jobs, "node_hours": s.node_hours, "kwh": s.kwh,
-        "kwh_assumed_share": s.assumed_share, "actionable_jobs": s.actionable_jobs,
-        "actionable_kwh": s.actionable_kwh, "saving_kwh": s.saving[0],
+        name: s.name,
+        "jobs": s.jobs,
+        "node_hours": s.node_hours,
+        "kwh": s.kwh,
+        "kwh_assumed_share": s.assumed_share,
+        "actionable_jobs": s.actionable_jobs,
+        "actionable_kwh": s.actionable_kwh,
+        "saving_kwh": s.saving[0],
         "saving_interval": list(s.saving[1:]),
         **({"class": s.of_class or None} if name == "application" else {}),
-    }  # fmt: skip
+    }
 
 
 def _table_of(
@@ -261,12 +274,16 @@ def _table_of(
     heads = (name, "jobs", "node-hours", "energy", "assumed", "could be acted on", "saves (90 %)")
     rows: list[tuple[object, ...]] = [
         (
-            clean_name(s.name) or "-", s.jobs, f"{s.node_hours:,.0f}", format_kwh(s.kwh),
-            f"{100 * s.assumed_share:.0f} %", format_kwh(s.actionable_kwh),
+            clean_name(s.name) or "-",
+            s.jobs,
+            f"{s.node_hours:,.0f}",
+            format_kwh(s.kwh),
+            f"{100 * s.assumed_share:.0f} %",
+            format_kwh(s.actionable_kwh),
             _saving_words(s) if s.saving[0] else "-",
         )
         for s in slices
-    ]  # fmt: skip
+    ]
     return heads, rows
 
 

@@ -21,8 +21,16 @@ from advisor.views.jobs import UNDECIDED
 from advisor.views.why import VERDICTS
 
 HEADS = (
-    "job", "ended", "application", "change", "promised", "measured", "energy", "worth", "came out",
-)  # fmt: skip
+    "job",
+    "ended",
+    "application",
+    "change",
+    "promised",
+    "measured",
+    "energy",
+    "worth",
+    "came out",
+)
 _ARRAY = re.compile(r"[_\[]")
 _NO_MODEL = "no-model"
 
@@ -81,11 +89,16 @@ class RecentJob:
         if tariff.price is not None and self.energy_j is not None:
             money = tariff.money(self.energy_j / J_PER_KWH * tariff.price)
         return (
-            self.job, _when(self.ended_at), self.application or "-", self.change,
-            _changed(self.promised), _changed(self.measured),
-            "-" if self.energy_j is None else format_kwh(self.energy_j / J_PER_KWH), money,
+            self.job,
+            _when(self.ended_at),
+            self.application or "-",
+            self.change,
+            _changed(self.promised),
+            _changed(self.measured),
+            "-" if self.energy_j is None else format_kwh(self.energy_j / J_PER_KWH),
+            money,
             _BRIEF.get(self.verdict or "", VERDICTS.get(self.verdict or "", UNDECIDED)),
-        )  # fmt: skip
+        )
 
 
 _BRIEF = {"left-alone": "as you wrote it", "better": "better", "worse": "worse"}
@@ -168,13 +181,18 @@ class Note:
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
         return {
-            "since": clock.form(self.since), "whose": self.whose, "jobs": self.jobs,
-            "changed": self.changed, "metered": self.metered,
+            "since": clock.form(self.since),
+            "whose": self.whose,
+            "jobs": self.jobs,
+            "changed": self.changed,
+            "metered": self.metered,
             "kwh": self.energy_j / J_PER_KWH,
             "saved_kwh": None if self.saved_j is None else self.saved_j / J_PER_KWH,
-            "worse": self.worse, "worth": self.tariff.worth(self.energy_j).to_dict(),
-            "suggestion": self.suggestion, "command": self.command,
-        }  # fmt: skip
+            "worse": self.worse,
+            "worth": self.tariff.worth(self.energy_j).to_dict(),
+            "suggestion": self.suggestion,
+            "command": self.command,
+        }
 
     def lines(self) -> list[str]:
         """Return it as lines."""
@@ -196,10 +214,18 @@ def note(jobs: Sequence[RecentJob], since: datetime, whose: str, tariff: Tariff)
     suggestion, command = _suggest(jobs, site=not whose)
     energies = [j.energy_j for j in jobs if j.energy_j is not None]
     return Note(
-        since, whose, len(jobs), sum(j.changed for j in jobs), len(energies), sum(energies),
-        sum(saved) if saved else None, sum(j.verdict == "worse" for j in jobs),
-        suggestion, command, tariff,
-    )  # fmt: skip
+        since,
+        whose,
+        len(jobs),
+        sum(j.changed for j in jobs),
+        len(energies),
+        sum(energies),
+        sum(saved) if saved else None,
+        sum(j.verdict == "worse" for j in jobs),
+        suggestion,
+        command,
+        tariff,
+    )
 
 
 def _suggest(jobs: Sequence[RecentJob], *, site: bool) -> tuple[str, str]:

@@ -13,8 +13,15 @@ from advisor.views.simulated_sums import NO_CHANGE, QUANTITIES, Interval, Pace, 
 from advisor.views.simulation import AccountSums, Simulation, energy_share
 
 HEADERS = (
-    "account", "application", "decisions", "different", "slower", "energy", "90 %", "node-hours",
-)  # fmt: skip
+    "account",
+    "application",
+    "decisions",
+    "different",
+    "slower",
+    "energy",
+    "90 %",
+    "node-hours",
+)
 _MOST_ROWS = 20
 """Rows of the table by application."""
 
@@ -66,10 +73,7 @@ def _changes(s: Simulation) -> list[tuple[str, str]]:
         ("energy", f"{_with_interval(energy, _kwh)}{percent}"),
         ("node-hours", _with_interval(t.change("node_hours"), _signed)),
     ]
-    rows += [
-        (label, _with_interval(t.change(key), form))
-        for key, label, form in _worth(s.tariff)
-    ]  # fmt: skip
+    rows += [(label, _with_interval(t.change(key), form)) for key, label, form in _worth(s.tariff)]
     if t.unknown:
         rows.append(("not in the sums", f"{format_count(t.unknown, 'job')} that no model knows"))
     return rows
@@ -145,18 +149,16 @@ def to_dict(s: Simulation) -> dict[str, object]:
             for g in s.groups
         ],
         "reasons": [
-            {"now": now, "then": then, "jobs": count}
-            for (now, then), count in s.reasons.items()
+            {"now": now, "then": then, "jobs": count} for (now, then), count in s.reasons.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _quantities(sums: Sums, tariff: Tariff) -> dict[str, object]:
     stated = {"money": tariff.price is not None, "co2_kg": tariff.co2_g is not None}
     return {
-        name: sums.change(name).to_dict() if stated.get(name, True) else None
-        for name in QUANTITIES
-    }  # fmt: skip
+        name: sums.change(name).to_dict() if stated.get(name, True) else None for name in QUANTITIES
+    }
 
 
 def picture(s: Simulation, name: str) -> Panels:

@@ -206,9 +206,13 @@ def _effect(decision: Decision) -> PolicyEffect:
     # a pinned choice is applied to every job, nothing is drawn
     drawn = 0.0 if "pinned" in decision.codes else decision.policy.holdout
     return PolicyEffect(
-        tuple(sorted(given)), chosen.configuration.nodes,
-        Interval(*chosen.time), Interval(*chosen.energy), drawn, "chosen",
-    )  # fmt: skip
+        tuple(sorted(given)),
+        chosen.configuration.nodes,
+        Interval(*chosen.time),
+        Interval(*chosen.energy),
+        drawn,
+        "chosen",
+    )
 
 
 def _drawn(effect: PolicyEffect, luck: float) -> PolicyEffect:

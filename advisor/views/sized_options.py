@@ -39,8 +39,9 @@ def sized_views(
     inventory = reader.inventory()
     for model in reader.size_models(application):
         if (model.scope == "own" and model.owner != user) or node_type not in (
-            None, model.node_type,
-        ):  # fmt: skip
+            None,
+            model.node_type,
+        ):
             continue
         try:
             views.append(sized_view(model, at, inventory.resolve(model.node_type)))

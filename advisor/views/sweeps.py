@@ -62,9 +62,18 @@ def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
 
 def _own(p: Progress, user: str) -> SweepRow:
     return SweepRow(
-        p.id, p.application, p.workload, p.node_type, user, p.state, p.created_at, p.done,
-        p.planned, p.detail, p,
-    )  # fmt: skip
+        p.id,
+        p.application,
+        p.workload,
+        p.node_type,
+        user,
+        p.state,
+        p.created_at,
+        p.done,
+        p.planned,
+        p.detail,
+        p,
+    )
 
 
 def _stored(reader: Reader) -> list[SweepRow]:

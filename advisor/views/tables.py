@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from advisor.core.columns import columns_of, padded
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "\u2212": "$-$", **{c: f"\\{c}" for c in "&%$#_{}"},
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\u2212": "$-$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -45,9 +48,14 @@ def latex(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
     columns = "".join("r" if right else "l" for right in _right(rows, len(headers)))
     return [
-        rf"\begin{{tabular}}{{{columns}}}", r"\hline", line(headers), r"\hline",
-        *map(line, rows), r"\hline", r"\end{tabular}",
-    ]  # fmt: skip
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\hline",
+        line(headers),
+        r"\hline",
+        *map(line, rows),
+        r"\hline",
+        r"\end{tabular}",
+    ]
 
 
 def comma_separated(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -58,8 +66,11 @@ def comma_separated(headers: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 
 FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[object]]], list[str]]] = {
-    "text": table, "markdown": markdown, "latex": latex, "csv": comma_separated,
-}  # fmt: skip
+    "text": table,
+    "markdown": markdown,
+    "latex": latex,
+    "csv": comma_separated,
+}
 COMMENTS = {"latex": "% ", "csv": "# "}
 """What lines between tables begin with, in the forms that take no prose."""
 

@@ -170,9 +170,12 @@ class TradeOffView:
 
 
 def board_of(
-    view: View, node_type: str, policy: Decision | None, yours: Decision | None,
+    view: View,
+    node_type: str,
+    policy: Decision | None,
+    yours: Decision | None,
     foreign: frozenset[str] = frozenset(),
-) -> TradeOffView:  # fmt: skip
+) -> TradeOffView:
     """Return a board, everything special found among its options."""
     numbers = {o.configuration: i for i, o in enumerate(view.options)}
 

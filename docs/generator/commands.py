@@ -65,9 +65,14 @@ def _command(parser: argparse.ArgumentParser, summary: str) -> Command:
         if arguments:
             groups.append((group.title or "", tuple(sorted(arguments, key=_place))))
     return Command(
-        parser.prog, summary, parser.description or "", parser.epilog or "",
-        _usage(parser), tuple(groups), tuple(actions),
-    )  # fmt: skip
+        parser.prog,
+        summary,
+        parser.description or "",
+        parser.epilog or "",
+        _usage(parser),
+        tuple(groups),
+        tuple(actions),
+    )
 
 
 def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> Argument:

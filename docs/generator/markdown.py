@@ -25,10 +25,12 @@ def page() -> str:
     *verbs, last = (f"`{verb}`" for verb in laboratory.VERBS)
     parts = [
         HEAD.format(
-            description=advisor.description, epilog=_code(advisor.epilog),
-            laboratory=f"{', '.join(verbs)} and {last}", how=laboratory.HOW,
+            description=advisor.description,
+            epilog=_code(advisor.epilog),
+            laboratory=f"{', '.join(verbs)} and {last}",
+            how=laboratory.HOW,
         )
-    ]  # fmt: skip
+    ]
     parts.append("| verb | what it does |\n|---|---|\n")
     parts += [f"| [`{v.name}`](#{_anchor(v.name)}) | {v.summary} |\n" for v in advisor.actions]
     for verb in advisor.actions:

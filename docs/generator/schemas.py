@@ -28,9 +28,25 @@ COLUMNS = 100
 """Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
 VERBS = (
-    "backup", "choose", "classify", "collect", "completion", "demo", "doctor", "metrics", "predict",
-    "promote", "prune", "publish", "rank", "report", "restore", "service", "train", "why",
-)  # fmt: skip
+    "backup",
+    "choose",
+    "classify",
+    "collect",
+    "completion",
+    "demo",
+    "doctor",
+    "metrics",
+    "predict",
+    "promote",
+    "prune",
+    "publish",
+    "rank",
+    "report",
+    "restore",
+    "service",
+    "train",
+    "why",
+)
 """The verbs whose answers are dataclasses; other schemas are kept by hand."""
 MODULES = {"train": "train_output"}
 """Of a verb whose answers lie in a module of another name."""
@@ -43,8 +59,12 @@ SHARED = {
 }
 """Classes that a schema of its own defines."""
 _PLAIN = {
-    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
-}  # fmt: skip
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 
 
 def files() -> dict[Path, str]:

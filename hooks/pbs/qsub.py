@@ -306,9 +306,13 @@ def default_arguments(server):
     words = [next((p for p in paths if os.access(p, os.X_OK)), "qstat"), "-B", "-f"]
     try:
         done = subprocess.run(
-            [*words, *([server] if server else [])], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=2, check=True,
-        )  # fmt: skip
+            [*words, *([server] if server else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=2,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return "?"
     lines = done.stdout.decode("utf-8", "replace").replace("\n\t", "")  # long ones are folded

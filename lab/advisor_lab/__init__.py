@@ -47,6 +47,14 @@ def frame(
     from advisor_lab.frames import read_frame
 
     return read_frame(
-        kind, files, application=application, workload=workload, node_type=node_type, user=user,
-        since=since, where=where, compute=compute or {}, db=db,
-    )  # fmt: skip
+        kind,
+        files,
+        application=application,
+        workload=workload,
+        node_type=node_type,
+        user=user,
+        since=since,
+        where=where,
+        compute=compute or {},
+        db=db,
+    )

@@ -46,8 +46,12 @@ class _Narrowed:
 
     def holds(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row is wanted, by the columns it has."""
-        wanted = {"application": self.application, "workload": self.workload,
-                  "node_type": self.node_type, "user": self.user}  # fmt: skip
+        wanted = {
+            "application": self.application,
+            "workload": self.workload,
+            "node_type": self.node_type,
+            "user": self.user,
+        }
         return all(v is None or row.get(name, v) == v for name, v in wanted.items())
 
 
@@ -147,10 +151,15 @@ def _runs(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
 def _stored_run(r: StoredObservation) -> dict[str, Any]:
     o = r.observation
     return {
-        "application": r.application, "workload": r.workload, "user": o.contributor,
-        "source": o.source, "scope": o.scope, "created_at": r.created_at,
-        "energy_quality": o.energy_quality, **_run(o),
-    }  # fmt: skip
+        "application": r.application,
+        "workload": r.workload,
+        "user": o.contributor,
+        "source": o.source,
+        "scope": o.scope,
+        "created_at": r.created_at,
+        "energy_quality": o.energy_quality,
+        **_run(o),
+    }
 
 
 def _options(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
@@ -162,14 +171,20 @@ def _options(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
 
 def _option(m: StoredModel, o: Option) -> dict[str, Any]:
     return {
-        "application": m.application, "workload": m.workload, "scope": m.scope,
-        "owner": m.owner, "model": m.name, "state": m.state, **_place(o.configuration),
-        **{n: getattr(o, n) for n in ("time_s", "time_lo_s", "time_hi_s", "energy_j",
-                                      "energy_lo_j", "energy_hi_j")},
+        "application": m.application,
+        "workload": m.workload,
+        "scope": m.scope,
+        "owner": m.owner,
+        "model": m.name,
+        "state": m.state,
+        **_place(o.configuration),
+        **{
+            n: getattr(o, n)
+            for n in ("time_s", "time_lo_s", "time_hi_s", "energy_j", "energy_lo_j", "energy_hi_j")
+        },
         "power_w": o.energy_j / o.time_s,
-        **{n: getattr(o, n) for n in ("measured", "confirmed", "estimated", "in_zone",
-                                      "on_front")},
-    }  # fmt: skip
+        **{n: getattr(o, n) for n in ("measured", "confirmed", "estimated", "in_zone", "on_front")},
+    }
 
 
 def _decisions(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
@@ -185,15 +200,24 @@ def _decisions(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
 def _decision(d: Decision) -> dict[str, Any]:
     baseline = d.baseline
     return {
-        "decision": d.id, "job": d.job_id, "created_at": d.created_at, "scheduler": d.scheduler,
-        "user": d.user, "account": d.account, "application": d.application,
-        "workload": d.workload, "mode": d.mode, "goal": d.goal, "changed": d.changed,
-        "holdout": d.holdout, "reasons": " ".join(d.codes),
+        "decision": d.id,
+        "job": d.job_id,
+        "created_at": d.created_at,
+        "scheduler": d.scheduler,
+        "user": d.user,
+        "account": d.account,
+        "application": d.application,
+        "workload": d.workload,
+        "mode": d.mode,
+        "goal": d.goal,
+        "changed": d.changed,
+        "holdout": d.holdout,
+        "reasons": " ".join(d.codes),
         "node_type": baseline.node_type if baseline else None,
         **_prefixed("baseline", baseline),
         **_prefixed("chosen", d.chosen.configuration if d.chosen else None),
         **_promise(d.chosen),
-    }  # fmt: skip
+    }
 
 
 def _prefixed(name: str, c: Configuration | None) -> dict[str, Any]:
@@ -218,13 +242,20 @@ def _outcomes(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
 
 def _outcome(o: Outcome) -> dict[str, Any]:
     return {
-        "job": o.job_id, "submitted_at": o.submitted_at, "state": o.state,
-        "verdict": o.verdict, "nodes": o.nodes, "time_s": o.time_s, "energy_j": o.energy_j,
+        "job": o.job_id,
+        "submitted_at": o.submitted_at,
+        "state": o.state,
+        "verdict": o.verdict,
+        "nodes": o.nodes,
+        "time_s": o.time_s,
+        "energy_j": o.energy_j,
         "energy_kwh": None if o.energy_j is None else o.energy_j / J_PER_KWH,
-        "energy_quality": o.energy_quality, "freq_observed_khz": o.freq_observed_khz,
+        "energy_quality": o.energy_quality,
+        "freq_observed_khz": o.freq_observed_khz,
         **{k: v for k, v in _decision(o.decision).items() if k not in ("job", "created_at")},
-        "user": o.user, "account": o.account,
-    }  # fmt: skip
+        "user": o.user,
+        "account": o.account,
+    }
 
 
 _FROM_STORE = {"runs": _runs, "options": _options, "decisions": _decisions, "outcomes": _outcomes}

@@ -20,20 +20,35 @@ EAR6 = (
 
 def row4(node: str = "n1", job: str = "7", step: str = "0", **cells: object) -> str:
     values = dict(
-        zip(EAR4.split(";"),
+        zip(
+            EAR4.split(";"),
             f"{node};{job};{step};ann;g;solver;physics; ;monitoring;0.0;2400000;2000000;2400000;"
             "100.0;0.5;0.02;20.0;1.5;30.0;300.25;10.0;200.0;1000000;2000000;50.0".split(";"),
-            strict=True)
-    )  # fmt: skip
+            strict=True,
+        )
+    )
     return ";".join(str(v) for v in (values | cells).values())
 
 
 def row6(**cells: object) -> str:
     values = dict.fromkeys(EAR6.split(";"), "0") | {
-        "JOBID": "9", "STEPID": "1", "USERID": "bob", "ACCOUNTID": "chem", "JOBNAME": "md",
-        "JOB_NPROCS": "32", "EARL_ENABLED": "1", "NODENAME": "n1", "DEF_FREQ_KHZ": "2100000",
-        "TIME_SEC": "50.0", "CPI": "0.8", "TPI": "0.01", "MEM_GBS": "90.0",
-        "DC_NODE_POWER_W": "410.5", "CYCLES": "800", "INSTRUCTIONS": "1000", "CPU_GFLOPS": "70",
+        "JOBID": "9",
+        "STEPID": "1",
+        "USERID": "bob",
+        "ACCOUNTID": "chem",
+        "JOBNAME": "md",
+        "JOB_NPROCS": "32",
+        "EARL_ENABLED": "1",
+        "NODENAME": "n1",
+        "DEF_FREQ_KHZ": "2100000",
+        "TIME_SEC": "50.0",
+        "CPI": "0.8",
+        "TPI": "0.01",
+        "MEM_GBS": "90.0",
+        "DC_NODE_POWER_W": "410.5",
+        "CYCLES": "800",
+        "INSTRUCTIONS": "1000",
+        "CPU_GFLOPS": "70",
         "CPU_UTIL": "99",
-    }  # fmt: skip
+    }
     return ";".join(str(v) for v in (values | cells).values())

@@ -19,11 +19,24 @@ from typing import Any, NoReturn
 from advisor.cli import build_parser, main
 
 HEAVY = (
-    "numpy", "pandas", "scipy.stats", "statsmodels.api", "patsy", "yaml", "rich.table", "pydantic",
-    "ClusterShell.NodeSet", "advisor_lab.evaluation.compare_models", "advisor.loop.report",
-    "advisor.loop.why", "advisor.policy.fields", "advisor.policy.schema", "advisor.ranking.rank",
-    "advisor.training.planning", "advisor.views.explain",
-)  # fmt: skip
+    "numpy",
+    "pandas",
+    "scipy.stats",
+    "statsmodels.api",
+    "patsy",
+    "yaml",
+    "rich.table",
+    "pydantic",
+    "ClusterShell.NodeSet",
+    "advisor_lab.evaluation.compare_models",
+    "advisor.loop.report",
+    "advisor.loop.why",
+    "advisor.policy.fields",
+    "advisor.policy.schema",
+    "advisor.ranking.rank",
+    "advisor.training.planning",
+    "advisor.views.explain",
+)
 """What calls load when they need it."""
 FEW = 5
 """So many calls load it themselves."""

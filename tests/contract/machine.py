@@ -29,8 +29,11 @@ def run(script: str, folder: Path, shared: Sequence[Path] = ()) -> subprocess.Co
     folders = " ".join(map(str, shared))
     return subprocess.run(
         ["unshare", "--mount", "sh", "-c", _ENTER, str(folder), script, folders],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 @functools.cache

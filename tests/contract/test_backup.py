@@ -84,8 +84,11 @@ def test_no_name_beside_the_store_collides_with_a_draft(
         with Reader(file) as reader:
             assert reader.decision("kept") is not None
     assert {p.name for p in store.parent.iterdir()} <= {
-        "advisor.db", "advisor.db-wal", "advisor.db-shm", name
-    }  # fmt: skip
+        "advisor.db",
+        "advisor.db-wal",
+        "advisor.db-shm",
+        name,
+    }
 
 
 @pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"x" * 5000, None])
@@ -194,8 +197,9 @@ def test_killed_at_every_step_nothing_is_half(store: Path, tmp_path: Path, step:
     for left in range(0, 60, 2):
         killed = subprocess.run(
             [sys.executable, "-c", KILLED, step, str(left), str(source), str(target)],
-            capture_output=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            check=False,
+        )
         survived = killed.returncode == 0
         for path in (store, file):
             with Reader(path) as reader:
@@ -384,8 +388,12 @@ def test_pruning_asks_with_counts_and_can_be_undone_for_a_day(
     undone = advisor("prune", "--undo", "--db", store, "--json")
     assert undone.code == 0, undone.err
     assert undone.json() | {"schema": ""} == {
-        "schema": "", "decisions": jobs, "outcomes": outcomes, "observations": 0, "undo": True
-    }  # fmt: skip
+        "schema": "",
+        "decisions": jobs,
+        "outcomes": outcomes,
+        "observations": 0,
+        "undo": True,
+    }
     assert content(store) == before
     assert advisor("prune", "--undo", "--db", store).code == 3
 

@@ -155,8 +155,17 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
         save_profiles(store, bench, [*several, *peaks])
     told = advisor("bench", "show").out
     # 1 to 3 ns over 16 to 64 KB, on logarithmic axes
-    shown = ("mine", "48.0", "80.0", "n1", "stride 192 B", "size (KB), mine", "\n3 ┤", "\n1 ┤",
-             " 64\n")  # fmt: skip
+    shown = (
+        "mine",
+        "48.0",
+        "80.0",
+        "n1",
+        "stride 192 B",
+        "size (KB), mine",
+        "\n3 ┤",
+        "\n1 ┤",
+        " 64\n",
+    )
     for text in shown:
         assert text in told
     assert "0.1" in advisor("bench", "show", "--microbenchmark", "fma").out
@@ -205,8 +214,10 @@ def test_an_interrupt_keeps_what_was_measured(store_path: Path) -> None:
     argv = ["bench", "--here", "--node-type", "mine", "--budget", "60s", "--db", str(store_path)]
     with subprocess.Popen(
         [sys.executable, "-m", "advisor", *argv],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stderr is not None and process.stdout is not None
         assert "within 2 %" in process.stderr.readline()  # the first is measured
         process.send_signal(signal.SIGINT)

@@ -29,9 +29,12 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = Observation(Configuration("broadwell", 1, 1, 28, 0), 1.0, 1.0)
         writer.add_observations("stencil", "n64", [run])
         writer.apply_config(
-            "site", path="site.yaml", text="s", by="test",
+            "site",
+            path="site.yaml",
+            text="s",
+            by="test",
             compiled={"applications": [{"name": "by-rule", "match": {"executable": ["x"]}}]},
-        )  # fmt: skip
+        )
     return store
 
 
@@ -113,9 +116,19 @@ def test_what_is_chosen_can_be_taken_back_whatever_the_store_knows(
 
 def test_a_pin_has_the_inventorys_names_and_numbers(advisor: Run, file: Path) -> None:
     done = advisor(
-        "choose", "cg-solver", "--node-type", "bdw", "--threads-per-node", "16", "--nodes", "2",
-        "--freq", "1800 MHz", "--max-slowdown", "2%",
-    )  # fmt: skip
+        "choose",
+        "cg-solver",
+        "--node-type",
+        "bdw",
+        "--threads-per-node",
+        "16",
+        "--nodes",
+        "2",
+        "--freq",
+        "1800 MHz",
+        "--max-slowdown",
+        "2%",
+    )
     assert (done.code, done.err) == (0, "")
     pin = {"node_type": "broadwell", "nodes": 2, "threads_per_node": 16, "freq_khz": 1_800_000}
     assert json.loads(file.read_text())["workloads"] == {
@@ -139,9 +152,11 @@ def test_without_a_store_nothing_is_chosen_that_only_a_store_can_check(
     assert advisor("choose", "any", "--threads-per-node", "-4").code == 2
     assert not file.exists()
     for words in (
-        ("choose", "any", "--goal", "edp"), ("choose", "--threads-per-node", "4"),
-        ("off", "any"), ("on", "any"),
-    ):  # fmt: skip
+        ("choose", "any", "--goal", "edp"),
+        ("choose", "--threads-per-node", "4"),
+        ("off", "any"),
+        ("on", "any"),
+    ):
         done = advisor(*words)
         assert (done.code, done.out) == (1, ""), words
         assert done.err.count("\n") == 1 and "there is no store" in done.err

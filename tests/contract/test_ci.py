@@ -58,9 +58,13 @@ class Tree:
     def run(self, *command: str, many: str = "MANY=-rs") -> tuple[int, str]:
         """Return exit code and output of a command; the posed tests share one process."""
         done = subprocess.run(
-            command, cwd=self.root, capture_output=True, text=True, check=False,
+            command,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "MAKEFLAGS": many},
-        )  # fmt: skip
+        )
         return done.returncode, done.stdout + done.stderr
 
     def integrate(self) -> tuple[int, str]:

@@ -53,9 +53,16 @@ def learn(store_path: Path, count: int = 45, **changes: object) -> None:
         for i in range(count):
             cpi, tpi, gflops, gbs = (x * draw.lognormvariate(0, 0.1) for x in BASES[i % 3])
             run = Signature(
-                cpi=cpi, tpi=tpi, gflops=gflops, gbs=gbs, configuration=C, source="ear",
-                release="6", contributor="ann", scope="all",
-            )  # fmt: skip
+                cpi=cpi,
+                tpi=tpi,
+                gflops=gflops,
+                gbs=gbs,
+                configuration=C,
+                source="ear",
+                release="6",
+                contributor="ann",
+                scope="all",
+            )
             save_signatures(store, f"app{i % 15}", f"w{i}", [replace(run, **changes)])  # type: ignore[arg-type]
 
 
@@ -67,8 +74,14 @@ def test_one_signature_and_a_list(advisor: Callable[..., Any], site: Path, tmp_p
     assert data["agreement"] == {"default": "memory-bound"} and data["distances"] == {}
     assert data["signature"]["cpus"] == 64 and data["signature"]["tpi"] is None
     assert data["missing"] == [
-        "tpi", "mpi_calls_s", "mpi_percent", "gpu_util", "cpu_util", "power_w", "time_s",
-    ]  # fmt: skip
+        "tpi",
+        "mpi_calls_s",
+        "mpi_percent",
+        "gpu_util",
+        "cpu_util",
+        "power_w",
+        "time_s",
+    ]
     assert 0 < data["stable"] < 1
     data = advisor("classify", "--signature", write(tmp_path, [one, {}]), "--json").json()
     assert [r["class"] for r in data["results"]] == ["memory-bound", "unknown"]
@@ -129,8 +142,10 @@ def test_peaks_are_written_and_hold(
     assert data["measured_by"] == "a run of app1" and data["written"] == []
     parts = ("--cores", 36, "--ghz", 2.4, "--flops-per-cycle", 32, "--channels", 8, "--gts", 3.2)
     assert advisor(*peaks, *parts, "--json").json()["paper"] == {
-        "gbs": 409.6, "gflops": 5529.6, "ridge": 13.5,
-    }  # fmt: skip
+        "gbs": 409.6,
+        "gflops": 5529.6,
+        "ridge": 13.5,
+    }
     assert advisor(*peaks, "--processor", "Z80").code == 2
     (site.parent / "site.yaml").write_text("version: 1\nnode_types: {spr: {cores: 192}}\n")
     assert advisor("site", "apply", site.parent / "site.yaml").code == 0

@@ -10,9 +10,19 @@ from pathlib import Path
 import pytest
 
 HEAVY = (
-    "numpy", "pandas", "yaml", "pydantic", "sqlite_utils", "textual", "scipy", "statsmodels",
-    "patsy", "rich", "matplotlib", "ClusterShell",
-)  # fmt: skip
+    "numpy",
+    "pandas",
+    "yaml",
+    "pydantic",
+    "sqlite_utils",
+    "textual",
+    "scipy",
+    "statsmodels",
+    "patsy",
+    "rich",
+    "matplotlib",
+    "ClusterShell",
+)
 
 
 def loaded_after(code: str) -> list[str]:

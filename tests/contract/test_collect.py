@@ -48,21 +48,33 @@ def row(job_id: str, stamp: str = "", **changes: str) -> str:
     """Return one record as sacct prints it."""
     end = AT + timedelta(minutes=5)
     values = {
-        "JobID": job_id, "JobName": "job", "User": "ann", "Account": "proj",
-        "Partition": "batch", "State": "COMPLETED",
+        "JobID": job_id,
+        "JobName": "job",
+        "User": "ann",
+        "Account": "proj",
+        "Partition": "batch",
+        "State": "COMPLETED",
         "Submit": AT.astimezone().strftime("%Y-%m-%dT%H:%M:%S"),
         "End": end.astimezone().strftime("%Y-%m-%dT%H:%M:%S"),
-        "ElapsedRaw": "104", "NNodes": "1", "NCPUS": "28", "NodeList": "n1",
-        "AdminComment": stamp, **changes,
-    }  # fmt: skip
+        "ElapsedRaw": "104",
+        "NNodes": "1",
+        "NCPUS": "28",
+        "NodeList": "n1",
+        "AdminComment": stamp,
+        **changes,
+    }
     return "".join(values.get(name, "") + MARK for name in FIELDS) + "\n"
 
 
 def job(number: int, stamp: str, *, time_s: int = 102, energy_j: int = 9_000) -> str:
     step = row(
-        f"{number}.0", NTasks="1", ElapsedRaw=str(time_s), ConsumedEnergyRaw=str(energy_j),
-        ReqCPUFreqMax="1.80G", AveCPUFreq="1.79G",
-    )  # fmt: skip
+        f"{number}.0",
+        NTasks="1",
+        ElapsedRaw=str(time_s),
+        ConsumedEnergyRaw=str(energy_j),
+        ReqCPUFreqMax="1.80G",
+        AveCPUFreq="1.79G",
+    )
     return row(str(number), stamp, ElapsedRaw=str(time_s + 2)) + step
 
 
@@ -88,12 +100,26 @@ def decision(number: int, model_id: int) -> Decision:
         TO, 102.0, 9_000.0, Effect(0.02, 0.0, 0.04), Effect(-0.1, -0.12, -0.08), True
     )
     return Decision(
-        f"{number:016x}", AT.isoformat(), "slurm", "cli_filter", "ann", "proj",
-        Policy(mode="apply"), "stencil", "n64", BASE, chosen, (chosen,),
-        {"cpu-freq": "1200000-1800000"}, {}, (reason("chosen", "less"), reason("confirmed")),
-        model_id=model_id, energy_quality="measured", baseline_time_s=100.0,
+        f"{number:016x}",
+        AT.isoformat(),
+        "slurm",
+        "cli_filter",
+        "ann",
+        "proj",
+        Policy(mode="apply"),
+        "stencil",
+        "n64",
+        BASE,
+        chosen,
+        (chosen,),
+        {"cpu-freq": "1200000-1800000"},
+        {},
+        (reason("chosen", "less"), reason("confirmed")),
+        model_id=model_id,
+        energy_quality="measured",
+        baseline_time_s=100.0,
         baseline_energy_j=10_000.0,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -106,9 +132,17 @@ def stamps(store_path: Path) -> list[str]:
     with Writer(store_path) as writer:
         writer.save_node_types([BDW], source="test")
         model = writer.save_model(
-            "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "stencil",
+            "n64",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
         found = [decision(n, model.id) for n in (1, 2)]
         for d in found:
             writer.save_decision(d)
@@ -131,9 +165,12 @@ def test_what_came_out_is_said(advisor: Run, accounting: Run, stamps: list[str])
 
 
 def test_a_suspension_is_said_and_logged(
-    advisor: Run, accounting: Run, stamps: list[str], store_path: Path,
+    advisor: Run,
+    accounting: Run,
+    stamps: list[str],
+    store_path: Path,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     accounting(job(11, stamps[0], time_s=130), job(12, stamps[1]))
     result = collect(advisor)
     assert "suspended: model 1 of stencil (n64) on bdw: worse than promised: job 11 (" in result.out
@@ -175,9 +212,15 @@ def test_spool_alone_asks_no_scheduler(
     assert sorted(p.name for p in spool.glob("**/*.json")) == ["runs-2.json"]
     data = advisor("collect", "--spool", "--json").json()
     assert data["spool"] == {
-        "files": 0, "observations": 0, "characterisations": 0, "kernels": 0,
-        "fits": [], "rankings": [], "bad": [], "waiting": 0,
-    }  # fmt: skip
+        "files": 0,
+        "observations": 0,
+        "characterisations": 0,
+        "kernels": 0,
+        "fits": [],
+        "rankings": [],
+        "bad": [],
+        "waiting": 0,
+    }
 
 
 def test_users_runs_are_taken_although_the_accounting_is_down(

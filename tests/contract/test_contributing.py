@@ -17,19 +17,27 @@ ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A model": (r"\bBSpline\b", EVERYWHERE, "bspline", 1),
     "A goal": (r'"min_time"', EVERYWHERE, "", 2),
     "A column of `options`": (
-        r"\bed2p\(|\bed2p_js2\b", ("advisor/core", "advisor/cli", "config/schemas"), "", 3,
+        r"\bed2p\(|\bed2p_js2\b",
+        ("advisor/core", "advisor/cli", "config/schemas"),
+        "",
+        3,
     ),
     "A microbenchmark": (r'"copy2"', EVERYWHERE, "", 2),
     "A protocol field": (
-        r"\bfingerprint\b", ("hooks", "advisor/schedulers", "advisor/core"), "", 3,
+        r"\bfingerprint\b",
+        ("hooks", "advisor/schedulers", "advisor/core"),
+        "",
+        3,
     ),
     "A TUI page": (r"\bJobsPage\b", EVERYWHERE, "jobs", 2),
     "A schema change": (r"by_hand\b", ("db", "advisor/store"), "", 2),
     "A node attribute": (
         r'(?m)^    sockets: int|^    sockets: Annotated|"sockets", "cores"|sockets=\w+\("Sockets"',
-        EVERYWHERE, "", 4,
+        EVERYWHERE,
+        "",
+        4,
     ),
-}  # fmt: skip
+}
 """What was added once, as a pattern that finds it; where it is looked for (what uses it later may
 lie elsewhere); the NAME of new files; how many files there may be."""
 

@@ -20,9 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def demo(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the demo in a user's surroundings, with settings that must not count."""
     env = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "XDG_DATA_HOME": str(home / "data"),
-        "ADVISOR_DB": str(home / "mine.db"), "ADVISOR": "off", "OMP_NUM_THREADS": "3",
-    }  # fmt: skip
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / "data"),
+        "ADVISOR_DB": str(home / "mine.db"),
+        "ADVISOR": "off",
+        "OMP_NUM_THREADS": "3",
+    }
     return subprocess.run(
         [*ADVISOR, "demo", *options], env=env, cwd=home, capture_output=True, text=True, check=True
     )
@@ -51,8 +55,20 @@ def test_it_shows_what_is_saved_and_touches_nothing(tmp_path: Path) -> None:
     assert "rewritten    OMP_NUM_THREADS=37" in lines
     table = {line.split()[0]: line for line in lines if line.endswith(" of 48")}
     assert len(table) == 7
-    assert table["SP"].split()[1:] == ["48", "->", "37", "−15.8", "%", "−12.3", "%", "−15.8", "%",
-                                       "14", "of", "48"]  # fmt: skip
+    assert table["SP"].split()[1:] == [
+        "48",
+        "->",
+        "37",
+        "−15.8",
+        "%",
+        "−12.3",
+        "%",
+        "−15.8",
+        "%",
+        "14",
+        "of",
+        "48",
+    ]
     assert "unchanged" in table["EP"]
     assert "most of all SP: 16 % less energy, 12 % faster" in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -81,8 +81,10 @@ def test_man_pages_use_the_man_macros_only(tmp_path: Path) -> None:
         assert {line.split()[0] for line in lines if line.startswith(".")} <= known, path.name
         assert lines[1].startswith(f".TH {path.stem.upper()} 1 ")
         assert [line for line in lines if line.startswith(".SH")][:3] == [
-            ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION",
-        ]  # fmt: skip
+            ".SH NAME",
+            ".SH SYNOPSIS",
+            ".SH DESCRIPTION",
+        ]
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,17 @@ def sound(path: Path) -> None:
         writer.save_node_types([BDW], source="site")
         c = Configuration("bdw", 1, 1, 28, 1_200_000)
         writer.save_model(
-            "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={},
+            "stencil",
+            "n64",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
             options=[Option(c, 1.0, 0.9, 1.1, 1.0, 0.9, 1.1)],
-        )  # fmt: skip
+        )
 
 
 def checks(advisor: Run, name: str, state: str, *more: object) -> list[dict[str, str]]:
@@ -172,8 +179,10 @@ def test_the_daemon_is_asked(advisor: Run, store_path: Path, tmp_path: Path) -> 
     socket = tmp_path / "advisor.sock"
     daemon = subprocess.Popen(
         [sys.executable, "-m", "advisor", "serve", "--db", store_path, "--socket", socket],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert daemon.stderr is not None
         for line in daemon.stderr:

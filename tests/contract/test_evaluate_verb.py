@@ -48,9 +48,11 @@ def test_statistics_and_forms_of_tables(advisor: Advisor, grid: Path, tmp_path: 
         "\nresponse,model,runs,R2," in text and "\n# trade-off zone at 5 % (forecast 10 %)" in text
     )
     for view, header in (
-        ("spearman", "of,with,rho"), ("clusters", 'option,cluster,"time, s","energy, J"'),
-        ("qq", "standard normal quantile,value"), ("histogram", "from and to,density"),
-    ):  # fmt: skip
+        ("spearman", "of,with,rho"),
+        ("clusters", 'option,cluster,"time, s","energy, J"'),
+        ("qq", "standard normal quantile,value"),
+        ("histogram", "from and to,density"),
+    ):
         table = advisor(*evaluate, "--view", view, "--format", "csv").out
         assert f"\n{header}\n" in table and "┤" not in table and "-0.0," not in table, view
     refused = advisor(*evaluate, "--view", "repeats")

@@ -23,16 +23,31 @@ FREQS = (1_200_000, 1_800_000, 2_200_000)
 @pytest.fixture
 def script(tmp_path: Path, store_path: Path) -> Path:
     node = NodeType(
-        "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
-        freq_khz=FREQS, default_freq_khz=2_200_000, default_partition="batch",
-    )  # fmt: skip
+        "bdw",
+        feature="broadwell",
+        partitions=("batch",),
+        cores=16,
+        nodes=("bdw1",),
+        freq_khz=FREQS,
+        default_freq_khz=2_200_000,
+        default_partition="batch",
+    )
     options = [
         Option(
-            Configuration("bdw", 1, 1, t, f), 10, 9.99, 10.01, e, e * 0.999, e * 1.001,
-            True, True, True, True,
+            Configuration("bdw", 1, 1, t, f),
+            10,
+            9.99,
+            10.01,
+            e,
+            e * 0.999,
+            e * 1.001,
+            True,
+            True,
+            True,
+            True,
         )
         for t, f, e in ((16, FREQS[2], 1000.0), (16, FREQS[1], 900.0), (8, FREQS[0], 800.0))
-    ]  # fmt: skip
+    ]
     with Writer(store_path) as writer:
         writer.save_node_types([node], source="test")
         base = {"mode": "apply", "goal": "min_energy"}
@@ -40,9 +55,17 @@ def script(tmp_path: Path, store_path: Path) -> Path:
             "policy", path="p", text="p", compiled={"base": base, "rules": []}, by="test"
         )
         writer.save_model(
-            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "stencil",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
     path = tmp_path / "job.sh"
     path.write_text("#!/bin/bash\n#SBATCH -N 1\n#SBATCH --exclusive\nsrun ./stencil\n")
     return path

@@ -99,8 +99,13 @@ def test_fit_tells_what_the_terms_of_a_polynomial_are_worth(advisor: Advisor, st
     found = model["stats"]["time"]["inference"]
     terms = [t["term"] for t in found["terms"]]
     assert terms == [
-        "1", "frequency", "frequency^2", "threads", "threads frequency", "threads^2",
-    ]  # fmt: skip
+        "1",
+        "frequency",
+        "frequency^2",
+        "threads",
+        "threads frequency",
+        "threads^2",
+    ]
     assert found["degrees_of_freedom"] == 12 - 6
     # by the normal equations, and by regressing each column on the others
     u, v = (
@@ -358,9 +363,9 @@ def test_a_suspended_model_says_so(advisor: Advisor, fitted: Path) -> None:
     with Writer(fitted) as writer:
         (model,) = writer.find_models("stencil")
         writer.set_model_state(model.id, "suspended", "job 7 took 40 % longer")
-    assert "suspended, nothing is applied: job 7 took 40 % longer" in advisor(
-        "options", "stencil"
-    ).out  # fmt: skip
+    assert (
+        "suspended, nothing is applied: job 7 took 40 % longer" in advisor("options", "stencil").out
+    )
 
 
 def test_no_model_is_one_line_with_what_to_do(advisor: Advisor, store: Path) -> None:

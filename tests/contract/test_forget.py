@@ -41,13 +41,22 @@ def fill(path: Path, application: str = "app", workload: str = "small") -> None:
         store.save_node_types([HSW, SKL], source="test")
         policy = {"base": {"mode": "apply", "holdout": 0.0}, "rules": []}
         store.apply_config("policy", path="p", text="x", compiled=policy, by="me")
-        runs = [Observation(o.configuration, o.time_s, o.energy_j, contributor="ann")
-                for o in OPTIONS]  # fmt: skip
+        runs = [
+            Observation(o.configuration, o.time_s, o.energy_j, contributor="ann") for o in OPTIONS
+        ]
         store.add_observations(application, workload, runs)
         store.save_model(
-            application, workload, "hsw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=2, stats={}, options=OPTIONS,
-        )  # fmt: skip
+            application,
+            workload,
+            "hsw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=2,
+            stats={},
+            options=OPTIONS,
+        )
         save_characterisation(
             store, application, workload, "hsw", {"x": 1}, contributor="ann", scope="own"
         )
@@ -114,10 +123,15 @@ def test_the_daemon_s_next_look_finds_it_gone(
     handlers = Handlers(StoreSource(store_path))
     handlers.refresh()
     job = {
-        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-        "options": {"nodes": "1", "exclusive": "exclusive"}, "argv": ["job.sh"],
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "type": "sbatch",
+        "options": {"nodes": "1", "exclusive": "exclusive"},
+        "argv": ["job.sh"],
         "script": "#ADVISOR workload=small\nsrun ./app\n",
-    }  # fmt: skip
+    }
 
     def stamp() -> str:
         handlers.refresh()
@@ -139,9 +153,16 @@ def test_one_workload_only(advisor: Callable[..., Any], store_path: Path) -> Non
     assert data["schema"] == "advisor/forget/1"
     assert (data["application"], data["workload"], data["undo"]) == ("app", "in/put 2", False)
     assert data["workloads"] == [
-        {"workload": "in/put 2", "models": 2, "observations": 2, "characterisations": 1,
-         "rankings": 1, "signatures": 1, "trials": 0}
-    ]  # fmt: skip
+        {
+            "workload": "in/put 2",
+            "models": 2,
+            "observations": 2,
+            "characterisations": 1,
+            "rankings": 1,
+            "signatures": 1,
+            "trials": 0,
+        }
+    ]
     assert [w[1] for w in contents(store_path)["workloads"]] == ["small"]
     back = advisor("forget", "app/in/put 2", "--undo", "--json").json()
     assert back["undo"] is True and back["workloads"] == data["workloads"]

@@ -157,8 +157,11 @@ def test_lines_that_slurm_conf_lacks_are_said(
     (folder / "slurm.conf").write_text(conf)
     (folder / "more.conf").write_text("JobSubmitPlugins=lua\n")
     before = (folder / "slurm.conf").read_bytes()
-    notes = [n for n in advisor("hook", "install", "--dir", folder, "--json").json()["notes"]
-             if "needs the line" in n]  # fmt: skip
+    notes = [
+        n
+        for n in advisor("hook", "install", "--dir", folder, "--json").json()["notes"]
+        if "needs the line" in n
+    ]
     assert len(notes) == len(missing)
     for note, line in zip(notes, missing, strict=True):
         assert f"{folder}/slurm.conf needs the line {line} (" in note
@@ -251,10 +254,14 @@ def test_who_may_not_write_is_told(folder: Path) -> None:
 
     root = Path(package.__file__).resolve().parent.parent
     done = subprocess.run(
-        ["/usr/bin/python3", "-c", code, "hook", "install", "--dir", str(folder)], cwd=root,
+        ["/usr/bin/python3", "-c", code, "hook", "install", "--dir", str(folder)],
+        cwd=root,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(site.getsitepackages())},
-        user="nobody", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        user="nobody",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"advisor: {folder}: no permission to write (run this as root)\n"
 
@@ -303,9 +310,10 @@ def test_status_of_nothing(folder: Path, advisor: Run, runtime: Path) -> None:
     assert status["modules"] == "none installed"
     assert "is `advisor serve` running?" in status["daemon"]
     (folder / "cli_filter.lua").write_bytes(OWN)
-    assert f"{folder}/cli_filter.lua: the site's own\n" in advisor(
-        "hook", "status", "--dir", folder
-    ).out  # fmt: skip
+    assert (
+        f"{folder}/cli_filter.lua: the site's own\n"
+        in advisor("hook", "status", "--dir", folder).out
+    )
 
 
 def test_status_tells_what_is_wrong(folder: Path, advisor: Run, runtime: Path) -> None:

@@ -51,10 +51,17 @@ def as_perf_json(text: str) -> str:
     for row in text.splitlines():
         if row and row[0] != "#":
             value, unit, event, runtime, running, *_ = row.split(",")
-            lines.append(json.dumps({
-                "counter-value": value, "unit": unit, "event": event,
-                "event-runtime": int(runtime), "pcnt-running": float(running),
-            }))  # fmt: skip
+            lines.append(
+                json.dumps(
+                    {
+                        "counter-value": value,
+                        "unit": unit,
+                        "event": event,
+                        "event-runtime": int(runtime),
+                        "pcnt-running": float(running),
+                    }
+                )
+            )
     return "\n".join(lines)
 
 
@@ -98,10 +105,19 @@ def test_intervals_of_perf_are_summed(counted: Callable[..., Any]) -> None:
     (found,) = counted("perf", "\n".join(rows)).json()["signatures"]
     assert (found["cpi"], found["time_s"]) == (1.5, 2.0001)
     as_json = "\n".join(
-        json.dumps({"interval": t + 0.5, "counter-value": "1000000000.0", "unit": "",
-                    "event": event, "event-runtime": 1, "pcnt-running": 100.0})
-        for t in (0, 1) for event in ("cycles", "instructions")
-    )  # fmt: skip
+        json.dumps(
+            {
+                "interval": t + 0.5,
+                "counter-value": "1000000000.0",
+                "unit": "",
+                "event": event,
+                "event-runtime": 1,
+                "pcnt-running": 100.0,
+            }
+        )
+        for t in (0, 1)
+        for event in ("cycles", "instructions")
+    )
     assert counted("perf", as_json).json()["signatures"][0]["time_s"] == 1.5
 
 
@@ -118,20 +134,34 @@ def test_intervals_of_perf_are_summed(counted: Callable[..., Any]) -> None:
         ("perf", '{"event" : "cycles", "pcnt-running": 100}', "line 1, counter-value: is missing"),
         ("perf", "<not supported>,,cycles,0,100.00,,", "no value of a signature is in it"),
         ("likwid", "hello\n", "no table of likwid-perfctr"),
-        ("likwid", "Metric,HWThread 0,HWThread 1\nRuntime (RDTSC) [s],1.0\n",
-         "line 2, Runtime (RDTSC) [s]: 2 cells, but the table has 3"),
-        ("likwid", "Metric,HWThread 0\nRuntime (RDTSC) [s],x\n",
-         "line 2, Runtime (RDTSC) [s]: 'x' is not a number"),
-        ("papi", "{}", "there are no threads in it"), ("papi", "{", "line 1, column 2: not JSON"),
-        ("papi", '{"threads": {"0": {"regions": {"0": {"name": "r", "PAPI_TOT_CYC": "-1"}}}}}',
-         "thread 0, region r, PAPI_TOT_CYC: '-1' is negative"),
+        (
+            "likwid",
+            "Metric,HWThread 0,HWThread 1\nRuntime (RDTSC) [s],1.0\n",
+            "line 2, Runtime (RDTSC) [s]: 2 cells, but the table has 3",
+        ),
+        (
+            "likwid",
+            "Metric,HWThread 0\nRuntime (RDTSC) [s],x\n",
+            "line 2, Runtime (RDTSC) [s]: 'x' is not a number",
+        ),
+        ("papi", "{}", "there are no threads in it"),
+        ("papi", "{", "line 1, column 2: not JSON"),
+        (
+            "papi",
+            '{"threads": {"0": {"regions": {"0": {"name": "r", "PAPI_TOT_CYC": "-1"}}}}}',
+            "thread 0, region r, PAPI_TOT_CYC: '-1' is negative",
+        ),
         ("papi", " ", "is empty"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_in_counts(
-    counted: Callable[..., Any], tmp_path: Path, store_path: Path,
-    source: str, text: str, where: str,
-) -> None:  # fmt: skip
+    counted: Callable[..., Any],
+    tmp_path: Path,
+    store_path: Path,
+    source: str,
+    text: str,
+    where: str,
+) -> None:
     done = counted(source, text)
     assert done.code == 1 and done.err.count("\n") == 1, done.err
     assert str(tmp_path / "counts") in done.err and where in done.err
@@ -196,9 +226,15 @@ def test_regions_of_likwid_are_joined_by_their_time(counted: Callable[..., Any])
 
 
 def test_papi(counted: Callable[..., Any]) -> None:
-    region = {"name": "all", "parent_region_id": "-1", "cycles": "9",
-              "real_time_nsec": "2000000000", "PAPI_TOT_CYC": "3000000000",
-              "PAPI_TOT_INS": "2000000000", "PAPI_DP_OPS": "8000000000"}  # fmt: skip
+    region = {
+        "name": "all",
+        "parent_region_id": "-1",
+        "cycles": "9",
+        "real_time_nsec": "2000000000",
+        "PAPI_TOT_CYC": "3000000000",
+        "PAPI_TOT_INS": "2000000000",
+        "PAPI_DP_OPS": "8000000000",
+    }
     inner = region | {"name": "inner", "parent_region_id": "0"}
     threads = {"0": {"regions": {"0": region, "1": inner}}, "1": {"regions": {"0": region}}}
     (found,) = counted("papi", json.dumps({"threads": threads})).json()["signatures"]
@@ -229,7 +265,15 @@ def test_a_node_type_that_nothing_describes_is_said_to_be_only_a_name(
     advisor: Callable[..., Any], tmp_path: Path, store_path: Path
 ) -> None:
     (tmp_path / "counts").write_text(PERF)
-    done = advisor("import", tmp_path / "counts", "--from", "perf", "--node-type", "spr",
-                   "--application", "app")  # fmt: skip
+    done = advisor(
+        "import",
+        tmp_path / "counts",
+        "--from",
+        "perf",
+        "--node-type",
+        "spr",
+        "--application",
+        "app",
+    )
     assert done.code == 0
     assert "node type spr is not in the inventory: its cores, nodes and tag are not" in done.err

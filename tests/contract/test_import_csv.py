@@ -63,18 +63,42 @@ def test_every_column_is_kept(take: Run, grid: Path, store_path: Path) -> None:
     me = caller()
     assert stored(store_path) == [
         Observation(
-            Configuration("hsw", 1, 2, 4, 1_200_000), 10.5, 300.0, 5.5, "measured", "rapl",
-            "import", me, scope="all", extra={"note": "first"},
+            Configuration("hsw", 1, 2, 4, 1_200_000),
+            10.5,
+            300.0,
+            5.5,
+            "measured",
+            "rapl",
+            "import",
+            me,
+            scope="all",
+            extra={"note": "first"},
         ),
         Observation(
-            Configuration("hsw", 2, 2, 8, 0), 5.25, None, None, "missing", "", "import", me,
-            scope="all", extra={"note": 7},
+            Configuration("hsw", 2, 2, 8, 0),
+            5.25,
+            None,
+            None,
+            "missing",
+            "",
+            "import",
+            me,
+            scope="all",
+            extra={"note": 7},
         ),
         Observation(
-            Configuration("hsw", 2, 2, 8, 2_400_000), 5.5, None, None, "missing", "", "import",
-            me, scope="all", extra={"note": 1.5},
+            Configuration("hsw", 2, 2, 8, 2_400_000),
+            5.5,
+            None,
+            None,
+            "missing",
+            "",
+            "import",
+            me,
+            scope="all",
+            extra={"note": 1.5},
         ),
-    ]  # fmt: skip
+    ]
     with Reader(store_path) as reader:
         assert [w.name for w in reader.workloads("app")] == ["big"]
 
@@ -129,8 +153,10 @@ def test_dialects(take: Run, tmp_path: Path, store_path: Path, content: bytes) -
     assert take(path).err == ""
     [run] = stored(store_path)
     assert (run.configuration, run.time_s, run.energy_j) == (
-        Configuration("hsw", 1, 1, 4, 0), 1.5, 20.0,
-    )  # fmt: skip
+        Configuration("hsw", 1, 1, 4, 0),
+        1.5,
+        20.0,
+    )
 
 
 def test_a_node_type_outside_the_inventory_is_said(take: Run, grid: Path, store_path: Path) -> None:
@@ -338,9 +364,10 @@ def test_a_results_summary_is_imported(take: Run, tmp_path: Path) -> None:
         "".join(
             f"- parameters: {{nodes: 1, threadCount: {t}, cpuFrequency: {f}}}\n"
             f"  objectives: {{seconds: {100 / t}, totalEnergy: {50 + t}}}\n"
-            for t in (1, 2, 4) for f in (1200000, 2200000)
+            for t in (1, 2, 4)
+            for f in (1200000, 2200000)
         )
-    )  # fmt: skip
+    )
     assert "--time-key" in take(path).err
     done = take(path, "--time-key", "seconds")
     assert done.code == 0

@@ -37,8 +37,11 @@ def test_the_nodes_of_a_step_are_joined(ear: Callable[..., Any], store_path: Pat
     assert (data["imported"], data["skipped"], data["applications"]) == (2, 0, ["solver", "other"])
     first, second = data["signatures"]
     assert (first["job"], first["step"], first["application"], first["nodes"]) == (
-        "7", "0", "solver", 2,
-    )  # fmt: skip
+        "7",
+        "0",
+        "solver",
+        2,
+    )
     assert first["cpi"] == 1.0 and first["gbs"] == 30.0 and first["tpi"] == pytest.approx(0.03)
     assert first["time_s"] == 110.0 and second["application"] == "other"
     with Reader(store_path) as reader:
@@ -46,8 +49,13 @@ def test_the_nodes_of_a_step_are_joined(ear: Callable[..., Any], store_path: Pat
         (run,) = reader.observations("solver")
     s, o = stored.signature, run.observation
     assert (s.release, s.source, s.cpus, s.contributor, s.account, s.scope) == (
-        "4", "ear", 64, "ann", "physics", "all",
-    )  # fmt: skip
+        "4",
+        "ear",
+        64,
+        "ann",
+        "physics",
+        "all",
+    )
     assert (o.source, o.job_id, o.configuration) == ("job", "7.0", s.configuration)
     assert o.configuration.nodes == 2 and o.configuration.threads_per_node == 64
     assert o.configuration.freq_khz == 2_400_000 and o.contributor == "ann"
@@ -95,8 +103,10 @@ def test_the_same_power_at_a_limit_is_no_measurement(
         powers = {s.signature.job_id: s.signature.power_w for s in signatures(reader)}
         assert powers == {"9.0": None, "9.1": 512.125, "9.2": None}
         assert [o.observation.energy_j is None for o in reader.observations("md")] == [
-            True, False, True,
-        ]  # fmt: skip
+            True,
+            False,
+            True,
+        ]
 
 
 def test_two_nodes_of_the_same_power_are_measured(ear: Callable[..., Any]) -> None:
@@ -167,7 +177,8 @@ def test_the_time_of_an_iteration_is_no_run_time(ear: Callable[..., Any], store_
         (EAR6, row6(STEPID="sb"), "line 2, STEPID: 'sb' is the batch script's step"),
         (EAR6, row6(JOBID="x"), "line 2, JOBID: 'x' is not a number"),
         (EAR6, row6(MEM_GBS=""), "line 2, MEM_GBS: is blank"),
-        (EAR6, row6()[:120], "line 2, "), (EAR6, row6() + ";1", "line 2: 49 cells"),
+        (EAR6, row6()[:120], "line 2, "),
+        (EAR6, row6() + ";1", "line 2: 49 cells"),
         (EAR6, row6(NODENAME=""), "line 2, NODENAME: is blank"),
         (EAR6, row6(DEF_FREQ_KHZ="1e300"), "line 2, DEF_FREQ_KHZ: 1e+300 is too large"),
         (EAR6.replace(";", ","), row6(), "line 1: columns are separated by commas"),
@@ -177,7 +188,7 @@ def test_the_time_of_an_iteration_is_no_run_time(ear: Callable[..., Any], store_
         (EAR6, "", "line 1: there is only a header"),
         (EAR6, row6(JOBNAME=""), "step 1 of job 9 names no application"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_line_and_nothing_is_imported(
     ear: Callable[..., Any], store_path: Path, tmp_path: Path, header: str, row: str, where: str
 ) -> None:
@@ -250,8 +261,10 @@ def test_the_files_nodes_find_their_type(
     file.write_text("\n".join([EAR6, row6(), row6(JOBID=8, NODENAME="n2.cluster")]) + "\n")
     assert advisor("import", file, "--from", "ear", "--json").json()["imported"] == 2
     with Reader(store_path) as reader:
-        places = {o.observation.job_id: o.observation.configuration.node_type
-                  for o in reader.observations("md")}  # fmt: skip
+        places = {
+            o.observation.job_id: o.observation.configuration.node_type
+            for o in reader.observations("md")
+        }
     assert places == {"9.1": "spr", "8.1": "gen"}
     file.write_text("\n".join([EAR6, row6(JOBID=7, NODENAME="old1")]) + "\n")
     refused = advisor("import", file, "--from", "ear")

@@ -86,13 +86,20 @@ def test_a_module_that_is_started_in_a_shared_folder(
     environment = plain(os.environ)
     if variables == "relative":
         there = str(shared.folder)
-        environment |= {"PYTHONPATH": ":.", "PYTHONSTARTUP": f"{there}/random.py",
-                        "PYTHONUSERBASE": there}  # fmt: skip
+        environment |= {
+            "PYTHONPATH": ":.",
+            "PYTHONSTARTUP": f"{there}/random.py",
+            "PYTHONUSERBASE": there,
+        }
     command = own_python("advisor", "completion", "bash")
     done = subprocess.run(
         as_nobody(command) if nobody else command,
-        cwd=shared.folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=shared.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "_advisor" in done.stdout, done.stderr
     assert shared.ran() == ""
 
@@ -116,13 +123,24 @@ def test_a_daemon_that_is_started_in_a_shared_folder(shared: Planted, user: str)
         for file in (place, *place.iterdir()):
             os.chown(file, entry.pw_uid, entry.pw_gid)
     program = Path(sys.executable).with_name("advisor")
-    command = [str(program), "serve", "--socket", str(path), "--db", str(store),
-               "--refresh", "0.05", "--watch", "0.2"]  # fmt: skip
+    command = [
+        str(program),
+        "serve",
+        "--socket",
+        str(path),
+        "--db",
+        str(store),
+        "--refresh",
+        "0.05",
+        "--watch",
+        "0.2",
+    ]
     daemon = subprocess.Popen(
         as_nobody(command) if user == "nobody" else command,
-        cwd=shared.folder, stderr=log.open("w"),
+        cwd=shared.folder,
+        stderr=log.open("w"),
         env={**plain(os.environ), "PATH": f".::{os.environ['PATH']}", "LD_LIBRARY_PATH": ":."},
-    )  # fmt: skip
+    )
     try:
 
         def status() -> Mapping[str, object]:
@@ -131,9 +149,16 @@ def test_a_daemon_that_is_started_in_a_shared_folder(shared: Planted, user: str)
             return {}
 
         wait_for(lambda: status().get("models") == 1, shown=log.read_text)
-        run = {"time_s": 1.0, "configuration": {
-            "node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 4,
-            "freq_khz": 0}}  # fmt: skip
+        run = {
+            "time_s": 1.0,
+            "configuration": {
+                "node_type": "bdw",
+                "nodes": 1,
+                "ranks_per_node": 1,
+                "threads_per_node": 4,
+                "freq_khz": 0,
+            },
+        }
         sent: dict[str, object] = {
             "op": "observe",
             "application": "a",
@@ -142,8 +167,10 @@ def test_a_daemon_that_is_started_in_a_shared_folder(shared: Planted, user: str)
         }
         assert call(path, sent)["stored"] == 1
         wait_for(lambda: not list((place / "spool").glob("runs-*")), shown=log.read_text)
-        wait_for(lambda: "event=watch-failed" in log.read_text()
-                 or "event=watching" in log.read_text(), shown=log.read_text)  # fmt: skip
+        wait_for(
+            lambda: "event=watch-failed" in log.read_text() or "event=watching" in log.read_text(),
+            shown=log.read_text,
+        )
         assert Path(f"/proc/{_pid(status())}/cwd").readlink() == Path("/")
     finally:
         daemon.terminate()
@@ -167,10 +194,17 @@ def test_a_sweep_that_the_daemon_starts_in_a_jobs_folder(
     (shared.folder / "job.sh").write_text("#!/bin/bash\nsrun ./kernel one\n")
     let_users_run_it(monkeypatch)
     spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
-    spool._train({
-        "scheduler": "local", "script": None, "path": "job.sh", "arguments": [], "options": "-t 5",
-        "uid": nobody.pw_uid, "cwd": str(shared.folder),
-    })  # fmt: skip
+    spool._train(
+        {
+            "scheduler": "local",
+            "script": None,
+            "path": "job.sh",
+            "arguments": [],
+            "options": "-t 5",
+            "uid": nobody.pw_uid,
+            "cwd": str(shared.folder),
+        }
+    )
     (sweep,) = spool._sweeps
     spool._sweeps = []  # its thread would remove the folder
     sweep.process.wait(60)
@@ -215,12 +249,19 @@ def test_a_sweep_that_the_tui_plans_in_a_shared_folder(shared: Planted) -> None:
 def test_relative_parts_of_lists_are_dropped() -> None:
     assert absolute_only(":/usr/bin:.:bin::/bin:") == "/usr/bin:/bin"
     given = {
-        "PATH": ".:/bin", "LD_LIBRARY_PATH": ":", "LD_PRELOAD": "x.so", "PYTHONHOME": "/h",
-        "PYTHONPATH": "/p", "HOME": "/root", "SLURM_CONF": "/etc/slurm.conf",
-    }  # fmt: skip
+        "PATH": ".:/bin",
+        "LD_LIBRARY_PATH": ":",
+        "LD_PRELOAD": "x.so",
+        "PYTHONHOME": "/h",
+        "PYTHONPATH": "/p",
+        "HOME": "/root",
+        "SLURM_CONF": "/etc/slurm.conf",
+    }
     assert own_environment(given) == {
-        "PATH": "/bin", "HOME": "/root", "SLURM_CONF": "/etc/slurm.conf",
-    }  # fmt: skip
+        "PATH": "/bin",
+        "HOME": "/root",
+        "SLURM_CONF": "/etc/slurm.conf",
+    }
 
 
 def test_root_looks_in_absolute_folders_and_jobs_get_what_was_given(
@@ -234,9 +275,13 @@ def test_root_looks_in_absolute_folders_and_jobs_get_what_was_given(
         "print(os.environ['PATH'], session_environment()['PATH'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
         env={"PATH": ".:/usr/bin:"},
-    )  # fmt: skip
+    )
     assert done.stdout == "/usr/bin .:/usr/bin:\n"
     monkeypatch.setenv("PATH", "/changed/later")
     search_absolute_folders()
@@ -269,7 +314,10 @@ def test_an_installation_that_is_only_in_pythonpath_is_found(tmp_path: Path) -> 
         "subprocess.run(own_python('random'), check=True, stdout=subprocess.DEVNULL)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**plain(os.environ), "PYTHONPATH": f"{ROOT}:{tmp_path / 'lib'}"},
-    )  # fmt: skip
+    )
     assert done.stdout == "of the site\n"

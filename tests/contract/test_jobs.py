@@ -26,9 +26,15 @@ ME = caller()
 
 
 def keep(
-    writer: Writer, number: int, decision: Decision, *, user: str, days: float = 1,
-    energy_j: float | None = 9_000.0, collected: bool = True,
-) -> None:  # fmt: skip
+    writer: Writer,
+    number: int,
+    decision: Decision,
+    *,
+    user: str,
+    days: float = 1,
+    energy_j: float | None = 9_000.0,
+    collected: bool = True,
+) -> None:
     """Store a decision for a job of a user, some days ago, and its outcome."""
     moment = (NOW - timedelta(days=days)).isoformat().replace("+00:00", "Z")
     decision = replace(decision, id=f"{number:016x}", created_at=moment, user=user)
@@ -40,10 +46,14 @@ def keep(
     )
     writer.save_outcome(
         make_outcome(
-            record, MatchedJob(decision, "verified"), scheduler="slurm",
-            inventory=writer.inventory(), policies=writer.policy(), reader=writer,
+            record,
+            MatchedJob(decision, "verified"),
+            scheduler="slurm",
+            inventory=writer.inventory(),
+            policies=writer.policy(),
+            reader=writer,
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -31,10 +31,22 @@ from advisor.training.training_job import current_user
 Advisor = Callable[..., Any]
 STREAM = {"size_kb": 3000.0, "stride_b": 8, "dtype_b": 8, "access": "P"}
 APP = {
-    "application": "app", "workload": "w", "node_type": "old", "threads": 4, "time_s": 8.0,
-    "phases": [{"name": "solve", "weight": 1.0, "time_s": 8.0, "iterations": 4e9, "threads": 4,
-                "streams": [STREAM]}],
-}  # fmt: skip
+    "application": "app",
+    "workload": "w",
+    "node_type": "old",
+    "threads": 4,
+    "time_s": 8.0,
+    "phases": [
+        {
+            "name": "solve",
+            "weight": 1.0,
+            "time_s": 8.0,
+            "iterations": 4e9,
+            "threads": 4,
+            "streams": [STREAM],
+        }
+    ],
+}
 SCALE = """#include "walks.h"
 double own_kernel(struct walk *w, long n) {
     const double *in = (const double *)w[0].zone + w[0].offset + w[0].index * w[0].step;
@@ -60,8 +72,14 @@ def suite(name: str, load_ns: float) -> list[StoredProfile]:
 
 def sent(node_type: str, ns: float) -> dict[str, object]:
     """What ``advisor bench --kernel`` hands over: ann's kernel has the phase's own stream."""
-    profile = {"microbenchmark": "solve-loop", "streams": [STREAM], "threads": 4,
-               "time_per_iter_us": ns / 1000, "spread": 0.01, "repeats": 9}  # fmt: skip
+    profile = {
+        "microbenchmark": "solve-loop",
+        "streams": [STREAM],
+        "threads": 4,
+        "time_per_iter_us": ns / 1000,
+        "spread": 0.01,
+        "repeats": 9,
+    }
     where = {"node_type": node_type, "machine": {"cores": 4}, "host": node_type}
     made = {"contributor": "ann", "kernel": "6.1", "compiler": "cc", "profiles": [profile]}
     return {**where, **made}
@@ -74,8 +92,9 @@ def site(store_path: Path) -> Path:
         types = [NodeType(n, feature=n, cores=4, nodes=(n,)) for n in ("old", "new")]
         store.save_node_types(types, source="slurm")
         for name, ns in (("old", 2.0), ("new", 1.0)):
-            save_profiles(store, Bench(name, {"cores": 4}, name, "6.1", "cc", "root"),
-                          suite(name, ns))  # fmt: skip
+            save_profiles(
+                store, Bench(name, {"cores": 4}, name, "6.1", "cc", "root"), suite(name, ns)
+            )
         for user in ("ann", "bob"):
             save_characterisation(store, "app", "w", "old", APP, contributor=user, scope="own")
     return store_path
@@ -97,12 +116,18 @@ def test_a_users_kernel_advises_whom_the_policy_trusts_it_to(
         before = rankings(store, "app")
         assert all(r.estimate.time_ratio < 0.6 for r in before if r.estimate.node_type == "new")
         taken = take_spool(
-            store, spool, lambda *_: "", lambda *_: "",
+            store,
+            spool,
+            lambda *_: "",
+            lambda *_: "",
             lambda writer, whose: rank_all(writer, limits, whose).line,
-        )  # fmt: skip
+        )
         assert (taken.kernels, taken.bad) == (2, [])
-        new = {r.contributor: r.estimate for r in rankings(store, "app")
-               if r.estimate.node_type == "new"}  # fmt: skip
+        new = {
+            r.contributor: r.estimate
+            for r in rankings(store, "app")
+            if r.estimate.node_type == "new"
+        }
         # the kernel takes 3 ns there in place of 2 on the base; loads alone 1 ns
         for user in ("ann", "bob"):
             expected = 1.5 if user in advised else 0.5
@@ -137,8 +162,12 @@ def test_what_does_not_fit_the_suites_profiles_is_set_aside(
 def kernel(tmp_path: Path) -> Path:
     (tmp_path / "scale.c").write_text(SCALE)
     file = tmp_path / "kernels.yaml"
-    one = {"microbenchmark": "scale", "source": "scale.c", "adds": 1,
-           "streams": [{**STREAM, "size_kb": 64}]}  # fmt: skip
+    one = {
+        "microbenchmark": "scale",
+        "source": "scale.c",
+        "adds": 1,
+        "streams": [{**STREAM, "size_kb": 64}],
+    }
     file.write_text(yaml.safe_dump([one]))
     return file
 

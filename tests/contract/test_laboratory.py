@@ -32,9 +32,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run(words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [program, *shlex.split(words)], cwd=place, env=environment, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            [program, *shlex.split(words)],
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     return run
 

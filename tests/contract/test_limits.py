@@ -33,10 +33,14 @@ DESCRIPTORS = 200
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="one user cannot be two")
 RUN = {
     "configuration": {
-        "node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 4, "freq_khz": 0,
+        "node_type": "bdw",
+        "nodes": 1,
+        "ranks_per_node": 1,
+        "threads_per_node": 4,
+        "freq_khz": 0,
     },
     "time_s": 1.0,
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -53,10 +57,22 @@ def daemon(place: Path) -> Iterator[subprocess.Popen[str]]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"),
-         "--db", str(place / "a.db"), "--watch", "0"],
-        stderr=(place / "log").open("w"), text=True, preexec_fn=bound,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--socket",
+            str(place / "s"),
+            "--db",
+            str(place / "a.db"),
+            "--watch",
+            "0",
+        ],
+        stderr=(place / "log").open("w"),
+        text=True,
+        preexec_fn=bound,
+    )
     end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
@@ -73,8 +89,14 @@ def as_user(uid: int, code: str, *words: str) -> str:
     """Run Python as another user, whose own it can read: the system's, without the advisor."""
     done = subprocess.run(
         ["/usr/bin/env", "-i", "python3", "-c", f"import json, socket, sys, time\n{code}", *words],
-        user=uid, group=uid, extra_groups=[], cwd="/", capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout
 
 
@@ -93,12 +115,23 @@ def ask(request, path=sys.argv[1]):
 @needs_root
 def test_idle_connections_keep_nobody_away(place: Path, daemon: subprocess.Popen[str]) -> None:
     held = subprocess.Popen(
-        ["/usr/bin/env", "-i", "python3", "-c",
-         "import socket, sys, time\nheld = []\nfor _ in range(400):\n"
-         "    held.append(socket.socket(socket.AF_UNIX)); held[-1].connect(sys.argv[1])\n"
-         "print('held', flush=True)\ntime.sleep(60)", str(place / "s")],
-        user=65534, group=65534, extra_groups=[], cwd="/", stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            "/usr/bin/env",
+            "-i",
+            "python3",
+            "-c",
+            "import socket, sys, time\nheld = []\nfor _ in range(400):\n"
+            "    held.append(socket.socket(socket.AF_UNIX)); held[-1].connect(sys.argv[1])\n"
+            "print('held', flush=True)\ntime.sleep(60)",
+            str(place / "s"),
+        ],
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        cwd="/",
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert held.stdout is not None
         assert held.stdout.readline() == "held\n"
@@ -138,14 +171,28 @@ def test_what_one_user_leaves_untaken_is_bounded(place: Path) -> None:
 
     fcntl.flock(lock, fcntl.LOCK_EX)
     process = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"),
-         "--db", str(place / "a.db"), "--watch", "0"],
-        stderr=(place / "log").open("w"), text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--socket",
+            str(place / "s"),
+            "--db",
+            str(place / "a.db"),
+            "--watch",
+            "0",
+        ],
+        stderr=(place / "log").open("w"),
+        text=True,
+    )
     try:
         request: dict[str, Any] = {
-            "op": "observe", "application": "a", "workload": "w", "observations": [RUN] * 1000,
-        }  # fmt: skip
+            "op": "observe",
+            "application": "a",
+            "workload": "w",
+            "observations": [RUN] * 1000,
+        }
         code = ASK + (
             "request = json.loads(sys.argv[2])\nresults = []\nwhile len(results) < 11:\n"
             "    answer = ask(request)\n"
@@ -190,7 +237,8 @@ def test_what_waits_is_counted_again_after_a_restart_and_forgotten_when_taken(
     "script",
     [
         "A0=aaaaaaaaaaaaaaaa\n"
-        + "".join(f"A{i + 1}={f'$A{i}' * 10}\n" for i in range(9)) + "srun $A9\n",
+        + "".join(f"A{i + 1}={f'$A{i}' * 10}\n" for i in range(9))
+        + "srun $A9\n",
         "export " + "A=$A$A " * 5000,
         "a;" * 30_000,
         "x " + "$aa" * 15_000 + "'",
@@ -205,7 +253,7 @@ def test_what_waits_is_counted_again_after_a_restart_and_forgotten_when_taken(
         "cat " + " ".join(f"<<A{i}" for i in range(9000)) + "\n",
         "if a; then A=1; fi\n" * 900 + "export " + "B=1 " * 5000,
     ],
-)  # fmt: skip
+)
 def test_no_script_takes_long_to_read(script: str) -> None:
     """Memory too: a script of ten lines took 1.1 GB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

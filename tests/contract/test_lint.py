@@ -212,7 +212,7 @@ PLANTED = {
             "docs/pictures/d.svg:1: no page shows",
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -226,9 +226,8 @@ def test_what_breaks_a_rule_is_one_line(rule: Rule, tmp_path: Path) -> None:
     (tmp_path / "docs/generator").mkdir(parents=True, exist_ok=True)
     (tmp_path / "docs/generator/variables.py").touch()
     lines = [
-        line for line in broken(Project(tmp_path), [rule])
-        if "nothing reads or sets" not in line
-    ]  # fmt: skip
+        line for line in broken(Project(tmp_path), [rule]) if "nothing reads or sets" not in line
+    ]
     assert len(lines) == len(planted.says), lines
     assert all(map(str.startswith, lines, planted.says)), lines
 

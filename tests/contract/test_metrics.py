@@ -25,10 +25,14 @@ openmetrics = pytest.importorskip(
     "prometheus_client.openmetrics.parser", reason="prometheus_client is not installed"
 )
 JOB = {
-    "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-    "script": "srun ./cg-solver n=4e6\n", "argv": ["job.sh"],
+    "op": "decide",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "type": "sbatch",
+    "script": "srun ./cg-solver n=4e6\n",
+    "argv": ["job.sh"],
     "options": {"nodes": "1", "constraint": "broadwell", "exclusive": "exclusive"},
-}  # fmt: skip
+}
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -42,10 +46,20 @@ def site() -> Iterator[Path]:
     folder.mkdir()
     demo.build(folder / "advisor.db", "ann")
     process = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--socket", str(folder / "s"),
-         "--db", str(folder / "advisor.db"), "--watch", "0"],
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--socket",
+            str(folder / "s"),
+            "--db",
+            str(folder / "advisor.db"),
+            "--watch",
+            "0",
+        ],
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
@@ -79,8 +93,10 @@ def test_prometheus_reads_what_the_daemon_counts(
     assert count >= 3
     assert found["advisor_models"].samples
     assert {s.labels["table"] for s in found["advisor_store_rows"].samples} == {
-        "decisions", "outcomes", "observations",
-    }  # fmt: skip
+        "decisions",
+        "outcomes",
+        "observations",
+    }
     trusted = {s.labels["trust"]: s.value for s in found["advisor_jobs_by_trust"].samples}
     stored = {s.labels["table"]: s.value for s in found["advisor_store_rows"].samples}
     assert set(trusted) == {"verified", "stamped", "unverified"}

@@ -118,17 +118,24 @@ class Starts:
         more = dict(variables or {})
         places = [self.place() for _ in calls]
         jobs = [
-            {"argv": call, "to": to, "place": str(place),
-             "variables": self.environment(place, **more)}
+            {
+                "argv": call,
+                "to": to,
+                "place": str(place),
+                "variables": self.environment(place, **more),
+            }
             for (call, to), place in zip(calls, places, strict=True)
-        ]  # fmt: skip
+        ]
         plan = self.folder / f"{self._count}.json"
         plan.write_text(json.dumps({"jobs": jobs, "closed": closed}))
         subprocess.run(
             ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, FORKING, plan],
-            env=self.environment(self.folder, **more), check=True, timeout=300,
-            stdin=subprocess.DEVNULL, capture_output=True,
-        )  # fmt: skip
+            env=self.environment(self.folder, **more),
+            check=True,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
         codes = json.loads(plan.read_text())
         return {
             call: Done(code, read(place / "out"), read(place / "err"))
@@ -275,9 +282,14 @@ def test_a_process_of_its_own_prints_the_same(starts: Starts, usual: Made, to: s
     place = starts.place()
     with Path(to or place / "out").open("wb") as output:
         done = subprocess.run(
-            [*ADVISOR, *CALLS[0]], cwd=place, env=starts.environment(place), stdout=output,
-            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=120,
-        )  # fmt: skip
+            [*ADVISOR, *CALLS[0]],
+            cwd=place,
+            env=starts.environment(place),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
     assert Done(done.returncode, read(place / "out"), done.stderr) == usual[CALLS[0], to]
 
 
@@ -288,7 +300,9 @@ def test_the_store_never_becomes_standard_output(starts: Starts) -> None:
     code = "import sys\nfrom advisor.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code, "options", "cg-solver"],
-        cwd=place, env=starts.environment(place), timeout=120,
-    )  # fmt: skip
+        cwd=place,
+        env=starts.environment(place),
+        timeout=120,
+    )
     assert done.returncode == 1
     assert (place / "advisor.db").read_bytes() == before

@@ -23,13 +23,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
 UNITS = {"advisor.service", "advisor.socket", "advisor-collect.service", "advisor-collect.timer"}
 SHIPPED = {
-    "etc/advisor/serve.env", "opt/advisor/bin/advisor", "usr/bin/advisor",
-    "usr/share/man/man1/advisor.1.gz", "usr/share/man/man1/advisor-train.1.gz",
+    "etc/advisor/serve.env",
+    "opt/advisor/bin/advisor",
+    "usr/bin/advisor",
+    "usr/share/man/man1/advisor.1.gz",
+    "usr/share/man/man1/advisor-train.1.gz",
     "usr/share/bash-completion/completions/advisor",
     "usr/share/fish/vendor_completions.d/advisor.fish",
-    "usr/share/doc/hpc-advisor/examples/policy.yaml", "usr/share/doc/hpc-advisor/docs/admin.md",
+    "usr/share/doc/hpc-advisor/examples/policy.yaml",
+    "usr/share/doc/hpc-advisor/docs/admin.md",
     *(f"usr/lib/systemd/system/{unit}" for unit in UNITS),
-}  # fmt: skip
+}
 
 EARLIER = "0.2.9"
 USE = f"""
@@ -104,10 +108,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
     python = SYSTEM_PYTHON if SYSTEM_PYTHON.exists() else Path(sys.executable).resolve()
     done = subprocess.run(
-        [sys.executable, "-m", "release", "--out", out, "--level", "1", "--interpreter", python,
-         "--without", ",".join(LARGE)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "release",
+            "--out",
+            out,
+            "--level",
+            "1",
+            "--interpreter",
+            python,
+            "--without",
+            ",".join(LARGE),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     made = [line for line in done.stdout.splitlines() if not line.startswith("no ")]
     assert sorted(made) == sorted(str(path) for path in out.iterdir())

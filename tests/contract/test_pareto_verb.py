@@ -68,9 +68,7 @@ def test_minimised_columns_and_errors_of_their_own(advisor: Advisor, tmp_path: P
     assert data["zone"] == [0, 1, 2]
     none = advisor("pareto", table, "--x", "a:min", "--y", "b:min", "--error", "0%", "--json")
     assert none.json()["zone"] == [0, 2]
-    own = advisor(
-        "pareto", table, "--x", "a:min", "--y", "b:min", "--x-error", 10, "--json"
-    ).json()  # fmt: skip
+    own = advisor("pareto", table, "--x", "a:min", "--y", "b:min", "--x-error", 10, "--json").json()
     assert (own["x"]["error_pct"], own["y"]["error_pct"]) == (10, 5)
 
 

@@ -104,9 +104,13 @@ def installed(tmp_path: Path) -> Path:
 def advisor(installed: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(installed), "ADVISOR_DB": str(tmp_path / "a.db")}
     return subprocess.run(
-        [sys.executable, "-m", "advisor", *words], cwd=tmp_path, env=env, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "advisor", *words],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_package_offers_one_of_each(installed: Path, tmp_path: Path) -> None:
@@ -120,9 +124,17 @@ def test_a_package_offers_one_of_each(installed: Path, tmp_path: Path) -> None:
     assert "watts" in ran.stdout + ran.stderr
 
     trained = advisor(
-        installed, tmp_path, "train", "job.sh", "--scheduler", "bench", "--meter", "watts",
-        "--yes", "--dry-run",
-    )  # fmt: skip
+        installed,
+        tmp_path,
+        "train",
+        "job.sh",
+        "--scheduler",
+        "bench",
+        "--meter",
+        "watts",
+        "--yes",
+        "--dry-run",
+    )
     assert trained.returncode == 0, trained.stderr
 
     listed = advisor(installed, tmp_path, "fit", "--list-models")

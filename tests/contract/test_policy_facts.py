@@ -30,9 +30,16 @@ from tests.unset import as_measured
 Run = Callable[..., Any]
 ME = pwd.getpwuid(os.getuid()).pw_name
 FACTS = {
-    "scheduler": "slurm", "partition": "batch", "qos": "night", "user": ME, "account": "climate",
-    "job_name": "big", "application": "stencil", "workload": "one", "node_type": "bdw",
-}  # fmt: skip
+    "scheduler": "slurm",
+    "partition": "batch",
+    "qos": "night",
+    "user": ME,
+    "account": "climate",
+    "job_name": "big",
+    "application": "stencil",
+    "workload": "one",
+    "node_type": "bdw",
+}
 SCRIPT = (
     "#!/bin/bash\n#SBATCH -N 1 --exclusive -p batch -q night -A climate -J big\n"
     "#ADVISOR workload=one\nsrun ./stencil\n"
@@ -44,17 +51,26 @@ def apply(store: Path, key: str, pattern: str) -> None:
     rule = {"match": {key: [pattern]}, "set": {"mode": "off", "training": {"mode": "off"}}}
     with Writer(store) as writer:
         writer.apply_config(
-            "policy", path="p", text=f"{key}: {pattern}",
-            compiled={"base": {"mode": "apply"}, "rules": [rule]}, by="test",
-        )  # fmt: skip
+            "policy",
+            path="p",
+            text=f"{key}: {pattern}",
+            compiled={"base": {"mode": "apply"}, "rules": [rule]},
+            by="test",
+        )
 
 
 @pytest.fixture
 def script(tmp_path: Path, store_path: Path) -> Path:
     node = NodeType(
-        "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
-        freq_khz=(1_200_000, 2_200_000), default_freq_khz=2_200_000, default_partition="batch",
-    )  # fmt: skip
+        "bdw",
+        feature="broadwell",
+        partitions=("batch",),
+        cores=16,
+        nodes=("bdw1",),
+        freq_khz=(1_200_000, 2_200_000),
+        default_freq_khz=2_200_000,
+        default_partition="batch",
+    )
     options = [
         Option(Configuration("bdw", 1, 1, t, 2_200_000), 10, 9.9, 10.1, e, e, e, True, True, True)
         for t, e in ((16, 1000.0), (8, 800.0))
@@ -62,9 +78,17 @@ def script(tmp_path: Path, store_path: Path) -> Path:
     with Writer(store_path) as writer:
         writer.save_node_types([node], source="test")
         writer.save_model(
-            "stencil", "one", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "stencil",
+            "one",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)
     return path
@@ -83,8 +107,14 @@ def doors(advisor: Run, store: Path, script: Path) -> dict[str, bool]:
     job = understand(TrainingSubject(script), scheduler="slurm", site=known.site)
     outlook = for_script(script, {}, store=store, socket=script.parent / "none", person=person)
     ended = JobRecord(
-        "7", FACTS["job_name"], ME, FACTS["account"], "COMPLETED", partition="batch", qos="night",
-    )  # fmt: skip
+        "7",
+        FACTS["job_name"],
+        ME,
+        FACTS["account"],
+        "COMPLETED",
+        partition="batch",
+        qos="night",
+    )
     place = Configuration("bdw", 1, 1, 16, 2_200_000).to_dict()
     record = Decision.from_dict({**FACTS, "baseline": place})
     return {

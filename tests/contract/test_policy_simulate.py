@@ -31,9 +31,17 @@ from tests.unset import as_measured
 Advisor = Callable[..., Any]
 FREQS = (1_200_000, 1_800_000, 2_400_000)
 NODE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=16, memory_mb=64_000,
-    freq_khz=FREQS, default_freq_khz=2_400_000, nodes=("n1",), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=16,
+    memory_mb=64_000,
+    freq_khz=FREQS,
+    default_freq_khz=2_400_000,
+    nodes=("n1",),
+    default_partition="batch",
+)
 COSTS = {1_200_000: (1500.0, 200e3), 1_800_000: (1040.0, 250e3), 2_400_000: (1000.0, 360e3)}
 """Seconds and joules of one run, by cap."""
 PRESENT = {"base": {"mode": "apply", "goal": "min_energy", "max_slowdown": 0.08, "holdout": 0.0}}
@@ -45,11 +53,19 @@ def table() -> list[Option]:
     """Options whose times are known within 1 % and energies within 2 %."""
     return [
         Option(
-            Configuration("bdw", 1, 1, 16, freq), t, 0.99 * t, 1.01 * t, e, 0.98 * e, 1.02 * e,
-            measured=True, confirmed=True, in_zone=True,
+            Configuration("bdw", 1, 1, 16, freq),
+            t,
+            0.99 * t,
+            1.01 * t,
+            e,
+            0.98 * e,
+            1.02 * e,
+            measured=True,
+            confirmed=True,
+            in_zone=True,
         )
         for freq, (t, e) in COSTS.items()
-    ]  # fmt: skip
+    ]
 
 
 def job(number: int, snapshot: Snapshot, application: str = "solver") -> Decision:
@@ -57,10 +73,18 @@ def job(number: int, snapshot: Snapshot, application: str = "solver") -> Decisio
         f"-N1 --exclusive -t60 --account=a{number % 2} --job-name=run{number}".split()
     )
     request = parse_request(
-        {"type": "sbatch", "hook": "cli_filter", "options": options, "argv": ["/home/job.sh"],
-         "script": f"srun ./{application}\n", "script_path": f"/home/{number}.sh"},
-        user="ada" if number % 4 else "root", uid=1000, choices={},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "hook": "cli_filter",
+            "options": options,
+            "argv": ["/home/job.sh"],
+            "script": f"srun ./{application}\n",
+            "script_path": f"/home/{number}.sh",
+        },
+        user="ada" if number % 4 else "root",
+        uid=1000,
+        choices={},
+    )
     return decide(request, snapshot, chance=lambda: 1.0)
 
 
@@ -78,9 +102,17 @@ def past(store_path: Path) -> Path:
         writer.save_node_types([NODE], source="test")
         writer.apply_config("policy", path="p", text="p", compiled=PRESENT, by="test")
         writer.save_model(
-            "solver", "default", "bdw", scope="all", owner="", name="process",
-            energy_quality="measured", n_train=12, stats=as_measured(table()), options=table(),
-        )  # fmt: skip
+            "solver",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="process",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(table()),
+            options=table(),
+        )
         site = snapshot_of(store_path)
         start = datetime.now(UTC) - timedelta(hours=JOBS + 1)
         for number in range(JOBS + 2):
@@ -127,15 +159,22 @@ def test_what_differs_is_summed_up(past: Path, advisor: Advisor, tmp_path: Path)
     width = (promised.energy.hi - promised.energy.change) * 360e3 * 8 / 3.6e6
     assert energy["value"] - energy["lo"] == pytest.approx(width, rel=6e-3)  # kept to 0.01 %
     assert [(g["account"], g["application"], g["different"]) for g in data["groups"]] == [
-        ("a0", "solver", 4), ("a1", "solver", 4), ("a0", "unknown", 0), ("a1", "unknown", 0),
-    ]  # fmt: skip
+        ("a0", "solver", 4),
+        ("a1", "solver", 4),
+        ("a0", "unknown", 0),
+        ("a1", "unknown", 0),
+    ]
     assert data["reasons"] == [{"now": "chosen", "then": "mode-advise", "jobs": 8}]
     kept(tmp_path / "p.svg", "past")
 
 
 def test_a_slower_bound_a_rule_and_a_holdout(past: Path, advisor: Advisor, tmp_path: Path) -> None:
-    data = tried(advisor, tmp_path, "mode: apply\ngoal: min_energy\nmax_slowdown: 60%\n"
-                 "holdout: 0%\nrules: [{match: {account: a1}, mode: off}]\n")  # fmt: skip
+    data = tried(
+        advisor,
+        tmp_path,
+        "mode: apply\ngoal: min_energy\nmax_slowdown: 60%\n"
+        "holdout: 0%\nrules: [{match: {account: a1}, mode: off}]\n",
+    )
     by_account = {g["account"]: g for g in data["groups"] if g["application"] == "solver"}
     assert (by_account["a0"]["slower"]["jobs"], by_account["a0"]["lost"]) == (4, 0)
     assert by_account["a0"]["slower"]["most_pct"] == pytest.approx(100 * (1500 / 1040 - 1))
@@ -152,8 +191,11 @@ def test_a_slower_bound_a_rule_and_a_holdout(past: Path, advisor: Advisor, tmp_p
 
 def test_money_and_co2_by_the_hour(past: Path, advisor: Advisor, tmp_path: Path) -> None:
     """Each job costs what its own hour does: the price of hour h is h, so the sum tells."""
-    tariff = {"price_per_kwh": [float(h) for h in range(24)], "currency": "EUR",
-              "co2_g_per_kwh": 100.0}  # fmt: skip
+    tariff = {
+        "price_per_kwh": [float(h) for h in range(24)],
+        "currency": "EUR",
+        "co2_g_per_kwh": 100.0,
+    }
     with Writer(past) as writer:
         compiled = {"electricity": tariff}
         writer.apply_config("site", path="s", text="s", compiled=compiled, by="test")
@@ -175,12 +217,17 @@ def test_what_cannot_be_decided_again_is_counted(
     past: Path, advisor: Advisor, tmp_path: Path
 ) -> None:
     with sqlite3.connect(past) as db:
-        db.execute("UPDATE decisions SET record = json_remove(record, '$.reading')"
-                   " WHERE job_id = '100'")  # fmt: skip
-        db.execute("UPDATE decisions SET record = json_set(record, '$.origin', 'stamp')"
-                   " WHERE job_id IN ('101', '102')")  # fmt: skip
-        db.execute("UPDATE decisions SET record = json_set(record, '$.reading', json('[1]'))"
-                   " WHERE job_id = '103'")  # fmt: skip
+        db.execute(
+            "UPDATE decisions SET record = json_remove(record, '$.reading') WHERE job_id = '100'"
+        )
+        db.execute(
+            "UPDATE decisions SET record = json_set(record, '$.origin', 'stamp')"
+            " WHERE job_id IN ('101', '102')"
+        )
+        db.execute(
+            "UPDATE decisions SET record = json_set(record, '$.reading', json('[1]'))"
+            " WHERE job_id = '103'"
+        )
     data = tried(advisor, tmp_path, "mode: advise\n")
     assert (data["decisions"], data["decided"], data["different"]) == (10, 6, 4)
     assert data["undecided"][STAMP_ONLY] == 2 and data["undecided"][OLDER] == 1
@@ -235,8 +282,9 @@ def test_users_see_their_own_jobs(past: Path, advisor: Advisor, elsewhere: Path)
     (elsewhere / "new.yaml").write_text("version: 1\nmode: advise\n")
     os.seteuid(nobody)
     try:
-        done = advisor("policy", "simulate", elsewhere / "new.yaml", "--json", "--db",
-                       elsewhere / "advisor.db")  # fmt: skip
+        done = advisor(
+            "policy", "simulate", elsewhere / "new.yaml", "--json", "--db", elsewhere / "advisor.db"
+        )
     finally:
         os.seteuid(0)
     assert (done.json()["decisions"], done.json()["different"]) == (1, 1)

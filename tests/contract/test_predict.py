@@ -52,8 +52,9 @@ def test_a_larger_size(advisor: Advisor, store: Path) -> None:
     assert data["at"] == {"n": 8e6, "nodes": 1}
     assert any("seed has no effect" in note for note in data["notes"])
     assert data["shared_error_pct"] > 0
-    (base,) = [o for o in data["options"]
-               if (o["threads_per_node"], o["freq_khz"]) == (16, 2_400_000)]  # fmt: skip
+    (base,) = [
+        o for o in data["options"] if (o["threads_per_node"], o["freq_khz"]) == (16, 2_400_000)
+    ]
     truth = 800 * (0.01 + 0.99 / 16)
     assert base["time_s"] == pytest.approx(truth, rel=0.1)
     assert base["time_interval"][0] <= truth <= base["time_interval"][1]
@@ -103,8 +104,18 @@ def test_an_import_makes_a_workload_of_each_size(advisor: Advisor, tmp_path: Pat
     store = tmp_path / "advisor.db"
 
     def take(*more: str, file: str = "grid.csv") -> Any:
-        return advisor("import", tmp_path / file, "--application", "sim", "--node-type", "bdw",
-                       "--db", store, "--json", *more)  # fmt: skip
+        return advisor(
+            "import",
+            tmp_path / file,
+            "--application",
+            "sim",
+            "--node-type",
+            "bdw",
+            "--db",
+            store,
+            "--json",
+            *more,
+        )
 
     data = take("--parameters", "n").json()
     assert data["workloads"] == ["n=1000000", "n=2000000"]
@@ -113,8 +124,9 @@ def test_an_import_makes_a_workload_of_each_size(advisor: Advisor, tmp_path: Pat
         assert [w.observations for w in writer.workloads("sim")] == [2, 1]
     assert take("--parameters", "n").json()["imported"] == 0
     assert take("--parameters", "n,steps", "--workload", "lj").json()["workloads"] == [
-        "lj n=1000000 steps=5", "lj n=2000000 steps=5",
-    ]  # fmt: skip
+        "lj n=1000000 steps=5",
+        "lj n=2000000 steps=5",
+    ]
     assert "no column 'm'" in take("--parameters", "m").err
     runs = [{"params": {"p": p, "n": 1e3}, "value": v} for p, v in ((2, [3.5, 3.6]), (4, 2))]
     (tmp_path / "one.jsonl").write_text("\n".join(map(json.dumps, runs)))

@@ -31,31 +31,47 @@ EXAMPLE: dict[str, Any] = {
     "appScale": {"n": 1},
     "threads": [
         {
-            "threadId": 0, "processId": 0,
+            "threadId": 0,
+            "processId": 0,
             "instructionMix": {
                 "instructions_analyzed": 1282,
-                "load_instructions": [{"total_instructions": 101, "mix": [
-                    {"vector_size": 1, "int_32bits": 101}]}],
-                "store_instructions": [{"total_instructions": 100, "mix": [
-                    {"vector_size": 2, "float_64bits": 60, "float_64bits_mmx": 40}]}],
+                "load_instructions": [
+                    {"total_instructions": 101, "mix": [{"vector_size": 1, "int_32bits": 101}]}
+                ],
+                "store_instructions": [
+                    {
+                        "total_instructions": 100,
+                        "mix": [{"vector_size": 2, "float_64bits": 60, "float_64bits_mmx": 40}],
+                    }
+                ],
                 "int_arith_instructions": 303,
-                "int_arith_add_instructions": [{"total_instructions": 303, "mix": [
-                    {"vector_size": 1, "int_64bits": 303}]}],
-                "int_cmp_instructions": [{"total_instructions": 130, "misc_instructions": 26,
-                    "mix": [{"vector_size": 1, "int_64bits": 104}]}],
-                "bitwise_instructions": 103, "conversion_instructions": 205,
-                "address_arith_instructions": 204, "control_instructions": 136,
+                "int_arith_add_instructions": [
+                    {"total_instructions": 303, "mix": [{"vector_size": 1, "int_64bits": 303}]}
+                ],
+                "int_cmp_instructions": [
+                    {
+                        "total_instructions": 130,
+                        "misc_instructions": 26,
+                        "mix": [{"vector_size": 1, "int_64bits": 104}],
+                    }
+                ],
+                "bitwise_instructions": 103,
+                "conversion_instructions": 205,
+                "address_arith_instructions": 204,
+                "control_instructions": 136,
             },
-            "mpiInstructionMix": [{"MPI_instructions_analyzed": 7, "p2pCommunicationRoutines":
-                                   {"MPI_Isend": 4}}],
+            "mpiInstructionMix": [
+                {"MPI_instructions_analyzed": 7, "p2pCommunicationRoutines": {"MPI_Isend": 4}}
+            ],
             "ilp": [{"windowSize": 54, "statistics": {"arithmetic_mean": 2.1225}}],
-            "dataReuseDistribution": [{"cacheLineSize": 128, "statistics": {
-                "dataCDF": [[0, 0.9651], [1, 0.9701]]}}],
+            "dataReuseDistribution": [
+                {"cacheLineSize": 128, "statistics": {"dataCDF": [[0, 0.9651], [1, 0.9701]]}}
+            ],
             "registerAccesses": {"reads": 1964, "writes": 891},
             "memoryFootprint": {"total_distinct_addresses_byte_granularity": 404},
         }
     ],
-}  # fmt: skip
+}
 
 
 def write(tmp_path: Path, data: object, name: str = "p.json") -> Path:
@@ -71,11 +87,20 @@ def test_what_the_profiler_writes_becomes_metrics(tmp_path: Path) -> None:
     run, missing = read_profile(write(tmp_path, EXAMPLE), {})
     values = run.threads[0, 0].values
     wanted = {
-        "LSys": 1282, "F0load": 101 / 1282, "F0mem": 201 / 1282, "F0int": 741 / 1282,
-        "F0intOnly": 303 / 1282, "F0addr": 204 / 1282, "F0control": 136 / 1282, "F0fp": 0,
-        "ILP0": 2.1225, "F0regreads": 1964 / 1282, "MPIinstructions": 7, "MPIisend": 4,
+        "LSys": 1282,
+        "F0load": 101 / 1282,
+        "F0mem": 201 / 1282,
+        "F0int": 741 / 1282,
+        "F0intOnly": 303 / 1282,
+        "F0addr": 204 / 1282,
+        "F0control": 136 / 1282,
+        "F0fp": 0,
+        "ILP0": 2.1225,
+        "F0regreads": 1964 / 1282,
+        "MPIinstructions": 7,
+        "MPIisend": 4,
         "footprint_bytes": 404,
-    }  # fmt: skip
+    }
     assert {n: total(values[n]) for n in wanted} == pytest.approx(wanted)
     store = values["F0store"]
     assert isinstance(store, dict) and store[2, 64] == pytest.approx(100 / 1282)
@@ -140,14 +165,16 @@ def test_a_table_is_fitted_by_its_setup(advisor: Callable[..., Any], tmp_path: P
         "parameters: [n, p]\nthreads: [p]\ncomplexity: {default: {n: [x, x^2], p: [x]}}\n",
         "s.yaml",
     )
-    done = advisor("profile", "fit", "--table", table, "--setup", setup, "--at", "n=1000,p=8,16",
-                   "--json").json()  # fmt: skip
+    done = advisor(
+        "profile", "fit", "--table", table, "--setup", setup, "--at", "n=1000,p=8,16", "--json"
+    ).json()
     (model,) = done["models"]
     assert (model["metricName"], model["predictorTerms"]) == ("work", ["(n^2)/p"])
     assert model["model"]["coefficients"] == pytest.approx([30, 7])
     assert [(p["at"], round(p["value"])) for p in done["predictions"]] == [
-        ({"n": 1000, "p": 8}, 875030), ({"n": 1000, "p": 16}, 437530),
-    ]  # fmt: skip
+        ({"n": 1000, "p": 8}, 875030),
+        ({"n": 1000, "p": 16}, 437530),
+    ]
     assert "(n^2)/p" in advisor("profile", "fit", "--table", table, "--setup", setup).out
 
 
@@ -167,8 +194,9 @@ def test_a_share_keeps_its_bounds_and_boundaries_hold_after_the_query(
         '  left: {terms: [x], boundaries: "{1, Infinity}"}\n',
         "s.yaml",
     )
-    done = advisor("profile", "fit", "--table", table, "--setup", setup, "--at", "x=50,5000,24,40",
-                   "--json").json()  # fmt: skip
+    done = advisor(
+        "profile", "fit", "--table", table, "--setup", setup, "--at", "x=50,5000,24,40", "--json"
+    ).json()
     found = {(p["metricName"], p["at"]["x"]): p["value"] for p in done["predictions"]}
     assert found["F0int", 50] == pytest.approx(0.333298, abs=1e-6)
     assert found["F0int", 5000] == pytest.approx(1 / 3, abs=1e-6)
@@ -180,8 +208,9 @@ def test_models_that_are_no_sums_of_terms(advisor: Callable[..., Any], tmp_path:
     table = write(tmp_path, "x,share\n" + rows, "t.csv")
     for kind in ("NearestNeighbors", "RandomForest", "NeuralNetwork"):
         setup = write(tmp_path, f"metrics: {{share: {{model: {kind}, terms: [x]}}}}\n", "s.yaml")
-        done = advisor("profile", "fit", "--table", table, "--setup", setup, "--at", "x=20,1000",
-                       "--json").json()  # fmt: skip
+        done = advisor(
+            "profile", "fit", "--table", table, "--setup", setup, "--at", "x=20,1000", "--json"
+        ).json()
         near, far = (p["value"] for p in done["predictions"])
         assert near == pytest.approx(2 / 3, rel=0.08) and 0.6 < far < 1.5, kind
         assert done["models"][0]["R2"] > 0.9
@@ -242,8 +271,18 @@ def test_from_runs_to_a_profile_that_never_ran(advisor: Callable[..., Any], stud
     assert models["E", "NThreads"]["predictorTerms"] == ["NPC", "sqrt(NPC)"]
     assert models["E", "F0load"]["metricType"] == "vinstrPercentage"
     assert models["E", "LSys"]["MRE_test"] < 1e-3
-    written = advisor("profile", "extrapolate", "grid", "--at", "NPC=10000,400",
-                      "--at", "SIZE=3000", "--output", study / "far", "--json").json()  # fmt: skip
+    written = advisor(
+        "profile",
+        "extrapolate",
+        "grid",
+        "--at",
+        "NPC=10000,400",
+        "--at",
+        "SIZE=3000",
+        "--output",
+        study / "far",
+        "--json",
+    ).json()
     paths = {f["at"]["NPC"]: Path(f["file"]) for f in written["files"]}
     run, _ = read_profile(paths[10000], {})
     interior = run.threads[101, 0]
@@ -256,8 +295,17 @@ def test_from_runs_to_a_profile_that_never_ran(advisor: Callable[..., Any], stud
     assert isinstance(vector, tuple)
     wanted = [(1, 2.4e6, 50), (100, 2.4e6, 50), (9900, 2.4e6, 50), (9999, 2.4e6, 50)]
     assert np.array(vector) == pytest.approx(np.array(wanted))
-    advisor("profile", "extrapolate", "grid", "--at", "NPC=400,SIZE=3000", "--threads", "process",
-            "--output", study / "each")  # fmt: skip
+    advisor(
+        "profile",
+        "extrapolate",
+        "grid",
+        "--at",
+        "NPC=400,SIZE=3000",
+        "--threads",
+        "process",
+        "--output",
+        study / "each",
+    )
     each, _ = read_profile(next((study / "each").iterdir()), {})
     assert len(each.threads) == 400
     law = 20000 + 60 * 3000**2 / 400 + 2 * 900
@@ -277,13 +325,34 @@ def test_models_are_shown_adjusted_and_steps_done_again(
     assert advisor("profile", "fit", "grid", "--setup", setup).code == 0
     shown = advisor("profile", "show", "grid", "--class", "A", "--metric", "LSys", "--json").json()
     assert shown["models"][0]["predictorTerms"] == ["(SIZE^2)/NPC", "NPC"]
-    done = advisor("profile", "adjust", "grid", "--class", "A", "--metric", "LSys",
-                   "--drop-last", "1", "--json").json()  # fmt: skip
+    done = advisor(
+        "profile",
+        "adjust",
+        "grid",
+        "--class",
+        "A",
+        "--metric",
+        "LSys",
+        "--drop-last",
+        "1",
+        "--json",
+    ).json()
     terms = {m["metricName"]: m["predictorTerms"] for m in done["models"]}
     assert terms["LSys"] == ["(SIZE^2)/NPC"]
-    done = advisor("profile", "adjust", "grid", "--metric", "F0load", "--type", "vnumeric",
-                   "--model", "NearestNeighbors", "--terms", "NPC,SIZE",
-                   "--json").json()  # fmt: skip
+    done = advisor(
+        "profile",
+        "adjust",
+        "grid",
+        "--metric",
+        "F0load",
+        "--type",
+        "vnumeric",
+        "--model",
+        "NearestNeighbors",
+        "--terms",
+        "NPC,SIZE",
+        "--json",
+    ).json()
     assert {m["modelType"] for m in done["models"]} == {"NearestNeighbors"}
     done = advisor("profile", "adjust", "grid", "--exclude", "NPC=9,SIZE=24", "--json").json()
     assert done["excluded"] == [{"NPC": 9, "SIZE": 24}]
@@ -300,8 +369,14 @@ def test_models_are_shown_adjusted_and_steps_done_again(
     kept(study / "map.svg", "map")
     steps = advisor("profile", "history", "grid", "--json").json()["steps"]
     assert [s["action"] for s in steps] == [
-        "import", "import", "classify", "fit", "adjust", "adjust", "adjust",
-    ]  # fmt: skip
+        "import",
+        "import",
+        "classify",
+        "fit",
+        "adjust",
+        "adjust",
+        "adjust",
+    ]
     assert advisor("profile", "redo", "grid", "4").code == 0
     shown = advisor("profile", "show", "grid", "--class", "A", "--metric", "LSys", "--json").json()
     assert shown["models"][0]["predictorTerms"] == ["(SIZE^2)/NPC", "NPC"]
@@ -331,8 +406,17 @@ def test_classes_are_drawn(advisor: Callable[..., Any], tmp_path: Path) -> None:
         ("components", "ponent 2"),
     ):
         path = tmp_path / f"{kind}.svg"
-        done = advisor("profile", "classify", "grid", "--method", "communication",
-                       "--picture", kind, "--plot", path)  # fmt: skip
+        done = advisor(
+            "profile",
+            "classify",
+            "grid",
+            "--method",
+            "communication",
+            "--picture",
+            kind,
+            "--plot",
+            path,
+        )
         assert done.code == 0 and text in path.read_text()
         kept(path, kind)
     mesh = GraphPanel("mesh", [(0, 0), (1, 0), (0, -1), (1, -1)], "ABCD", [(0, 1)])
@@ -361,9 +445,14 @@ def test_what_cannot_be_imported_leaves_nothing(
 
 def test_profiles_are_imported_as_a_shell_names_them(advisor: Any, tmp_path: Path) -> None:
     for n in (4, 8):
-        profile = {"application": "a", "appScale": {"P": n}, "threads": [
-            {"processId": p, "threadId": 0, "instructionMix": {"instructions_analyzed": 9}}
-            for p in range(n)]}  # fmt: skip
+        profile = {
+            "application": "a",
+            "appScale": {"P": n},
+            "threads": [
+                {"processId": p, "threadId": 0, "instructionMix": {"instructions_analyzed": 9}}
+                for p in range(n)
+            ],
+        }
         (tmp_path / f"{n}.json").write_text(json.dumps(profile))
     files = sorted(tmp_path.glob("*.json"))
     done = advisor("profile", "import", *files)

@@ -19,9 +19,17 @@ HEAD = (
     "ConsumedEnergyRaw|ReqCPUFreqMax|SubmitLine"
 )
 KEYS = (
-    "jobs", "node_hours", "kwh", "kwh_assumed_share", "actionable_jobs", "actionable_kwh",
-    "saving_kwh", "saving_interval", "by_application", "train_first",
-)  # fmt: skip
+    "jobs",
+    "node_hours",
+    "kwh",
+    "kwh_assumed_share",
+    "actionable_jobs",
+    "actionable_kwh",
+    "saving_kwh",
+    "saving_interval",
+    "by_application",
+    "train_first",
+)
 
 
 def year(jobs: int = 1200, name: str = "relax") -> str:

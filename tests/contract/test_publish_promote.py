@@ -30,10 +30,17 @@ def fill(path: Path, application: str = "app", **more: Any) -> None:
             application, "default", [Observation(C, 1.0, contributor="ann", **more)]
         )
         store.save_model(
-            application, "default", "hsw", scope="all", owner="", name="bspline",
-            energy_quality="missing", n_train=1, stats={},
+            application,
+            "default",
+            "hsw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="missing",
+            n_train=1,
+            stats={},
             options=[Option(C, 1.0, 0.9, 1.1, 1.0, 1.0, 1.0)],
-        )  # fmt: skip
+        )
 
 
 # -- publish -------------------------------------------------------------------------------------
@@ -81,9 +88,24 @@ def test_a_copy_without_history(
 ) -> None:
     fill(store_path)
     outcome = Outcome(
-        "1", "slurm", "", "d1", "ann", "", "COMPLETED", 1, "", 1.0, None, "missing", None, None,
-        "", {"secret": "payroll"}, "",
-    )  # fmt: skip
+        "1",
+        "slurm",
+        "",
+        "d1",
+        "ann",
+        "",
+        "COMPLETED",
+        1,
+        "",
+        1.0,
+        None,
+        "missing",
+        None,
+        None,
+        "",
+        {"secret": "payroll"},
+        "",
+    )
     with Writer(store_path) as store:
         store.save_decision(
             Decision.from_dict({"decision": "d1", "request": {"job_name": "payroll"}})

@@ -56,15 +56,54 @@ WRITING = {
 SAYING = {"rank", "characterise"}
 """Those that show what they came to, and say in a line of it that it is not stored."""
 READING = {
-    "jobs", "note", "prospect",
-    "explain", "why", "options", "predict", "choose", "on", "off", "tui", "phases show",
-    "phases cluster", "phases period", "phases fold", "phases replay", "phases caps", "cc",
-    "profile show", "profile extrapolate", "profile history", "classify", "classes peaks",
-    "classes train", "classes check", "classes show", "site check", "site diff", "site show",
-    "policy check", "policy diff", "policy simulate", "policy show", "hook install",
-    "hook remove", "hook status", "service", "serve", "report", "publish", "backup", "metrics",
-    "doctor", "completion", "demo", "evaluate", "pareto",
-}  # fmt: skip
+    "jobs",
+    "note",
+    "prospect",
+    "explain",
+    "why",
+    "options",
+    "predict",
+    "choose",
+    "on",
+    "off",
+    "tui",
+    "phases show",
+    "phases cluster",
+    "phases period",
+    "phases fold",
+    "phases replay",
+    "phases caps",
+    "cc",
+    "profile show",
+    "profile extrapolate",
+    "profile history",
+    "classify",
+    "classes peaks",
+    "classes train",
+    "classes check",
+    "classes show",
+    "site check",
+    "site diff",
+    "site show",
+    "policy check",
+    "policy diff",
+    "policy simulate",
+    "policy show",
+    "hook install",
+    "hook remove",
+    "hook status",
+    "service",
+    "serve",
+    "report",
+    "publish",
+    "backup",
+    "metrics",
+    "doctor",
+    "completion",
+    "demo",
+    "evaluate",
+    "pareto",
+}
 """Those that never write into a store; serve only reads a published copy, as a test below shows."""
 
 
@@ -106,11 +145,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "complexity: {NThreads: [NPC], default: {SIZE: [x], NPC: [x]}}\nmetrics: {NThreads: {}}\n"
     )
     for words in (
-        ["profile", "import", "profiles"], ["profile", "classify", "grid"],
+        ["profile", "import", "profiles"],
+        ["profile", "classify", "grid"],
         ["profile", "fit", "grid", "--setup", "setup.yaml"],
-        ["site", "apply", "first.yaml"], ["site", "apply", "site.yaml"],
+        ["site", "apply", "first.yaml"],
+        ["site", "apply", "site.yaml"],
         ["policy", "apply", "policy.yaml"],
-    ):  # fmt: skip
+    ):
         command = [sys.executable, "-m", "advisor", *words, *own]
         subprocess.run(command, cwd=place, check=True, capture_output=True)
     for name in ("site", "policy"):
@@ -185,10 +226,21 @@ def test_a_daemon_on_a_copy_only_reads_it(copy: Path, tmp_path: Path) -> None:
     """Root may have forgotten --read-only: jobs are advised, and nothing is written."""
     before, socket = copy.read_bytes(), tmp_path / "s"
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--watch", "0", "--db", copy,
-         "--socket", socket],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--watch",
+            "0",
+            "--db",
+            copy,
+            "--socket",
+            socket,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         while not socket.exists():
             assert daemon.poll() is None

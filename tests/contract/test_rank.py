@@ -15,21 +15,34 @@ PHASES = {
     "application": "app",
     "phases": [
         {"name": "solve", "weight": 0.6, "time_s": 6.0, "iterations": 6e6, "streams": [STREAM]},
-        {"name": "copy", "weight": 0.3, "time_s": 3.0, "time_per_iter_us": 2.0,
-         "streams": [{**STREAM, "size_kb": 5000}]},
+        {
+            "name": "copy",
+            "weight": 0.3,
+            "time_s": 3.0,
+            "time_per_iter_us": 2.0,
+            "streams": [{**STREAM, "size_kb": 5000}],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def profile(node: str, us: float, size: float, name: str = "mbw1p") -> dict[str, object]:
-    return {"microbenchmark": name, "node_type": node, "time_per_iter_us": us,
-            "streams": [{**STREAM, "size_kb": size}]}  # fmt: skip
+    return {
+        "microbenchmark": name,
+        "node_type": node,
+        "time_per_iter_us": us,
+        "streams": [{**STREAM, "size_kb": size}],
+    }
 
 
 PROFILES = [
-    profile("here", 1.0, 1000), profile("here", 2.0, 5000), profile("here", 9.0, 1000, "mbw1x"),
-    profile("fast", 0.5, 1000), profile("fast", 1.0, 5000), profile("odd", 0.1, 1000),
-]  # fmt: skip
+    profile("here", 1.0, 1000),
+    profile("here", 2.0, 5000),
+    profile("here", 9.0, 1000, "mbw1x"),
+    profile("fast", 0.5, 1000),
+    profile("fast", 1.0, 5000),
+    profile("odd", 0.1, 1000),
+]
 
 
 @pytest.fixture
@@ -99,6 +112,7 @@ def test_what_it_cannot_do(advisor: Advisor, files: tuple[Path, Path], tmp_path:
     assert "no profiles of base node mars" in other.err
     bad = tmp_path / "t.yaml"
     bad.write_text("size: [[3, 1], [1, 2]]\n")
-    done = advisor("rank", "--phase", phase, "--profiles", profiles, "--base", "here",
-                   "--thresholds", bad)  # fmt: skip
+    done = advisor(
+        "rank", "--phase", phase, "--profiles", profiles, "--base", "here", "--thresholds", bad
+    )
     assert "t.yaml: size: must be ascending steps" in done.err

@@ -18,10 +18,22 @@ from advisor.store.writer import Writer
 Advisor = Callable[..., Any]
 STREAM = {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}
 APP = {
-    "application": "app", "workload": "w", "node_type": "old", "threads": 4, "time_s": 10.0,
-    "phases": [{"name": "solve", "weight": 0.8, "time_s": 8.0, "iterations": 4e9, "threads": 4,
-                "streams": [STREAM]}],
-}  # fmt: skip
+    "application": "app",
+    "workload": "w",
+    "node_type": "old",
+    "threads": 4,
+    "time_s": 10.0,
+    "phases": [
+        {
+            "name": "solve",
+            "weight": 0.8,
+            "time_s": 8.0,
+            "iterations": 4e9,
+            "threads": 4,
+            "streams": [STREAM],
+        }
+    ],
+}
 
 
 def profiles(name: str, load: float, compute: float) -> Iterator[StoredProfile]:
@@ -73,8 +85,9 @@ def test_what_is_nearer_to_the_phases_is_queued(advisor: Advisor, site: Path) ->
     with Reader(site) as store:
         waiting = wanted(store)
     assert [(w.microbenchmark, w.streams[0]["size_kb"]) for w in waiting] == [
-        ("mbw1p", 3000.0), ("mbw1lp", 3000.0)
-    ]  # fmt: skip
+        ("mbw1p", 3000.0),
+        ("mbw1lp", 3000.0),
+    ]
     assert waiting[0].wanted_for == "app: solve"
     advisor("rank", "app")
     with Reader(site) as store:

@@ -23,18 +23,30 @@ from tests.pictures import kept
 Advisor = Callable[..., Any]
 STREAM = {"size_kb": 1000, "stride_b": 8, "dtype_b": 8, "access": "P"}
 FOUND = {
-    "application": "app", "workload": "w", "node_type": "here",
+    "application": "app",
+    "workload": "w",
+    "node_type": "here",
     "phases": [
         {"name": "solve", "weight": 0.6, "time_s": 6.0, "iterations": 6e6, "streams": [STREAM]},
-        {"name": "copy", "weight": 0.4, "time_s": 4.0, "time_per_iter_us": 2.0,
-         "streams": [{**STREAM, "size_kb": 5200}]},
+        {
+            "name": "copy",
+            "weight": 0.4,
+            "time_s": 4.0,
+            "time_per_iter_us": 2.0,
+            "streams": [{**STREAM, "size_kb": 5200}],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def profile(node: str, us: float, size: float, **more: float) -> dict[str, object]:
-    return {"microbenchmark": "mbw1p", "node_type": node, "time_per_iter_us": us,
-            "streams": [{**STREAM, "size_kb": size}], **more}  # fmt: skip
+    return {
+        "microbenchmark": "mbw1p",
+        "node_type": node,
+        "time_per_iter_us": us,
+        "streams": [{**STREAM, "size_kb": size}],
+        **more,
+    }
 
 
 @pytest.fixture
@@ -42,11 +54,13 @@ def site(store_path: Path, tmp_path: Path) -> Path:
     """A characterisation by ann, stated power of two node types, and profiles of four."""
     with Writer(store_path) as store:
         store.save_node_types(
-            [NodeType("here", cores=20, base_power_w=100, core_power_w=5),
-             NodeType("fast", cores=60, base_power_w=100, core_power_w=5),
-             NodeType("mute", cores=20)],
+            [
+                NodeType("here", cores=20, base_power_w=100, core_power_w=5),
+                NodeType("fast", cores=60, base_power_w=100, core_power_w=5),
+                NodeType("mute", cores=20),
+            ],
             source="test",
-        )  # fmt: skip
+        )
         save_characterisation(store, "app", "w", "here", FOUND, contributor="ann", scope="own")
     file = tmp_path / "profiles.yaml"
     file.write_text(
@@ -101,8 +115,11 @@ def test_a_ranking_is_stored_with_time_energy_and_similarity(
     assert list(found) == ["fast", "here", "metered", "mute"]
     first = found["fast"]
     assert (first.base, first.contributor, first.scope, first.method) == (
-        "here", "ann", "own", "blend"
-    )  # fmt: skip
+        "here",
+        "ann",
+        "own",
+        "blend",
+    )
     fast = first.estimate
     assert fast.time_ratio == pytest.approx(0.5) and fast.time_s == pytest.approx(5.0)
     # a copy of another size: 15 of 25 points there, for 4 of 10 seconds
@@ -128,9 +145,17 @@ def test_what_follows_from_a_ranking_is_said(
         options.append(Option(c, t, t, t, e, e, e, True, True, True, True))
     with Writer(store_path) as store:
         store.save_model(
-            "app", "w", "here", scope="all", owner="", name="bspline", energy_quality="measured",
-            n_train=4, stats={}, options=options,
-        )  # fmt: skip
+            "app",
+            "w",
+            "here",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=4,
+            stats={},
+            options=options,
+        )
     said = advisor("rank", "app", "--profiles", site).out
     assert "fast: jobs may go there, by this estimate" in said
     assert "mute: no job goes there: its energy on mute is not known" in said
@@ -140,8 +165,9 @@ def test_what_follows_from_a_ranking_is_said(
     assert "estimate" in shown and advisor("options", "app", "--user", "bob").out.count("ran") < 3
     listed = advisor("options", "app", "--user", "ann", "--json").json()
     assert [(m["node_type"], m["model"]) for m in listed["models"]] == [
-        ("fast", "transfer"), ("here", "bspline")
-    ]  # fmt: skip
+        ("fast", "transfer"),
+        ("here", "bspline"),
+    ]
     assert all(o["estimated"] for o in listed["options"] if o["node_type"] == "fast")
     checked = advisor("doctor").out
     assert "1 estimated from microbenchmarks" in checked
@@ -154,9 +180,15 @@ def test_a_new_ranking_takes_the_place_of_the_old(
     data = advisor("rank", "app", "--profiles", site, "--json").json()
     assert data["stored"] is True
     site.write_text(
-        yaml.safe_dump([profile("here", 1.0, 1000), profile("here", 2.0, 5000),
-                        profile("fast", 0.25, 1000), profile("fast", 0.5, 5000)])
-    )  # fmt: skip
+        yaml.safe_dump(
+            [
+                profile("here", 1.0, 1000),
+                profile("here", 2.0, 5000),
+                profile("fast", 0.25, 1000),
+                profile("fast", 0.5, 5000),
+            ]
+        )
+    )
     advisor("rank", "app", "--profiles", site)
     with Reader(store_path) as store:
         found = {r.estimate.node_type: r.estimate.time_ratio for r in rankings(store, "app")}

@@ -52,14 +52,32 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 STREAM = {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}
 APP = {
-    "application": "app", "workload": "w", "node_type": "old", "threads": 4, "time_s": 10.0,
-    "phases": [{"name": "solve", "weight": 0.8, "time_s": 8.0, "iterations": 4e9, "threads": 4,
-                "streams": [STREAM]}],
-}  # fmt: skip
+    "application": "app",
+    "workload": "w",
+    "node_type": "old",
+    "threads": 4,
+    "time_s": 10.0,
+    "phases": [
+        {
+            "name": "solve",
+            "weight": 0.8,
+            "time_s": 8.0,
+            "iterations": 4e9,
+            "threads": 4,
+            "streams": [STREAM],
+        }
+    ],
+}
 NEEDED = (
-    "cli.characterise", "cli.rank", "instruments.characterise_runs", "schedulers.this_machine",
-    "core.protocol", "training.result_store", "training.site_context", "training.training_job",
-)  # fmt: skip
+    "cli.characterise",
+    "cli.rank",
+    "instruments.characterise_runs",
+    "schedulers.this_machine",
+    "core.protocol",
+    "training.result_store",
+    "training.site_context",
+    "training.training_job",
+)
 """What the commands below load when they run, which that user may not be able to read."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs two users")
 
@@ -92,14 +110,26 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             options.append(Option(c, t, t, t, t, t, t, True, True, True, True))
         with Writer(folder / "site" / "advisor.db") as store:
             store.save_node_types(
-                [NodeType(n, feature=n, cores=4, nodes=(f"{n}1",), base_power_w=100,
-                          core_power_w=5) for n in ("old", "new")],
+                [
+                    NodeType(
+                        n, feature=n, cores=4, nodes=(f"{n}1",), base_power_w=100, core_power_w=5
+                    )
+                    for n in ("old", "new")
+                ],
                 source="slurm",
-            )  # fmt: skip
+            )
             store.save_model(
-                "app", "w", "old", scope="all", owner="", name="bspline",
-                energy_quality="measured", n_train=4, stats={}, options=options,
-            )  # fmt: skip
+                "app",
+                "w",
+                "old",
+                scope="all",
+                owner="",
+                name="bspline",
+                energy_quality="measured",
+                n_train=4,
+                stats={},
+                options=options,
+            )
         (folder / "site" / "advisor.db").chmod(0o644)
         monkeypatch.setenv("ADVISOR_DB", str(folder / "site" / "advisor.db"))
         monkeypatch.setenv("ADVISOR_SOCKET", str(folder / "site" / "s"))
@@ -110,10 +140,19 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def daemon(place: Path) -> Iterator[subprocess.Popen[str]]:
     command = [
-        sys.executable, "-m", "advisor", "serve", "--socket", str(place / "site" / "s"),
-        "--db", str(place / "site" / "advisor.db"), "--refresh", "0.05",
-        "--config-dir", str(place / "site"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "advisor",
+        "serve",
+        "--socket",
+        str(place / "site" / "s"),
+        "--db",
+        str(place / "site" / "advisor.db"),
+        "--refresh",
+        "0.05",
+        "--config-dir",
+        str(place / "site"),
+    ]
     with (place / "log").open("w") as log:
         process = subprocess.Popen(command, stderr=log, text=True)
     wait_for((place / "site" / "s").exists)
@@ -251,9 +290,13 @@ def test_nonsense_is_told_at_once(
 def test_nobody_speaks_for_another(place: Path, daemon: subprocess.Popen[str], nobody: Run) -> None:
     """What root sends as somebody else is root's: the peer of the socket is believed alone."""
     request = {
-        "v": 1, "op": "characterise", "contributor": "ann", "user": "ann", "uid": 1000,
+        "v": 1,
+        "op": "characterise",
+        "contributor": "ann",
+        "user": "ann",
+        "uid": 1000,
         "characterisation": {**APP, "contributor": "ann"},
-    }  # fmt: skip
+    }
     assert ask(place, request)["ok"] is True
 
     def stored() -> list[Any]:
@@ -306,8 +349,14 @@ def test_new_profiles_rank_everything_anew(place: Path) -> None:
     with Writer(path) as store:
         for who, scope in (("ann", "own"), ("bob", "all")):
             save_characterisation(
-                store, "app", "w", "old", APP, contributor=who, scope=scope  # type: ignore[arg-type]
-            )  # fmt: skip
+                store,
+                "app",
+                "w",
+                "old",
+                APP,
+                contributor=who,
+                scope=scope,  # type: ignore[arg-type]
+            )
         (bob, ann) = characterisations(store)
         assert rank_delivered(store, ann, site_thresholds(place)).startswith(
             "app (w) from old for ann is kept, not ranked: there are no profiles of base node old"
@@ -394,8 +443,9 @@ def test_what_was_measured_does_not_wait_again(place: Path) -> None:
         assert len(waiting) == 2
         for name in ("old", "new"):
             assert len(wanted(store)) == 2
-            found = [StoredProfile(name, w.microbenchmark, w.streams, 4, 9e9, 0.0, 1)
-                     for w in waiting]  # fmt: skip
+            found = [
+                StoredProfile(name, w.microbenchmark, w.streams, 4, 9e9, 0.0, 1) for w in waiting
+            ]
             save_profiles(store, Bench(name, {"cores": 4}, name, "6.1", "cc", "root"), found)
         assert rank_stored(store, stored, known_profiles(store), limits).waiting == 0
         assert wanted(store) == []

@@ -52,8 +52,11 @@ def folder(tmp_path: Path) -> Path:
 def reach(folder: Path, *options: str, **environment: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder), "--json", *options],
-        capture_output=True, text=True, env={**os.environ, **environment}, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -99,10 +102,13 @@ def test_what_reaches_slurm_scripts_of_whole_nodes(folder: Path) -> None:
     assert scripts["python.sh"]["application"] == "train.py"
     reasons = {name: s["reason"] for name, s in scripts.items() if s["reason"]}
     assert reasons == {
-        "loop.sh": "loop-of-steps", "several.sh": "several-steps",
-        "background.sh": "background-steps", "nested.sh": "nested-submit",
-        "placeholder.sh": "bad-request", "silent.sh": "unrecognised",
-    }  # fmt: skip
+        "loop.sh": "loop-of-steps",
+        "several.sh": "several-steps",
+        "background.sh": "background-steps",
+        "nested.sh": "nested-submit",
+        "placeholder.sh": "bad-request",
+        "silent.sh": "unrecognised",
+    }
 
 
 def test_threads_need_a_run_that_counted_them_and_a_policy_that_lowers_them(folder: Path) -> None:

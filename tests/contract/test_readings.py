@@ -30,9 +30,16 @@ from advisor.store.writer import Writer
 
 MANY, HOOK, OTHER = 11, 22, 33
 DECIDE = {
-    "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-    "options": {}, "argv": ["job.sh"], "script": "#!/bin/sh\nsrun app\n", "script_path": "job.sh",
-}  # fmt: skip
+    "v": 1,
+    "op": "decide",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "type": "sbatch",
+    "options": {},
+    "argv": ["job.sh"],
+    "script": "#!/bin/sh\nsrun app\n",
+    "script_path": "job.sh",
+}
 HISTORY = {"v": 1, "op": "history"}
 
 
@@ -75,10 +82,15 @@ def steps(path: Path, request: dict[str, object], work: str = "page") -> int:
 
 @pytest.mark.parametrize(
     "request_",
-    [{"op": "history"}, {"op": "history", "after": 900}, {"op": "history", "job": "700"},
-     {"op": "history", "job": "700_3"}, {"op": "history", "job": "none"},
-     {"op": "options", "application": "x"}],
-)  # fmt: skip
+    [
+        {"op": "history"},
+        {"op": "history", "after": 900},
+        {"op": "history", "job": "700"},
+        {"op": "history", "job": "700_3"},
+        {"op": "history", "job": "none"},
+        {"op": "options", "application": "x"},
+    ],
+)
 def test_a_page_takes_as_long_whatever_the_store_holds(
     tmp_path: Path, request_: dict[str, object]
 ) -> None:
@@ -236,17 +248,22 @@ def test_lines_of_a_connection_are_answered_in_their_order(daemon: Daemon) -> No
     lines = client.makefile()
     keys = [set(json.loads(lines.readline())) for _ in range(4)]
     found: list[Callable[[set[str]], bool]] = [
-        lambda k: "outcomes" in k, lambda k: "rewrite" in k, lambda k: "outcomes" in k,
+        lambda k: "outcomes" in k,
+        lambda k: "rewrite" in k,
+        lambda k: "outcomes" in k,
         lambda k: "pong" in k,
-    ]  # fmt: skip
+    ]
     assert all(test(each) for test, each in zip(found, keys, strict=True)), keys
 
 
 @pytest.mark.parametrize(
     "line",
-    [b'{"v": 1, "op": "hi\\u0073tory"}', b'{"v": 1, "o\\u0070": "history"}',
-     b'{"v": 1, "x": {"op": "history"}, "op": "decide"}'],
-)  # fmt: skip
+    [
+        b'{"v": 1, "op": "hi\\u0073tory"}',
+        b'{"v": 1, "o\\u0070": "history"}',
+        b'{"v": 1, "x": {"op": "history"}, "op": "decide"}',
+    ],
+)
 def test_no_way_of_writing_it_has_a_page_read_in_the_loop(daemon: Daemon, line: bytes) -> None:
     assert "error" in answer(daemon.ask(MANY, line))
     assert not daemon.held.is_set()

@@ -49,18 +49,44 @@ def outcome(
     number = next(COUNT)
     at = (NOW - age).isoformat().replace("+00:00", "Z")
     details: dict[str, Any] = {
-        "application": application, "workload": workload, "partition": "batch", "trust": "verified",
-        "changed": changed, "holdout": "holdout" in reasons, "reasons": list(reasons),
-        "baseline": {**BASE.to_dict(), "time_s": 100.0, "energy_j": 10_000.0}, "elapsed_s": time_s,
+        "application": application,
+        "workload": workload,
+        "partition": "batch",
+        "trust": "verified",
+        "changed": changed,
+        "holdout": "holdout" in reasons,
+        "reasons": list(reasons),
+        "baseline": {**BASE.to_dict(), "time_s": 100.0, "energy_j": 10_000.0},
+        "elapsed_s": time_s,
         "chosen": TO.to_dict() if changed else None,
-        "promised": {"time_s": [102.0, 100.0, 104.0], "energy_j": [9_000.0, 8_800.0, 9_200.0],
-                     "energy_quality": "measured"},
-        "mismatch": "", "ran": {"whole_nodes": True, "energy_note": ""}, **record,
-    }  # fmt: skip
+        "promised": {
+            "time_s": [102.0, 100.0, 104.0],
+            "energy_j": [9_000.0, 8_800.0, 9_200.0],
+            "energy_quality": "measured",
+        },
+        "mismatch": "",
+        "ran": {"whole_nodes": True, "energy_note": ""},
+        **record,
+    }
     return Outcome(
-        str(number), "slurm", at, f"{number:016x}", user, "proj", "COMPLETED", 1, "n1", time_s,
-        energy_j, "missing" if energy_j is None else "measured", None, None, verdict, details, at,
-    )  # fmt: skip
+        str(number),
+        "slurm",
+        at,
+        f"{number:016x}",
+        user,
+        "proj",
+        "COMPLETED",
+        1,
+        "n1",
+        time_s,
+        energy_j,
+        "missing" if energy_j is None else "measured",
+        None,
+        None,
+        verdict,
+        details,
+        at,
+    )
 
 
 def advised(time_s: float = 102.0, energy_j: float | None = 9_000.0, **changes: Any) -> Outcome:
@@ -222,10 +248,17 @@ def test_missing_energy_names_its_cause(advisor: Run, store: Writer, why: str, s
 
 def test_suspended_models_are_named(advisor: Run, store: Writer) -> None:
     model = store.save_model(
-        "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
-        energy_quality="measured", n_train=12, stats={},
+        "stencil",
+        "n64",
+        "bdw",
+        scope="all",
+        owner="",
+        name="bspline",
+        energy_quality="measured",
+        n_train=12,
+        stats={},
         options=[Option(BASE, 1.0, 0.9, 1.1, 1.0, 0.9, 1.1)],
-    )  # fmt: skip
+    )
     store.set_model_state(model.id, "suspended", "worse than promised: job 7 (time +40 %)")
     fill(store, advised())
     out = advisor("report").out

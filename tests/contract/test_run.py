@@ -42,9 +42,24 @@ def test_recorded_runs_are_observations(advisor: Run, store_path: Path) -> None:
         node_type = NodeType("mine", cores=2, base_power_w=50, core_power_w=5, nodes=("here",))
         writer.save_node_types([node_type], source="site")
     done = advisor(
-        "run", "--json", "--record", "--application", "app", "--workload", "w", "--node-type",
-        "mine", "--threads", 1, "--repeat", 2, "--meter", "estimate", "--", "true",
-    )  # fmt: skip
+        "run",
+        "--json",
+        "--record",
+        "--application",
+        "app",
+        "--workload",
+        "w",
+        "--node-type",
+        "mine",
+        "--threads",
+        1,
+        "--repeat",
+        2,
+        "--meter",
+        "estimate",
+        "--",
+        "true",
+    )
     assert done.code == 0, done.err
     with Reader(store_path) as reader:
         found = [o.observation for o in reader.observations("app", "w")]

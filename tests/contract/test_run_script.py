@@ -31,11 +31,20 @@ def script(tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     node = local_node_type()
     options = [
         Option(
-            Configuration("local", 1, 1, t, node.default_freq_khz), time, time * 0.99, longest,
-            e, e * 0.99, e * 1.01, True, True, True, True,
+            Configuration("local", 1, 1, t, node.default_freq_khz),
+            time,
+            time * 0.99,
+            longest,
+            e,
+            e * 0.99,
+            e * 1.01,
+            True,
+            True,
+            True,
+            True,
         )
         for t, time, longest, e in ((CORES, 1.0, LATE_S, 100.0), (1, 0.01, 0.0101, 50.0))
-    ]  # fmt: skip
+    ]
     with Writer(store_path) as store:
         store.save_node_types([node], source="test")
         base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
@@ -43,9 +52,17 @@ def script(tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "policy", path="p", text="p", compiled={"base": base, "rules": []}, by="test"
         )
         store.save_model(
-            "threads", "default", "local", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "threads",
+            "default",
+            "local",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
     program = tmp_path / "threads"
     program.write_text('#!/bin/sh\necho "${OMP_NUM_THREADS-unset}" > seen\nexit ${EXIT:-0}\n')
     program.chmod(0o755)

@@ -37,10 +37,12 @@ SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -n 1 -C broadwell --exclusive -t 60\nsrun ./
 HEADER = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
 STREAM = {"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P", "steps": 1.0}
 PHASES = {
-    "application": "md-lattice", "node_type": "broadwell",
-    "phases": [{"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4,
-                "streams": [STREAM]}],
-}  # fmt: skip
+    "application": "md-lattice",
+    "node_type": "broadwell",
+    "phases": [
+        {"name": "solve", "time_s": 8.0, "iterations": 4e9, "threads": 4, "streams": [STREAM]}
+    ],
+}
 EAR = (
     "NODE_ID;JOB_ID;STEP_ID;APP_ID;DEF.FREQ;TIME;CPI;TPI;GBS;DC-NODE-POWER;CYCLES;INSTRUCTIONS\n"
     "bdw01;7;0;solver;2400000;10.5;0.5;0.02;20.0;300.5;1000;2000\n"
@@ -65,15 +67,29 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "choose": ((), ("cg-solver", "--goal", "edp")),
     "characterise": (("--input", "phases.json"),),
     "bench": (("show",),),
-    "phases": (("cluster", "bursts.csv"), ("period", "events.csv"), ("period", "power.csv"),
-               ("fold", "joules.csv", "--marks", "events.csv"),
-               ("replay", "events.csv", "events.csv"),
-               ("replay", "events.csv", "events.csv", "--readings", "joules.csv",
-                "--base-readings", "joules.csv")),
+    "phases": (
+        ("cluster", "bursts.csv"),
+        ("period", "events.csv"),
+        ("period", "power.csv"),
+        ("fold", "joules.csv", "--marks", "events.csv"),
+        ("replay", "events.csv", "events.csv"),
+        (
+            "replay",
+            "events.csv",
+            "events.csv",
+            "--readings",
+            "joules.csv",
+            "--base-readings",
+            "joules.csv",
+        ),
+    ),
     "rank": (("md-lattice",), ("md-lattice", "--no-store")),
     "classify": (("--signature", "one.json"), ("--signature", "list.json")),
-    "classes": (("show",), ("peaks", "--node-type", "broadwell", "--processor", "EPYC 9654"),
-                ("check", "files")),
+    "classes": (
+        ("show",),
+        ("peaks", "--node-type", "broadwell", "--processor", "EPYC 9654"),
+        ("check", "files"),
+    ),
     "report": ((),),
     "import": (("grid.csv", *GRID), ("ear.csv", "--from", "ear", "--node-type", "broadwell")),
     "fit": (("cg-solver",),),
@@ -82,8 +98,13 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "evaluate": (("grid.csv",),),
     "pareto": (("grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),),
     "site": (("show",), ("check", "site.yaml"), ("diff", "site.yaml"), ("apply", "site.yaml")),
-    "policy": (("show",), ("check", "policy.yaml"), ("diff", "policy.yaml"),
-               ("apply", "policy.yaml"), ("check", "bad.yaml")),
+    "policy": (
+        ("show",),
+        ("check", "policy.yaml"),
+        ("diff", "policy.yaml"),
+        ("apply", "policy.yaml"),
+        ("check", "bad.yaml"),
+    ),
     "policy-simulate": (("simulate", "policy.yaml"), ("simulate", "policy.yaml", "--since", "1s")),
     "promote": (("shared", "--scope", "all"),),
     "forget": (("cg-solver", "--yes"),),
@@ -97,20 +118,35 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
     "completion": (("bash",),),
     "doctor": ((),),
-    "profile": (("import", "profiled"), ("classify", "grid", "--method", "communication"),
-                ("fit", "grid", "--setup", "setup.yaml"), ("show", "grid"),
-                ("adjust", "grid", "--retrain", "all"),
-                ("extrapolate", "grid", "--at", "NPC=9,SIZE=90", "--output", "far"),
-                ("history", "grid")),
-}  # fmt: skip
+    "profile": (
+        ("import", "profiled"),
+        ("classify", "grid", "--method", "communication"),
+        ("fit", "grid", "--setup", "setup.yaml"),
+        ("show", "grid"),
+        ("adjust", "grid", "--retrain", "all"),
+        ("extrapolate", "grid", "--at", "NPC=9,SIZE=90", "--output", "far"),
+        ("history", "grid"),
+    ),
+}
 OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
 """Answers of their own form, with the verb that gives them."""
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""
 OPERATIONS = (
-    "decide", "explain", "submitted", "script", "observe", "characterise", "profile",
-    "applications", "options", "history", "metrics", "status", "ping",
-)  # fmt: skip
+    "decide",
+    "explain",
+    "submitted",
+    "script",
+    "observe",
+    "characterise",
+    "profile",
+    "applications",
+    "options",
+    "history",
+    "metrics",
+    "status",
+    "ping",
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +157,27 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = writer.observations("cg-solver")[0].observation
         writer.add_observations("shared", "default", [replace(run, scope="own")])
         for n in (100, 200, 400):
-            runs = [replace(run, time_s=n / t, energy_j=n * (1 + 9 / t), scope="all",
-                            configuration=replace(run.configuration, threads_per_node=t))
-                    for t in (4, 8, 16)]  # fmt: skip
+            runs = [
+                replace(
+                    run,
+                    time_s=n / t,
+                    energy_j=n * (1 + 9 / t),
+                    scope="all",
+                    configuration=replace(run.configuration, threads_per_node=t),
+                )
+                for t in (4, 8, 16)
+            ]
             writer.add_observations("sized", f"-n {n}", runs)
         save_characterisation(
             writer, "md-lattice", "default", "broadwell", PHASES, contributor="ann", scope="all"
         )
         for name, ns in (("broadwell", 4.0), ("skylake", 3.0)):
             profiles = [
-                StoredProfile(name, one.name, tuple(s.to_dict() for s in one.streams), 4,
-                              ns / 1000, 0.01, 5)
+                StoredProfile(
+                    name, one.name, tuple(s.to_dict() for s in one.streams), 4, ns / 1000, 0.01, 5
+                )
                 for one in (member("mbw1lc", 4, (256, 8)), member("mbw1lc", 4, (16384, 8)))
-            ]  # fmt: skip
+            ]
             save_profiles(writer, Bench(name, {"cores": 28}, name, "6.1", "cc", "root"), profiles)
     return store
 
@@ -263,8 +307,18 @@ def test_an_answer_that_is_not_as_its_schema_says_is_noticed(
 @pytest.fixture
 def daemon(place: Path) -> Iterator[Path]:
     socket = place / "s"
-    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(socket), "--db",
-               str(place / "advisor.db"), "--config-dir", str(place)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "advisor",
+        "serve",
+        "--socket",
+        str(socket),
+        "--db",
+        str(place / "advisor.db"),
+        "--config-dir",
+        str(place),
+    ]
     with (place / "log").open("w") as log:
         process = subprocess.Popen(command, stderr=log)
         end = time.monotonic() + 60
@@ -277,12 +331,25 @@ def daemon(place: Path) -> Iterator[Path]:
 
 def test_every_operation_of_the_daemon_is_what_its_schema_says(daemon: Path) -> None:
     job = {
-        "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch", "script": SCRIPT,
-        "options": {"nodes": "1", "ntasks": "1", "constraint": "broadwell",
-                    "exclusive": "exclusive", "time": "60"}, "argv": ["job.sh"],
-        "script_path": "/home/ann/job.sh", "truncated": False, "env": {}, "choices": "",
-        "cwd": "/home/ann", "het": False,
-    }  # fmt: skip
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "type": "sbatch",
+        "script": SCRIPT,
+        "options": {
+            "nodes": "1",
+            "ntasks": "1",
+            "constraint": "broadwell",
+            "exclusive": "exclusive",
+            "time": "60",
+        },
+        "argv": ["job.sh"],
+        "script_path": "/home/ann/job.sh",
+        "truncated": False,
+        "env": {},
+        "choices": "",
+        "cwd": "/home/ann",
+        "het": False,
+    }
     run = {
         "configuration": {
             "node_type": "broadwell",

@@ -133,9 +133,7 @@ def test_a_users_delivery_brings_its_grid(store_path: Path) -> None:
     sent = delivered_runs(json.loads(json.dumps(_sent("A", "default", runs, fit=True))), "ann")
     write_spool_file(spool_folder(store_path), json.dumps(sent))
     with Writer(store_path) as store:
-        done = take_spool(
-            store, spool_folder(store_path), refit, lambda *_: "", lambda *_: ""
-        )  # fmt: skip
+        done = take_spool(store, spool_folder(store_path), refit, lambda *_: "", lambda *_: "")
         assert done.bad == [] and len(done.fits) == 1
         (model,) = store.find_models("A", "default", "hsw")
         assert [o.configuration for o in model.options()] == list(SPACE)
@@ -150,11 +148,14 @@ def test_a_users_delivery_brings_its_grid(store_path: Path) -> None:
         {"nodes": [1], "threads": [[1, 2, 3]], "freqs_khz": [0]},
         {"nodes": [True], "threads": [[1, 2]], "freqs_khz": [0]},
         {"nodes": [1 << 40], "threads": [[1, 2]], "freqs_khz": [0]},
-        {"nodes": list(range(1, 100)), "threads": [[1, t] for t in range(1, 100)],
-         "freqs_khz": [0]},
+        {
+            "nodes": list(range(1, 100)),
+            "threads": [[1, t] for t in range(1, 100)],
+            "freqs_khz": [0],
+        },
         {"nodes": [1], "threads": [], "freqs_khz": [0]},
     ],
-)  # fmt: skip
+)
 def test_a_grid_that_makes_no_sense_is_refused(store_path: Path, space: object) -> None:
     sent = _sent("A", "default", [observed(c) for c in uniform(SPACE)], fit=True)
     bad = json.loads(json.dumps({**sent, "space": space}))

@@ -26,25 +26,44 @@ from tests.unset import as_measured
 
 Start = Callable[..., subprocess.Popen[str]]
 DECIDE = {
-    "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-    "options": {"nodes": "1", "exclusive": "exclusive"}, "argv": ["/home/job.sh"],
-    "script": "srun ./stencil\n", "script_path": "/home/job.sh",
-}  # fmt: skip
+    "v": 1,
+    "op": "decide",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "type": "sbatch",
+    "options": {"nodes": "1", "exclusive": "exclusive"},
+    "argv": ["/home/job.sh"],
+    "script": "srun ./stencil\n",
+    "script_path": "/home/job.sh",
+}
 
 
 def fill(path: Path, threads: int = 8) -> None:
     """A store with one model that says: ``threads`` of 16 cores are best."""
     node = NodeType(
-        "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
+        "bdw",
+        feature="broadwell",
+        partitions=("batch",),
+        cores=16,
+        nodes=("bdw1",),
         default_partition="batch",
-    )  # fmt: skip
+    )
     options = [
         Option(
-            Configuration("bdw", 1, 1, t, 0), 10, 9.99, 10.01, e, e * 0.999, e * 1.001,
-            True, True, True, True,
+            Configuration("bdw", 1, 1, t, 0),
+            10,
+            9.99,
+            10.01,
+            e,
+            e * 0.999,
+            e * 1.001,
+            True,
+            True,
+            True,
+            True,
         )
         for t, e in ((16, 1000.0), (threads, 800.0))
-    ]  # fmt: skip
+    ]
     with Writer(path) as writer:
         writer.save_node_types([node], source="test")
         base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0}
@@ -52,9 +71,17 @@ def fill(path: Path, threads: int = 8) -> None:
             "policy", path="p", text=str(threads), compiled={"base": base, "rules": []}, by="test"
         )
         writer.save_model(
-            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "stencil",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
 
 
 @pytest.fixture
@@ -71,9 +98,18 @@ def start(place: Path) -> Iterator[Start]:
 
     def run(*arguments: str, db: Path | None = None, wait: bool = True) -> subprocess.Popen[str]:
         command = [
-            sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"),
-            "--db", str(db or place / "a.db"), "--refresh", "0.05", *arguments,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--socket",
+            str(place / "s"),
+            "--db",
+            str(db or place / "a.db"),
+            "--refresh",
+            "0.05",
+            *arguments,
+        ]
         process = subprocess.Popen(command, stderr=(place / "log").open("w"), text=True)
         processes.append(process)
         if wait:
@@ -369,9 +405,13 @@ def test_a_uid_is_believed_only_from_root(place: Path, start: Start) -> None:
     def as_nobody(request: dict[str, Any]) -> dict[str, Any]:
         done = subprocess.run(
             ["/usr/bin/env", "python3", "-c", code, str(place / "s"), json.dumps(request)],
-            capture_output=True, text=True, check=True, user=nobody, group=65534,
+            capture_output=True,
+            text=True,
+            check=True,
+            user=nobody,
+            group=65534,
             env={"PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
+        )
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
@@ -380,5 +420,6 @@ def test_a_uid_is_believed_only_from_root(place: Path, start: Start) -> None:
     stolen = as_nobody({"v": 1, "op": "submitted", "decision": mine, "job": "77"})
     assert "not made for you" in stolen["error"]
     assert ask(place, {"v": 1, "op": "submitted", "decision": mine, "job": "77"}) == {
-        "v": 1, "ok": True,
-    }  # fmt: skip
+        "v": 1,
+        "ok": True,
+    }

@@ -50,8 +50,10 @@ def test_systemd_takes_them(advisor: Run, tmp_path: Path, scheduler: str) -> Non
     assert advisor("service", "install", "--dir", tmp_path, "--scheduler", scheduler).code == 0
     done = subprocess.run(
         ["systemd-analyze", "verify", *(str(tmp_path / name) for name in NAMES)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -143,8 +143,12 @@ def test_what_slurm_would_refuse_is_told_and_not_taken(
     assert "from the site file alone" in done.out
     done = advisor("site", "discover")
     assert done.code == 0
-    for text in ("no node has the feature 'brodwell'", "28 is more than the 26", "brodwel of the",
-                 "default_node_types.work: 'brodwel' is not in the inventory"):  # fmt: skip
+    for text in (
+        "no node has the feature 'brodwell'",
+        "28 is more than the 26",
+        "brodwel of the",
+        "default_node_types.work: 'brodwel' is not in the inventory",
+    ):
         assert text in done.out
     broadwell = inventory(store_path).node_types["broadwell"]
     assert (broadwell.cores, broadwell.feature) == (26, "broadwell")

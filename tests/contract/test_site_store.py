@@ -71,8 +71,9 @@ class Layout:
         self.socket.unlink(missing_ok=True)
         daemon = subprocess.Popen(
             [sys.executable, "-c", VERB, str(self.root), "serve", *argv],
-            env=self.environment("root"), stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            env=self.environment("root"),
+            stderr=subprocess.DEVNULL,
+        )
         self.daemons.append(daemon)
         end = time.monotonic() + 30
         while not self.socket.exists():
@@ -86,9 +87,13 @@ class Layout:
         """Run a verb as nobody, in nobody's home."""
         return subprocess.run(
             [*AS_NOBODY, groups, sys.executable, "-c", code, str(self.root), *argv],
-            env=self.environment("home"), cwd=self.root / "home", capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, timeout=120,
-        )  # fmt: skip
+            env=self.environment("home"),
+            cwd=self.root / "home",
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
 
     def good(self, *argv: str) -> str:
         done = self.user(*argv)
@@ -156,9 +161,20 @@ def test_what_a_plain_user_measures_goes_to_the_daemon(layout: Layout) -> None:
     layout.serve()
     layout.good("run", "--record", "--application", "kernel", "--threads", "1", "--", "./kernel")
     layout.good(
-        "train", "mine", "--workload", "one", "--scheduler", "local", "--threads", "1",
-        "--meter", "estimate", "--yes", "--", "./kernel",
-    )  # fmt: skip
+        "train",
+        "mine",
+        "--workload",
+        "one",
+        "--scheduler",
+        "local",
+        "--threads",
+        "1",
+        "--meter",
+        "estimate",
+        "--yes",
+        "--",
+        "./kernel",
+    )
 
     def arrived() -> bool:
         with Reader(layout.store) as reader:
@@ -259,13 +275,20 @@ def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
     assert "goal: min_energy" in layout.good("policy", "show")
     assert "only its owner" not in layout.good("site", "show")
     for argv in (
-        ("fit", "cg-solver"), ("rank", "lbm"), ("collect",),
+        ("fit", "cg-solver"),
+        ("rank", "lbm"),
+        ("collect",),
         ("prune", "--older-than", "0d", "--yes"),
-        ("forget", "cg-solver"), ("promote", "cg-solver", "--scope", "all"), ("backup", "b.db"),
-        ("bench", "show"), ("classify", "cg-solver"), ("profile", "show", "cg-solver"),
-        ("profile", "history", "cg-solver"), ("classes", "train", "--node-type", "broadwell"),
+        ("forget", "cg-solver"),
+        ("promote", "cg-solver", "--scope", "all"),
+        ("backup", "b.db"),
+        ("bench", "show"),
+        ("classify", "cg-solver"),
+        ("profile", "show", "cg-solver"),
+        ("profile", "history", "cg-solver"),
+        ("classes", "train", "--node-type", "broadwell"),
         ("profile", "import", "runs"),
-    ):  # fmt: skip
+    ):
         done = layout.user(*argv)
         assert done.returncode == 1 and done.stderr.count("\n") == 1, (argv, done.stderr)
         assert str(layout.store) in done.stderr and "only its owner" in done.stderr, argv
@@ -328,8 +351,12 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     layout.serve("--admin-group", "adm")
     number = grp.getgrnam("adm").gr_gid
     many = ",".join(str(gid) for gid in (*range(70000, 70100), number))
-    for groups, seen_others in ((f"--groups={number}", True), (f"--groups={many}", True),
-                                ("--groups=70000", False), ("--clear-groups", False)):  # fmt: skip
+    for groups, seen_others in (
+        (f"--groups={number}", True),
+        (f"--groups={many}", True),
+        ("--groups=70000", False),
+        ("--clear-groups", False),
+    ):
         assert bool(asked(groups, op="history", job=others)["decisions"]) is seen_others, groups
 
 

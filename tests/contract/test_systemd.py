@@ -28,8 +28,10 @@ def test_the_units_are_valid(tmp_path: Path) -> None:
         (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", *sorted(tmp_path.iterdir())],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -41,8 +43,10 @@ def test_the_units_and_the_command_agree() -> None:
     for options in re.findall(r"^#   OPTIONS=(.*?)  ", service, re.M):
         done = subprocess.run(
             [sys.executable, "-m", "advisor", "serve", *options.split(), "--help"],
-            cwd=ROOT, capture_output=True, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == 0
 
 
@@ -57,8 +61,9 @@ def test_the_daemon_answers_on_a_socket_it_is_handed() -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(
             ["systemd-socket-activate", "-E", "PYTHONPATH", "-l", str(path), *serve],
-            env=environment, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            env=environment,
+            stderr=subprocess.PIPE,
+        )
         try:
             deadline = time.monotonic() + 30
             while True:

@@ -124,9 +124,17 @@ def test_nothing_runs_without_consent(
 
 def test_a_sweep_from_script_to_model(advisor: Run, script: Path, store_path: Path) -> None:
     done = advisor(
-        "train", script, "--scheduler", "local", "--threads", "1", "--meter", "estimate",
-        "--yes", "--json",
-    )  # fmt: skip
+        "train",
+        script,
+        "--scheduler",
+        "local",
+        "--threads",
+        "1",
+        "--meter",
+        "estimate",
+        "--yes",
+        "--json",
+    )
     assert done.code == 0, done.err
     result = done.json()
     assert result["state"] == "fitted"  # one thread is five times slower
@@ -179,9 +187,23 @@ def test_a_script_runs_in_the_folder_that_it_names(advisor: Run, script: Path) -
 
 def test_a_command_is_trained_by_name(advisor: Run, script: Path, store_path: Path) -> None:
     done = advisor(
-        "train", "mine", "--workload", "two", "--scheduler", "local", "--yes", "--json",
-        "--threads", "1", "--meter", "none", "--", "./kernel", "--yes", "x y",
-    )  # fmt: skip
+        "train",
+        "mine",
+        "--workload",
+        "two",
+        "--scheduler",
+        "local",
+        "--yes",
+        "--json",
+        "--threads",
+        "1",
+        "--meter",
+        "none",
+        "--",
+        "./kernel",
+        "--yes",
+        "x y",
+    )
     assert done.code == 0, done.err
     assert (done.json()["application"], done.json()["workload"]) == ("mine", "two")
     assert done.json()["recommended"] is None
@@ -208,8 +230,19 @@ def wait_for_runs(script: Path, child: subprocess.Popen[str], count: int) -> Non
 def test_stopped_and_resumed(
     advisor: Run, script: Path, store_path: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    child = spawn(script, str(script), "--scheduler", "local", "--threads", "1", "--yes",
-                  "--repeat-baseline", "3", "--meter", "none")  # fmt: skip
+    child = spawn(
+        script,
+        str(script),
+        "--scheduler",
+        "local",
+        "--threads",
+        "1",
+        "--yes",
+        "--repeat-baseline",
+        "3",
+        "--meter",
+        "none",
+    )
     wait_for_runs(script, child, 3)
     child.send_signal(number)
     _, err = child.communicate(timeout=30)
@@ -304,9 +337,18 @@ def test_a_script_of_the_users_is_never_evaluated(advisor: Run, script: Path) ->
     odd = script.with_name("odd $(touch pwned) 'name;x.sh")
     odd.write_text(script.read_text())
     done = advisor(
-        "train", odd, "--scheduler", "local", "--yes", "--meter", "none", "--threads", "1",
-        "--workload", "a$(touch pwned)b",
-    )  # fmt: skip
+        "train",
+        odd,
+        "--scheduler",
+        "local",
+        "--yes",
+        "--meter",
+        "none",
+        "--threads",
+        "1",
+        "--workload",
+        "a$(touch pwned)b",
+    )
     assert done.code == 0, done.err
     assert not (script.parent / "pwned").exists()
 
@@ -345,8 +387,18 @@ def test_an_experiment_file_is_swept(advisor: Run, script: Path, tmp_path: Path)
     assert [e["objectives"]["lines"] for e in entries] == [3.0, 6.0]  # read once a stage has ended
     assert all(e["stats"]["totalTime"]["samples"] == 3 for e in entries)
     assert all(e["objectives"]["page-faults"] > 0 for e in entries)
-    taken = advisor("import", summary, "--application", "k", "--workload", "7", "--node-type", "x",
-                    "--only", "execParam=7")  # fmt: skip
+    taken = advisor(
+        "import",
+        summary,
+        "--application",
+        "k",
+        "--workload",
+        "7",
+        "--node-type",
+        "x",
+        "--only",
+        "execParam=7",
+    )
     assert taken.code == 0, taken.err
 
     (work / "hpcprobe.yml").write_text(

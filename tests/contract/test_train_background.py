@@ -33,9 +33,20 @@ def test_a_sweep_goes_on_alone_and_can_be_stopped_and_resumed(
     hold = tmp_path / "hold"
     hold.touch()
     begun = advisor(
-        "train", script, "--scheduler", "local", "--threads", "1", "--meter", "estimate",
-        "--repeat-baseline", "1", "--yes", "--detach", "--json",
-    )  # fmt: skip
+        "train",
+        script,
+        "--scheduler",
+        "local",
+        "--threads",
+        "1",
+        "--meter",
+        "estimate",
+        "--repeat-baseline",
+        "1",
+        "--yes",
+        "--detach",
+        "--json",
+    )
     assert begun.code == 0, begun.err
     assert "energy" in begun.err  # the plan was shown first
     folder = Path(begun.json()["folder"])

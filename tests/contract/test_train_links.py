@@ -41,10 +41,17 @@ def test_links_in_the_users_folder_are_not_followed(
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setattr(sys, "executable", "/bin/echo")
     spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
-    spool._train({
-        "scheduler": "slurm", "script": "srun ./app\n", "path": "/home/job.sh", "arguments": [],
-        "options": "", "uid": NOBODY, "cwd": "/",
-    })  # fmt: skip
+    spool._train(
+        {
+            "scheduler": "slurm",
+            "script": "srun ./app\n",
+            "path": "/home/job.sh",
+            "arguments": [],
+            "options": "",
+            "uid": NOBODY,
+            "cwd": "/",
+        }
+    )
     (sweep,) = spool._sweeps
     folder = sweep.folder
     assert sweep.process.wait(20) == 0
@@ -67,8 +74,15 @@ def test_one_sweep_of_a_user_at_a_time(tmp_path: Path, monkeypatch: pytest.Monke
     slow.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(slow))
     spool = Spool(tmp_path / "spool", tmp_path / "a.db", tmp_path / "s")
-    job = {"scheduler": "slurm", "script": "srun ./app\n", "path": "", "arguments": [],
-           "options": "", "uid": NOBODY, "cwd": "/"}  # fmt: skip
+    job = {
+        "scheduler": "slurm",
+        "script": "srun ./app\n",
+        "path": "",
+        "arguments": [],
+        "options": "",
+        "uid": NOBODY,
+        "cwd": "/",
+    }
     for uid in (NOBODY, NOBODY, 1):
         spool._train({**job, "uid": uid})
     assert len(spool._sweeps) == 2

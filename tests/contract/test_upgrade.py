@@ -29,11 +29,15 @@ RECORDED = OLD.parent / "hooks_0_2_0"
 of that version answered from this store."""
 READ_BY_OLD_HOOKS = {"v", "decision", "rewrite", "message", "env", "to", "stamp", "program"}
 DECIDE: dict[str, object] = {
-    "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+    "op": "decide",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "type": "sbatch",
     "options": {"nodes": "1", "exclusive": "", "partition": "broadwell", "time": "60"},
     "argv": ["/home/job.sh"],
-    "script": "#!/bin/sh\nsrun stencil\n", "script_path": "/home/job.sh",
-}  # fmt: skip
+    "script": "#!/bin/sh\nsrun stencil\n",
+    "script_path": "/home/job.sh",
+}
 
 
 @pytest.fixture
@@ -50,8 +54,19 @@ def place() -> Iterator[Path]:
 @contextmanager
 def serving(place: Path, *arguments: str) -> Iterator[None]:
     """Run a daemon on the store until the block ends."""
-    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s"), "--db",
-               str(place / "a.db"), "--refresh", "0.05", *arguments]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "advisor",
+        "serve",
+        "--socket",
+        str(place / "s"),
+        "--db",
+        str(place / "a.db"),
+        "--refresh",
+        "0.05",
+        *arguments,
+    ]
     daemon = subprocess.Popen(command, stderr=(place / "log").open("w"))
     try:
         wait_for((place / "s").exists)

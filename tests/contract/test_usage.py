@@ -163,14 +163,23 @@ def test_wide_characters_keep_a_table_aligned() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "explain job.sh --user no-such", "explain job.sh --scheduler nope",
-        "train job.sh --scheduler nope", "train job.sh --node-type nope --scheduler local",
-        "train job.sh --meter nope --scheduler local --yes", "train job.sh --design nope",
-        "run --meter nope -- true", "fit stencil --model nope", "hook status --scheduler nope",
-        "collect --scheduler nope", "classify stencil --node-type nope", "demo --plot x.nope",
-        "policy show 99", "options stencil --node-type nope", "forget stencil/nope --yes",
+        "explain job.sh --user no-such",
+        "explain job.sh --scheduler nope",
+        "train job.sh --scheduler nope",
+        "train job.sh --node-type nope --scheduler local",
+        "train job.sh --meter nope --scheduler local --yes",
+        "train job.sh --design nope",
+        "run --meter nope -- true",
+        "fit stencil --model nope",
+        "hook status --scheduler nope",
+        "collect --scheduler nope",
+        "classify stencil --node-type nope",
+        "demo --plot x.nope",
+        "policy show 99",
+        "options stencil --node-type nope",
+        "forget stencil/nope --yes",
     ],
-)  # fmt: skip
+)
 def test_a_name_that_does_not_exist_has_the_exit_code_of_usage(
     advisor: Advisor, tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:

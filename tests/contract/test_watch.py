@@ -310,9 +310,16 @@ def folder() -> Iterator[Path]:
 
 def start(folder: Path, store: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [
-        sys.executable, "-m", "advisor", "serve", "--db", str(store), "--socket", str(folder / "s"),
+        sys.executable,
+        "-m",
+        "advisor",
+        "serve",
+        "--db",
+        str(store),
+        "--socket",
+        str(folder / "s"),
         *arguments,
-    ]  # fmt: skip
+    ]
     return subprocess.Popen(command, stderr=(folder / "log").open("wb"))
 
 
@@ -375,9 +382,21 @@ def test_a_daemon_that_does_not_watch(source: StoreSource, folder: Path) -> None
 def test_doctor_says_how_old_it_is(slurm: Slurm, source: StoreSource, folder: Path) -> None:
     def doctor() -> list[tuple[str, str, str]]:
         done = subprocess.run(
-            [sys.executable, "-m", "advisor", "doctor", "--json", "--db", str(source.path),
-             "--socket", str(folder / "s")], capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "advisor",
+                "doctor",
+                "--json",
+                "--db",
+                str(source.path),
+                "--socket",
+                str(folder / "s"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         checks = json.loads(done.stdout)["checks"]
         return [(c["state"], c["text"], c["todo"]) for c in checks if c["name"] == "watch"]
 

@@ -45,11 +45,25 @@ TO = Configuration("bdw", 1, 1, 28, 1_800_000)
 BDW = NodeType("bdw", "bdw", ("batch",), cores=28, freq_khz=(1_800_000, 2_200_000), nodes=("n1",))
 CHOSEN = Alternative(TO, 102.0, 9_000.0, Effect(0.02, 0.0, 0.04), Effect(-0.1, -0.12, -0.08), True)
 DECISION = Decision(
-    f"{1:016x}", AT.isoformat(), "slurm", "cli_filter", "ann", "proj", Policy(mode="apply"),
-    "stencil", "n64", BASE, CHOSEN, (CHOSEN,), {"cpu-freq": "1200000-1800000"}, {},
-    (reason("chosen", "energy −10 %"), reason("confirmed")), energy_quality="measured",
-    baseline_time_s=100.0, baseline_energy_j=10_000.0,
-)  # fmt: skip
+    f"{1:016x}",
+    AT.isoformat(),
+    "slurm",
+    "cli_filter",
+    "ann",
+    "proj",
+    Policy(mode="apply"),
+    "stencil",
+    "n64",
+    BASE,
+    CHOSEN,
+    (CHOSEN,),
+    {"cpu-freq": "1200000-1800000"},
+    {},
+    (reason("chosen", "energy −10 %"), reason("confirmed")),
+    energy_quality="measured",
+    baseline_time_s=100.0,
+    baseline_energy_j=10_000.0,
+)
 LEFT = replace(DECISION, chosen=None, rewrite={}, reasons=(reason("no-model", "stencil"),))
 
 
@@ -58,9 +72,22 @@ def job(
 ) -> JobRecord:
     step = StepRecord("0", "a", "COMPLETED", time_s, 1, 1, energy_j, TO.freq_khz, 1_790_000, 28)
     return JobRecord(
-        job_id, "job", "ann", "proj", "COMPLETED", AT.isoformat(), time_s, 1, "n1", energy_j,
-        TO.freq_khz, 1_790_000, cpus=28, partition="batch", steps=(step,),
-    )  # fmt: skip
+        job_id,
+        "job",
+        "ann",
+        "proj",
+        "COMPLETED",
+        AT.isoformat(),
+        time_s,
+        1,
+        "n1",
+        energy_j,
+        TO.freq_khz,
+        1_790_000,
+        cpus=28,
+        partition="batch",
+        steps=(step,),
+    )
 
 
 @pytest.fixture
@@ -72,9 +99,13 @@ def collected(store_path: Path) -> Callable[..., None]:
             writer.save_node_types([BDW], source="test")
             writer.save_decision(decision, job_id=record.job_id.partition("_")[0])
             outcome = make_outcome(
-                record, MatchedJob(decision, "verified"), scheduler="slurm",
-                inventory=writer.inventory(), policies=writer.policy(), reader=writer,
-            )  # fmt: skip
+                record,
+                MatchedJob(decision, "verified"),
+                scheduler="slurm",
+                inventory=writer.inventory(),
+                policies=writer.policy(),
+                reader=writer,
+            )
             writer.save_outcome(outcome)
 
     return store
@@ -89,10 +120,17 @@ def accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
     def answer(comment: str) -> None:
         values = {
-            "JobName": "job", "User": "ann", "Account": "proj", "Partition": "batch",
-            "State": "COMPLETED", "Submit": AT.astimezone().strftime("%Y-%m-%dT%H:%M:%S"),
-            "ElapsedRaw": "103", "NNodes": "1", "NCPUS": "28", "NodeList": "n1",
-        }  # fmt: skip
+            "JobName": "job",
+            "User": "ann",
+            "Account": "proj",
+            "Partition": "batch",
+            "State": "COMPLETED",
+            "Submit": AT.astimezone().strftime("%Y-%m-%dT%H:%M:%S"),
+            "ElapsedRaw": "103",
+            "NNodes": "1",
+            "NCPUS": "28",
+            "NodeList": "n1",
+        }
         step = {"ConsumedEnergyRaw": "9100", "ReqCPUFreqMax": "1.80G", "NTasks": "1"}
         text = ""
         for row in ({"JobID": "11", "AdminComment": comment}, {"JobID": "11.0", **step}):
@@ -123,12 +161,18 @@ def test_promised_and_came_out(
     assert [row[0] for row in rows] == ["as", "promised", "measured"] * 2
     assert {row[-2] for row in rows[3:]} == {"100", "102", "105"}
     for part in (
-        "11  COMPLETED", "application  stencil", "2.9 % slower than promised", "as promised",
-        "at most 1.8 GHz requested, 1.79 GHz observed", "chosen: energy −10 %",
-        "--cpu-freq=1200000-1800000", "ADVISOR=off",
-        "worth        0.278 Wh, −0.00056 node-hours a run", "in 30 days: 1 run 0.278 Wh",
+        "11  COMPLETED",
+        "application  stencil",
+        "2.9 % slower than promised",
+        "as promised",
+        "at most 1.8 GHz requested, 1.79 GHz observed",
+        "chosen: energy −10 %",
+        "--cpu-freq=1200000-1800000",
+        "ADVISOR=off",
+        "worth        0.278 Wh, −0.00056 node-hours a run",
+        "in 30 days: 1 run 0.278 Wh",
         "saved        0.278 Wh, −0.0014 node-hours against the prediction",
-    ):  # fmt: skip
+    ):
         assert part in result.out, part
     data = advisor("why", "11", "--json").json()
     assert data["schema"] == "advisor/why/1" and data["collected"] is True
@@ -174,32 +218,50 @@ NOT_CAPPED = replace(job(), freq_requested_khz=None, freq_observed_khz=2_150_000
 @pytest.mark.parametrize(
     ("record", "decision", "frequency", "no_effect"),
     [
-        (ran_at(2_150_000), DECISION,
-         "at most 1.8 GHz requested, 2.15 GHz observed", "it ran at 2.15 GHz"),
-        (NOT_CAPPED, DECISION,
-         "at most 1.8 GHz set, but no step had it, 2.15 GHz observed",
-         "no step was started with srun"),
+        (
+            ran_at(2_150_000),
+            DECISION,
+            "at most 1.8 GHz requested, 2.15 GHz observed",
+            "it ran at 2.15 GHz",
+        ),
+        (
+            NOT_CAPPED,
+            DECISION,
+            "at most 1.8 GHz set, but no step had it, 2.15 GHz observed",
+            "no step was started with srun",
+        ),
         (ran_at(1_880_000), DECISION, "at most 1.8 GHz requested, 1.88 GHz observed", ""),
         (ran_at(2), DECISION, "at most 1.8 GHz requested, observed: not known", ""),
         (ran_at(None), DECISION, "at most 1.8 GHz requested, observed: not known", ""),
-        (ran_at(2_150_000), LEFT,
-         "at most 1.8 GHz requested, 2.15 GHz observed", "it ran at 2.15 GHz"),
+        (
+            ran_at(2_150_000),
+            LEFT,
+            "at most 1.8 GHz requested, 2.15 GHz observed",
+            "it ran at 2.15 GHz",
+        ),
         (ran_at(2_150_000, None), LEFT, "no cap requested, 2.15 GHz observed", ""),
         (NOT_CAPPED, LEFT, "no cap requested, 2.15 GHz observed", ""),
         (ran_at(None, None), LEFT, "", ""),
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("no_scheduler")
 def test_the_cap_is_held_against_the_frequency_that_was_observed(
-    advisor: Run, collected: Run, record: JobRecord, decision: Decision, frequency: str,
+    advisor: Run,
+    collected: Run,
+    record: JobRecord,
+    decision: Decision,
+    frequency: str,
     no_effect: str,
-) -> None:  # fmt: skip
+) -> None:
     collected(record, decision)
     out = advisor("why", "11").out
     lines = [line.split(None, 1)[1] for line in out.splitlines() if line.startswith("frequency ")]
     assert lines == [frequency] * bool(frequency)
-    effects = [line.partition("the cap had no effect: ")[2] for line in out.splitlines()
-               if line.strip().startswith("the cap had no effect: ")]  # fmt: skip
+    effects = [
+        line.partition("the cap had no effect: ")[2]
+        for line in out.splitlines()
+        if line.strip().startswith("the cap had no effect: ")
+    ]
     assert effects == [no_effect] * bool(no_effect)
     if decision.changed:  # a job whose cap did not land says nothing of the model
         assert ("came out     not known" in out) is bool(no_effect)

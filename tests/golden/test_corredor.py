@@ -29,8 +29,9 @@ def streams(rows: list[list[Any]]) -> tuple[Stream, ...]:
 
 
 def phase_of(case: dict[str, Any]) -> Phase:
-    return Phase("main", 1.0, case["phase_s"], case["iterations"], case["us"],
-                 streams(case["streams"]))  # fmt: skip
+    return Phase(
+        "main", 1.0, case["phase_s"], case["iterations"], case["us"], streams(case["streams"])
+    )
 
 
 def profile_of(row: dict[str, Any], node_type: str = "BN", us: float | None = None) -> Profile:
@@ -54,8 +55,9 @@ def test_the_winner(case: dict[str, Any]) -> None:
     best = winner(phase, matches(phase, profiles, THRESHOLDS), THRESHOLDS)
     assert best is not None
     assert (best.profile.microbenchmark, best.index) == (
-        case["winner"]["id"], case["winner"]["index"]
-    )  # fmt: skip
+        case["winner"]["id"],
+        case["winner"]["index"],
+    )
     if "size" in case["winner"]:
         assert best.profile.streams[0].size_kb == case["winner"]["size"]
 
@@ -69,8 +71,9 @@ def ranking_of(case: dict[str, Any]) -> Ranking:
     chosen = best.profile
     there = [
         Profile(chosen.microbenchmark, node, values["t"], chosen.streams)
-        for node, values in case["nodes"].items() if node != "BN"
-    ]  # fmt: skip
+        for node, values in case["nodes"].items()
+        if node != "BN"
+    ]
     return rank(Characterisation("app", (phase,)), [*profiles, *there], "BN", THRESHOLDS)
 
 
@@ -103,9 +106,11 @@ def test_the_intervals_that_rank_prints_hold() -> None:
 
 def test_the_published_errors() -> None:
     off = [
-        values["diff_pct"] for case in CASES for node, values in case["nodes"].items()
+        values["diff_pct"]
+        for case in CASES
+        for node, values in case["nodes"].items()
         if node != "BN"
-    ]  # fmt: skip
+    ]
     assert len(off) == 21
     assert sum(off) / 21 == pytest.approx(10.2, abs=0.05)
     assert max(off) == pytest.approx(31.9, abs=0.05)
@@ -115,9 +120,10 @@ def test_the_error_that_estimates_are_given_is_the_published_one() -> None:
     """Stated errors are far too small; intervals by transfer rest on how far off all were."""
     off = [
         math.log(values["estimate_s"] / values["real_s"])
-        for case in CASES for node, values in case["nodes"].items()
+        for case in CASES
+        for node, values in case["nodes"].items()
         if node != "BN" and values["real_s"] is not None
-    ]  # fmt: skip
+    ]
     assert len(off) == 20  # the 21st is 0.5 % off, what was measured is not printed
     assert math.sqrt(sum(o * o for o in off) / 21) == pytest.approx(METHOD_ERROR, abs=0.002)
     assert sum(abs(o) <= Z90 * METHOD_ERROR for o in off) == 18

@@ -37,9 +37,13 @@ def data_of(
     values = {n: table[:, i] for i, n in enumerate(names)}
     parsed = {k: [parse_expression(t) for t in v] for k, v in patterns.items()}
     return SearchData(
-        values, table[:, -1], main_effects(parsed, tuple(names)),
-        [parse_expression(t) for t in threads], parameters=tuple(names), **more,
-    )  # fmt: skip
+        values,
+        table[:, -1],
+        main_effects(parsed, tuple(names)),
+        [parse_expression(t) for t in threads],
+        parameters=tuple(names),
+        **more,
+    )
 
 
 def predicted(data: SearchData, choice: TermChoice, place: Mapping[str, float]) -> float:
@@ -82,12 +86,17 @@ MANUAL: list[tuple[str, dict[str, bool], list[str], str, float]] = [
     ("quadratic", {"accurate": False, "weighted": False}, ["x^2", "x"], "1", -0.00603354),
     ("n2logp", {"accurate": False}, ["n^2", "n^2*log2(p)", "n", "n*p"], "m^-1/2", 0.00305062),
     ("n2logp", {}, ["n^2", "n^2*log2(p)"], "m^-2", -0.000690773),
-    ("parallel", {"accurate": False}, ["(n^3)/p", "(n^3)/p*log2(p)", "((n^3)/p*log2(p))/p"],
-     "m^-1/2", -0.0139149),
+    (
+        "parallel",
+        {"accurate": False},
+        ["(n^3)/p", "(n^3)/p*log2(p)", "((n^3)/p*log2(p))/p"],
+        "m^-1/2",
+        -0.0139149,
+    ),
     ("parallel", {}, ["(n^3)/p"], "m^-1", 0.00351693),
     ("cubic", {"accurate": False}, ["n^3", "n^2"], "m^-1/2", 0.000174066),
     ("cubic", {}, ["n^3"], "m^-1", 0.0208606),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("case", "how", "terms", "weighting", "off"), MANUAL)
@@ -141,9 +150,18 @@ SPEC = '{True, {"x0", True, {x0>1}}, {"x1", False, {1<x1<x0}}}'
 
 @pytest.mark.parametrize(
     ("model", "accepted"),
-    [("x0^2-6*x0", False), ("x0^2-2*x0", True), ("x0*x1", True), ("5-x1", False), ("x0-x1", True),
-     ("5-log(x1)", False), ("10-3/x0", True), ("2^x0", True), ("x1-x0/2", False)],
-)  # fmt: skip
+    [
+        ("x0^2-6*x0", False),
+        ("x0^2-2*x0", True),
+        ("x0*x1", True),
+        ("5-x1", False),
+        ("x0-x1", True),
+        ("5-log(x1)", False),
+        ("10-3/x0", True),
+        ("2^x0", True),
+        ("x1-x0/2", False),
+    ],
+)
 def test_what_constraints_accept(model: str, accepted: bool) -> None:
     constraints = parse_constraints(SPEC, ["x0", "x1"])
     assert constraints.lower_bound and constraints.growing == ("x0",)
@@ -190,9 +208,15 @@ def test_pure_noise_gets_no_terms() -> None:
 
 @pytest.mark.parametrize(
     ("law", "threads"),
-    [("3*n^2/p+70", "p"), ("5*n*log2(n)+200", ""), ("0.1*n^2*log2(p)+5", ""), ("900/p+4", "p"),
-     ("500-0.3*n", ""), ("n*sqrt(p)", "")],
-)  # fmt: skip
+    [
+        ("3*n^2/p+70", "p"),
+        ("5*n*log2(n)+200", ""),
+        ("0.1*n^2*log2(p)+5", ""),
+        ("900/p+4", "p"),
+        ("500-0.3*n", ""),
+        ("n*sqrt(p)", ""),
+    ],
+)
 def test_exact_laws_are_found_and_hold_far_away(law: str, threads: str) -> None:
     n, p = (a.ravel() for a in np.meshgrid([100, 200, 400, 800.0], [2, 4, 8, 16, 32.0]))
     expression = parse_expression(law)

@@ -76,14 +76,33 @@ def _names_an_interpreter(node: ast.AST, may_name: bool) -> bool:
 
 ROOMS = "advisor/schedulers/"
 QUESTIONS = frozenset(
-    {"sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sreport",
-     "sshare", "sstat", "pbsnodes", "qdel", "qmgr", "qselect", "qstat", "tracejob"}
-)  # fmt: skip
+    {
+        "sacct",
+        "sacctmgr",
+        "scancel",
+        "scontrol",
+        "sdiag",
+        "sinfo",
+        "sprio",
+        "squeue",
+        "sreport",
+        "sshare",
+        "sstat",
+        "pbsnodes",
+        "qdel",
+        "qmgr",
+        "qselect",
+        "qstat",
+        "tracejob",
+    }
+)
 STARTERS = {
     "command.py",  # the one way
-    "slurm/hook_files.py", "slurm/hook_state.py",  # compilers, and Lua
-    "local/watched.py", "thread_counter.py",  # our own processes beside a run
-}  # fmt: skip
+    "slurm/hook_files.py",
+    "slurm/hook_state.py",  # compilers, and Lua
+    "local/watched.py",
+    "thread_counter.py",  # our own processes beside a run
+}
 """Modules of the schedulers' rooms that start programs, and what else than a scheduler's."""
 ASKING = {"command.py", "slurm/control.py", "pbs/control.py"}
 

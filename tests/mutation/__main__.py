@@ -17,17 +17,24 @@ from tests.mutation.running import ROOT, Plugin
 
 _SLURM = ("unit/test_slurm_request.py", "unit/test_slurm_table.py")
 _PBS = (
-    "unit/test_pbs_render.py", "unit/test_pbs_options.py", "unit/test_qsub_words.py",
+    "unit/test_pbs_render.py",
+    "unit/test_pbs_options.py",
+    "unit/test_qsub_words.py",
     "unit/test_pbs_fold.py",
-)  # fmt: skip
+)
 TESTS = {
     "advisor/core/select.py": ("unit/test_select.py",),
     "advisor/core/feasible.py": (
-        "unit/test_feasible.py", "unit/decide/test_bounds.py", "unit/decide/test_node_types.py",
+        "unit/test_feasible.py",
+        "unit/decide/test_bounds.py",
+        "unit/decide/test_node_types.py",
     ),
     "advisor/service/choice.py": (
-        "unit/test_choice.py", "unit/trials", "unit/decide/test_settings.py",
-        "unit/decide/test_bounds.py", "unit/decide/test_node_types.py",
+        "unit/test_choice.py",
+        "unit/trials",
+        "unit/decide/test_settings.py",
+        "unit/decide/test_bounds.py",
+        "unit/decide/test_node_types.py",
         "unit/test_transfer_models.py",
     ),
     "advisor/schedulers/slurm/translator.py": _SLURM,
@@ -35,7 +42,7 @@ TESTS = {
     "advisor/schedulers/slurm/sbatch.py": _SLURM,
     "advisor/schedulers/pbs/translator.py": _PBS,
     "advisor/schedulers/pbs/table.py": _PBS,
-}  # fmt: skip
+}
 """File -> the tests that meet it closely, and take seconds together."""
 
 
@@ -44,8 +51,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", default=[*TESTS], metavar="FILE")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
-    parser.add_argument("--seconds", type=float, default=4.0, metavar="S",
-                        help="processor time for a mutant, fastest tests first (4)")  # fmt: skip
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=4.0,
+        metavar="S",
+        help="processor time for a mutant, fastest tests first (4)",
+    )
     arguments = parser.parse_args()
     files = [ROOT / name for name in arguments.files]
     plugin = Plugin(files, arguments.jobs, arguments.seconds)
@@ -57,10 +69,11 @@ def main() -> int:
         equivalent = yaml.safe_load(stream) or {}
     entries = {
         (file, function, change)
-        for file, functions in equivalent.items() if file in arguments.files
+        for file, functions in equivalent.items()
+        if file in arguments.files
         for function, changes in functions.items()
         for change in changes
-    }  # fmt: skip
+    }
     left, fitting = 0, set[tuple[str, str, str]]()
     for path, mutant, reaching in sorted(plugin.survivors, key=lambda s: (s[0], s[1].line)):
         name = path.relative_to(ROOT).as_posix()
@@ -73,8 +86,10 @@ def main() -> int:
         print(f"{name}:{mutant.line} {mutant.function} [{reaching} tests]: {mutant.change}")
     for path, number in plugin.counts.items():
         survivors = sum(p == path for p, _, _ in plugin.survivors)
-        print(f"{path.relative_to(ROOT)}: {number} mutants, {number - survivors} killed, "
-              f"{survivors} survive")  # fmt: skip
+        print(
+            f"{path.relative_to(ROOT)}: {number} mutants, {number - survivors} killed, "
+            f"{survivors} survive"
+        )
     for file, function, change in sorted(entries - fitting):
         print(f"equivalent.yaml: no surviving mutant is {file} {function}: {change}")
     return int(bool(left or entries - fitting))

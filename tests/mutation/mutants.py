@@ -9,12 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 _OTHER: dict[type[ast.AST], Any] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+}
 _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor"}
 _EFFECTS = (ast.Continue, ast.Break, ast.Raise, ast.AugAssign)
 _SHOWN = 90
@@ -52,12 +66,19 @@ def mutants(tree: ast.Module) -> Iterator[Mutant]:
             times[function, f"{before} -> {after}"] += 1
             number = times[function, f"{before} -> {after}"]
             suffix = f" #{number}" if number > 1 else ""
-            in_body = bool(names) and isinstance(names[-1], ast.FunctionDef) and not any(
-                isinstance(n, ast.arguments) for n in path
-            )  # fmt: skip
+            in_body = (
+                bool(names)
+                and isinstance(names[-1], ast.FunctionDef)
+                and not any(isinstance(n, ast.arguments) for n in path)
+            )
             change = f"{before} -> {after}{suffix}"
-            yield Mutant(getattr(node, "lineno", statement.lineno), _last_line(statement),
-                         function, change, in_body)  # fmt: skip
+            yield Mutant(
+                getattr(node, "lineno", statement.lineno),
+                _last_line(statement),
+                function,
+                change,
+                in_body,
+            )
             _put(parent, field, index, node)
 
 
@@ -97,8 +118,9 @@ def _alternatives(node: ast.AST, parent: ast.AST) -> Iterator[ast.AST]:
                 case ast.Name(name) if name in _CALLS:
                     yield ast.Call(ast.Name(_CALLS[name], ast.Load()), arguments, keywords)
                 case ast.Attribute(value, name) if name in _CALLS:
-                    yield ast.Call(ast.Attribute(value, _CALLS[name], ast.Load()), arguments,
-                                   keywords)  # fmt: skip
+                    yield ast.Call(
+                        ast.Attribute(value, _CALLS[name], ast.Load()), arguments, keywords
+                    )
             for i in range(len(keywords)):
                 yield ast.Call(function, arguments, keywords[:i] + keywords[i + 1 :])
         case ast.Constant(bool() as value):

@@ -156,9 +156,14 @@ class Plugin:
 
 
 def _try(
-    session: pytest.Session, tree: ast.Module, module: ModuleType, tests: list[pytest.Item],
-    caches: list[Any], folder: str, most_s: float,
-) -> None:  # fmt: skip
+    session: pytest.Session,
+    tree: ast.Module,
+    module: ModuleType,
+    tests: list[pytest.Item],
+    caches: list[Any],
+    folder: str,
+    most_s: float,
+) -> None:
     """In the child: end with 0 if all tests pass."""
     code = 1
     try:

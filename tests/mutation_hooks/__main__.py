@@ -31,15 +31,21 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("advisor", "config", "db", "hooks", "tests", "tui", "pyproject.toml")
 LUA, QUEUEJOB = "tests/unit/hook_lua", "tests/pbs/queuejob"
 FILTER = (
-    "cli_filter", "advisor/filter", "advisor/log", "advisor/rewrite", "advisor/start",
+    "cli_filter",
+    "advisor/filter",
+    "advisor/log",
+    "advisor/rewrite",
+    "advisor/start",
     "advisor/system",
-)  # fmt: skip
+)
 LIMITS = (
-    "test_what_the_cluster_has", "test_what_the_cluster_does_not_have",
-    "test_what_is_no_more_than_the_job_has", "test_what_is_more_than_the_job_has",
+    "test_what_the_cluster_has",
+    "test_what_the_cluster_does_not_have",
+    "test_what_is_no_more_than_the_job_has",
+    "test_what_is_more_than_the_job_has",
     "test_frequency_steps_by_what_the_store_knew_at_install",
     "test_nothing_is_known_of_the_cluster",
-)  # fmt: skip
+)
 UNDERSTOOD = (
     "test_the_hooks_judge_everything_as_the_daemon_does",
     "test_the_hooks_know_what_the_site_says_of_its_own_options",
@@ -111,9 +117,12 @@ def tried(source: str, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutan
                     shutil.copy(ROOT / part, target)
             worker = subprocess.Popen(
                 [sys.executable, "-m", "tests.mutation_hooks.worker", source, *TESTS[source]],
-                cwd=folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                cwd=folder,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 env={**os.environ, "TMPDIR": str(folder)},
-            )  # fmt: skip
+            )
             started.append(worker)
             workers.put(worker)
 

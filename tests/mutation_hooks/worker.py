@@ -32,9 +32,13 @@ from _pytest import main as pytest_main
 LIMIT_S = 90.0
 """For the tests of one mutant; one that needs longer hangs, and that is noticed."""
 SLOW = (
-    "no_message_can_steer", "both_libraries", "other_pythons", "older_pythons", "time_spent",
+    "no_message_can_steer",
+    "both_libraries",
+    "other_pythons",
+    "older_pythons",
+    "time_spent",
     "stands_still",
-)  # fmt: skip
+)
 """Tests that take seconds and notice nothing that others do not."""
 
 
@@ -97,9 +101,10 @@ class Tries:
             near = set(range(first - 1, last + 2))
             if self.reached:  # else this is the source as it is, and the tests' lines are noted
                 session.items = [
-                    item for item in sorted(items, key=self.place)
+                    item
+                    for item in sorted(items, key=self.place)
                     if near & (self.reached[item.nodeid] or near) or near & self.everybody
-                ]  # fmt: skip
+                ]
             NOTICED.unlink(missing_ok=True)
             self.answers.write(outcome(session) + "\n")
             self.answers.flush()
@@ -189,8 +194,10 @@ def forked(
                 os.environ.update(env)
                 sys.argv, sys.stdin, sys.stdout = [runner, hook], io.StringIO(input), output
                 names = {
-                    "__name__": "__main__", "__file__": runner, "compile": lambda *_: code,
-                }  # fmt: skip
+                    "__name__": "__main__",
+                    "__file__": runner,
+                    "compile": lambda *_: code,
+                }
                 lines = set[int]()
                 if LINES.exists():
                     sys.settrace(tracer("<embedded code object>", lines))

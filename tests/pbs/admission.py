@@ -13,11 +13,29 @@ from collections.abc import Mapping
 from typing import Any
 
 BUILT_IN = {
-    "select": "", "place": "", "nodes": "", "nodect": "", "walltime": "", "cput": "",
-    "min_walltime": "", "max_walltime": "", "software": "h", "arch": "h", "host": "h",
-    "vnode": "h", "ncpus": "nh", "mem": "nh", "vmem": "nh", "mpiprocs": "nh", "ompthreads": "h",
-    "naccelerators": "nh", "accelerator_model": "h", "hbmem": "nh", "aoe": "h", "eoe": "h",
-}  # fmt: skip
+    "select": "",
+    "place": "",
+    "nodes": "",
+    "nodect": "",
+    "walltime": "",
+    "cput": "",
+    "min_walltime": "",
+    "max_walltime": "",
+    "software": "h",
+    "arch": "h",
+    "host": "h",
+    "vnode": "h",
+    "ncpus": "nh",
+    "mem": "nh",
+    "vmem": "nh",
+    "mpiprocs": "nh",
+    "ompthreads": "h",
+    "naccelerators": "nh",
+    "accelerator_model": "h",
+    "hbmem": "nh",
+    "aoe": "h",
+    "eoe": "h",
+}
 """Resources every server knows; n: summed over the chunks, h: of a host, so one of a chunk."""
 TYPES = {"ncpus": int, "mpiprocs": int, "ompthreads": int, "nodect": int, "naccelerators": int}
 NOT_WITH_SELECT = '"-lresource=" cannot be used with "select" or "place", resource is: '
@@ -221,9 +239,11 @@ def start(
 
 
 def _fit(
-    state: Mapping[str, Any], job: Mapping[str, Any], scheduled: frozenset[str],
+    state: Mapping[str, Any],
+    job: Mapping[str, Any],
+    scheduled: frozenset[str],
     used: Mapping[str, dict[str, Any]],
-) -> list[tuple[str, dict[str, str]]] | None:  # fmt: skip
+) -> list[tuple[str, dict[str, str]]] | None:
     wants = [chunk for count, chunk in chunks(job["schedselect"]) for _ in range(count)]
     words = job["Resource_List"]["place"].split(":")
     bound = {n for n, has in state["nodes"].items() if has.get("queue") == job["queue"]}
@@ -278,9 +298,13 @@ def _taken(
 
 
 def _greedy(
-    state: Mapping[str, Any], wants: list[dict[str, str]], names: list[str],
-    scheduled: frozenset[str], used: Mapping[str, dict[str, Any]], spread: bool,
-) -> list[tuple[str, dict[str, str]]] | None:  # fmt: skip
+    state: Mapping[str, Any],
+    wants: list[dict[str, str]],
+    names: list[str],
+    scheduled: frozenset[str],
+    used: Mapping[str, dict[str, Any]],
+    spread: bool,
+) -> list[tuple[str, dict[str, str]]] | None:
     left = {n: dict(used.get(n, {}).get("sums", {})) for n in names}
     found: list[tuple[str, dict[str, str]]] = []
     for chunk in wants:

@@ -45,9 +45,12 @@ def mom(pbs: Complex, argv: list[str]) -> int:
     took = time.time() - begin
     burn(pbs, took, int(wants["ncpus"]))
     used: dict[str, Any] = {
-        "cpupercent": 0, "cput": "00:00:00", "mem": "7364kb", "ncpus": wants["ncpus"],
+        "cpupercent": 0,
+        "cput": "00:00:00",
+        "mem": "7364kb",
+        "ncpus": wants["ncpus"],
         "walltime": f"{int(took) // 3600:02d}:{int(took) // 60 % 60:02d}:{round(took) % 60:02d}",
-    }  # fmt: skip
+    }
     for kind in EVENTS[2:]:
         for hook in hooks:
             outcome = run_hook(pbs, hook, {"event": kind.upper(), "job": exec_event})
@@ -109,11 +112,17 @@ def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> i
     nodefile.write_text("".join(f"{h}\n" * n for h, n in zip(hosts, ranks, strict=True)))
     home = os.environ.get("HOME", "/")
     environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "SHELL": "/bin/sh",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": home,
+        "SHELL": "/bin/sh",
         **{k: str(v) for k, v in job["Variable_List"].items()},
-        "PBS_JOBID": job_id, "PBS_NODEFILE": str(nodefile), "PBS_JOBNAME": job["Job_Name"],
-        "PBS_ENVIRONMENT": "PBS_BATCH", "NCPUS": threads, "OMP_NUM_THREADS": threads,
-    }  # fmt: skip
+        "PBS_JOBID": job_id,
+        "PBS_NODEFILE": str(nodefile),
+        "PBS_JOBNAME": job["Job_Name"],
+        "PBS_ENVIRONMENT": "PBS_BATCH",
+        "NCPUS": threads,
+        "OMP_NUM_THREADS": threads,
+    }
     script = pbs.root / "spool" / f"{job_id}.SC"
     line = script.read_text(errors="replace").partition("\n")[0]
     shell = shlex.split(line[2:]) if line.startswith("#!") else ["/bin/sh"]
@@ -124,9 +133,14 @@ def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> i
         limit = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
     with target.open("wb") as stream:
         process = subprocess.Popen(
-            [*shell, str(script)], env=environment, cwd=home, stdin=subprocess.DEVNULL,
-            stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            [*shell, str(script)],
+            env=environment,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         with pbs.locked() as state:
             state["jobs"][job_id]["session_id"] = process.pid
         try:
@@ -168,10 +182,14 @@ def end(state: dict[str, Any], job_id: str, code: int, used: dict[str, Any]) -> 
     deleted = job.pop("deleted", False)
     job["substate"] = 91 if deleted else 92 if code == 0 else 93
     how = (
-        "terminated by root@pbs1" if deleted
-        else "exceeded resource walltime" if code == -29
-        else "finished" if code == 0 else "failed"
-    )  # fmt: skip
+        "terminated by root@pbs1"
+        if deleted
+        else "exceeded resource walltime"
+        if code == -29
+        else "finished"
+        if code == 0
+        else "failed"
+    )
     job["comment"] += f" and {how}"
     if state["server"].get("job_history_enable") != "True":
         del state["jobs"][job_id]

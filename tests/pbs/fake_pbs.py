@@ -45,19 +45,26 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
             "workq": {"queue_type": "Execution", "enabled": "True", "started": "True"},
         },
         "server": {
-            "server_state": "Active", "default_queue": "workq", "job_history_enable": "True",
+            "server_state": "Active",
+            "default_queue": "workq",
+            "job_history_enable": "True",
         },
         "resources": {"node_type": {"type": "string", "flag": "h"}},
         "hooks": {},
-    }  # fmt: skip
+    }
     (root / "server.json").write_text(json.dumps(state))
     return root / "bin"
 
 
 def main() -> int:
     program = {
-        "qsub": qsub, "qstat": qstat, "qdel": qdel, "pbsnodes": pbsnodes, "qmgr": qmgr, "mom": mom,
-    }[sys.argv[2]]  # fmt: skip
+        "qsub": qsub,
+        "qstat": qstat,
+        "qdel": qdel,
+        "pbsnodes": pbsnodes,
+        "qmgr": qmgr,
+        "mom": mom,
+    }[sys.argv[2]]
     try:
         return program(Complex(Path(sys.argv[1])), sys.argv[3:])
     except Refusal as refusal:

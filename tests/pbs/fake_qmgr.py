@@ -14,11 +14,27 @@ from typing import Any
 from fake_server import Complex, Refusal
 
 EVENTS = [
-    "queuejob", "postqueuejob", "modifyjob", "resvsub", "movejob", "runjob", "periodic",
-    "execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end", "execjob_preterm",
-    "execjob_launch", "exechost_periodic", "exechost_startup", "execjob_attach", "execjob_resize",
-    "execjob_abort", "execjob_postsuspend", "execjob_preresume",
-]  # fmt: skip
+    "queuejob",
+    "postqueuejob",
+    "modifyjob",
+    "resvsub",
+    "movejob",
+    "runjob",
+    "periodic",
+    "execjob_begin",
+    "execjob_prologue",
+    "execjob_epilogue",
+    "execjob_end",
+    "execjob_preterm",
+    "execjob_launch",
+    "exechost_periodic",
+    "exechost_startup",
+    "execjob_attach",
+    "execjob_resize",
+    "execjob_abort",
+    "execjob_postsuspend",
+    "execjob_preresume",
+]
 """What release 23.06 knows; an older one's are in the state as "hook_events"."""
 
 
@@ -49,7 +65,7 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
     if kind == "hook" and user != state.get("hooks_for", user):  # PBS: root on the server's host
         raise hook_failed(
             name, f"{user}@pbs1 is unauthorized to access hooks data from server pbs1"
-        )  # fmt: skip
+        )
     if verb == "list" and kind == "server":
         print(f"Server pbs1\n    default_queue = {state['server']['default_queue']}\n")
     elif verb == "list" and kind == "resource":
@@ -85,8 +101,12 @@ def manage(pbs: Complex, state: dict[str, Any], line: str, *, log: bool = True) 
         if name in hooks:
             raise hook_failed(name, f"hook name '{name}' already registered, try another name")
         hooks[name] = {
-            "name": name, "enabled": "true", "event": [], "alarm": "30", "order": "1",
-        }  # fmt: skip
+            "name": name,
+            "enabled": "true",
+            "event": [],
+            "alarm": "30",
+            "order": "1",
+        }
         if tail:
             set_hook(state, hooks[name], tail)
     elif verb == "delete" and kind == "hook":
@@ -152,7 +172,7 @@ def set_hook(state: dict[str, Any], hook: dict[str, Any], text: str) -> None:
         if event not in state.get("hook_events", EVENTS):
             raise hook_failed(
                 hook["name"], f"invalid argument to event. Should be one or more of: {EVENTS[0]}, "
-            )  # fmt: skip
+            )
     hook["event"] = [*hook["event"], *events] if key.endswith("+") else events
 
 

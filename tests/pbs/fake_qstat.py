@@ -102,17 +102,24 @@ def nodes_of(state: dict[str, Any]) -> dict[str, Any]:
     busy = {n for n in state["nodes"] if any(f"({n}:" in vnodes for vnodes in running)}
     nodes = {
         name: {
-            "Mom": name, "Port": 15002, "pbs_version": "23.06.06", "ntype": "PBS",
-            "state": "job-exclusive" if name in busy else "free", "pcpus": 2,
+            "Mom": name,
+            "Port": 15002,
+            "pbs_version": "23.06.06",
+            "ntype": "PBS",
+            "state": "job-exclusive" if name in busy else "free",
+            "pcpus": 2,
             **({"queue": has["queue"]} if "queue" in has else {}),
             "resources_available": {
-                "arch": "linux", "host": name, "vnode": name,
+                "arch": "linux",
+                "host": name,
+                "vnode": name,
                 **{k: v for k, v in has.items() if k not in ("queue", "sharing")},
             },
-            "resources_assigned": {}, "sharing": has.get("sharing", "default_shared"),
+            "resources_assigned": {},
+            "sharing": has.get("sharing", "default_shared"),
         }
         for name, has in state["nodes"].items()
-    }  # fmt: skip
+    }
     return {"nodes": nodes}
 
 

@@ -52,9 +52,10 @@ def submission(argv: list[str], defaults: str = "") -> tuple[dict[str, Any], str
         take(getopt.getopt(words, QSUB_OPTIONS)[0], options, resources)
     take(given, options, resources)
     variables = {
-        "PBS_O_WORKDIR": str(Path.cwd()), "PBS_O_HOME": os.environ.get("HOME", "/"),
+        "PBS_O_WORKDIR": str(Path.cwd()),
+        "PBS_O_HOME": os.environ.get("HOME", "/"),
         "PBS_O_PATH": os.environ.get("PATH", ""),
-    }  # fmt: skip
+    }
     if "V" in options:
         variables.update(os.environ)
     variables.update(read_variables(options.get("v", "")))
@@ -68,11 +69,12 @@ def submission(argv: list[str], defaults: str = "") -> tuple[dict[str, Any], str
         "array_indices_submitted": options.get("J"),
         "executable": executable,
         "argument_list": "".join(jsdl(w.translate(escape)) for w in rest[1:]) or None
-        if executable else None,
+        if executable
+        else None,
         "Submit_arguments": "".join(jsdl(w.translate(escape)) for w in argv),
         "Resource_List": resources,
         "Variable_List": variables,
-    }  # fmt: skip
+    }
     job.update(attributes(options))
     return job, text, options
 
@@ -129,9 +131,11 @@ def qsub(pbs: Complex, argv: list[str]) -> int:
     with (pbs.root / "spool" / f"{job_id}.OU").open("w") as output:
         subprocess.Popen(
             [*PYTHON, str(pbs.root), "mom", job_id, options.get("o", "")],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
     if "z" not in options:
         print(job_id)
     return 0
@@ -202,9 +206,13 @@ def jsdl(word: str) -> str:
 def attributes(options: dict[str, str]) -> dict[str, Any]:
     """Return the attributes that qsub sets whatever is said, and those that were."""
     found: dict[str, Any] = {
-        "Checkpoint": "u", "Join_Path": options.get("j", "n"), "Keep_Files": "n",
-        "Mail_Points": "a", "Priority": options.get("p", "0"), "Rerunable": options.get("r", "1"),
-    }  # fmt: skip
+        "Checkpoint": "u",
+        "Join_Path": options.get("j", "n"),
+        "Keep_Files": "n",
+        "Mail_Points": "a",
+        "Priority": options.get("p", "0"),
+        "Rerunable": options.get("r", "1"),
+    }
     if "h" in options:
         found["Hold_Types"] = "u"
     if "a" in options:

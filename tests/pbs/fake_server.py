@@ -79,13 +79,19 @@ def run_hook(pbs: Complex, hook: dict[str, Any], event: dict[str, Any]) -> dict[
     source = pbs.root / "hooks" / f"{hook['name']}.PY"
     source.write_text(hook["code"])
     event = {
-        **event, "user": pwd.getpwuid(os.getuid()).pw_name,
-        "conf": {"PBS_HOME": str(pbs.root / "home")}, "node": "n1",
-    }  # fmt: skip
+        **event,
+        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "conf": {"PBS_HOME": str(pbs.root / "home")},
+        "node": "n1",
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-OO", str(HERE / "hook_run.py"), str(source)],
-        input=json.dumps([event]), capture_output=True, text=True, env=environment, check=False,
-    )  # fmt: skip
+        input=json.dumps([event]),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     if done.returncode:
         raise Refusal(f"hook {hook['name']}: {done.stderr}")
     outcome: dict[str, Any] = json.loads(done.stdout)[0]

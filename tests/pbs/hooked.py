@@ -41,9 +41,14 @@ def run_hook(
         env["PBS_HOOK_CONFIG_FILE"] = str(path)
     done = subprocess.run(
         [python, "-I", "-S", "-OO", str(RUNNER), str(HOOKS / hook)],
-        input=json.dumps(events), capture_output=True, text=True, env=env, cwd=folder, timeout=60,
+        input=json.dumps(events),
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=folder,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     found: list[Outcome] = json.loads(done.stdout)
     return found
@@ -65,19 +70,26 @@ def job(
             "Submit_arguments": "<jsdl-hpcpa:Argument>job.sh</jsdl-hpcpa:Argument>",
             "Resource_List": dict(resources or {}),
             "Variable_List": {
-                "PBS_O_WORKDIR": "/home/alice", "PBS_O_HOME": "/home/alice", **(variables or {})
+                "PBS_O_WORKDIR": "/home/alice",
+                "PBS_O_HOME": "/home/alice",
+                **(variables or {}),
             },
             **attributes,
         },
-    }  # fmt: skip
+    }
 
 
 def plan(rewrite: Mapping[str, str] | None = None, **other: object) -> bytes:
     """Return a daemon's answer line."""
     answer = {
-        "v": 1, "decision": DECISION, "rewrite": dict(rewrite or {}), "env": {}, "message": "",
-        "stamp": STAMP, **other,
-    }  # fmt: skip
+        "v": 1,
+        "decision": DECISION,
+        "rewrite": dict(rewrite or {}),
+        "env": {},
+        "message": "",
+        "stamp": STAMP,
+        **other,
+    }
     return json.dumps(answer).encode() + b"\n"
 
 

@@ -19,9 +19,12 @@ class PosedSys:
             folder = self.cpufreq(cpu)
             folder.mkdir(parents=True)
             for name, value in {
-                "scaling_max_freq": HIGH, "scaling_min_freq": LOW, "cpuinfo_max_freq": HIGH,
-                "cpuinfo_min_freq": LOW, "affected_cpus": cpu,
-            }.items():  # fmt: skip
+                "scaling_max_freq": HIGH,
+                "scaling_min_freq": LOW,
+                "cpuinfo_max_freq": HIGH,
+                "cpuinfo_min_freq": LOW,
+                "affected_cpus": cpu,
+            }.items():
                 (folder / name).write_text(f"{value}\n")
             topology = folder.parent / "topology"
             topology.mkdir()
@@ -63,8 +66,11 @@ class PosedSys:
 
     def settings(self, folder: Path, **other: object) -> dict[str, object]:
         return {
-            "sys_root": str(self.root), "boot_id": str(self.boot), "state_dir": str(folder), **other
-        }  # fmt: skip
+            "sys_root": str(self.root),
+            "boot_id": str(self.boot),
+            "state_dir": str(folder),
+            **other,
+        }
 
     def share_policy(self, cpus: Sequence[int]) -> None:
         """Let CPUs share one policy, as with one frequency a socket."""

@@ -79,8 +79,12 @@ def submit(shape: Shape, folder: Path, handed: dict[str, str]) -> tuple[posed.Ou
     own = [words[i + 1] for i, w in enumerate(words) if w == "-v"]
     done = subprocess.run(
         ["qsub", *words, "-v", ",".join([*own[-1:], *variables]), str(script)],
-        capture_output=True, text=True, cwd=folder, env={**os.environ, **variables}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **variables},
+        check=False,
+    )
     if done.returncode:
         return posed.Outcome(done.stderr.strip().removeprefix("qsub: ")), None
     job_id, end = done.stdout.strip(), time.monotonic() + WAIT_S
@@ -156,9 +160,11 @@ def compare(shapes: list[Shape], snapshot: Any, folder: Path) -> int:
         off, code = submit(shape, folder, handed)
         reading = availability.read()
         known = Availability(
-            "pbs", rooms(snapshot.inventory, reading.nodes),
-            sized(snapshot.inventory, reading.partitions), reading.queues,
-        )  # fmt: skip
+            "pbs",
+            rooms(snapshot.inventory, reading.nodes),
+            sized(snapshot.inventory, reading.partitions),
+            reading.queues,
+        )
         settings = queuejob_config(
             PbsHookSettings(
                 folder / f"s{number}",

@@ -30,9 +30,15 @@ def state(tmp_path: Path) -> Path:
 
 
 def event(
-    kind: str, job: str = "7.pbs1", *, mhz: int | None = 1900, place: str = "scatter:excl",
-    ncpus: int = 4, vnode: str = "node1", host: str = "",
-) -> dict[str, Any]:  # fmt: skip
+    kind: str,
+    job: str = "7.pbs1",
+    *,
+    mhz: int | None = 1900,
+    place: str = "scatter:excl",
+    ncpus: int = 4,
+    vnode: str = "node1",
+    host: str = "",
+) -> dict[str, Any]:
     return {
         "event": kind,
         "job": {
@@ -40,10 +46,12 @@ def event(
             **({"exec_host": f"{host}.cluster:15002/0*4+node2/0*64"} if host else {}),
             "exec_vnode": f"({vnode}:ncpus={ncpus}:mem=1gb)+(node2:ncpus=64)",
             "Resource_List": {
-                "ncpus": ncpus, "place": place, **({"cpu_freq_mhz": mhz} if mhz else {}),
+                "ncpus": ncpus,
+                "place": place,
+                **({"cpu_freq_mhz": mhz} if mhz else {}),
             },
         },
-    }  # fmt: skip
+    }
 
 
 def periodic(*jobs: str) -> dict[str, Any]:
@@ -483,9 +491,13 @@ def test_all_cores_of_a_node_are_the_whole_node(tmp_path: Path, state: Path) -> 
 
 
 SHARINGS = {
-    "default_shared": "-x-x", "default_excl": "xx-x", "default_exclhost": "hx-x",
-    "ignore_excl": "----", "force_excl": "xxxx", "force_exclhost": "hhhh",
-}  # fmt: skip
+    "default_shared": "-x-x",
+    "default_excl": "xx-x",
+    "default_exclhost": "hx-x",
+    "ignore_excl": "----",
+    "force_excl": "xxxx",
+    "force_exclhost": "hhhh",
+}
 """x: the vnode alone (of exclhost its host), h: the host, for each of PLACES; -: neither."""
 PLACES = ("free", "excl", "free:shared", "exclhost")
 
@@ -607,9 +619,13 @@ def test_a_job_not_capped_once_is_not_told_as_capped_after_a_resume(
 
 @pytest.mark.parametrize(
     ("first", "job"),
-    [("EXECJOB_POSTSUSPEND", "7.pbs1"), ("EXECJOB_PROLOGUE", "7.pbs1"),
-     ("EXECJOB_BEGIN", "7.pbs1"), ("EXECJOB_BEGIN", "8.pbs1")],
-)  # fmt: skip
+    [
+        ("EXECJOB_POSTSUSPEND", "7.pbs1"),
+        ("EXECJOB_PROLOGUE", "7.pbs1"),
+        ("EXECJOB_BEGIN", "7.pbs1"),
+        ("EXECJOB_BEGIN", "8.pbs1"),
+    ],
+)
 def test_what_stood_there_in_another_boot_is_never_put_back(
     node: PosedSys, state: Path, mom: Mom, first: str, job: str
 ) -> None:
@@ -670,9 +686,13 @@ def test_a_cpu_that_is_gone_or_stuck_keeps_no_other_from_its_own(
 
 @pytest.mark.parametrize("job", ["7.pbs1", "9[3].pbs1"])
 @pytest.mark.parametrize(
-    "folder", ["cpuset/pbs_jobs.service/jobid/{}", "pbs_jobs.service/jobid/{}",
-               "cpuset/pbspro.slice/pbspro-{}.slice"],
-)  # fmt: skip
+    "folder",
+    [
+        "cpuset/pbs_jobs.service/jobid/{}",
+        "pbs_jobs.service/jobid/{}",
+        "cpuset/pbspro.slice/pbspro-{}.slice",
+    ],
+)
 def test_a_cpuset_is_looked_for_wherever_pbs_makes_it(
     node: PosedSys, mom: Mom, folder: str, job: str
 ) -> None:
@@ -798,9 +818,11 @@ def test_a_counter_that_wraps_often_is_read_in_between(node: PosedSys, mom: Mom)
 def test_only_whole_packages_and_their_memory_are_counted(node: PosedSys, mom: Mom) -> None:
     """The other zones are parts of them, hold them, or tell the same once more."""
     zones = {
-        "intel-rapl:0:1": "core", "intel-rapl:1": "psys", "intel-rapl-mmio:0": "package-0",
+        "intel-rapl:0:1": "core",
+        "intel-rapl:1": "psys",
+        "intel-rapl-mmio:0": "package-0",
         "intel-rapl:2": "package-1-die-1",
-    }  # fmt: skip
+    }
     for kind, begin in (("EXECJOB_BEGIN", True), ("EXECJOB_EPILOGUE", False)):
         for zone, name in zones.items():
             node.rapl({zone: 0 if begin else 7_000_000})

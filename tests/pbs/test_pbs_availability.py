@@ -70,8 +70,11 @@ def test_states(attributes: dict[str, Any], idle: bool, usable: bool) -> None:
 
 def test_a_host_is_as_free_as_its_busiest_vnode() -> None:
     nodes = {
-        "a[0]": vnode("a"), "a[1]": vnode("a", "job-exclusive"), "b": vnode("b"), "c": vnode("c"),
-    }  # fmt: skip
+        "a[0]": vnode("a"),
+        "a[1]": vnode("a", "job-exclusive"),
+        "b": vnode("b"),
+        "c": vnode("c"),
+    }
     kind = NodeType("bdw", "kind=bdw", ("workq",), nodes=("a", "b", "c", "d"))
     found = pbs.reading_of("pbs1", {}, {"nodes": nodes}, {"workq": {}})
     shared = ("default_shared",)
@@ -86,19 +89,26 @@ def test_a_host_is_as_free_as_its_busiest_vnode() -> None:
 def test_queues() -> None:
     queues = {
         "route": {
-            "queue_type": "Route", "enabled": "True", "started": "True",
-            "route_destinations": "small@pbs1,far@pbs2", "resources_min": {"ncpus": 8},
+            "queue_type": "Route",
+            "enabled": "True",
+            "started": "True",
+            "route_destinations": "small@pbs1,far@pbs2",
+            "resources_min": {"ncpus": 8},
         },
         "small": {
-            "queue_type": "Execution", "enabled": "True", "started": "False",
+            "queue_type": "Execution",
+            "enabled": "True",
+            "started": "False",
             "resources_default": {"place": "scatter", "walltime": "01:00:00", "mem": "2gb"},
-            "default_chunk": {"ncpus": 4}, "resources_max": {"ncpus": 56, "nodect": 2},
+            "default_chunk": {"ncpus": 4},
+            "resources_max": {"ncpus": 56, "nodect": 2},
             "resources_available": {"ncpus": 400},
             "max_run_res": {"mem": "[u:PBS_GENERIC=20gb]"},
             "max_run_res_soft": {"ngpus": "[o:PBS_ALL=4]"},
-            "max_queued_res": {"vmem": "[o:PBS_ALL=4gb]"}, "max_run": "[u:PBS_GENERIC=4]",
+            "max_queued_res": {"vmem": "[o:PBS_ALL=4gb]"},
+            "max_run": "[u:PBS_GENERIC=4]",
         },
-    }  # fmt: skip
+    }
     server = {"scheduling": "True", "resources_max": {"walltime": "24:00:00"}}
     found = pbs.reading_of("pbs1", server, {"nodes": {"a": vnode("a")}}, queues)
     assert found.queues["route"] == Queue(

@@ -50,27 +50,51 @@ _BDW = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "model": "bro", "arch": 
 _SKL = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "model": "sky", "arch": "linux"}
 pytestmark = pytest.mark.slow
 NODES: dict[str, dict[str, Any]] = {
-    "n1": _BDW, "n2": _BDW, "k1": {**_SKL, "queue": "fat"},
-    "m1": {**_BDW, "queue": "mixed"}, "k2": {**_SKL, "queue": "mixed"},
-}  # fmt: skip
+    "n1": _BDW,
+    "n2": _BDW,
+    "k1": {**_SKL, "queue": "fat"},
+    "m1": {**_BDW, "queue": "mixed"},
+    "k2": {**_SKL, "queue": "mixed"},
+}
 RESOURCES = {
-    "node_type": ("string", "h"), "model": ("string", "h"), "bigmem": ("boolean", "h"),
-    "scratch": ("size", "nh"), "matlab": ("long", "q"), "advisor_stamp": ("string", "rm"),
-    "cpu_freq_mhz": ("long", "m"), "energy_j": ("long", "m"), "energy_nodes": ("long", "m"),
-}  # fmt: skip
+    "node_type": ("string", "h"),
+    "model": ("string", "h"),
+    "bigmem": ("boolean", "h"),
+    "scratch": ("size", "nh"),
+    "matlab": ("long", "q"),
+    "advisor_stamp": ("string", "rm"),
+    "cpu_freq_mhz": ("long", "m"),
+    "energy_j": ("long", "m"),
+    "energy_nodes": ("long", "m"),
+}
 SCHEDULED = frozenset("ncpus mem arch host vnode node_type model bigmem scratch".split())  # noqa: SIM905
 EXPECTED = re.compile("job rewritten|the daemon says")
 ON = ("enabled", "started")
 STEPS = (1_200_000, 1_900_000, 2_200_000)
 BDW = NodeType(
-    "bdw", feature="node_type=bdw", partitions=("workq", "q", "small", "large", "mixed"),
-    sockets=2, cores=28, memory_mb=65536, freq_khz=STEPS, default_freq_khz=2_200_000,
-    nodes=("n1", "n2", "m1"), default_partition="workq", partition_nodes=(("mixed", 1),),
-)  # fmt: skip
+    "bdw",
+    feature="node_type=bdw",
+    partitions=("workq", "q", "small", "large", "mixed"),
+    sockets=2,
+    cores=28,
+    memory_mb=65536,
+    freq_khz=STEPS,
+    default_freq_khz=2_200_000,
+    nodes=("n1", "n2", "m1"),
+    default_partition="workq",
+    partition_nodes=(("mixed", 1),),
+)
 SKL = replace(
-    BDW, name="skl", feature="node_type=skl", cores=64, memory_mb=262144, nodes=("k1", "k2"),
-    partitions=("fat", "mixed"), partition_nodes=(("fat", 1), ("mixed", 1)), weight=10,
-)  # fmt: skip
+    BDW,
+    name="skl",
+    feature="node_type=skl",
+    cores=64,
+    memory_mb=262144,
+    nodes=("k1", "k2"),
+    partitions=("fat", "mixed"),
+    partition_nodes=(("fat", 1), ("mixed", 1)),
+    weight=10,
+)
 
 
 PROGRAMS = ("stencil", "pool", "blas")
@@ -88,9 +112,17 @@ def option(kind: NodeType, nodes: int, ranks: int, threads: int, freq: int) -> O
     energy = nodes * time_s * (90 + threads * (1.5 + 3 * (freq / 2.2e6) ** 3))
     c = Configuration(kind.name, nodes, ranks, threads, freq)
     return Option(
-        c, time_s, time_s * 0.995, time_s * 1.005, energy, energy * 0.995, energy * 1.005,
-        measured=True, confirmed=True, in_zone=True,
-    )  # fmt: skip
+        c,
+        time_s,
+        time_s * 0.995,
+        time_s * 1.005,
+        energy,
+        energy * 0.995,
+        energy * 1.005,
+        measured=True,
+        confirmed=True,
+        in_zone=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -105,19 +137,25 @@ def stored(path: Path) -> Iterator[Snapshot]:
     with Writer(path) as writer:
         writer.save_node_types([BDW, SKL], source="test")
         base = {
-            "mode": "apply", "goal": "min_energy", "max_slowdown": 0.2, "min_saving": 0.01,
-            "holdout": 0.0, "axes": {"threads": "cap", "node_type": "fill"},
-        }  # fmt: skip
+            "mode": "apply",
+            "goal": "min_energy",
+            "max_slowdown": 0.2,
+            "min_saving": 0.01,
+            "holdout": 0.0,
+            "axes": {"threads": "cap", "node_type": "fill"},
+        }
         writer.apply_config(
             "policy", path="p.yaml", text="p", compiled={"base": base, "rules": []}, by="test"
         )
         rules: list[dict[str, object]] = [
             {"name": "pool", "executable": ["pool"], "threads_from": ["MKL_NUM_THREADS"]},
             {
-                "name": "blas", "executable": ["blas"], "threads_from": ["MKL_NUM_THREADS"],
+                "name": "blas",
+                "executable": ["blas"],
+                "threads_from": ["MKL_NUM_THREADS"],
                 "threads_unset": "all-cores",
             },
-        ]  # fmt: skip
+        ]
         compiled: dict[str, object] = {"applications": rules}
         writer.apply_config("site", path="s.yaml", text="s", compiled=compiled, by="test")
         for kind, application in itertools.product((BDW, SKL), PROGRAMS):
@@ -131,9 +169,17 @@ def stored(path: Path) -> Iterator[Snapshot]:
                 for freq in STEPS
             ]
             writer.save_model(
-                application, "default", kind.name, name="bspline", n_train=12, options=options,
-                scope="all", owner="", energy_quality="measured", stats={},
-            )  # fmt: skip
+                application,
+                "default",
+                kind.name,
+                name="bspline",
+                n_train=12,
+                options=options,
+                scope="all",
+                owner="",
+                energy_quality="measured",
+                stats={},
+            )
         source = StoreSource(path)
         source.refresh()
         yield source.snapshot
@@ -216,13 +262,19 @@ class Outcome:
 def state_of(site: str) -> dict[str, Any]:
     """Return the server of a site of pbs_shapes.py, as PBS makes it and qmgr changes it."""
     state: dict[str, Any] = {
-        "nodes": {n: dict(has) for n, has in NODES.items()}, "jobs": {}, "given": {}, "hooks": {},
-        "queues": {}, "resources": {n: {"type": t, "flag": f} for n, (t, f) in RESOURCES.items()},
+        "nodes": {n: dict(has) for n, has in NODES.items()},
+        "jobs": {},
+        "given": {},
+        "hooks": {},
+        "queues": {},
+        "resources": {n: {"type": t, "flag": f} for n, (t, f) in RESOURCES.items()},
         "server": {
-            "default_queue": "workq", "resources_default": {"ncpus": "1"},
-            "default_chunk": {"ncpus": "1"}, "scheduling": "True",
+            "default_queue": "workq",
+            "resources_default": {"ncpus": "1"},
+            "default_chunk": {"ncpus": "1"},
+            "scheduling": "True",
         },
-    }  # fmt: skip
+    }
     nobody = fake_server.Complex(Path("/nonexistent"))
     made = [f"create queue {q} queue_type=execution" for q in ("workq", "fat", "mixed")]
     made += [f"set queue {q} {a} = true" for q in ("workq", "fat", "mixed") for a in ON]
@@ -242,8 +294,11 @@ def put(state: dict[str, Any], given: dict[str, str], queue: str) -> Outcome:
     except admission.RefusedError as error:
         return Outcome(str(error))
     job: dict[str, Any] = {
-        "job_state": "Q", "queue": name, "Resource_List": wants, "schedselect": select,
-    }  # fmt: skip
+        "job_state": "Q",
+        "queue": name,
+        "Resource_List": wants,
+        "schedselect": select,
+    }
     place = admission.start(state, job, SCHEDULED)
     if isinstance(place, list):
         job["job_state"] = "R"
@@ -332,8 +387,15 @@ def differences(
         settings["breaker"] = str(folder / "breaker")
         known = replace(snapshot, availability=availability(state, snapshot))
         decisions: list[Decision] = []
-        events = [{"event": "QUEUEJOB", "user": "alice", "job": {"id": "", **job},
-                   "resources": fake_server.types(state)} for _, job in submitted]  # fmt: skip
+        events = [
+            {
+                "event": "QUEUEJOB",
+                "user": "alice",
+                "job": {"id": "", **job},
+                "resources": fake_server.types(state),
+            }
+            for _, job in submitted
+        ]
         events = [e for e, (_, job) in zip(events, submitted, strict=True) if knows(state, job)]
         submitted = [(s, job) for s, job in submitted if knows(state, job)]
         with answering(folder / f"s{number}", known, decisions, handed):
@@ -404,13 +466,21 @@ def started(
     (where / "nodes").write_text("".join(hosts))
     threads = place[0][1].get("ompthreads", place[0][1]["ncpus"])
     environment = {
-        "PATH": f"{where}:/usr/bin:/bin", **{k: v for k, v in variables.items() if k != "PATH"},
-        "PBS_NODEFILE": "nodes", "NCPUS": threads, "OMP_NUM_THREADS": threads,
-    }  # fmt: skip
+        "PATH": f"{where}:/usr/bin:/bin",
+        **{k: v for k, v in variables.items() if k != "PATH"},
+        "PBS_NODEFILE": "nodes",
+        "NCPUS": threads,
+        "OMP_NUM_THREADS": threads,
+    }
     done = subprocess.run(
-        ["bash", "-c", shape.script], env=environment, cwd=where, stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=20, check=False,
-    )  # fmt: skip
+        ["bash", "-c", shape.script],
+        env=environment,
+        cwd=where,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
     lines = (where / "starts").read_text().splitlines()
     return [[f"exit {done.returncode}", "unset", "unset"], *(line.rsplit("|", 2) for line in lines)]
 
@@ -469,18 +539,30 @@ def test_drawn_shapes(snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("plain", {"select": "2:ncpus=28:mem=40gb"}, {"place": "pack"}, "place free, then pack"),
         ("plain", {"select": "1:ncpus=28"}, {"place": "excl"}, "place free, then excl"),
-        ("plain", {"ncpus": "4", "mem": "1gb"}, {"select": "1:ncpus=4", "ncpus": "", "mem": ""},
-         "mem 1gb, then None"),
+        (
+            "plain",
+            {"ncpus": "4", "mem": "1gb"},
+            {"select": "1:ncpus=4", "ncpus": "", "mem": ""},
+            "mem 1gb, then None",
+        ),
         ("minimum", {"select": "1:ncpus=28"}, {"select": "1:ncpus=20"}, "violates queue"),
         ("route-strict", {"select": "1:ncpus=28"}, {"select": "1:ncpus=14"}, "all possible"),
         ("route", {"select": "1:ncpus=28"}, {"select": "1:ncpus=14"}, "queue large, then small"),
-        ("default-kind", {"select": "1:ncpus=28"}, {"select": "1:ncpus=28:node_type=skl"},
-         "then Can Never Run"),
-        ("plain", {"select": "1:ncpus=28:mem=2gb", "place": "excl"},
-         {"select": "1:ncpus=20:mem=2gb"}, "ncpus of a chunk 28, then 20"),
+        (
+            "default-kind",
+            {"select": "1:ncpus=28"},
+            {"select": "1:ncpus=28:node_type=skl"},
+            "then Can Never Run",
+        ),
+        (
+            "plain",
+            {"select": "1:ncpus=28:mem=2gb", "place": "excl"},
+            {"select": "1:ncpus=20:mem=2gb"},
+            "ncpus of a chunk 28, then 20",
+        ),
         ("plain", {"select": "1:ncpus=28"}, {"advisor_stampp": "x"}, "Unknown resource"),
     ],
-)  # fmt: skip
+)
 def test_what_harmed_jobs_before_is_seen(
     site: str, given: dict[str, str], rewritten: dict[str, str], sees: str
 ) -> None:

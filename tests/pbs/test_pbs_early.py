@@ -90,11 +90,17 @@ def test_runs_on_pbs_end_once_their_time_and_energy_are_known(
     shutil.copyfile(timing_library(), library)
     script = tmp_path / "job.sh"
     job = SweepJob(
-        f"t{time.time_ns()}", "design", tmp_path / "design", tmp_path, NodeType("bdw", cores=28),
-        (PlannedRun(0, "baseline", PLACE),), script=script,
-        options={"select": "1:ncpus=28:node_type=bdw"}, attempts=1,
+        f"t{time.time_ns()}",
+        "design",
+        tmp_path / "design",
+        tmp_path,
+        NodeType("bdw", cores=28),
+        (PlannedRun(0, "baseline", PLACE),),
+        script=script,
+        options={"select": "1:ncpus=28:node_type=bdw"},
+        attempts=1,
         watch=WatchPlan(library.parent, library, 0.1),
-    )  # fmt: skip
+    )
     job.folder.mkdir()
     with metering(site):
         script.write_text(f"{tmp_path}/steps 4 0.01\n")

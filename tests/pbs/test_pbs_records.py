@@ -100,13 +100,21 @@ LEFT = {"select": "1:ncpus=28:ompthreads=20", "place": "excl", "cpu_freq_mhz": "
         ({"select": "1:ncpus=28", "cpu_freq_mhz": 0}, LEFT, "+altered", "cpu_freq_mhz, select"),
         ({}, LEFT, "+altered", "request"),
         # the select is the server's
-        ({"select": "1:ncpus=28:ompthreads=20", "place": "pack", "ncpus": 28, "ompthreads": 20},
-         {"ncpus": "28", "ompthreads": "20"}, "", ""),
-        ({"select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "ncpus": 28, "ompthreads": 20},
-         {"ncpus": "28", "ompthreads": "20"}, "", "select"),
+        (
+            {"select": "1:ncpus=28:ompthreads=20", "place": "pack", "ncpus": 28, "ompthreads": 20},
+            {"ncpus": "28", "ompthreads": "20"},
+            "",
+            "",
+        ),
+        (
+            {"select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "ncpus": 28, "ompthreads": 20},
+            {"ncpus": "28", "ompthreads": "20"},
+            "",
+            "select",
+        ),
         ({"select": "1:ncpus=28"}, None, "", ""),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_was_changed_behind_the_decision_is_told(
     asks: dict[str, Any], left: dict[str, str] | None, marked: str, altered: str
 ) -> None:
@@ -211,8 +219,11 @@ def test_it_is_read_like_any_scheduler_s() -> None:
     inventory = Inventory.of([NodeType("bdw", cores=28, nodes=("pbs1",))])
     seen = ran(record, inventory)
     assert (seen.node_type, seen.nodes, seen.ranks_per_node, seen.threads_per_node) == (
-        "bdw", 1, 2, 4,
-    )  # fmt: skip
+        "bdw",
+        1,
+        2,
+        4,
+    )
     assert (seen.energy_j, seen.time_s, seen.whole_nodes) == (12345, 35.0, True)
 
 
@@ -234,15 +245,28 @@ def test_what_is_no_job_id(job_id: str) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["Resource_List", "resources_used", "exec_host", "ctime", "obittime", "job_state",
-             "Exit_status", "substate", "history_timestamp", "Job_Owner"]
+            [
+                "Resource_List",
+                "resources_used",
+                "exec_host",
+                "ctime",
+                "obittime",
+                "job_state",
+                "Exit_status",
+                "substate",
+                "history_timestamp",
+                "Job_Owner",
+            ]
         ),
         st.one_of(
-            st.none(), st.integers(), st.text(), st.floats(),
+            st.none(),
+            st.integers(),
+            st.text(),
+            st.floats(),
             st.dictionaries(st.sampled_from(["select", "walltime", "energy_j"]), st.text()),
         ),
     )
-)  # fmt: skip
+)
 def test_no_attributes_break_the_reader(attributes: dict[str, Any]) -> None:
     record = record_of("1.pbs1", attributes)
     assert record is not None
@@ -298,8 +322,9 @@ def test_kinds_of_hosts() -> None:
     ]
     claimed, _ = group(cluster, [Claim("bdw", feature="node_type=bdw")])
     assert [(t.name, t.feature) for t in claimed] == [
-        ("bdw", "node_type=bdw"), ("skl", "node_type=skl"),
-    ]  # fmt: skip
+        ("bdw", "node_type=bdw"),
+        ("skl", "node_type=skl"),
+    ]
 
 
 def test_a_resource_the_scheduler_does_not_look_at_selects_nothing() -> None:
@@ -326,12 +351,15 @@ def test_queues_have_their_own_hosts() -> None:
     queues = {
         **QUEUES,
         "gpu": {"queue_type": "Execution", "enabled": "True", "resources_max": {"nodect": 1}},
-        "big": {"queue_type": "Execution", "enabled": "True",
-                "default_chunk": {"ncpus": 1, "bigmem": "True"}},
+        "big": {
+            "queue_type": "Execution",
+            "enabled": "True",
+            "default_chunk": {"ncpus": 1, "bigmem": "True"},
+        },
         "closed": {"queue_type": "Execution", "enabled": "False"},
         "route": {"queue_type": "Route", "enabled": "True", "route_destinations": "gpu,big@pbs1"},
         "loop": {"queue_type": "Route", "enabled": "True", "route_destinations": "loop"},
-    }  # fmt: skip
+    }
     found = nodes(node("n1"), node("g1", queue="gpu"), node("b1", bigmem="t"))
     cluster = cluster_of(SERVER, found, queues)
     places = {n.name: set(n.partitions) for n in cluster.nodes}
@@ -348,23 +376,37 @@ def test_what_the_hook_checks_against() -> None:
         "default": "workq",
         "queues": {
             "workq": [
-                {"nodes": 1, "parted": False, "sharings": ["ignore_excl"], "resources": {
-                    "arch": "linux", "mem": 65536000 << 10, "ncpus": 28, "ngpus": 2}},
-                {"nodes": 2, "parted": False, "sharings": ["default_shared"], "resources": {
-                    "arch": "linux", "mem": 65536000 << 10, "ncpus": 28, "node_type": "bdw"}},
+                {
+                    "nodes": 1,
+                    "parted": False,
+                    "sharings": ["ignore_excl"],
+                    "resources": {"arch": "linux", "mem": 65536000 << 10, "ncpus": 28, "ngpus": 2},
+                },
+                {
+                    "nodes": 2,
+                    "parted": False,
+                    "sharings": ["default_shared"],
+                    "resources": {
+                        "arch": "linux",
+                        "mem": 65536000 << 10,
+                        "ncpus": 28,
+                        "node_type": "bdw",
+                    },
+                },
             ]
         },
         "defaults": {"workq": [{"place": "", "chunk": {}, "job": {}}]},
-    }  # fmt: skip
+    }
     assert hook.sharings == {"k1": ("ignore_excl",)}
 
 
 def test_what_the_hook_knows_of_defaults() -> None:
     """Of each queue that a route may end in; the queue's go before the server's."""
     server = {
-        **SERVER, "resources_default": {"ncpus": 1, "place": "excl", "walltime": 60},
+        **SERVER,
+        "resources_default": {"ncpus": 1, "place": "excl", "walltime": 60},
         "default_chunk": {"ncpus": 1},
-    }  # fmt: skip
+    }
     queues = {
         "a": {"queue_type": "Execution", "resources_default": {"ncpus": 4, "place": "scatter"}},
         "b": {"queue_type": "Execution", "default_chunk": {"ncpus": 16}},

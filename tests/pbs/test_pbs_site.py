@@ -239,9 +239,11 @@ def test_a_later_hook_that_adds_ranks_is_noticed_undone_and_told(
     with daemon(socket, answering(plan(rewrite))):
         left = ended_job(submit(work, *qsub))
         for line in (
-            "create hook later", "set hook later event = queuejob", "set hook later order = 900",
+            "create hook later",
+            "set hook later event = queuejob",
+            "set hook later order = 900",
             f"import hook later application/x-python default {work}/later.py",
-        ):  # fmt: skip
+        ):
             subprocess.run(["qmgr", "-c", line], check=True, timeout=60)
         job_id = submit(work, *qsub)
         changed = ended_job(job_id)
@@ -289,8 +291,10 @@ def test_status_and_doctor(site: Site, advisor: Run) -> None:
     status = advisor("hook", "status", "--scheduler", "pbs", "--json").json()
     assert status["hooks"]["advisor"]["enabled"] is True
     assert (status["resources"], status["inventory"], status["breaker"]) == (
-        "there", "current", "closed",
-    )  # fmt: skip
+        "there",
+        "current",
+        "closed",
+    )
     assert "is `advisor serve` running?" in status["daemon"]
     state = site.state()
     state["nodes"]["n3"] = dict(NODES["n1"])
@@ -434,8 +438,13 @@ def serving(folder: Path) -> Iterator[Path]:
 
 def submit(work: Path, *words: str) -> str:
     done = subprocess.run(
-        ["qsub", *words], cwd=work, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        ["qsub", *words],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     return done.stdout.strip()
 
 
@@ -484,15 +493,21 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
     (site.root / "server.json").write_text(json.dumps(state))
     # the site, as docs/pbs.md says
     for words in (
-        ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
+        ("site", "discover", "--scheduler", "pbs"),
+        ("site", "apply"),
+        ("policy", "apply"),
         ("hook", "install", "--scheduler", "pbs"),
         ("hook", "install", "--scheduler", "pbs", "--login", login),
-    ):  # fmt: skip
+    ):
         done = advisor(*words)
         assert done.code == 0, (words, done.err)
-    exec_config = json.dumps({
-        "sys_root": str(site.sys.root), "boot_id": str(site.sys.boot), "max_power_w": 5000.0,
-    })  # fmt: skip
+    exec_config = json.dumps(
+        {
+            "sys_root": str(site.sys.root),
+            "boot_id": str(site.sys.boot),
+            "max_power_w": 5000.0,
+        }
+    )
     keep_in(login / "qsub", tmp_path / "left")
     state = site.state()
     state["hooks"]["advisor_exec"]["config"] = exec_config
@@ -506,9 +521,21 @@ def test_a_job_is_trained_advised_capped_metered_and_judged(
         assert first["resources_used"]["energy_nodes"] == 1
         assert "ADVISOR_QSUB" not in first["Variable_List"]
         trained = advisor(
-            "train", "stencil.sh", "--scheduler", "pbs", "--yes", "--json", "--design", "uniform",
-            "--samples", "6", "--threads", "9,18,28", "--estimate", "5s",
-        )  # fmt: skip
+            "train",
+            "stencil.sh",
+            "--scheduler",
+            "pbs",
+            "--yes",
+            "--json",
+            "--design",
+            "uniform",
+            "--samples",
+            "6",
+            "--threads",
+            "9,18,28",
+            "--estimate",
+            "5s",
+        )
         assert trained.code == 0, trained.err
         outcome = trained.json()
         assert outcome["confirmed"] is True, json.dumps(outcome)
@@ -623,11 +650,15 @@ def test_a_reinstall_keeps_what_the_site_set_of_a_hook(site: Site, advisor: Run)
     assert done.code == 0, done.err
     hooks = site.state()["hooks"]
     assert {k: hooks["advisor"][k] for k in ("order", "alarm", "enabled")} == {
-        "order": "7", "alarm": "20", "enabled": "false",
-    }  # fmt: skip
+        "order": "7",
+        "alarm": "20",
+        "enabled": "false",
+    }
     assert {k: hooks["advisor_exec"][k] for k in ("order", "alarm", "enabled")} == {
-        "order": "9", "alarm": "45", "enabled": "true",
-    }  # fmt: skip
+        "order": "9",
+        "alarm": "45",
+        "enabled": "true",
+    }
     assert json.loads(hooks["advisor"]["config"])["socket"] == "/run/y"
     assert 'hook advisor stays disabled, as it was: qmgr -c "set hook advisor enabled=true"' in (
         done.out
@@ -689,10 +720,12 @@ def work(site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (work / "stencil.sh").write_text(STENCIL)
     monkeypatch.chdir(work)
     for words in (
-        ("site", "discover", "--scheduler", "pbs"), ("site", "apply"), ("policy", "apply"),
+        ("site", "discover", "--scheduler", "pbs"),
+        ("site", "apply"),
+        ("policy", "apply"),
         ("hook", "install", "--scheduler", "pbs"),
         ("hook", "install", "--scheduler", "pbs", "--login", login),
-    ):  # fmt: skip
+    ):
         assert advisor(*words).code == 0, words
     keep_in(login / "qsub", tmp_path / "left")
     monkeypatch.setenv("PATH", f"{login}{os.pathsep}{os.environ['PATH']}")
@@ -723,8 +756,9 @@ def test_explain_shows_what_a_sites_hook_changed_before_ours(
         told = advisor("explain", "stencil.sh", "--json").json()
         text = advisor("explain", "stencil.sh").out
     assert told["last_submission"]["differing"]["select"] == {
-        "here": "1:ncpus=28:node_type=bdw", "seen": "1:ncpus=14:node_type=bdw",
-    }  # fmt: skip
+        "here": "1:ncpus=28:node_type=bdw",
+        "seen": "1:ncpus=14:node_type=bdw",
+    }
     assert "select=1:ncpus=14:node_type=bdw, not 1:ncpus=28:node_type=bdw" in text
     assert "the site's own hooks" in text
 
@@ -766,9 +800,13 @@ def test_explain_decides_on_what_the_hook_saw_of_the_last_submission(
 
 
 def test_without_the_login_nodes_part_an_untouched_script_gets_what_it_got(
-    site: Site, advisor: Run, tmp_path: Path, work: Path, store_path: Path,
+    site: Site,
+    advisor: Run,
+    tmp_path: Path,
+    work: Path,
+    store_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """Its lines of then are not known: only a file that is older says them still."""
     monkeypatch.setenv("PATH", os.environ["PATH"].partition(os.pathsep)[2])
     with_site_hook(site)
@@ -849,10 +887,14 @@ def test_a_list_of_hooks_is_read_strictly() -> None:
     many = "".join(block.format(f"h{n}", "True", "queuejob", 1) for n in range(40))
     assert len(hooks_before(ours + many)) == 12
     for name, enabled, event, order in (
-        ("b\x1b[31m", "true", both, 1), ("b c", "true", both, 1), ("b" * 65, "true", both, 1),
-        ("b", "maybe", both, 1), ("b", "true", "xqueuejob", 1), ("b", "true", both, "x"),
+        ("b\x1b[31m", "true", both, 1),
+        ("b c", "true", both, 1),
+        ("b" * 65, "true", both, 1),
+        ("b", "maybe", both, 1),
+        ("b", "true", "xqueuejob", 1),
+        ("b", "true", both, "x"),
         ("b", "true", both, 6),
-    ):  # fmt: skip
+    ):
         assert hooks_before(ours + block.format(name, enabled, event, order)) == ()
     assert hooks_before(block.format("b", "true", both, 1)) == ()  # ours is not at work
     assert hooks_before("") == hooks_before("No Active Hooks\n") == ()

@@ -111,9 +111,10 @@ class Qsub:
         (folder / "bin" / "qsub").chmod(0o755)
         (folder / "job.sh").write_text(SCRIPT)
         self.env = {
-            "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin", "HOME": str(folder),
+            "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin",
+            "HOME": str(folder),
             "SEEN": str(folder / "seen.json"),
-        }  # fmt: skip
+        }
 
     def serve(self, default_arguments: str) -> None:
         """Let a server answer qstat -B, with what it gives every qsub that says nothing of it."""
@@ -127,9 +128,12 @@ class Qsub:
             noted.unlink()
 
     def __call__(
-        self, *words: str, stdin: bytes | int = subprocess.DEVNULL, program: str = "qsub",
+        self,
+        *words: str,
+        stdin: bytes | int = subprocess.DEVNULL,
+        program: str = "qsub",
         env: Mapping[str, str] | None = None,
-    ) -> Seen:  # fmt: skip
+    ) -> Seen:
         (self.folder / "seen.json").unlink(missing_ok=True)
         environment = {**self.env, **(env or {})}
         given_in: dict[str, Any] = (
@@ -137,13 +141,22 @@ class Qsub:
         )
         done = subprocess.run(
             [self.folder / "bin" / "qsub" if program == "qsub" else program, *words],
-            env=environment, cwd=self.folder, capture_output=True, check=False, **given_in,
-        )  # fmt: skip
+            env=environment,
+            cwd=self.folder,
+            capture_output=True,
+            check=False,
+            **given_in,
+        )
         seen = json.loads((self.folder / "seen.json").read_text())
         return Seen(
-            done.returncode, done.stdout.decode(), done.stderr.decode(), seen["argv"],
-            seen["stdin"], seen["env"], self.left,
-        )  # fmt: skip
+            done.returncode,
+            done.stdout.decode(),
+            done.stderr.decode(),
+            seen["argv"],
+            seen["stdin"],
+            seen["env"],
+            self.left,
+        )
 
 
 @pytest.fixture
@@ -167,12 +180,17 @@ def test_a_script_s_telling_lines_go_along(qsub: Qsub) -> None:
     sent = client["script"].splitlines()
     assert client["whole"] is True
     assert sent[:3] == [
-        "#PBS -l select=2:ncpus=28", "#PBS -l walltime=1:00", "#ADVISOR goal=power",
-    ]  # fmt: skip
+        "#PBS -l select=2:ncpus=28",
+        "#PBS -l walltime=1:00",
+        "#ADVISOR goal=power",
+    ]
     telling = {
-        "EXE=./stencil", "SIZE=100", "export OMP_NUM_THREADS=$NCPUS",
-        "mpirun -np 2 $EXE --size $SIZE      --more", "TOKEN=_",
-    }  # fmt: skip
+        "EXE=./stencil",
+        "SIZE=100",
+        "export OMP_NUM_THREADS=$NCPUS",
+        "mpirun -np 2 $EXE --size $SIZE      --more",
+        "TOKEN=_",
+    }
     assert telling <= set(sent)
     assert "s3cr3t" not in json.dumps(client)
     assert len(client["fingerprint"]) == 16
@@ -187,8 +205,12 @@ def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
         seen = qsub(*words, stdin=text)
         assert seen.stdin == text.decode("latin-1")
         assert "mpirun" in seen.client()["script"]
-        assert seen.argv == [*(w for w in words if w != "-"), "-v", "ADVISOR_QSUB",
-                             *(w for w in words if w == "-")]  # fmt: skip
+        assert seen.argv == [
+            *(w for w in words if w != "-"),
+            "-v",
+            "ADVISOR_QSUB",
+            *(w for w in words if w == "-"),
+        ]
     with (qsub.folder / "job.sh").open("rb") as file:
         assert qsub(stdin=file.fileno()).stdin == SCRIPT
     assert qsub(stdin=b"").stdin == ""
@@ -232,8 +254,12 @@ def test_variables_of_the_script_s_own_lines_stay(
 
 
 def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
-    env = {"ADVISOR_GOAL": "power", "ADVISOR_APPLICATION": "a,b", "ADVISOR_STAMP": "x",
-           "ADVISOR_SIZE_N": "4e6"}  # fmt: skip
+    env = {
+        "ADVISOR_GOAL": "power",
+        "ADVISOR_APPLICATION": "a,b",
+        "ADVISOR_STAMP": "x",
+        "ADVISOR_SIZE_N": "4e6",
+    }
     seen = qsub("-v", "ADVISOR_GOAL=min_time", "job.sh", env=env)
     assert seen.argv[3] == "ADVISOR_GOAL=min_time,ADVISOR_APPLICATION,ADVISOR_SIZE_N,ADVISOR_QSUB"
     seen = qsub("job.sh", env={"ADVISOR": "off"})
@@ -261,10 +287,15 @@ def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["-I"], ["-I", "-l", "ncpus=1"], ["--version"], ["-l"], ["-Z", "x", "job.sh"],
-        ["nosuch.sh"], ["."],
+        ["-I"],
+        ["-I", "-l", "ncpus=1"],
+        ["--version"],
+        ["-l"],
+        ["-Z", "x", "job.sh"],
+        ["nosuch.sh"],
+        ["."],
     ],
-)  # fmt: skip
+)
 def test_what_it_cannot_help_with_is_qsub_s_alone(qsub: Qsub, words: list[str]) -> None:
     assert qsub(*words).argv == words
 
@@ -279,7 +310,7 @@ def test_what_it_cannot_help_with_is_qsub_s_alone(qsub: Qsub, words: list[str]) 
         ["-m", "abe", "-M", "me@x", "-S", "/bin/sh", "-u", "me", "-c", "n", "-P", "p", "job.sh"],
         ["--", "/bin/app", "-v", "A=1", "--", "x y", "-I"],
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("code", [0, 1, 17, 271 % 256])
 def test_all_else_passes_as_it_is(qsub: Qsub, words: list[str], code: int) -> None:
     seen = qsub(*words, env={"CODE": str(code), "ADVISOR_GOAL": "power"})
@@ -296,9 +327,14 @@ def test_signals_and_a_terminal_are_qsub_s(qsub: Qsub) -> None:
     assert done.returncode == -signal.SIGTERM
     (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\ngrep SigIgn /proc/$$/status\n")
     both = subprocess.run(
-        ["/bin/sh", "-c", "bin/qsub job.sh; pbs/qsub"], env=qsub.env, cwd=qsub.folder,
-        capture_output=True, text=True, check=False, restore_signals=True,
-    )  # fmt: skip
+        ["/bin/sh", "-c", "bin/qsub job.sh; pbs/qsub"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        restore_signals=True,
+    )
     assert len(set(both.stdout.splitlines())) == 1, both
     (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\ntest -t 0 && read x && echo got $x\n")
     parent, child = pty.openpty()
@@ -315,9 +351,13 @@ def test_signals_and_a_terminal_are_qsub_s(qsub: Qsub) -> None:
 def test_without_a_qsub_behind_it_that_is_said(qsub: Qsub) -> None:
     (qsub.folder / "pbs" / "qsub").unlink()
     done = subprocess.run(
-        [qsub.folder / "bin" / "qsub", "job.sh"], env=qsub.env, cwd=qsub.folder,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [qsub.folder / "bin" / "qsub", "job.sh"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 127
     assert done.stderr == "qsub: /opt/pbs/bin/qsub: No such file or directory\n"
 
@@ -335,9 +375,14 @@ def test_a_client_that_breaks_is_not_in_the_way(qsub: Qsub) -> None:
 def test_older_pythons_run_it(qsub: Qsub) -> None:
     for python in sorted((Path.home() / ".pyenv" / "versions").glob("3.*/bin/python3")):
         seen = qsub(
-            "-I", "-S", str(qsub.folder / "bin" / "qsub"), "-q", "w", stdin=SCRIPT.encode(),
+            "-I",
+            "-S",
+            str(qsub.folder / "bin" / "qsub"),
+            "-q",
+            "w",
+            stdin=SCRIPT.encode(),
             program=str(python),
-        )  # fmt: skip
+        )
         assert seen.argv == ["-q", "w", "-v", "ADVISOR_QSUB"], python
         assert seen.stdin == SCRIPT
         assert "mpirun" in seen.client()["script"]
@@ -454,10 +499,14 @@ def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
         ("-v X=1", "#PBS -v A=1", [], "A=1,ADVISOR_QSUB"),
         ("-v X=1", "", ["-v", "A=1"], "A=1,ADVISOR_QSUB"),
         ("-v X=1", "#PBS -v A=1", ["-v", "B"], "B,ADVISOR_QSUB"),
-        ("-v " + ",".join(f"V{n}=1" for n in range(30)), "", [],
-         ",".join(f"V{n}=1" for n in range(30)) + ",ADVISOR_QSUB"),
+        (
+            "-v " + ",".join(f"V{n}=1" for n in range(30)),
+            "",
+            [],
+            ",".join(f"V{n}=1" for n in range(30)) + ",ADVISOR_QSUB",
+        ),
     ],
-)  # fmt: skip
+)
 def test_variables_that_the_server_gives_every_job_stay(
     qsub: Qsub, arguments: str, script: str, words: list[str], value: str
 ) -> None:
@@ -570,12 +619,33 @@ def test_both_sides_know_the_same_words() -> None:
 
 
 LINES = [
-    "mpirun ./a -n $N", "srun -c 4 ./b", "./c x", "N=4", "export N=5", "echo hello", "cd /tmp",
-    "export OMP_NUM_THREADS=8", "OMP_NUM_THREADS=$NCPUS ./d", "#ADVISOR workload=w", "# comment",
-    "for i in 1 2; do", "done", "A=$N B=2 ./e $A", "time python run.py --fast", "X=mpi", "",
-    "if [ -f x ]; then mpiexec -np 2 ./f; fi", "cat <<EOF", "EOF", "./g \\", "   more", "wait",
-    "source env.sh", "M=${N:-3}", "/usr/bin/mpirun -np $M /opt/h $M",
-]  # fmt: skip
+    "mpirun ./a -n $N",
+    "srun -c 4 ./b",
+    "./c x",
+    "N=4",
+    "export N=5",
+    "echo hello",
+    "cd /tmp",
+    "export OMP_NUM_THREADS=8",
+    "OMP_NUM_THREADS=$NCPUS ./d",
+    "#ADVISOR workload=w",
+    "# comment",
+    "for i in 1 2; do",
+    "done",
+    "A=$N B=2 ./e $A",
+    "time python run.py --fast",
+    "X=mpi",
+    "",
+    "if [ -f x ]; then mpiexec -np 2 ./f; fi",
+    "cat <<EOF",
+    "EOF",
+    "./g \\",
+    "   more",
+    "wait",
+    "source env.sh",
+    "M=${N:-3}",
+    "/usr/bin/mpirun -np $M /opt/h $M",
+]
 
 
 @pytest.fixture(scope="module")
@@ -609,13 +679,18 @@ def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sent"),
     [
-        ("TOKEN=s3cr3t", "TOKEN=_"), ("export TOKEN='s3 cr3t'", "export TOKEN=_"),
-        ('TOKEN="s3cr3t"', "TOKEN=_"), ("export  A_1=", "export  A_1=_"),
+        ("TOKEN=s3cr3t", "TOKEN=_"),
+        ("export TOKEN='s3 cr3t'", "export TOKEN=_"),
+        ('TOKEN="s3cr3t"', "TOKEN=_"),
+        ("export  A_1=", "export  A_1=_"),
         # what runs something, or depends on more, is told: nothing else says what a script does
-        ("A=$(nproc)", None), ("A=x ./b", None), ("A=x; ./b", None), ('A="$B"', None),
+        ("A=$(nproc)", None),
+        ("A=x ./b", None),
+        ("A=x; ./b", None),
+        ('A="$B"', None),
         ("A=`nproc`", None),
     ],
-)  # fmt: skip
+)
 def test_values_that_do_not_tell_stay_here(client: ModuleType, line: str, sent: str | None) -> None:
     assert client.outline([line, "mpirun ./a", "./c", "./d", "./e"])[0] == (sent or line)
 

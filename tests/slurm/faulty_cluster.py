@@ -68,8 +68,11 @@ class Cluster:
         command += ["--socket", str(self.socket)]
         done = subprocess.run(
             [sys.executable, "-m", "advisor", *command],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         for path in (self.testbed.conf_dir / "advisor").glob("*/filter-*.luac"):
             path.unlink()  # has its own copy of config.lua

@@ -27,9 +27,14 @@ def answer(
 ) -> bytes:
     """Return an answer line of protocol version 1; ``other`` keys replace, add or (None) remove."""
     data = {
-        "v": 1, "decision": DECISION, "rewrite": rewrite or {}, "env": env or {},
-        "message": message, "stamp": STAMP, **other,
-    }  # fmt: skip
+        "v": 1,
+        "decision": DECISION,
+        "rewrite": rewrite or {},
+        "env": env or {},
+        "message": message,
+        "stamp": STAMP,
+        **other,
+    }
     data = {k: v for k, v in data.items() if v is not None}
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 

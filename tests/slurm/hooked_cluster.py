@@ -37,16 +37,26 @@ class Hooked:
     def advisor(self, *arguments: str, conf: bool = False) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
-            [sys.executable, "-m", "advisor", *arguments], cwd=ROOT, capture_output=True,
-            text=True, check=False, env={**env, **self.testbed.env()} if conf else env,
-        )  # fmt: skip
+            [sys.executable, "-m", "advisor", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**env, **self.testbed.env()} if conf else env,
+        )
 
     def hook(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         socket = () if action == "remove" else ("--socket", str(self.socket))
         done = self.advisor(
-            "hook", action, "--scheduler", "slurm", "--dir", str(self.testbed.conf_dir),
-            *socket, *arguments,
-        )  # fmt: skip
+            "hook",
+            action,
+            "--scheduler",
+            "slurm",
+            "--dir",
+            str(self.testbed.conf_dir),
+            *socket,
+            *arguments,
+        )
         assert done.returncode == 0, done.stderr
         return done
 
@@ -67,9 +77,13 @@ class Hooked:
     ) -> Submitted:
         """Submit a held job that must be accepted."""
         done = self.testbed.sbatch(
-            "--hold", *args, script=script, user=user, env={**self.env(user), **(env or {})},
+            "--hold",
+            *args,
+            script=script,
+            user=user,
+            env={**self.env(user), **(env or {})},
             **other,
-        )  # fmt: skip
+        )
         assert done.job_id, done.stderr
         return done
 

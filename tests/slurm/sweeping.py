@@ -16,10 +16,17 @@ from advisor.schedulers.slurm.scheduler import Slurm
 
 POSED = NODE_TYPES["bdw"]
 BDW = NodeType(
-    "broadwell", feature="broadwell", partitions=("batch", "broadwell"), sockets=2, cores=28,
-    memory_mb=8000, freq_khz=POSED.frequencies_khz, default_freq_khz=POSED.max_khz,
-    nodes=tuple(POSED.nodes), default_partition="batch",
-)  # fmt: skip
+    "broadwell",
+    feature="broadwell",
+    partitions=("batch", "broadwell"),
+    sockets=2,
+    cores=28,
+    memory_mb=8000,
+    freq_khz=POSED.frequencies_khz,
+    default_freq_khz=POSED.max_khz,
+    nodes=tuple(POSED.nodes),
+    default_partition="batch",
+)
 TOP = POSED.max_khz
 
 
@@ -36,10 +43,17 @@ def make_job(folder: Path, text: str, *runs: Configuration, **more: Any) -> Swee
     options = {"exclusive": "", "nodes": str(runs[0].nodes), **more.pop("options", {})}
     chosen = {"launcher": "srun", "estimate_s": 3.0, "baseline": runs[0], **more}
     job = SweepJob(
-        id=f"t{time.time_ns()}", stage="design", folder=folder / "design", working_folder=folder,
-        node_type=BDW, runs=planned, script=script, partition="batch",
-        options=options, **chosen,
-    )  # fmt: skip
+        id=f"t{time.time_ns()}",
+        stage="design",
+        folder=folder / "design",
+        working_folder=folder,
+        node_type=BDW,
+        runs=planned,
+        script=script,
+        partition="batch",
+        options=options,
+        **chosen,
+    )
     job.folder.mkdir()
     return job
 

@@ -32,10 +32,14 @@ def test_a_brief_job_is_finished_once_its_record_is_whole(slurm: Slurm, testbed:
 def test_accounting_of_all_jobs(slurm: Slurm, testbed: Testbed) -> None:
     name = "odd|name\nwith\x1fmarks"
     submitted = testbed.sbatch(
-        f"--job-name={name}", "--comment=a|b", "-N1", "--exclusive", "--wait",
+        f"--job-name={name}",
+        "--comment=a|b",
+        "-N1",
+        "--exclusive",
+        "--wait",
         "--wrap=srun --cpu-freq=1200000-1600000 simapp --kernel stencil",
         env={"ADVISOR_DECISION": "d1"},
-    )  # fmt: skip
+    )
     record = slurm.job(str(submitted.job_id))
     # the job's environment reaches the accounting last
     deadline = time.monotonic() + 60
@@ -62,9 +66,13 @@ def test_the_user_s_own_formats_change_no_record(
     submitted = testbed.sbatch("-N1", "-pbroadwell", "-t1", "-Jtimed", "--wrap=true")
     waits = testbed.sbatch("-H", "-N1", "-pbroadwell", "-t1", "-Jheld", "--wrap=true")
     foreign = {
-        "SLURM_TIME_FORMAT": form, "SQUEUE_FORMAT": "%j", "SQUEUE_STATES": "R",
-        "SACCT_FORMAT": "JobName", "SLURM_BITSTR_LEN": "1", "TZ": "America/New_York",
-    }  # fmt: skip
+        "SLURM_TIME_FORMAT": form,
+        "SQUEUE_FORMAT": "%j",
+        "SQUEUE_STATES": "R",
+        "SACCT_FORMAT": "JobName",
+        "SLURM_BITSTR_LEN": "1",
+        "TZ": "America/New_York",
+    }
     for name, value in foreign.items():
         monkeypatch.setenv(name, value)
     time.tzset()
@@ -78,8 +86,12 @@ def test_the_user_s_own_formats_change_no_record(
         queued = {r.job_id: r for r in slurm.unfinished_jobs()}[str(waits.job_id)]
         held = slurm.job(str(waits.job_id))
         assert held is not None
-        for text in (ended[0].submitted_at, ended[0].ended_at, queued.submitted_at,
-                     held.submitted_at):  # fmt: skip
+        for text in (
+            ended[0].submitted_at,
+            ended[0].ended_at,
+            queued.submitted_at,
+            held.submitted_at,
+        ):
             at = moment(text)
             assert at is not None, text
             assert begin - 1 <= at.timestamp() <= time.time() + 1

@@ -142,9 +142,16 @@ def test_reservations(
     cluster: Testbed, read: Read, reservation: list[str], minutes: int, found: str
 ) -> None:
     cluster.run(
-        ["scontrol", "create", "reservation", "ReservationName=r", "Users=root",
-         f"Nodes={','.join(SKL.nodes)}", *reservation]
-    )  # fmt: skip
+        [
+            "scontrol",
+            "create",
+            "reservation",
+            "ReservationName=r",
+            "Users=root",
+            f"Nodes={','.join(SKL.nodes)}",
+            *reservation,
+        ]
+    )
     state = read()
     assert obstacle(state, minutes=minutes)[0] == found
     assert (obstacle(state, minutes=minutes, change="allow")[0] == "") is (

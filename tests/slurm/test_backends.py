@@ -51,11 +51,21 @@ class Backend:
             for i, t in enumerate(threads)
         )
         job = SweepJob(
-            id=f"t{time.time_ns()}", stage="design", folder=folder / "design",
-            working_folder=folder, node_type=self.node_type, runs=runs, script=script,
-            launcher=self.launcher, partition=self.partition, baseline=runs[0].configuration,
-            estimate_s=2.0, meter="none", options=options, **more,
-        )  # fmt: skip
+            id=f"t{time.time_ns()}",
+            stage="design",
+            folder=folder / "design",
+            working_folder=folder,
+            node_type=self.node_type,
+            runs=runs,
+            script=script,
+            launcher=self.launcher,
+            partition=self.partition,
+            baseline=runs[0].configuration,
+            estimate_s=2.0,
+            meter="none",
+            options=options,
+            **more,
+        )
         job.folder.mkdir()
         return job
 
@@ -78,10 +88,16 @@ def slurm_backend(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setenv(name, testbed.env()[name])
     posed = NODE_TYPES["bdw"]
     node = NodeType(
-        "broadwell", feature="broadwell", partitions=("batch",), sockets=2, cores=28,
-        memory_mb=8000, freq_khz=posed.frequencies_khz, default_freq_khz=posed.max_khz,
+        "broadwell",
+        feature="broadwell",
+        partitions=("batch",),
+        sockets=2,
+        cores=28,
+        memory_mb=8000,
+        freq_khz=posed.frequencies_khz,
+        default_freq_khz=posed.max_khz,
         nodes=tuple(posed.nodes),
-    )  # fmt: skip
+    )
     return Backend(Slurm, node, "srun", "batch", {"exclusive": ""})
 
 
@@ -94,9 +110,15 @@ def pbs_backend_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setattr(pbs_backend, name, seconds)
     posed = PosedSys(root, cpus=2)
     node = NodeType(
-        "bdw", feature="node_type=bdw", partitions=("workq",), cores=28, memory_mb=64000,
-        freq_khz=(1_200_000, 2_200_000), default_freq_khz=2_200_000, nodes=("n1",),
-    )  # fmt: skip
+        "bdw",
+        feature="node_type=bdw",
+        partitions=("workq",),
+        cores=28,
+        memory_mb=64000,
+        freq_khz=(1_200_000, 2_200_000),
+        default_freq_khz=2_200_000,
+        nodes=("n1",),
+    )
     options = {"select": "1:ncpus=2:ompthreads=2", "place": "excl"}
     return Backend(lambda: Pbs(posed.root), node, "", "workq", options)
 
@@ -120,8 +142,11 @@ def test_each_run_is_made_once_as_it_was_planned(backend: Backend, tmp_path: Pat
         tmp_path,
         'printf "%s|%s|%s|%s" "$T" "$ADVISOR" "$1" '
         '"$SLURM_ARRAY_TASK_ID$PBS_ARRAY_INDEX" >> "ran-$T"\nLAUNCH sleep 0.2',
-        2, 1, arguments=(odd,), array="3-9",
-    )  # fmt: skip
+        2,
+        1,
+        arguments=(odd,),
+        array="3-9",
+    )
     handle = scheduler.submit_sweep(job)
     results = backend.finish(scheduler, job, handle)
     assert [(r.seq, r.ok, r.attempt) for r in results] == [(0, True, 1), (1, True, 1)], results
@@ -159,8 +184,11 @@ def test_runs_that_fail_are_tried_again_and_given_up(backend: Backend, tmp_path:
         "[ $T = 2 ] && [ $(grep -c 2 tries) = 1 ] && exit 3\n"
         "[ $T = 1 ] && exec sleep 60\n"
         "LAUNCH sleep 0.1",
-        2, 1, attempts=2, run_limit_s=1.5,
-    )  # fmt: skip
+        2,
+        1,
+        attempts=2,
+        run_limit_s=1.5,
+    )
     handle = scheduler.submit_sweep(job)
     results = backend.finish(scheduler, job, handle)
     told = [(r.seq, r.attempt, r.ok, r.final) for r in results]
@@ -191,8 +219,9 @@ def test_what_ran_stays_when_a_sweep_is_stopped(backend: Backend, tmp_path: Path
         tmp_path,
         "[ $T = 2 ] && { echo 2 >> ran; LAUNCH sleep 0.1; exit; }\n"
         "[ -e go ] || { touch begun; exec sleep 60; }\necho 1 >> ran; LAUNCH sleep 0.1",
-        2, 1,
-    )  # fmt: skip
+        2,
+        1,
+    )
     handle = scheduler.submit_sweep(job)
     if backend.accounts:  # else a poll makes one run, and returns when it has ended
         wait_for(lambda: scheduler.poll(job, handle).results and (tmp_path / "begun").exists())

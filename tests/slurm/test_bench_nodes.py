@@ -33,9 +33,12 @@ def test_node_types_are_measured_on_their_own_nodes(site: AdvisedSite) -> None:
 
 def test_the_callers_variables_do_not_shape_the_step(site: AdvisedSite) -> None:
     shaping = {
-        "SLURM_LABELIO": "1", "SLURM_STDOUTMODE": "/dev/null", "SLURM_CPU_BIND": "map_cpu:0",
-        "SLURM_CPU_FREQ_REQ": "1200000-1200000", "SLURM_JOB_ID": "999999",
-    }  # fmt: skip
+        "SLURM_LABELIO": "1",
+        "SLURM_STDOUTMODE": "/dev/null",
+        "SLURM_CPU_BIND": "map_cpu:0",
+        "SLURM_CPU_FREQ_REQ": "1200000-1200000",
+        "SLURM_JOB_ID": "999999",
+    }
     name = NODE_TYPES["bdw"].feature
     done = site.advisor("bench", "--node-type", name, "--budget", "1s", env=shaping)
     assert "stored" in done.stdout

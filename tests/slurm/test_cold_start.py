@@ -74,17 +74,29 @@ def teach(site: AdvisedSite) -> None:
                     options.append(Option(where, t, t / d, t * d, e, e / d, e * d, confirmed=True))
             save_signatures(store, f"app{i}", "default", [signature(kernel)])
             store.save_model(
-                f"app{i}", "default", BDW.feature, scope="all", owner="", name="physical",
-                energy_quality="measured", n_train=12, stats={"error": 0.05}, options=options,
-            )  # fmt: skip
+                f"app{i}",
+                "default",
+                BDW.feature,
+                scope="all",
+                owner="",
+                name="physical",
+                energy_quality="measured",
+                n_train=12,
+                stats={"error": 0.05},
+                options=options,
+            )
 
 
 def script(site: AdvisedSite, application: str, kernel: str) -> Path:
     """A job on a node of its own, whose application and workload its author names."""
     path = site.script(
-        f"{application}.sh", f"srun simapp --kernel {kernel} --scale {SCALE:g}", "-N 1",
-        "--exclusive", "-t 5", f"-C {BDW.feature}",
-    )  # fmt: skip
+        f"{application}.sh",
+        f"srun simapp --kernel {kernel} --scale {SCALE:g}",
+        "-N 1",
+        "--exclusive",
+        "-t 5",
+        f"-C {BDW.feature}",
+    )
     names = f"#ADVISOR application={application} workload=default\n"
     path.write_text(path.read_text().replace("\n", f"\n{names}", 1))
     return path
@@ -105,11 +117,21 @@ def counted(site: AdvisedSite, job: int, application: str) -> None:
     """Import what EAR would report of a job of the stencil: it was counted while it ran."""
     ran = signature(KERNELS["stencil"])
     rows = {
-        "NODE_ID": "bdw1", "JOB_ID": job, "STEP_ID": 0, "USER_ID": site.testbed.user,
-        "APP_ID": application, "DEF.FREQ": BDW.max_khz, "TIME": ran.time_s, "CPI": ran.cpi,
-        "TPI": 0.05, "GBS": ran.gbs, "DC-NODE-POWER": ran.power_w, "CYCLES": 9e9,
-        "INSTRUCTIONS": 1e10, "CPU-GFLOPS": 50.0,
-    }  # fmt: skip
+        "NODE_ID": "bdw1",
+        "JOB_ID": job,
+        "STEP_ID": 0,
+        "USER_ID": site.testbed.user,
+        "APP_ID": application,
+        "DEF.FREQ": BDW.max_khz,
+        "TIME": ran.time_s,
+        "CPI": ran.cpi,
+        "TPI": 0.05,
+        "GBS": ran.gbs,
+        "DC-NODE-POWER": ran.power_w,
+        "CYCLES": 9e9,
+        "INSTRUCTIONS": 1e10,
+        "CPU-GFLOPS": 50.0,
+    }
     file = site.folder / "ear.csv"
     file.write_text(f"{';'.join(rows)}\n{';'.join(str(v) for v in rows.values())}\n")
     site.advisor("import", file, "--from", "ear", "--node-type", BDW.feature)

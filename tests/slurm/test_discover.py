@@ -64,11 +64,19 @@ def test_slurm_accepts_what_the_inventory_allows_and_no_more(
                 (count + 1, node_type.cores, False),
             ):
                 done = testbed.run(
-                    ["sbatch", "--test-only", f"--partition={partition}", f"--nodes={nodes}",
-                     f"--constraint={node_type.feature}", "--ntasks-per-node=1", "--mem=1",
-                     f"--cpus-per-task={cores}", "--wrap=true"],
+                    [
+                        "sbatch",
+                        "--test-only",
+                        f"--partition={partition}",
+                        f"--nodes={nodes}",
+                        f"--constraint={node_type.feature}",
+                        "--ntasks-per-node=1",
+                        "--mem=1",
+                        f"--cpus-per-task={cores}",
+                        "--wrap=true",
+                    ],
                     check=False,
-                )  # fmt: skip
+                )
                 case = f"{node_type.name} in {partition}: {nodes} x {cores}: {done.stderr}"
                 assert (done.returncode == 0) is accepted, case
 

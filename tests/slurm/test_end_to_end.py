@@ -46,9 +46,18 @@ def test_an_unknown_application_is_trained_and_then_advised(site: AdvisedSite) -
     assert "advisor train" in first.stderr
 
     trained = site.json(
-        "train", script, "--scheduler", "slurm", "--yes", "--design", "uniform", "--samples", "8",
-        "--threads", "16,20,24,28",
-    )  # fmt: skip
+        "train",
+        script,
+        "--scheduler",
+        "slurm",
+        "--yes",
+        "--design",
+        "uniform",
+        "--samples",
+        "8",
+        "--threads",
+        "16,20,24,28",
+    )
     assert trained["state"] == "confirmed", trained
 
     site.settle()
@@ -97,9 +106,15 @@ def test_a_compute_bound_application_is_left_as_it_is(site: AdvisedSite) -> None
     grid = site.folder / "nbody.csv"
     write_grid(grid, "nbody")
     site.advisor(
-        "import", grid, "--application", "simapp", "--workload", "--kernel nbody",
-        "--node-type", BDW.feature,
-    )  # fmt: skip
+        "import",
+        grid,
+        "--application",
+        "simapp",
+        "--workload",
+        "--kernel nbody",
+        "--node-type",
+        BDW.feature,
+    )
     site.advisor("fit", "simapp", "--workload", "--kernel nbody")
     site.settle()
     script = site.script(
@@ -122,8 +137,13 @@ def test_an_imported_grid_advises_at_once_and_off_means_off(site: AdvisedSite) -
     site.advisor("fit", "solver")
     site.settle()
     script = site.script(
-        "solver.sh", "srun simapp --kernel solver", "-N 1", "--exclusive", "-p skylake", "-t 10",
-    )  # fmt: skip
+        "solver.sh",
+        "srun simapp --kernel solver",
+        "-N 1",
+        "--exclusive",
+        "-p skylake",
+        "-t 10",
+    )
     named = {"ADVISOR_APPLICATION": "solver", "ADVISOR_WORKLOAD": "default"}
     site.advisor("explain", script, env=named)
     advised = site.testbed.sbatch(str(script), env=named)

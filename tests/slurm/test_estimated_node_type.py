@@ -59,12 +59,21 @@ def characterised(site: AdvisedSite, kernel: str) -> Path:
     phases.write_text(
         yaml.safe_dump(
             {
-                "application": "simapp", "workload": workload(kernel), "node_type": BDW.feature,
-                "phases": [{"name": "sweep", "weight": 1.0, "time_s": t0,
-                            "time_per_iter_us": 1.0, "streams": [STREAM]}],
+                "application": "simapp",
+                "workload": workload(kernel),
+                "node_type": BDW.feature,
+                "phases": [
+                    {
+                        "name": "sweep",
+                        "weight": 1.0,
+                        "time_s": t0,
+                        "time_per_iter_us": 1.0,
+                        "streams": [STREAM],
+                    }
+                ],
             }
         )
-    )  # fmt: skip
+    )
     return phases
 
 
@@ -73,14 +82,17 @@ def profiles(kernel: str, optimism: float = 1.0) -> list[dict[str, Any]]:
     (t0, w0), (t1, w1) = (predict(kernel, p, 1, p.cores, None, SCALE) for p in (BDW, MIL))
     return [
         {
-            "microbenchmark": "mbw1p", "node_type": node_type, "time_per_iter_us": 1.01 * ratio,
+            "microbenchmark": "mbw1p",
+            "node_type": node_type,
+            "time_per_iter_us": 1.01 * ratio,
             "energy_per_iter_nj": 1e3 * ratio * power,
             "streams": [{**STREAM, "size_kb": 1.08 * 64000}],  # 10 points of 25 for it
         }
         for node_type, ratio, power in (
-            (BDW.feature, 1.0, w0), (MIL.feature, optimism * t1 / t0, w1),
+            (BDW.feature, 1.0, w0),
+            (MIL.feature, optimism * t1 / t0, w1),
         )
-    ]  # fmt: skip
+    ]
 
 
 def ranked(site: AdvisedSite, kernel: str, optimism: float = 1.0) -> None:

@@ -59,10 +59,23 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = system if system.exists() else Path(sys.executable).resolve()
     out = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "release", "--out", out, "--level", "1", "--interpreter", python,
-         "--without", ",".join(LARGE)],
-        cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "release",
+            "--out",
+            out,
+            "--level",
+            "1",
+            "--interpreter",
+            python,
+            "--without",
+            ",".join(LARGE),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
     made = [*out.glob("hpc-advisor_*.deb")]
     if not made:
         pytest.skip("dpkg-deb is not installed")

@@ -37,14 +37,23 @@ class Hosts:
         self.store, self.copy = folder / "advisor.db", folder / "copy.db"
         self.home_socket, self.login_socket = folder / "s", folder / "login"
         with Writer(self.store) as writer:
-            writer.save_node_types([
-                NodeType(
-                    "broadwell", feature="broadwell", partitions=("batch",), sockets=2, cores=28,
-                    memory_mb=8000, freq_khz=POSED.frequencies_khz,
-                    default_freq_khz=POSED.max_khz, nodes=tuple(POSED.nodes),
-                    default_partition="batch",
-                )
-            ], source="test")  # fmt: skip
+            writer.save_node_types(
+                [
+                    NodeType(
+                        "broadwell",
+                        feature="broadwell",
+                        partitions=("batch",),
+                        sockets=2,
+                        cores=28,
+                        memory_mb=8000,
+                        freq_khz=POSED.frequencies_khz,
+                        default_freq_khz=POSED.max_khz,
+                        nodes=tuple(POSED.nodes),
+                        default_partition="batch",
+                    )
+                ],
+                source="test",
+            )
         publish(self.store, self.copy, history=False)
         self.daemons = [
             self.serve("--db", self.store, "--socket", self.home_socket),
@@ -54,20 +63,35 @@ class Hosts:
 
     def serve(self, *argv: str | Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "advisor", "serve", "--refresh", "0.2", "--watch", "0",
-             *map(str, argv)],
-            env={**self.testbed.env(), "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "advisor",
+                "serve",
+                "--refresh",
+                "0.2",
+                "--watch",
+                "0",
+                *map(str, argv),
+            ],
+            env={**self.testbed.env(), "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.DEVNULL,
+        )
 
     def login(self, user: str, *argv: str | Path) -> CommandResult:
         """Run a verb on the login node as a user, who names no store."""
         home = self.testbed.home(user)
         return self.testbed.run(
             ["setpriv", f"--reuid={user}", *READER, sys.executable, "-m", "advisor", *argv],
-            env={"ADVISOR_SOCKET": str(self.login_socket), "PYTHONPATH": str(ROOT),
-                 "HOME": str(home), "USER": user},
-            cwd=home, timeout=180,
-        )  # fmt: skip
+            env={
+                "ADVISOR_SOCKET": str(self.login_socket),
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(home),
+                "USER": user,
+            },
+            cwd=home,
+            timeout=180,
+        )
 
     def collect(self, *argv: str) -> dict[str, Any]:
         """Collect on the store's host, as root."""
@@ -105,9 +129,18 @@ def test_what_login_nodes_measure_comes_home(hosts: Hosts) -> None:
         "srun simapp --kernel nbody --scale 0.2\n"
     )
     done = hosts.login(
-        ann, "train", script, "--yes", "--json", "--threads", "7,14,21,28", "--freqs", "2.2GHz",
-        "--workload", "far",
-    )  # fmt: skip
+        ann,
+        "train",
+        script,
+        "--yes",
+        "--json",
+        "--threads",
+        "7,14,21,28",
+        "--freqs",
+        "2.2GHz",
+        "--workload",
+        "far",
+    )
     result = json.loads(done.stdout)
     assert result["model_id"] is None and str(hosts.place(ann)) in done.stderr
     assert "--read-only" in done.stderr or "only reads" in done.stderr
@@ -116,9 +149,18 @@ def test_what_login_nodes_measure_comes_home(hosts: Hosts) -> None:
 
     # what is not in a sweep's job is taken when an admin names it
     done = hosts.login(
-        bob, "run", "--record", "--application", "alone", "--threads", "1", "--meter", "none",
-        "--", "true",
-    )  # fmt: skip
+        bob,
+        "run",
+        "--record",
+        "--application",
+        "alone",
+        "--threads",
+        "1",
+        "--meter",
+        "none",
+        "--",
+        "true",
+    )
     assert f"--left {bob}:{hosts.place(bob)}" in done.stderr
 
     # bob has a job name ann's folder, and links her files into his own

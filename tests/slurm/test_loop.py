@@ -69,8 +69,10 @@ class Site:
 
     def decide(self, *, changed: bool = True, user: str = "root", keep: bool = True) -> str:
         """Make a decision as the daemon would, and return its stamp."""
-        times = {c: predict("stencil", "bdw", 1, c.threads_per_node, c.freq_khz, SCALE)
-                 for c in (BASE, TO)}  # fmt: skip
+        times = {
+            c: predict("stencil", "bdw", 1, c.threads_per_node, c.freq_khz, SCALE)
+            for c in (BASE, TO)
+        }
         (base_t, base_w), (to_t, to_w) = times[BASE], times[TO]
         t, e = to_t / base_t - 1, to_t * to_w / (base_t * base_w) - 1
         chosen = Alternative(
@@ -110,14 +112,27 @@ class Site:
                 writer.save_decision(decision)
         return make_stamp(decision)
 
-    def submit(self, stamp: str, *options: str, scale: float = SCALE, cap: int = CAP,
-               user: str | None = None) -> int:  # fmt: skip
+    def submit(
+        self,
+        stamp: str,
+        *options: str,
+        scale: float = SCALE,
+        cap: int = CAP,
+        user: str | None = None,
+    ) -> int:
         """Submit a job, stamp it as job_submit would, and let it go."""
         script = JOB.format(low=POSED.min_khz, cap=cap, scale=scale)
         done = self.testbed.sbatch(
-            "--hold", "--exclusive", "-p", POSED.feature, "-n1", f"-c{POSED.cores}", *options,
-            script=script, user=user,
-        )  # fmt: skip
+            "--hold",
+            "--exclusive",
+            "-p",
+            POSED.feature,
+            "-n1",
+            f"-c{POSED.cores}",
+            *options,
+            script=script,
+            user=user,
+        )
         number = done.job_id
         self.testbed.run(["scontrol", "update", f"JobId={number}", f"AdminComment={stamp}"])
         self.testbed.run(["scontrol", "release", str(number)])
@@ -160,9 +175,17 @@ def site(clean_testbed: Testbed, tmp_path: Path) -> Site:
         writer.save_node_types([steps], source="site")
         name = f"simapp-{secrets.token_hex(4)}"
         model = writer.save_model(
-            name, "stencil", POSED.feature, scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            name,
+            "stencil",
+            POSED.feature,
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(options),
+            options=options,
+        )
     return Site(clean_testbed, store, model)
 
 
@@ -320,8 +343,10 @@ def test_arrays_and_jobs_left_alone(site: Site) -> None:
     site.ended(left)
     data = site.advisor("collect")
     assert site.verdicts(data, advised, left) == {
-        f"{advised}_1": "as-promised", f"{advised}_2": "as-promised", str(left): "left-alone",
-    }  # fmt: skip
+        f"{advised}_1": "as-promised",
+        f"{advised}_2": "as-promised",
+        str(left): "left-alone",
+    }
     assert site.advisor("why", f"{advised}_2")["verdict"] == "as-promised"
     assert len(site.advisor("why", str(advised))["tasks"]) == 2
     mine = ("report", "--application", site.model.application)

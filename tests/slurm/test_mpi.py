@@ -16,11 +16,13 @@ from advisor.schedulers.slurm.scheduler import Slurm
 STARTS = [
     (mpi, start)
     for mpi, start in (
-        ("mpich", "srun --mpi=pmi2"), ("mpich", "mpirun.mpich -n 2"),
-        ("openmpi", "srun --mpi=pmix"), ("openmpi", "mpirun.openmpi -n 2"),
+        ("mpich", "srun --mpi=pmi2"),
+        ("mpich", "mpirun.mpich -n 2"),
+        ("openmpi", "srun --mpi=pmix"),
+        ("openmpi", "mpirun.openmpi -n 2"),
     )
     if shutil.which(f"mpicc.{mpi}")
-]  # fmt: skip
+]
 pytestmark = pytest.mark.skipif(
     not STARTS, reason="needs MPICH or Open MPI with its compiler wrapper (mpicc.mpich)"
 )
@@ -42,13 +44,14 @@ def test_a_run_of_several_ranks_is_ended_on_all_of_them(
     by_srun = start.startswith("srun")  # else the job's own cap stays, and nothing is metered
     lowest = POSED.frequencies_khz[0]
     job, _, whole, ended = watched_sweep(
-        slurm, tmp_path,
+        slurm,
+        tmp_path,
         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
         f"{start} {tmp_path}/steps 50 0.1 {TOP} {loads} {tmp_path}/notes",
         second=configuration(14, lowest if by_srun else TOP, ranks=2),
         launcher="srun" if by_srun else "mpirun",
         options={"exclusive": "", "nodes": "1", "ntasks": "2"},
-    )  # fmt: skip
+    )
     check_ended(job, whole, ended)
     assert (whole.energy_quality == "measured") == by_srun
     assert ended.extrapolated is not None and "by rank 0 of 2 on this node" in ended.detail
@@ -65,9 +68,12 @@ def test_an_mpirun_that_nobody_sees_starts_its_ranks_within_the_one_step(
     (tmp_path / "hidden").write_text(f"mpirun.{mpi} -n 2 sleep 0.1 && echo through\n")
     export = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
     job = make_job(
-        tmp_path, f"{export}bash {tmp_path}/hidden", configuration(28, ranks=2), launcher="",
+        tmp_path,
+        f"{export}bash {tmp_path}/hidden",
+        configuration(28, ranks=2),
+        launcher="",
         options={"exclusive": "", "nodes": "1", "ntasks": "2"},
-    )  # fmt: skip
+    )
     (result,) = finish(slurm, job, slurm.submit_sweep(job))
     assert result.ok, result
     assert "through" in job.output(0, 1).read_text()

@@ -41,26 +41,78 @@ NodeName=n1 CPUs=64
 PartitionName=p Nodes=n1
 """
 VALUES = {
-    "account": ["a", "two words", "it's"], "array": ["1-3"], "begin": ["2040-01-01T00:00:00"],
-    "chdir": ["/tmp"], "comment": ["x", "a # b", "-N 3", "#", "back\\slash", "ends in -H"],
-    "constraint": ["bdw", "bdw&big"], "cores-per-socket": ["2"], "cpu-freq": ["1200000-1900000"],
-    "cpus-per-task": ["4"], "dependency": ["singleton"], "distribution": ["block"],
-    "error": ["%j.err", "my log"], "exclude": ["n2"], "export": ["ALL", "ALL,A=1"],
-    "extra-node-info": ["2:14"], "gpus": ["1"], "gres": ["none"], "hint": ["nomultithread"],
-    "input": ["/dev/null"], "job-name": ["n", "a b", "x#y", "'"], "kill-on-invalid-dep": ["yes"],
-    "licenses": ["l"], "mail-type": ["END"], "mail-user": ["a@b"], "mem": ["4G", "0"],
-    "mem-per-cpu": ["100M"], "mincpus": ["2"], "nodelist": ["n1"], "nodes": ["2", "1-3"],
-    "ntasks": ["4"], "ntasks-per-core": ["1"], "ntasks-per-node": ["2"], "open-mode": ["append"],
-    "output": ["%j.out", "a=b"], "partition": ["p", "p,q"], "priority": ["5"], "qos": ["q"],
-    "reservation": ["r"], "signal": ["B:USR1@60"], "sockets-per-node": ["1"], "switches": ["1"],
-    "tasks-per-node": ["2"], "threads-per-core": ["1"], "time": ["90", "1:00:00"],
-    "time-min": ["5"], "tmp": ["1G"], "wait-all-nodes": ["1"], "wckey": ["k"],
-}  # fmt: skip
-OPTIONAL = {"exclusive": ["user", "mcs"], "nice": ["100"], "no-kill": ["off"],
-            "propagate": ["STACK", "NONE"], "get-user-env": ["10"]}  # fmt: skip
-FLAGS = ["contiguous", "hold", "no-requeue", "overcommit", "oversubscribe", "parsable", "quiet",
-         "reboot", "requeue", "spread-job", "use-min-nodes", "verbose", "wait",
-         "ignore-pbs"]  # fmt: skip
+    "account": ["a", "two words", "it's"],
+    "array": ["1-3"],
+    "begin": ["2040-01-01T00:00:00"],
+    "chdir": ["/tmp"],
+    "comment": ["x", "a # b", "-N 3", "#", "back\\slash", "ends in -H"],
+    "constraint": ["bdw", "bdw&big"],
+    "cores-per-socket": ["2"],
+    "cpu-freq": ["1200000-1900000"],
+    "cpus-per-task": ["4"],
+    "dependency": ["singleton"],
+    "distribution": ["block"],
+    "error": ["%j.err", "my log"],
+    "exclude": ["n2"],
+    "export": ["ALL", "ALL,A=1"],
+    "extra-node-info": ["2:14"],
+    "gpus": ["1"],
+    "gres": ["none"],
+    "hint": ["nomultithread"],
+    "input": ["/dev/null"],
+    "job-name": ["n", "a b", "x#y", "'"],
+    "kill-on-invalid-dep": ["yes"],
+    "licenses": ["l"],
+    "mail-type": ["END"],
+    "mail-user": ["a@b"],
+    "mem": ["4G", "0"],
+    "mem-per-cpu": ["100M"],
+    "mincpus": ["2"],
+    "nodelist": ["n1"],
+    "nodes": ["2", "1-3"],
+    "ntasks": ["4"],
+    "ntasks-per-core": ["1"],
+    "ntasks-per-node": ["2"],
+    "open-mode": ["append"],
+    "output": ["%j.out", "a=b"],
+    "partition": ["p", "p,q"],
+    "priority": ["5"],
+    "qos": ["q"],
+    "reservation": ["r"],
+    "signal": ["B:USR1@60"],
+    "sockets-per-node": ["1"],
+    "switches": ["1"],
+    "tasks-per-node": ["2"],
+    "threads-per-core": ["1"],
+    "time": ["90", "1:00:00"],
+    "time-min": ["5"],
+    "tmp": ["1G"],
+    "wait-all-nodes": ["1"],
+    "wckey": ["k"],
+}
+OPTIONAL = {
+    "exclusive": ["user", "mcs"],
+    "nice": ["100"],
+    "no-kill": ["off"],
+    "propagate": ["STACK", "NONE"],
+    "get-user-env": ["10"],
+}
+FLAGS = [
+    "contiguous",
+    "hold",
+    "no-requeue",
+    "overcommit",
+    "oversubscribe",
+    "parsable",
+    "quiet",
+    "reboot",
+    "requeue",
+    "spread-job",
+    "use-min-nodes",
+    "verbose",
+    "wait",
+    "ignore-pbs",
+]
 LETTER = {o.name: o.letter for o in slurm_table.RECORDS if o.letter and "sbatch" in o.programs}
 
 
@@ -78,9 +130,14 @@ class Sbatch:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
         done = subprocess.run(
-            ["sbatch", *words, str(path)], env=environment, cwd=self.folder, text=True,
-            capture_output=True, check=False, timeout=60,
-        )  # fmt: skip
+            ["sbatch", *words, str(path)],
+            env=environment,
+            cwd=self.folder,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
         if not done.stdout.startswith("{"):
             return None
         options: dict[str, Any] = json.loads(done.stdout)
@@ -110,8 +167,15 @@ def option_words(draw: st.DrawFn) -> list[str]:
         value = draw(st.sampled_from(VALUES[name]))
         if "k" in letters:  # takes all behind it as its value
             return [f"-{letters.replace('k', '')}k"]
-        return draw(st.sampled_from([[f"-{letters}"], [f"-{letters}{LETTER[name]}{value}"],
-                                     [f"-{letters}{LETTER[name]}", value]]))  # fmt: skip
+        return draw(
+            st.sampled_from(
+                [
+                    [f"-{letters}"],
+                    [f"-{letters}{LETTER[name]}{value}"],
+                    [f"-{letters}{LETTER[name]}", value],
+                ]
+            )
+        )
     names = {"required": list(VALUES), "optional": list(OPTIONAL), "no": FLAGS}[kind]
     name = draw(st.sampled_from(names))
     if kind != "no" and name in LETTER and draw(st.booleans()):
@@ -160,13 +224,33 @@ def scripts(draw: st.DrawFn) -> str:
         text = "#SBATCH" + draw(st.sampled_from([" ", " ", " ", "\t", "  ", ""]))
         for i, word in enumerate(words):
             text += (draw(blanks) if i else "") + draw(quoted(word))
-        text += draw(st.sampled_from(["", "", "", " ", "\t", "\r", " # -N 9 -J no", "# -N 9",
-                                      "\t#", ' "" -N 9']))  # fmt: skip
+        text += draw(
+            st.sampled_from(
+                ["", "", "", " ", "\t", "\r", " # -N 9 -J no", "# -N 9", "\t#", ' "" -N 9']
+            )
+        )
         lines.append(text)
-        lines += draw(st.lists(st.sampled_from(
-            ["", "# text", "##SBATCH -N 7", " #SBATCH -N 7", "#sbatch -N 7", "\t", "\f",
-             "#PBS -N named", "#PBS -l walltime=2:00:00,mem=2gb", "#PBS -l nodes=2:ppn=4",
-             "#PBS -q q -h", "#PBS -j oe -m abe\t-A acct # no"]), max_size=1))  # fmt: skip
+        lines += draw(
+            st.lists(
+                st.sampled_from(
+                    [
+                        "",
+                        "# text",
+                        "##SBATCH -N 7",
+                        " #SBATCH -N 7",
+                        "#sbatch -N 7",
+                        "\t",
+                        "\f",
+                        "#PBS -N named",
+                        "#PBS -l walltime=2:00:00,mem=2gb",
+                        "#PBS -l nodes=2:ppn=4",
+                        "#PBS -q q -h",
+                        "#PBS -j oe -m abe\t-A acct # no",
+                    ]
+                ),
+                max_size=1,
+            )
+        )
     if draw(st.booleans()):
         lines += ["srun ./app", "#SBATCH -N 8 -J late"]
     return "\n".join([*lines, ""])
@@ -184,10 +268,14 @@ COUNTED = {"read": 0}
 
 
 @settings(
-    max_examples=EXAMPLES, deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture,
-                           HealthCheck.too_slow],
-)  # fmt: skip
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+    ],
+)
 @given(script=scripts(), words=st.lists(option_words(), max_size=3))
 def _compare_a_drawn_one(sbatch: Sbatch, script: str, words: list[list[str]]) -> None:
     line = [word for part in words for word in part]

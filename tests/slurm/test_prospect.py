@@ -16,9 +16,14 @@ def test_prospect_reads_what_its_own_command_writes(site: AdvisedSite, tmp_path:
     testbed = site.testbed
     site.import_law("stencil", "bdw", application="simapp", workload="--kernel stencil")
     script = site.script(
-        "year.sh", "srun simapp --kernel stencil", "-N 1", "--exclusive", "-p broadwell", "-t 10",
+        "year.sh",
+        "srun simapp --kernel stencil",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        "-t 10",
         f"-o {site.folder}/%j.out",
-    )  # fmt: skip
+    )
     job = testbed.sbatch(str(script))
     testbed.wait(job.job_id, PATIENCE_S)
     testbed.sacct(job.job_id, PATIENCE_S)

@@ -26,9 +26,14 @@ OPEN = (
 
 def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
     script = site.script(
-        "stencil.sh", "srun simapp --kernel stencil --scale 2", "-N 1", "--exclusive",
-        "-p broadwell", "-t 10", f"-o {site.folder}/%j.out",
-    )  # fmt: skip
+        "stencil.sh",
+        "srun simapp --kernel stencil --scale 2",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        "-t 10",
+        f"-o {site.folder}/%j.out",
+    )
     shown = steps(README.read_text(encoding="utf-8"))
     (number,) = {
         step.command.split()[-1] for step in shown if step.command.startswith("advisor why")
@@ -42,9 +47,13 @@ def test_the_readme_shows_what_is_printed(site: AdvisedSite) -> None:
     for step in shown:
         if step.command in NOT_RUN:
             site.import_law(
-                "stencil", "bdw", 2.0, application="simapp",
-                workload="--kernel stencil --scale 2", scope="own",
-            )  # fmt: skip
+                "stencil",
+                "bdw",
+                2.0,
+                application="simapp",
+                workload="--kernel stencil --scale 2",
+                scope="own",
+            )
             continue
         words = [str(job) if word == number else word for word in step.command.split()]
         if words[0] == "sbatch":

@@ -28,9 +28,14 @@ def test_a_measured_application_s_job_is_advised_and_its_outcome_is_known(
     testbed = site.testbed
     site.import_law("stencil", "bdw", application="simapp", workload="--kernel stencil")
     script = site.script(
-        "job.sh", "srun simapp --kernel stencil", "-N 1", "--exclusive", "-p broadwell", "-t 10",
+        "job.sh",
+        "srun simapp --kernel stencil",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        "-t 10",
         f"-o {site.folder}/%j.out",
-    )  # fmt: skip
+    )
     chosen = site.json("explain", script)["chosen"]
     job = testbed.sbatch(str(script))
     assert job.job_id

@@ -38,9 +38,14 @@ def cap_of_step(site: AdvisedSite, job_id: int) -> int:
 
 def test_it_is_where_jobs_start_from_and_a_users_own_is_kept(capped: AdvisedSite) -> None:
     script = capped.script(
-        "stencil.sh", "srun simapp --kernel stencil", "-N 1", "--exclusive", "-p broadwell",
-        "-t 10", "-o /dev/null",
-    )  # fmt: skip
+        "stencil.sh",
+        "srun simapp --kernel stencil",
+        "-N 1",
+        "--exclusive",
+        "-p broadwell",
+        "-t 10",
+        "-o /dev/null",
+    )
     jobs = {
         (value, off): capped.testbed.sbatch(
             str(script), env={**NAMED, "SLURM_CPU_FREQ_REQ": value, "ADVISOR": off}

@@ -45,9 +45,7 @@ def site(testbed: Testbed) -> Iterator[AdvisedSite]:
 
 def job(site: AdvisedSite, n: float) -> Path:
     body = f"srun {site.folder}/grow -n {n:g}"
-    return site.script(
-        f"n{n:g}.sh", body, "-N 1", "--exclusive", "-t 5", f"-C {BDW.feature}"
-    )  # fmt: skip
+    return site.script(f"n{n:g}.sh", body, "-N 1", "--exclusive", "-t 5", f"-C {BDW.feature}")
 
 
 def teach(site: AdvisedSite) -> None:
@@ -65,19 +63,32 @@ def teach(site: AdvisedSite) -> None:
                 off, (time, energy) = math.exp(rng.gauss(0, 0.003)), took(n, c)
                 runs.append(
                     Observation(
-                        c, time * off, energy * off, energy_quality="measured", source="sweep",
-                        scope="all", contributor="root",
+                        c,
+                        time * off,
+                        energy * off,
+                        energy_quality="measured",
+                        source="sweep",
+                        scope="all",
+                        contributor="root",
                     )
-                )  # fmt: skip
+                )
             store.add_observations("grow", f"-n {n}", runs)
         options, d = [], math.exp(Z90 * 0.01)
         for c in CELLS:
             t, e = took(4, c)
             options.append(Option(c, t, t / d, t * d, e, e / d, e * d, confirmed=True))
         store.save_model(
-            "grow", "-n 4", BDW.feature, scope="all", owner="", name="physical", options=options,
-            energy_quality="measured", n_train=12, stats={"error": 0.05},
-        )  # fmt: skip
+            "grow",
+            "-n 4",
+            BDW.feature,
+            scope="all",
+            owner="",
+            name="physical",
+            options=options,
+            energy_quality="measured",
+            n_train=12,
+            stats={"error": 0.05},
+        )
     site.settle()
 
 
@@ -114,13 +125,29 @@ def test_a_larger_size_is_advised_until_a_job_takes_far_longer(site: AdvisedSite
 def test_a_script_is_swept_at_three_sizes(site: AdvisedSite) -> None:
     """The shortest run takes 1.3 s, longer than a busy machine takes to launch it."""
     path = site.script(
-        "sweep.sh", f"N=3.2\nsrun {site.folder}/grow -n $N", "-N 1", "--exclusive", "-t 5",
+        "sweep.sh",
+        f"N=3.2\nsrun {site.folder}/grow -n $N",
+        "-N 1",
+        "--exclusive",
+        "-t 5",
         f"-C {BDW.feature}",
-    )  # fmt: skip
+    )
     made = site.json(
-        "train", path, "--application", "grown", "--sizes", "n=1.6,3.2,6.4", "--samples", 5,
-        "--threads", "8,12,20,28", "--freqs", "1.2GHz,2.2GHz", "--complete", "--yes",
-    )["sweeps"]  # fmt: skip
+        "train",
+        path,
+        "--application",
+        "grown",
+        "--sizes",
+        "n=1.6,3.2,6.4",
+        "--samples",
+        5,
+        "--threads",
+        "8,12,20,28",
+        "--freqs",
+        "1.2GHz,2.2GHz",
+        "--complete",
+        "--yes",
+    )["sweeps"]
     assert [(m["workload"], m["state"] != "failed") for m in made] == [
         (f"-n {n}", True) for n in ("1.6", "3.2", "6.4")
     ]

@@ -103,8 +103,13 @@ def test_failed_attempts_are_made_again_and_a_run_that_never_works_is_left_out(
     )
     results = finish(slurm, job, slurm.submit_sweep(job))
     assert [(r.seq, r.attempt, r.ok) for r in results] == [
-        (0, 1, True), (1, 1, False), (1, 2, False), (2, 1, False), (2, 2, True), (3, 1, False),
-    ]  # fmt: skip
+        (0, 1, True),
+        (1, 1, False),
+        (1, 2, False),
+        (2, 1, False),
+        (2, 2, True),
+        (3, 1, False),
+    ]
     assert "exit code 3" in results[1].detail
     assert "an srun ended with exit code 1" in results[3].detail
     assert "stopped after its limit of 4 s" in results[5].detail and results[5].final
@@ -113,18 +118,24 @@ def test_failed_attempts_are_made_again_and_a_run_that_never_works_is_left_out(
 
 def test_an_srun_that_cannot_be_seen_is_said(slurm: Slurm, tmp_path: Path) -> None:
     job = make_job(
-        tmp_path, '"$(type -P -a srun | tail -1)" simapp --kernel nbody --scale 0.1',
-        configuration(), configuration(14), attempts=1,
-    )  # fmt: skip
+        tmp_path,
+        '"$(type -P -a srun | tail -1)" simapp --kernel nbody --scale 0.1',
+        configuration(),
+        configuration(14),
+        attempts=1,
+    )
     (only,) = finish(slurm, job, slurm.submit_sweep(job))  # without a baseline nothing else
     assert not only.ok and "no srun of the script was seen" in only.detail
 
 
 def test_a_script_without_srun_is_put_into_one_step(slurm: Slurm, tmp_path: Path) -> None:
     job = make_job(
-        tmp_path, "PATH=/usr/bin:$PATH\nsimapp --kernel stencil --scale 0.5",
-        configuration(28), configuration(12), launcher="",
-    )  # fmt: skip
+        tmp_path,
+        "PATH=/usr/bin:$PATH\nsimapp --kernel stencil --scale 0.5",
+        configuration(28),
+        configuration(12),
+        launcher="",
+    )
     assert "no srun" in slurm.frequency_kept(BDW, "")
     assert slurm.frequency_kept(BDW, "srun") == ""
     results = finish(slurm, job, slurm.submit_sweep(job))
@@ -141,10 +152,12 @@ def test_a_script_without_srun_runs_once_however_many_tasks_the_job_has(
         tmp_path,
         'read -r line\necho "ran $SLURM_NTASKS $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE'
         ' omp=$OMP_NUM_THREADS $line"\nsleep 1',
-        configuration(8, ranks=4), configuration(4, ranks=4),
-        launcher="", method="request",
+        configuration(8, ranks=4),
+        configuration(4, ranks=4),
+        launcher="",
+        method="request",
         options={"ntasks": "4", "cpus-per-task": "2", "input": "in put"},
-    )  # fmt: skip
+    )
     (tmp_path / "in put").write_text("a line\n")
     results = finish(slurm, job, slurm.submit_sweep(job))
     assert [r.ok for r in results] == [True, True]

@@ -54,9 +54,13 @@ def patient(testbed: Testbed) -> Iterator[AdvisedSite]:
         site.advisor("fit", "stencil")
         site.settle()
         site.script(
-            "job.sh", f"srun simapp --kernel stencil --scale {scale:.4f}", "-N 1", "--exclusive",
-            "-p brief", "-o /dev/null",
-        )  # fmt: skip
+            "job.sh",
+            f"srun simapp --kernel stencil --scale {scale:.4f}",
+            "-N 1",
+            "--exclusive",
+            "-p brief",
+            "-o /dev/null",
+        )
         yield site
     testbed.empty()
     testbed.run(["scontrol", "delete", "PartitionName=brief"], check=False)
@@ -108,10 +112,13 @@ def limits(testbed: Testbed) -> Iterator[Testbed]:
     conf.write_text(f"{before}AccountingStorageEnforce=associations,limits,qos\n")
     testbed.restart_slurmctld()
     partitions = {
-        "free": [], "standard": ["DefaultTime=5"], "most": ["MaxTime=7"],
-        "both": ["DefaultTime=2", "MaxTime=10"], "tight": ["QOS=tight"],
+        "free": [],
+        "standard": ["DefaultTime=5"],
+        "most": ["MaxTime=7"],
+        "both": ["DefaultTime=2", "MaxTime=10"],
+        "tight": ["QOS=tight"],
         "tightmost": ["QOS=tight", "MaxTime=7"],
-    }  # fmt: skip
+    }
     accounting = [
         ["add", "qos", "tight", "set", "MaxWall=00:03:00"],
         ["add", "account", "other", "cluster=testbed"],
@@ -179,9 +186,15 @@ def test_it_is_known_as_slurm_gives_it(
         for name in ("free", "standard", "most", "both", "tight", "tightmost", "batch", "debug")
     }
     assert seen == {
-        "free": math.inf, "standard": 300, "most": 420, "both": 120, "tight": 180,
-        "tightmost": 180, "batch": math.inf, "debug": 1800,
-    }  # fmt: skip
+        "free": math.inf,
+        "standard": 300,
+        "most": 420,
+        "both": 120,
+        "tight": 180,
+        "tightmost": 180,
+        "batch": math.inf,
+        "debug": 1800,
+    }
     assert compare(state) == math.inf  # the default partition, account and QOS
     assert compare(state, partition="free", qos="tight") == 180
     assert compare(state, partition="free", account="proj") == 240

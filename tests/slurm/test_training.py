@@ -39,16 +39,23 @@ class Command:
                 "policy", path="p", text="t", compiled={"base": base, "rules": []}, by="root"
             )
         self.env = {
-            **testbed.env(), "ADVISOR_DB": str(self.store), "PYTHONPATH": str(ROOT),
-            "XDG_STATE_HOME": str(folder / "state"), "ADVISOR_SOCKET": str(folder / "no.sock"),
-        }  # fmt: skip
+            **testbed.env(),
+            "ADVISOR_DB": str(self.store),
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "ADVISOR_SOCKET": str(folder / "no.sock"),
+        }
 
     def start(self, *argv: str | Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "advisor", "train", *map(str, argv)],
-            env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env=self.env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, *argv: str | Path) -> dict[str, Any]:
         child = self.start(*argv, "--json")
@@ -86,9 +93,19 @@ def test_train_a_script_from_nothing_to_a_confirmed_model(command: Command) -> N
         "srun simapp --kernel stencil\n"
     )
     result = command.run(
-        command.script, "--yes", "--design", "uniform", "--samples", "6", "--threads", "12,20,28",
-        "--freqs", "1.5GHz,2.2GHz", "--estimate", "3s",
-    )  # fmt: skip
+        command.script,
+        "--yes",
+        "--design",
+        "uniform",
+        "--samples",
+        "6",
+        "--threads",
+        "12,20,28",
+        "--freqs",
+        "1.5GHz,2.2GHz",
+        "--estimate",
+        "3s",
+    )
     assert result["scheduler"] == "slurm" and result["energy_quality"] == "measured"
     assert (result["application"], result["workload"]) == ("simapp", "--kernel stencil")
     assert result["baseline"]["threads_per_node"] == 28
@@ -133,9 +150,19 @@ def test_the_adaptive_design_confirms_beside_the_job_as_written(command: Command
         "srun simapp --kernel stencil\n"
     )
     result = command.run(
-        command.script, "--yes", "--design", "adaptive", "--budget", "7", "--threads", "12,20,28",
-        "--freqs", "1.5GHz,1.8GHz,2.2GHz", "--estimate", "3s",
-    )  # fmt: skip
+        command.script,
+        "--yes",
+        "--design",
+        "adaptive",
+        "--budget",
+        "7",
+        "--threads",
+        "12,20,28",
+        "--freqs",
+        "1.5GHz,1.8GHz,2.2GHz",
+        "--estimate",
+        "3s",
+    )
     roles = [r["role"] for r in result["runs"]]
     assert roles[:3] == ["baseline", "design", "design"] and len(roles) <= 7
     pairs = [i for i, role in enumerate(roles) if role == "confirm"]
@@ -160,9 +187,18 @@ def test_a_sweep_in_the_background_knows_that_the_partition_gives_whole_nodes(
     command.testbed.run([*update, "OverSubscribe=EXCLUSIVE"])
     try:
         begun = command.run(
-            command.script, "--yes", "--detach", "--threads", "20", "--freqs", "1.5GHz,2.2GHz",
-            "--repeat-baseline", "1", "--estimate", "3s",
-        )  # fmt: skip
+            command.script,
+            "--yes",
+            "--detach",
+            "--threads",
+            "20",
+            "--freqs",
+            "1.5GHz,2.2GHz",
+            "--repeat-baseline",
+            "1",
+            "--estimate",
+            "3s",
+        )
         log = Path(begun["folder"]) / "log"
         wait_for(lambda: "all options:" in log.read_text())
     finally:
@@ -176,9 +212,15 @@ def test_killed_while_it_waits_and_resumed(command: Command) -> None:
         "srun simapp --kernel nbody --scale 0.5\n"
     )
     child = command.start(
-        command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz",
-        "--design", "uniform",
-    )  # fmt: skip
+        command.script,
+        "--yes",
+        "--threads",
+        "7,14,21,28",
+        "--freqs",
+        "2.2GHz",
+        "--design",
+        "uniform",
+    )
     wait_for(lambda: command.finished() >= 1)
     child.kill()
     child.communicate()
@@ -196,9 +238,15 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
         "srun simapp --kernel nbody --scale 0.5\n"
     )
     child = command.start(
-        command.script, "--yes", "--threads", "7,14,21,28", "--freqs", "2.2GHz",
-        "--design", "uniform",
-    )  # fmt: skip
+        command.script,
+        "--yes",
+        "--threads",
+        "7,14,21,28",
+        "--freqs",
+        "2.2GHz",
+        "--design",
+        "uniform",
+    )
     wait_for(lambda: command.finished() >= 2)
     (folder,) = command.folder.glob("state/advisor/sweeps/*")
     handle = json.loads((folder / "sweep.json").read_text())["stages"]["design"]["handles"][-1]
@@ -211,9 +259,10 @@ def test_an_allocation_that_is_lost_is_made_anew_for_what_is_missing(command: Co
     wait_for(lambda: command.designs(folder.name) == ["CANCELLED", "COMPLETED"])
     seen = command.sweep_jobs(folder.name)
     good = [
-        j["name"] for j in seen
+        j["name"]
+        for j in seen
         if "." in j["id"] and "design" in j["name"] and j["state"] == "COMPLETED"
-    ]  # fmt: skip
+    ]
     assert len({n.rsplit("-", 1)[0] for n in good}) == len(good) == 4
     assert result["state"] == "fitted"  # fewer threads save nothing of nbody
     assert result["recommended"] is None and result["attempts"] == []
@@ -262,15 +311,40 @@ def test_an_ordinary_user_trains_through_the_daemon(command: Command, slurm: Slu
             "srun simapp --kernel nbody --scale 0.4\n"
         )
         # may read this checkout and its Python wherever they are, but write only its own
-        reader = ["setpriv", f"--reuid={user}", "--clear-groups", "--inh-caps=+dac_read_search",
-                  "--ambient-caps=+dac_read_search"]  # fmt: skip
+        reader = [
+            "setpriv",
+            f"--reuid={user}",
+            "--clear-groups",
+            "--inh-caps=+dac_read_search",
+            "--ambient-caps=+dac_read_search",
+        ]
         done = testbed.run(
-            [*reader, sys.executable, "-m", "advisor", "train", script, "--yes", "--json",
-             "--threads", "7,14,21,28", "--freqs", "2.2GHz", "--workload", "theirs"],
-            env={"ADVISOR_DB": str(store), "ADVISOR_SOCKET": str(path), "PYTHONPATH": str(ROOT),
-                 "HOME": str(testbed.home(user)), "USER": user},
-            cwd=testbed.home(user), timeout=180,
-        )  # fmt: skip
+            [
+                *reader,
+                sys.executable,
+                "-m",
+                "advisor",
+                "train",
+                script,
+                "--yes",
+                "--json",
+                "--threads",
+                "7,14,21,28",
+                "--freqs",
+                "2.2GHz",
+                "--workload",
+                "theirs",
+            ],
+            env={
+                "ADVISOR_DB": str(store),
+                "ADVISOR_SOCKET": str(path),
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(testbed.home(user)),
+                "USER": user,
+            },
+            cwd=testbed.home(user),
+            timeout=180,
+        )
         result = json.loads(done.stdout)
         assert result["model_id"] is None
         record = slurm.job(result["runs"][0]["job_id"])

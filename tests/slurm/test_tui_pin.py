@@ -52,9 +52,15 @@ def test_a_point_pinned_in_the_tui_is_what_runs(
     write_grid(grid, "stencil")
     workload = "--kernel stencil"
     site.advisor(
-        "import", grid, "--application", "simapp", "--workload", workload,
-        "--node-type", BDW.feature,
-    )  # fmt: skip
+        "import",
+        grid,
+        "--application",
+        "simapp",
+        "--workload",
+        workload,
+        "--node-type",
+        BDW.feature,
+    )
     site.counted()
     site.advisor("fit", "simapp", "--workload", workload)
     site.settle()

@@ -61,10 +61,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found = Site(folder / "advisor.db", folder / "s")
     demo.build(found.store, USER)
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--watch", "0", "--db", str(found.store),
-         "--socket", str(found.socket), "--refresh", "0.1"],
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--watch",
+            "0",
+            "--db",
+            str(found.store),
+            "--socket",
+            str(found.socket),
+            "--refresh",
+            "0.1",
+        ],
         stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     try:
         end = time.monotonic() + 20
         while not found.socket.exists():
@@ -213,10 +225,16 @@ def decide(site: Site) -> Callable[..., dict[str, Any]]:
         return call(
             site.socket,
             {
-                "v": 1, "op": "explain", "scheduler": "slurm", "type": "sbatch", "script": text,
-                "script_path": str(script), "options": read_directives(text), "argv": [],
+                "v": 1,
+                "op": "explain",
+                "scheduler": "slurm",
+                "type": "sbatch",
+                "script": text,
+                "script_path": str(script),
+                "options": read_directives(text),
+                "argv": [],
                 "choices": choices.read_text() if choices.exists() else "",
             },
-        )  # fmt: skip
+        )
 
     return ask

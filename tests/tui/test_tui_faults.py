@@ -193,10 +193,20 @@ def test_the_daemons_own_trouble_is_shown(session: Session, tmp_path: Path, play
     path, store = tmp_path / "s", tmp_path / "copy.db"
     shutil.copy(session.store, store)
     with subprocess.Popen(
-        [sys.executable, "-m", "advisor", "serve", "--db", str(store), "--socket", str(path),
-         "--refresh", "0.05"],
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "serve",
+            "--db",
+            str(store),
+            "--socket",
+            str(path),
+            "--refresh",
+            "0.05",
+        ],
         stderr=subprocess.PIPE,
-    ) as daemon:  # fmt: skip
+    ) as daemon:
         try:
             end = time.monotonic() + 20
             while not path.exists():

@@ -64,8 +64,9 @@ def test_long_lines_of_the_reasons_are_wrapped_below_their_own_text() -> None:
     line = "promised     energy −35.3 % (−36.3 % to −34.3 %), time +4.9 %"
     assert hanging(line, 50) == [line[:49].rstrip(), " " * 13 + line[49:].strip()]
     assert hanging("  - nothing changed: no option is left", 24) == [
-        "  - nothing changed: no", "    option is left"
-    ]  # fmt: skip
+        "  - nothing changed: no",
+        "    option is left",
+    ]
     assert hanging("", 40) == [""]
     assert hanging("x" * 30 + "  " + "y" * 30, 40)[1] == "  " + "y" * 30
 

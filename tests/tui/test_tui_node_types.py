@@ -57,7 +57,10 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
     with Writer(own_store.store) as store:
         for application, workload in (("cg-solver", "n=4e6"), ("raytrace", "default")):
             save_ranking(
-                store, application, workload, "broadwell",
+                store,
+                application,
+                workload,
+                "broadwell",
                 [
                     NodeTypeEstimate(
                         "broadwell", 66.0, 1.0, 2.0, 118.0, 125.0, 1.0, 2.0, "profiles"
@@ -66,8 +69,10 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
                         "milan", 41.2, 0.62, 11.0, 104.0, 125.0, 0.71, 14.0, "profiles"
                     ),
                 ],
-                method="thesis", contributor="ann", scope="all",
-            )  # fmt: skip
+                method="thesis",
+                contributor="ann",
+                scope="all",
+            )
         derive(store)
 
     async def story(at: Any) -> None:

@@ -88,9 +88,12 @@ def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     code = "import advisor_tui.app as a; a.EVERY_S = 0.1; a.start(demo=True)"
     program = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=follower, stdout=follower, stderr=follower,
+        [sys.executable, "-c", code],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
         env={**os.environ, "HOME": str(tmp_path), "TERM": "xterm-256color"},
-    )  # fmt: skip
+    )
     os.close(follower)
     assert os.read(leader, 1)  # it has begun to paint
     os.close(leader)
@@ -99,9 +102,13 @@ def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*ADVISOR, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        env={**os.environ, **(env or {})}, check=False,
-    )  # fmt: skip
+        [*ADVISOR, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
 
 
 def test_without_a_terminal_it_says_so_in_one_line() -> None:

@@ -86,30 +86,52 @@ def swept(folder: Path) -> None:
     """Leave what a sweep in the background leaves: what it is, how far it came, its log."""
     folder.mkdir(parents=True)
     made = [
-        {"seq": seq, "attempt": 1, "role": role, "ok": True, "time_s": time_s,
-         "energy_j": energy_j, "energy_quality": "measured", "detail": "",
-         "configuration": Configuration("broadwell", 1, 1, threads, 2_200_000).to_dict()}
+        {
+            "seq": seq,
+            "attempt": 1,
+            "role": role,
+            "ok": True,
+            "time_s": time_s,
+            "energy_j": energy_j,
+            "energy_quality": "measured",
+            "detail": "",
+            "configuration": Configuration("broadwell", 1, 1, threads, 2_200_000).to_dict(),
+        }
         for seq, (role, threads, time_s, energy_j) in enumerate(RUNS, 1)
-    ]  # fmt: skip
-    (folder / "sweep.json").write_text(json.dumps({
-        "id": "sw-1", "state": "stopped", "detail": "stopped by ann",
-        "created_at": "2026-01-31T09:00:00+00:00",
-        "subject": {"application": "stencil3d", "workload": "--size 800",
-                    "node_type": {"name": "broadwell"}},
-        "settings": {"scheduler": "slurm", "most_runs": 12, "confirm": 2}, "stages": {},
-    }))  # fmt: skip
+    ]
+    (folder / "sweep.json").write_text(
+        json.dumps(
+            {
+                "id": "sw-1",
+                "state": "stopped",
+                "detail": "stopped by ann",
+                "created_at": "2026-01-31T09:00:00+00:00",
+                "subject": {
+                    "application": "stencil3d",
+                    "workload": "--size 800",
+                    "node_type": {"name": "broadwell"},
+                },
+                "settings": {"scheduler": "slurm", "most_runs": 12, "confirm": 2},
+                "stages": {},
+            }
+        )
+    )
     (folder / progress.NAME).write_text(
         json.dumps({"stage": "sweep", "made": made, "spent": [4, 0.09, 49300.0, True]})
     )
-    lines = [f"run {m['seq']}/14  {m['role']:8} {t} threads  {m['time_s']:.1f} s"
-             for m, (_, t, _, _) in zip(made, RUNS, strict=True)]  # fmt: skip
+    lines = [
+        f"run {m['seq']}/14  {m['role']:8} {t} threads  {m['time_s']:.1f} s"
+        for m, (_, t, _, _) in zip(made, RUNS, strict=True)
+    ]
     (folder / progress.LOG).write_text("\n".join([*lines, "stopped by ann"]) + "\n")
 
 
 RUNS = (
-    ("baseline", 28, 66.2, 13560.0), ("sweep", 20, 68.4, 12100.0), ("sweep", 14, 74.9, 11480.0),
+    ("baseline", 28, 66.2, 13560.0),
+    ("sweep", 20, 68.4, 12100.0),
+    ("sweep", 14, 74.9, 11480.0),
     ("sweep", 8, 96.3, 12160.0),
-)  # fmt: skip
+)
 """Role, threads, time in s and energy in J of the runs that the example sweep made."""
 
 

@@ -81,9 +81,17 @@ def test_a_size_of_several_parameters_has_a_line_for_each(tmp_path: Path) -> Non
     about = {"family": "-n {} -m {} -k {}", "answer": "ok", "measured": measured}
     with Writer(tmp_path / "two.db") as writer:
         writer.save_model(
-            "mesh", "{sizes} -n {} -m {} -k {}", "a", scope="all", owner="", name=SIZES,
-            energy_quality="measured", n_train=12, stats={"sizes": about}, options=(),
-        )  # fmt: skip
+            "mesh",
+            "{sizes} -n {} -m {} -k {}",
+            "a",
+            scope="all",
+            owner="",
+            name=SIZES,
+            energy_quality="measured",
+            n_train=12,
+            stats={"sizes": about},
+            options=(),
+        )
         lines = size_lines(writer, "mesh", "-n 4000 -m 2 -k 5", "ann", 2.0)
     first, second, third = lines
     assert (first.parameter, second.parameter, third.parameter) == ("n", "m", "k")

@@ -88,9 +88,17 @@ def test_the_real_program_writes_ascii_where_the_locale_knows_no_more(
         colours = {(c.fg, c.bg) for c in painted if c.data.isalnum()}
         assert colours and all(fg != bg for fg, bg in colours)
         assert {colour.removeprefix("bright") for pair in colours for colour in pair} <= {
-            "default", "black", "red", "green", "brown", "yellow", "blue", "magenta", "cyan",
+            "default",
+            "black",
+            "red",
+            "green",
+            "brown",
+            "yellow",
+            "blue",
+            "magenta",
+            "cyan",
             "white",
-        }  # fmt: skip
+        }
         screen.type("?")
         assert terminal.until(screen, lambda t: "Help: Options" in t).isascii()
         screen.type("q")

@@ -24,15 +24,31 @@ def test_a_suspended_model_and_one_without_energy_say_so(own_store: Session, pla
     nan = float("nan")
     points = [Configuration("broadwell", 1, 1, t, 2_200_000) for t in (8, 16, 28)]
     options = [
-        Option(c, 100 / c.threads_per_node, 99 / c.threads_per_node, 101 / c.threads_per_node,
-               nan, nan, nan, measured=True)
+        Option(
+            c,
+            100 / c.threads_per_node,
+            99 / c.threads_per_node,
+            101 / c.threads_per_node,
+            nan,
+            nan,
+            nan,
+            measured=True,
+        )
         for c in points
-    ]  # fmt: skip
+    ]
     with Writer(own_store.store) as store:
         store.save_model(
-            "aaa", "default", "broadwell", scope="all", owner="", name="bspline",
-            energy_quality="missing", n_train=3, stats={}, options=options,
-        )  # fmt: skip
+            "aaa",
+            "default",
+            "broadwell",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="missing",
+            n_train=3,
+            stats={},
+            options=options,
+        )
 
     async def story(at: Any) -> None:
         assert "aaa" in at.text
@@ -100,9 +116,17 @@ def test_a_rough_figure_does_not_look_like_a_sharp_one(own_store: Session, play:
     ]
     with Writer(own_store.store) as store:
         store.save_model(
-            "aaa", "default", "broadwell", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=3, stats={}, options=options,
-        )  # fmt: skip
+            "aaa",
+            "default",
+            "broadwell",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=3,
+            stats={},
+            options=options,
+        )
 
     async def story(at: Any) -> None:
         await at.press("enter", "v", "v")

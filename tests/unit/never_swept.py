@@ -24,9 +24,16 @@ CORES, TOP = 16, 2_400_000
 STEPS = (1_200_000, 1_600_000, 2_000_000, TOP)
 THREADS = (4, 8, 12, 16)
 NODE_TYPE = NodeType(
-    "cpu", feature="cpu", partitions=("batch",), cores=CORES, freq_khz=STEPS, default_freq_khz=TOP,
-    nodes=("n1", "n2"), default_partition="batch", memory_mb=64000,
-)  # fmt: skip
+    "cpu",
+    feature="cpu",
+    partitions=("batch",),
+    cores=CORES,
+    freq_khz=STEPS,
+    default_freq_khz=TOP,
+    nodes=("n1", "n2"),
+    default_partition="batch",
+    memory_mb=64000,
+)
 OWN = Configuration("cpu", 1, 1, CORES, TOP)
 
 
@@ -59,9 +66,17 @@ def sweep(
 ) -> StoredModel:
     save_signatures(writer, name, "default", [signature(memory, job_id=f"s{name}")])
     return writer.save_model(
-        name, "default", "cpu", scope=scope, owner=owner, name="physical",
-        energy_quality="measured", n_train=12, stats={}, options=swept(memory),
-    )  # fmt: skip
+        name,
+        "default",
+        "cpu",
+        scope=scope,
+        owner=owner,
+        name="physical",
+        energy_quality="measured",
+        n_train=12,
+        stats={},
+        options=swept(memory),
+    )
 
 
 def of(writer: Writer, name: str) -> list[StoredModel]:
@@ -85,10 +100,18 @@ def ask(
 ) -> Decision:
     options = read_directives(script) | read_arguments(["-N1", "--exclusive", "--mem=2G", "-t600"])
     request = parse_request(
-        {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
-         "argv": ["/home/job.sh"], "env": env or {}},
-        user=user, uid=1000, choices={},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": options,
+            "script": script,
+            "script_path": "/home/job.sh",
+            "argv": ["/home/job.sh"],
+            "env": env or {},
+        },
+        user=user,
+        uid=1000,
+        choices={},
+    )
     assert derive(writer)
     source = StoreSource(Path(writer.path))
     source.refresh()

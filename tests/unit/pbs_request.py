@@ -9,9 +9,16 @@ from advisor.core.request import JobRequest
 from advisor.schedulers.pbs.translator import parse_request
 
 BDW = NodeType(
-    "bdw", feature="node_type=bdw", partitions=("workq",), sockets=2, cores=28, memory_mb=64000,
-    freq_khz=(1_200_000, 1_900_000, 2_200_000), default_freq_khz=2_200_000, nodes=("n1", "n2"),
-)  # fmt: skip
+    "bdw",
+    feature="node_type=bdw",
+    partitions=("workq",),
+    sockets=2,
+    cores=28,
+    memory_mb=64000,
+    freq_khz=(1_200_000, 1_900_000, 2_200_000),
+    default_freq_khz=2_200_000,
+    nodes=("n1", "n2"),
+)
 
 
 def request(options: dict[str, str] | None = None, **payload: object) -> JobRequest:

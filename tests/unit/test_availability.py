@@ -147,8 +147,9 @@ def limited(
     qos: Bounds = Bounds(),  # noqa: B008
     **place: Any,
 ) -> Availability:
-    known = JobLimits({"ann": {"lab": association, "other": Bounds(qos=("free",))}},
-                   {"q": qos, "free": Bounds()})  # fmt: skip
+    known = JobLimits(
+        {"ann": {"lab": association, "other": Bounds(qos=("free",))}}, {"q": qos, "free": Bounds()}
+    )
     return replace(FREE, limits=known, partitions={"batch": replace(BATCH, **place)})
 
 

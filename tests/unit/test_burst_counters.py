@@ -82,9 +82,11 @@ def counted() -> BurstsBeside:
 def watched(folder: Path, variable: str, *argv: object) -> EventRings:
     folder.mkdir()
     environment = {
-        **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(timing_library()),
+        **os.environ,
+        "ADVISOR_WATCH": str(folder),
+        "LD_PRELOAD": str(timing_library()),
         VARIABLE: variable,
-    }  # fmt: skip
+    }
     done = subprocess.run([*map(str, argv)], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     rings = EventRings(folder)
@@ -100,9 +102,16 @@ def test_a_burst_has_what_its_thread_counted_between_two_calls(
     beside.take(rings)
     beside.take(rings)  # nothing comes twice
     bursts = beside.table()
-    assert bursts is not None and bursts.size == 60 and set(bursts.counters) == {
-        "instructions", "cycles", "bytes",
-    }  # fmt: skip
+    assert (
+        bursts is not None
+        and bursts.size == 60
+        and set(bursts.counters)
+        == {
+            "instructions",
+            "cycles",
+            "bytes",
+        }
+    )
     ns = bursts.counters["instructions"]
     assert (ns <= 1.05e9 * bursts.duration_s + 1e5).all()  # a thread's time is not more than passes
     assert np.median(ns[1::2]) > 5 * np.median(ns[::2])  # the first is what came before the loop

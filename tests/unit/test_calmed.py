@@ -25,8 +25,10 @@ def scattered(truth: Floats, seed: int = 1) -> Floats:
 def test_scatter_goes_and_what_iterations_do_stays(law: str) -> None:
     i = np.arange(200.0)
     truth = {
-        "even": np.ones(200), "growing": 0.6 + 0.006 * i, "warming up": 1 + 3 * np.exp(-i / 12)
-    }[law]  # fmt: skip
+        "even": np.ones(200),
+        "growing": 0.6 + 0.006 * i,
+        "warming up": 1 + 3 * np.exp(-i / 12),
+    }[law]
     values = scattered(truth)
     curve = calmed(values).curve
     assert np.std(curve / truth) < 0.5 * np.std(values / truth)

@@ -24,12 +24,20 @@ from advisor.store.trials import TrialsUnderWay, key_of
 
 LOW, TOP = 1_200_000, 2_000_000
 OWN = NodeType(
-    "own", feature="own", partitions=("batch",), sockets=2, cores=16, memory_mb=64_000,
-    freq_khz=(TOP,), default_freq_khz=TOP, nodes=("a1", "a2"),
-)  # fmt: skip
+    "own",
+    feature="own",
+    partitions=("batch",),
+    sockets=2,
+    cores=16,
+    memory_mb=64_000,
+    freq_khz=(TOP,),
+    default_freq_khz=TOP,
+    nodes=("a1", "a2"),
+)
 OTHER = replace(OWN, name="other", feature="other", freq_khz=(LOW, TOP), nodes=("b1", "b2"))
-JOB = JobRequest("slurm", "cli_filter", "ada", 1000, nodes=1, ntasks=1, exclusive=True,
-                 time_limit_s=0)  # fmt: skip
+JOB = JobRequest(
+    "slurm", "cli_filter", "ada", 1000, nodes=1, ntasks=1, exclusive=True, time_limit_s=0
+)
 COLD = ColdStart("apply", min_applications=5, classes=("mixed",))
 POLICY = Policy(
     mode="apply", goal="min_energy", axes=Axes("override", "override", "override"), cold_start=COLD
@@ -40,14 +48,26 @@ CONFIRMED, REFUTED = {"state": "confirmed"}, {"state": "refuted"}
 
 
 def option(
-    threads: int, energy_j: float, time_s: float = 100.0, *, on: str = "own", freq: int = TOP,
-    error: float = 0.005, **flags: bool,
-) -> Option:  # fmt: skip
+    threads: int,
+    energy_j: float,
+    time_s: float = 100.0,
+    *,
+    on: str = "own",
+    freq: int = TOP,
+    error: float = 0.005,
+    **flags: bool,
+) -> Option:
     around = math.exp(Z90 * error)
     return Option(
-        Configuration(on, 1, 1, threads, freq), time_s, time_s / around, time_s * around,
-        energy_j, energy_j / around, energy_j * around, **{"confirmed": True, **flags},
-    )  # fmt: skip
+        Configuration(on, 1, 1, threads, freq),
+        time_s,
+        time_s / around,
+        time_s * around,
+        energy_j,
+        energy_j / around,
+        energy_j * around,
+        **{"confirmed": True, **flags},
+    )
 
 
 WRITTEN = option(16, 100.0)
@@ -56,20 +76,37 @@ WRITTEN = option(16, 100.0)
 def model(*options: Option, name: str = "bspline", **more: Any) -> StoredModel:
     node_type = options[0].configuration.node_type
     values: dict[str, Any] = {
-        "state": "active", "energy_quality": "measured", "stats": {}, **more,
-    }  # fmt: skip
+        "state": "active",
+        "energy_quality": "measured",
+        "stats": {},
+        **more,
+    }
     return StoredModel(
-        ("own", "other").index(node_type), "stencil", "default", node_type, "all", "", 1, name,
-        state_reason="", n_train=12, options_blob=pack_options(options), created_at="",
-        updated_at="", **values,
-    )  # fmt: skip
+        ("own", "other").index(node_type),
+        "stencil",
+        "default",
+        node_type,
+        "all",
+        "",
+        1,
+        name,
+        state_reason="",
+        n_train=12,
+        options_blob=pack_options(options),
+        created_at="",
+        updated_at="",
+        **values,
+    )
 
 
 def by_class(*options: Option, **cold: Any) -> StoredModel:
     """A model of an application never swept, of which one run as written is known."""
     base = {
-        "class": "mixed", "applications": 99, "own": WRITTEN.configuration.to_dict(), **cold,
-    }  # fmt: skip
+        "class": "mixed",
+        "applications": 99,
+        "own": WRITTEN.configuration.to_dict(),
+        **cold,
+    }
     return model(*options, name="class", stats={"cold_start": base})
 
 
@@ -80,16 +117,25 @@ def points(*values: tuple[float, float, float, float]) -> dict[str, object]:
 
 
 def ask(
-    *models: StoredModel, policy: Policy = POLICY, pin: Pin | None = None,
-    site: Snapshot | None = None, job: JobRequest = JOB, **more: Any,
-) -> Choice:  # fmt: skip
+    *models: StoredModel,
+    policy: Policy = POLICY,
+    pin: Pin | None = None,
+    site: Snapshot | None = None,
+    job: JobRequest = JOB,
+    **more: Any,
+) -> Choice:
     """Choose for a job that is written as the first option of the first model."""
     site, own = site or Snapshot(), models[0]
     baseline = site.rows(own)[0]
     constraints = Constraints(
-        job, baseline.configuration("own"), policy, Inventory.of([OWN, OTHER]), "batch",
-        landing=(OWN,), **more,
-    )  # fmt: skip
+        job,
+        baseline.configuration("own"),
+        policy,
+        Inventory.of([OWN, OTHER]),
+        "batch",
+        landing=(OWN,),
+        **more,
+    )
     return choose(site, {m.node_type: m for m in models}, own, baseline, constraints, pin)
 
 
@@ -231,8 +277,10 @@ WORTH = points((0.0, 0.0, 0.0, 0.0), (0.01, 0.1, 0.0, -0.2))
 
 
 def test_the_first_jobs_of_a_class_try_what_is_worth_it() -> None:
-    choice = ask(by_class(WRITTEN, ESTIMATE, option(8, 50.0, 300.0), trial_points=WORTH),
-                 job=replace(JOB, time_limit_s=200))  # fmt: skip
+    choice = ask(
+        by_class(WRITTEN, ESTIMATE, option(8, 50.0, 300.0), trial_points=WORTH),
+        job=replace(JOB, time_limit_s=200),
+    )
     assert where(choice) is None
     trial = choice.trial
     assert where(trial) == ("own", 12)
@@ -394,9 +442,13 @@ def test_what_is_recorded_of_a_choice_by_class() -> None:
     assert cold_start_of(model(WRITTEN), choice) == {}
     assert cold_start_of(None, choice) == {}
     shown = {
-        "class": "mixed", "strategy": None, "applications": 99, "like": ["a"], "method": None,
+        "class": "mixed",
+        "strategy": None,
+        "applications": 99,
+        "like": ["a"],
+        "method": None,
         "trials": [REFUTED],
-    }  # fmt: skip
+    }
     assert cold_start_of(tried, choice) == {**shown, "trial": None, "intervals": None}
     trial = choice.trial
     assert trial is not None and trial.chosen is not None

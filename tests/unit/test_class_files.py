@@ -196,11 +196,12 @@ def rows(count: int, applications: int) -> list[TrainingRow]:
     bases = ((0.4, 0.005, 800.0, 40.0), (1.6, 0.05, 100.0, 280.0), (0.9, 0.02, 350.0, 130.0))
     return [
         TrainingRow(
-            f"app{i % applications}", f"w{i}",
+            f"app{i % applications}",
+            f"w{i}",
             tuple(x * draw.lognormvariate(0, 0.1) for x in bases[i % 3]),  # type: ignore[arg-type]
         )
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def test_training_names_the_classes() -> None:

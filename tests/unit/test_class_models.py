@@ -43,7 +43,7 @@ from tests.unit.never_swept import (
     policy,
     signature,
     sweep,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +149,26 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     path = Path(store.path)
     wish = SweepWish(
-        subject=str(script), command=(), application=None, workload="default", scheduler="local",
-        node_type="cpu", nodes=None, samples=6, budget=Budget(), design="uniform", threads=THREADS,
-        freqs_khz=(), repeat_baseline=0, estimate_s=None, limit_s=None, model="auto", meter="none",
-        options=(), experiment=None,
-    )  # fmt: skip
+        subject=str(script),
+        command=(),
+        application=None,
+        workload="default",
+        scheduler="local",
+        node_type="cpu",
+        nodes=None,
+        samples=6,
+        budget=Budget(),
+        design="uniform",
+        threads=THREADS,
+        freqs_khz=(),
+        repeat_baseline=0,
+        estimate_s=None,
+        limit_s=None,
+        model="auto",
+        meter="none",
+        options=(),
+        experiment=None,
+    )
     plan = plan_sweep(wish, load_known(path), tmp_path, path)
     best = Configuration("cpu", 1, 1, CORES, 2_000_000)
     runs = [r.configuration for r in plan.state.stages["design"].runs]
@@ -165,8 +180,10 @@ def test_a_sweep_starts_where_those_like_it_do_best(
     assert "from the job it knows" in plan_lines(plan)[2]
     adaptive = plan_sweep(
         replace(wish, design="adaptive", samples=None, budget=Budget(runs=8)),
-        load_known(path), tmp_path, path,
-    )  # fmt: skip
+        load_known(path),
+        tmp_path,
+        path,
+    )
     settings = adaptive.state.settings
     assert (settings.design, settings.most_runs, settings.confirm) == ("adaptive", 8, 0)
     runs = [r.configuration for r in adaptive.state.stages["design"].runs]
@@ -385,8 +402,9 @@ def test_broken_class_files_leave_the_last_good_class(
         (model,) = of(store, "new")
         assert model.cold_start["signature"]["gflops"] > found["signature"]["gflops"]
         assert (model.cold_start["class"], model.cold_start["strategy"]) == (
-            "memory-bound", "roofline",
-        )  # fmt: skip
+            "memory-bound",
+            "roofline",
+        )
         assert "event=class-files-broken" in caplog.text
         assert str(file) in caplog.text
         caplog.clear()

@@ -49,12 +49,16 @@ def class_of(place: Setup, **measures: float) -> str:
 @pytest.mark.parametrize(
     "cpi, gbs, page, ear6",
     [
-        (0.30, 100.0, "cpu-bound", "cpu-bound"), (0.40, 180.0, "cpu-bound", "mixed"),
-        (0.40, 180.1, "mixed", "mixed"), (0.40, 250.0, "memory-bound", "mixed"),
-        (0.39, 260.0, "mixed", "mixed"), (0.60, 180.0, "mixed", "mixed"),
-        (1.50, 400.0, "memory-bound", "memory-bound"), (0.0, 0.0, "unknown", "unknown"),
+        (0.30, 100.0, "cpu-bound", "cpu-bound"),
+        (0.40, 180.0, "cpu-bound", "mixed"),
+        (0.40, 180.1, "mixed", "mixed"),
+        (0.40, 250.0, "memory-bound", "mixed"),
+        (0.39, 260.0, "mixed", "mixed"),
+        (0.60, 180.0, "mixed", "mixed"),
+        (1.50, 400.0, "memory-bound", "memory-bound"),
+        (0.0, 0.0, "unknown", "unknown"),
     ],
-)  # fmt: skip
+)
 def test_default(tmp_path: Path, cpi: float, gbs: float, page: str, ear6: str) -> None:
     assert class_of(setup(tmp_path), cpi=cpi, gbs=gbs) == page
     assert class_of(setup(tmp_path, like="ear6"), cpi=cpi, gbs=gbs) == ear6
@@ -70,14 +74,15 @@ def test_limits_that_overlap_are_the_cpus_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "processor, limits",
     [
-        (("", 0, 0), (0.6, 30, 0.8, 100)), (("GenuineIntel", 6, 106), (0.6, 30, 0.8, 100)),
+        (("", 0, 0), (0.6, 30, 0.8, 100)),
+        (("GenuineIntel", 6, 106), (0.6, 30, 0.8, 100)),
         (("GenuineIntel", 6, 143), (0.4, 180, 0.4, 250)),
         (("GenuineIntel", 6, 207), (0.4, 180, 0.4, 250)),
         (("AuthenticAMD", 23, 49), (0.6, 250, 0.9, 350)),
         (("AuthenticAMD", 25, 17), (0.45, 250, 0.6, 350)),
         (("AuthenticAMD", 26, 2), (0.6, 400, 0.9, 500)),
     ],
-)  # fmt: skip
+)
 def test_limits_by_processor(processor: tuple[str, int, int], limits: tuple[float, ...]) -> None:
     assert limits_of(*processor)[0] == limits
 
@@ -85,11 +90,16 @@ def test_limits_by_processor(processor: tuple[str, int, int], limits: tuple[floa
 @pytest.mark.parametrize(
     "gflops, gbs, name",
     [
-        (10000, 400, "cpu-bound"), (9866, 400, "mixed"), (22732.8, 921.6, "cpu-bound"),
-        (5000, 691.2, "memory-bound"), (5000, 691.1, "mixed"), (100, 0, "cpu-bound"),
-        (0, 700, "memory-bound"), (0, 0, "unknown"),
+        (10000, 400, "cpu-bound"),
+        (9866, 400, "mixed"),
+        (22732.8, 921.6, "cpu-bound"),
+        (5000, 691.2, "memory-bound"),
+        (5000, 691.1, "mixed"),
+        (100, 0, "cpu-bound"),
+        (0, 700, "memory-bound"),
+        (0, 0, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_roofline(tmp_path: Path, gflops: float, gbs: float, name: str) -> None:
     assert class_of(setup(tmp_path, {"roofline": PEAKS}), gflops=gflops, gbs=gbs) == name
 
@@ -112,9 +122,15 @@ def test_ear6_divides_the_traffic_by_the_processors(tmp_path: Path) -> None:
     ],
 )
 def test_kmedoids(
-    tmp_path: Path, cpi: float, tpi: float, gflops: float, gbs: float,
-    distances: tuple[float, ...], name: str, other_order: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    cpi: float,
+    tpi: float,
+    gflops: float,
+    gbs: float,
+    distances: tuple[float, ...],
+    name: str,
+    other_order: str,
+) -> None:
     measures = {"cpi": cpi, "tpi": tpi, "gflops": gflops, "gbs": gbs}
     found = Classifier(setup(tmp_path, ALL)).classify(Signature(**measures))  # type: ignore[arg-type]
     assert (found.name, found.strategy) == (name, "kmedoids")
@@ -133,11 +149,14 @@ def test_a_tie_of_cpu_and_memory_is_mixed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "files, strategy",
     [
-        ("", "default"), ("roofline", "roofline"), ("medoids extremes", "kmedoids"),
-        ("medoids extremes roofline", "kmedoids"), ("medoids roofline", "roofline"),
+        ("", "default"),
+        ("roofline", "roofline"),
+        ("medoids extremes", "kmedoids"),
+        ("medoids extremes roofline", "kmedoids"),
+        ("medoids roofline", "roofline"),
         ("extremes", "default"),
     ],
-)  # fmt: skip
+)
 def test_which_strategy_holds(tmp_path: Path, files: str, strategy: str) -> None:
     place = setup(tmp_path, {kind: ALL[kind] for kind in files.split()})
     assert next(s.NAME for s in Classifier(place).available) == strategy
@@ -154,18 +173,30 @@ def test_a_broken_file_is_as_good_as_none_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cpi, gbs, gflops, io_mbs, mpi_calls_s, gpu_util, name",
     [
-        (0.30, 10, 1, 0, 0, 0, "busy-waiting"), (0.40, 10, 1, 0, 0, 0, "cpu-bound"),
-        (0.30, 10, 6.4, 0, 0, 0, "cpu-bound"), (0.90, 20, 50, 10.0, 0, 0, "mixed"),
-        (0.90, 20, 50, 10.1, 0, 0, "io-bound"), (0.90, 20, 50, 500, 20001, 0, "mpi-bound"),
-        (0.30, 10, 1, 500, 0, 0, "io-bound"), (0.30, 10, 1, 0, 0, 60, "busy-waiting"),
-        (0.90, 20, 50, 0, 0, 1, "gpu"), (0, 0, 0, 0, 0, 0, "unknown"),
-        (0.90, 20, 50, 0, 20000, 0, "mixed"), (0.30, 10, 1, 500, 20001, 0, "busy-waiting"),
+        (0.30, 10, 1, 0, 0, 0, "busy-waiting"),
+        (0.40, 10, 1, 0, 0, 0, "cpu-bound"),
+        (0.30, 10, 6.4, 0, 0, 0, "cpu-bound"),
+        (0.90, 20, 50, 10.0, 0, 0, "mixed"),
+        (0.90, 20, 50, 10.1, 0, 0, "io-bound"),
+        (0.90, 20, 50, 500, 20001, 0, "mpi-bound"),
+        (0.30, 10, 1, 500, 0, 0, "io-bound"),
+        (0.30, 10, 1, 0, 0, 60, "busy-waiting"),
+        (0.90, 20, 50, 0, 0, 1, "gpu"),
+        (0, 0, 0, 0, 0, 0, "unknown"),
+        (0.90, 20, 50, 0, 20000, 0, "mixed"),
+        (0.30, 10, 1, 500, 20001, 0, "busy-waiting"),
     ],
-)  # fmt: skip
+)
 def test_phases_come_first(
-    tmp_path: Path, cpi: float, gbs: float, gflops: float, io_mbs: float, mpi_calls_s: float,
-    gpu_util: float, name: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    cpi: float,
+    gbs: float,
+    gflops: float,
+    io_mbs: float,
+    mpi_calls_s: float,
+    gpu_util: float,
+    name: str,
+) -> None:
     s = Signature(
         cpi=cpi, gbs=gbs, gflops=gflops, io_mbs=io_mbs, mpi_calls_s=mpi_calls_s, gpu_util=gpu_util
     )
@@ -177,8 +208,10 @@ def test_what_a_strategy_lacks_the_next_one_decides(tmp_path: Path) -> None:
     found = Classifier(setup(tmp_path, ALL)).classify(Signature(gflops=5000, gbs=700))
     assert (found.name, found.strategy) == ("memory-bound", "roofline")
     assert found.agreement == {
-        "kmedoids": "unknown", "roofline": "memory-bound", "default": "unknown",
-    }  # fmt: skip
+        "kmedoids": "unknown",
+        "roofline": "memory-bound",
+        "default": "unknown",
+    }
     assert "kmedoids lacks cpi, tpi" in found.reasons
     alone = Classifier(setup(tmp_path, ALL), "kmedoids").classify(Signature(gflops=5000, gbs=700))
     assert (alone.name, alone.strategy) == ("unknown", "kmedoids")
@@ -240,10 +273,11 @@ def test_ear6_also_looks_beside_the_folder(tmp_path: Path) -> None:
         ('{"cpi": true}', "signature 1, cpi: true is not a number"),
         ('{"time_s": 0}', "signature 1, time_s: cannot be 0"),
         ('{"cpus": 0.5}', "signature 1, cpus: 0.5 is not a whole number"),
-        ("[1]", "signature 1: must be an object"), ('{"cpi": 1', "line 1, column 10: not JSON"),
+        ("[1]", "signature 1: must be an object"),
+        ('{"cpi": 1', "line 1, column 10: not JSON"),
         ('{"cpi": 1e999}', "signature 1, cpi: inf is not a finite number"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_makes_no_sense(tmp_path: Path, text: str, where: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(text)

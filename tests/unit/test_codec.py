@@ -51,19 +51,29 @@ class Whole(Record):
 
 
 WHOLE = Whole(
-    "b", (Part("x"), Part("y", 2)), (("p", 1), ("q", math.inf)), frozenset("zy"),
-    {"n": Part("n", 3)}, 0.5, True, Own(4),
-)  # fmt: skip
+    "b",
+    (Part("x"), Part("y", 2)),
+    (("p", 1), ("q", math.inf)),
+    frozenset("zy"),
+    {"n": Part("n", 3)},
+    0.5,
+    True,
+    Own(4),
+)
 
 
 def test_a_record_is_written_and_read_back() -> None:
     data = WHOLE.to_dict()
     assert data == {
-        "kind": "b", "parts": [{"name": "x"}, {"name": "y", "how_many": 2}],
-        "pairs": [["p", 1], ["q", math.inf]], "names": ["y", "z"],
-        "by_name": {"n": {"name": "n", "how_many": 3}}, "share": 0.5, "sure": True,
+        "kind": "b",
+        "parts": [{"name": "x"}, {"name": "y", "how_many": 2}],
+        "pairs": [["p", 1], ["q", math.inf]],
+        "names": ["y", "z"],
+        "by_name": {"n": {"name": "n", "how_many": 3}},
+        "share": 0.5,
+        "sure": True,
         "own": {"twice": 8},
-    }  # fmt: skip
+    }
     assert list(data) == ["kind", "parts", "pairs", "names", "by_name", "share", "sure", "own"]
     assert Whole.from_dict(json.loads(json.dumps(data))) == WHOLE
     assert load(Whole, {"kind": "a", "from a later version": 1}) == Whole("a")
@@ -103,10 +113,16 @@ def test_properties_and_keys_of_a_part_stand_where_the_class_says() -> None:
         ({"parts": [{"name": "x"}, 1]}, "parts[1]", "must have keys and values"),
         ({"parts": [{}]}, "parts[0].name", "is missing"),
         ({"parts": [{"name": 1}]}, "parts[0].name", "must be text, not 1"),
-        ({"parts": [{"name": "x", "how_many": True}]}, "parts[0].how_many",
-         "must be a whole number, not True"),
-        ({"parts": [{"name": "x", "how_many": 1.5}]}, "parts[0].how_many",
-         "must be a whole number, not 1.5"),
+        (
+            {"parts": [{"name": "x", "how_many": True}]},
+            "parts[0].how_many",
+            "must be a whole number, not True",
+        ),
+        (
+            {"parts": [{"name": "x", "how_many": 1.5}]},
+            "parts[0].how_many",
+            "must be a whole number, not 1.5",
+        ),
         ({"pairs": [["x"]]}, "pairs[0]", "must be a list of 2"),
         ({"pairs": [["x", "1"]]}, "pairs[0][1]", "must be a number, not '1'"),
         ({"by_name": []}, "by_name", "must have keys and values"),
@@ -114,7 +130,7 @@ def test_properties_and_keys_of_a_part_stand_where_the_class_says() -> None:
         ({"share": "much"}, "share", "must be a number, not 'much'"),
         ({"sure": 1}, "sure", "must be true or false, not 1"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_named(change: dict[str, Any], key: str, message: str) -> None:
     with pytest.raises(FieldError) as error:
         Whole.from_dict({**WHOLE.to_dict(), **change})

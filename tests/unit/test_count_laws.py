@@ -29,9 +29,10 @@ LAWS = CountLaws(
 def test_counts_are_those_of_all_threads() -> None:
     counts = LAWS.counts({"n": 4}, 2)
     assert counts == {
-        "instructions": 4 * (5 + 3 * 16 / 4), "instructions[1]": 20.0,
+        "instructions": 4 * (5 + 3 * 16 / 4),
+        "instructions[1]": 20.0,
         "instructions[(N^2)/NThreads]": 48.0,
-    }  # fmt: skip
+    }
     assert LAWS.footprint_bytes({"n": 4}, 2) == 2 * 3990
     assert LAWS.footprint_bytes({"n": 0.001}, 2) == 0.0
     assert CountLaws.from_dict(json.loads(json.dumps(LAWS.to_dict()))) == LAWS

@@ -65,12 +65,15 @@ def test_nothing_stays_open_and_nothing_is_raised() -> None:
 @pytest.mark.parametrize(
     "number, level, words",
     [
-        (errno.EACCES, 3, "sysctl kernel.perf_event_paranoid="), (errno.EPERM, 4, "CAP_PERFMON"),
-        (errno.EPERM, 0, "seccomp"), (errno.EACCES, -1, "though kernel.perf_event_paranoid is -1"),
-        (errno.ENOENT, 2, "a virtual machine shows none"), (errno.ENOSYS, 2, "offers no counters"),
+        (errno.EACCES, 3, "sysctl kernel.perf_event_paranoid="),
+        (errno.EPERM, 4, "CAP_PERFMON"),
+        (errno.EPERM, 0, "seccomp"),
+        (errno.EACCES, -1, "though kernel.perf_event_paranoid is -1"),
+        (errno.ENOENT, 2, "a virtual machine shows none"),
+        (errno.ENOSYS, 2, "offers no counters"),
         (errno.EINVAL, 2, "too few counters are free"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_is_said_with_what_to_grant(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, level: int, words: str
 ) -> None:
@@ -83,9 +86,12 @@ def test_what_is_refused_is_said_with_what_to_grant(
     device = tmp_path / "uncore_imc_0"
     (device / "events").mkdir(parents=True)
     for name, text in (
-        ("type", "12\n"), ("cpumask", "0,36\n"), ("events/cas_count_read", "event=0x04,umask=0x03"),
-        ("events/cas_count_read.scale", "6.103515625e-5"), ("events/cas_count_read.unit", "MiB"),
-    ):  # fmt: skip
+        ("type", "12\n"),
+        ("cpumask", "0,36\n"),
+        ("events/cas_count_read", "event=0x04,umask=0x03"),
+        ("events/cas_count_read.scale", "6.103515625e-5"),
+        ("events/cas_count_read.unit", "MiB"),
+    ):
         (device / name).write_text(text)
     with Counters(devices=tmp_path) as c:
         notes = c.read().notes
@@ -98,9 +104,11 @@ def test_what_is_refused_is_said_with_what_to_grant(
 
 def test_a_reading_becomes_a_signature() -> None:
     events = {
-        "cycles": (3e9, 100.0), "instructions": (2e9, 100.0), "scalar": (1e9, 100.0),
+        "cycles": (3e9, 100.0),
+        "instructions": (2e9, 100.0),
+        "scalar": (1e9, 100.0),
         "fours": (1e9, 100.0),
-    }  # fmt: skip
+    }
     reading = CounterReading(events, 6.4e9, 100.0, 3.0, 4e6, 5e7, ("note",))
     measured = MeasuredProcess(0, 2.0, 500.0, "measured", "rapl")
     signature, notes = signature_of(measured, reading, C)
@@ -117,8 +125,10 @@ def test_what_was_not_counted_all_of_the_time_is_dropped() -> None:
     signature, notes = signature_of(measured, reading, C)
     assert signature.cpi is signature.gflops is signature.gbs is signature.power_w is None
     assert [note.split(":")[0] for note in notes] == [
-        "dropped cycles", "dropped scalar", "dropped memory traffic",
-    ]  # fmt: skip
+        "dropped cycles",
+        "dropped scalar",
+        "dropped memory traffic",
+    ]
     absurd = CounterReading({"cycles": (9e12, 100.0)}, None, 100.0, 3.0, 0.0, 0.0, ())
     assert "is more than 2 processors can do" in signature_of(measured, absurd, C)[1][0]
 

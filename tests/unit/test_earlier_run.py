@@ -61,9 +61,12 @@ def sweep_in(root: Path, *, command: str = "x", earlier: str = "", **named: obje
         earlier=earlier,
     )
     state = states.new(
-        root, replace(subject, **named), SearchSpace.of("t", CELLS), settings,  # type: ignore[arg-type]
+        root,
+        replace(subject, **named),
+        SearchSpace.of("t", CELLS),
+        settings,  # type: ignore[arg-type]
         planned([CELLS[-1], *CELLS[:-1]], CELLS[-1]),
-    )  # fmt: skip
+    )
     states.begin(state)
     return state
 
@@ -102,9 +105,12 @@ def test_what_is_another_run_is_not_lent(tmp_path: Path) -> None:
     other = replace(new, settings=replace(new.settings, energy_from="energy: pm_counters"))
     assert earlier_complete(tmp_path, other) is None  # joules of another meter
     for change in (
-        {"command": "y"}, {"workload": "v"}, {"baseline": CELLS[0]}, {"method": "request"},
+        {"command": "y"},
+        {"workload": "v"},
+        {"baseline": CELLS[0]},
+        {"method": "request"},
         {"program": {"path": "/x", "size": 1, "mtime": 1, "build": "b"}},
-    ):  # fmt: skip
+    ):
         assert earlier_complete(tmp_path, sweep_in(tmp_path, **change)) is None, change
     replace_why = replace(RUN, why="it has more than a million events")
     replace_why.save(watch / BASE)
@@ -168,9 +174,18 @@ class Stated(Local):
             if not whole:
                 time_s, energy_j = time_s * self.wrong, energy_j * self.wrong
             results.append(
-                RunResult(run.seq, 1, True, time_s, energy_j, "measured", "m", extrapolated=errors,
-                          spent_s=None if whole else 0.1 * time_s)
-            )  # fmt: skip
+                RunResult(
+                    run.seq,
+                    1,
+                    True,
+                    time_s,
+                    energy_j,
+                    "measured",
+                    "m",
+                    extrapolated=errors,
+                    spent_s=None if whole else 0.1 * time_s,
+                )
+            )
         return SweepStatus("ended", tuple(results))
 
 

@@ -46,10 +46,18 @@ from tests.plants import planted
 
 Run = Callable[..., Any]
 STOP = {
-    "time_s": 30.0, "time_half_s": 0.6, "base_time_s": 20.0, "energy_j": 900.0,
-    "energy_half_j": 18.0, "base_energy_j": 1000.0, "elapsed_s": 4.0, "spent_j": 120.0,
-    "iterations": 9, "share": 4 / 30, "reason": "known within 3 % after 9 iterations",
-}  # fmt: skip
+    "time_s": 30.0,
+    "time_half_s": 0.6,
+    "base_time_s": 20.0,
+    "energy_j": 900.0,
+    "energy_half_j": 18.0,
+    "base_energy_j": 1000.0,
+    "elapsed_s": 4.0,
+    "spent_j": 120.0,
+    "iterations": 9,
+    "share": 4 / 30,
+    "reason": "known within 3 % after 9 iterations",
+}
 
 
 def place(threads: int, freq_khz: int = 0) -> Configuration:
@@ -87,8 +95,10 @@ def test_a_run_that_was_ended_has_the_whole_ones_time_and_energy(job: SweepJob) 
     assert (result.energy_j, result.meter) == (1800.0, "slurm")  # 90 % of what Slurm says
     assert (result.spent_s, result.spent_j) == (4.3, 120.0)
     assert result.extrapolated == {
-        "share": STOP["share"], "time": pytest.approx(0.6 / 30.5), "energy": 0.02
-    }  # fmt: skip
+        "share": STOP["share"],
+        "time": pytest.approx(0.6 / 30.5),
+        "energy": 0.02,
+    }
     stop.write_text(json.dumps({**STOP, "energy_j": None}))
     assert not ended_early(job, cut).ok  # Slurm's step energy alone says nothing
     keep_complete(job, replace(whole, energy_j=None, energy_quality="missing"))
@@ -242,9 +252,12 @@ def test_the_driver_runs_as_ever_where_nothing_is_watched(job: SweepJob, tmp_pat
     for role, watched in (("paired", replace(job, watch=None)), ("", job)):
         text = "\n".join([*driver_lines(watched, metered=False), script.format(role=role)])
         done = subprocess.run(
-            ["bash", "-c", text], capture_output=True, text=True, check=False,
+            ["bash", "-c", text],
+            capture_output=True,
+            text=True,
+            check=False,
             env={"PATH": os.environ["PATH"]},
-        )  # fmt: skip
+        )
         assert (done.stdout, done.returncode) == ("/\n3\n", 1), done.stderr
 
 
@@ -265,9 +278,13 @@ def test_what_stands_beside_a_run_imports_nothing_from_the_jobs_folder(job: Swee
     text = "\n".join([*driver_lines(job, metered=False), script])
     with planted() as shared:
         done = subprocess.run(
-            ["bash", "-c", text], cwd=shared.folder, capture_output=True, text=True, check=False,
+            ["bash", "-c", text],
+            cwd=shared.folder,
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "PYTHONPATH": ":."},
-        )  # fmt: skip
+        )
         assert done.stdout == "0\n", done.stderr
         assert shared.ran() == ""
 
@@ -422,8 +439,10 @@ def test_what_packages_keep_of_a_stop_stands_in_it_and_none_can_break_it(
     ratio, power_w, error_w = beside_module._more(beside)["parts"]["solve"]  # type: ignore[index]
     assert (round(ratio, 6), power_w, error_w) == (1.1, None, 0.0)
     registered: dict[str, Callable[[Any], object]] = {
-        "seen": lambda watched: len(watched.times), "bad": fail, "odd": lambda _: object,
-    }  # fmt: skip
+        "seen": lambda watched: len(watched.times),
+        "bad": fail,
+        "odd": lambda _: object,
+    }
     monkeypatch.setattr("advisor.plugins.names", lambda kind: tuple(registered))
     monkeypatch.setattr("advisor.plugins.load", lambda kind, name: registered[name])
     assert beside_module._more(beside) == {"seen": 20}
@@ -454,9 +473,11 @@ def test_a_run_on_this_machine_is_ended(job: SweepJob, tmp_path: Path) -> None:
     )
     c = Configuration("local", 1, 1, 1, 0)
     here = replace(
-        job, runs=(PlannedRun(0, "baseline", c), PlannedRun(1, "design", c)), meter="none",
+        job,
+        runs=(PlannedRun(0, "baseline", c), PlannedRun(1, "design", c)),
+        meter="none",
         command=(str(tmp_path / "steps"), "130"),
-    )  # fmt: skip
+    )
     for _ in here.runs:
         status = Local().poll(here, "")
     for result in status.results:  # the first beside an earlier sweep's run, the next likewise
@@ -474,8 +495,6 @@ def _sites(folder: Path, job: SweepJob) -> list[str]:
     assert job.watch is not None
     rings = folder / "rings"
     rings.mkdir()
-    environment = {
-        **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(job.watch.preload)
-    }  # fmt: skip
+    environment = {**os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(job.watch.preload)}
     subprocess.run([folder / "steps", "0"], env=environment, check=True, capture_output=True)
     return [site for _, site in EventRings(rings).poll()]

@@ -53,17 +53,22 @@ def referenced() -> str:
             "callpaths": [{"id": 1, "name": "main"}],
             "metrics": [{"id": 1, "name": "time"}],
             "coordinates": [
-                {"id": i, "parameter_value_pairs": [
-                    {"parameter_id": 2, "parameter_value": n},
-                    {"parameter_id": 1, "parameter_value": str(p)}]}
+                {
+                    "id": i,
+                    "parameter_value_pairs": [
+                        {"parameter_id": 2, "parameter_value": n},
+                        {"parameter_id": 1, "parameter_value": str(p)},
+                    ],
+                }
                 for i, (p, n) in enumerate(POINTS)
             ],
             "measurements": [
                 {"id": 1, "callpath_id": 1, "metric_id": 1, "coordinate_id": i, "value": v}
-                for i, values in enumerate(TIMES) for v in values
+                for i, values in enumerate(TIMES)
+                for v in values
             ],
         }
-    )  # fmt: skip
+    )
 
 
 def lines() -> str:

@@ -24,9 +24,16 @@ from advisor.core.script_use import NO_USE
 STEPS = (1_200_000, 1_600_000, 2_000_000)
 TOP = STEPS[-1]
 OWN = NodeType(
-    "own", feature="own", partitions=("batch",), sockets=2, cores=16, memory_mb=64_000,
-    freq_khz=STEPS, default_freq_khz=TOP, nodes=("a1", "a2"),
-)  # fmt: skip
+    "own",
+    feature="own",
+    partitions=("batch",),
+    sockets=2,
+    cores=16,
+    memory_mb=64_000,
+    freq_khz=STEPS,
+    default_freq_khz=TOP,
+    nodes=("a1", "a2"),
+)
 OTHER = replace(OWN, name="other", feature="other", nodes=("b1", "b2"))
 OVERRIDE = Axes("override", "override", "override")
 
@@ -37,20 +44,35 @@ def job(**asked: Any) -> JobRequest:
 
 
 def constraints(
-    request: JobRequest | None = None, *, axes: Axes = OVERRIDE, nodes: int = 1, ranks: int = 1,
-    other: NodeType = OTHER, own: NodeType = OWN, threads: int = 16, **more: Any,
-) -> Constraints:  # fmt: skip
+    request: JobRequest | None = None,
+    *,
+    axes: Axes = OVERRIDE,
+    nodes: int = 1,
+    ranks: int = 1,
+    other: NodeType = OTHER,
+    own: NodeType = OWN,
+    threads: int = 16,
+    **more: Any,
+) -> Constraints:
     return Constraints(
-        request or job(), Configuration("own", nodes, ranks, threads, TOP), Policy(axes=axes),
-        Inventory.of([own, other]), more.pop("partition", "batch"),
+        request or job(),
+        Configuration("own", nodes, ranks, threads, TOP),
+        Policy(axes=axes),
+        Inventory.of([own, other]),
+        more.pop("partition", "batch"),
         **{"landing": (own,), **more},
-    )  # fmt: skip
+    )
 
 
 def row(
-    threads: int = 16, freq: int = TOP, time_s: float = 100.0, hi_s: float = 101.0,
-    *, nodes: int = 1, ranks: int = 1,
-) -> Row:  # fmt: skip
+    threads: int = 16,
+    freq: int = TOP,
+    time_s: float = 100.0,
+    hi_s: float = 101.0,
+    *,
+    nodes: int = 1,
+    ranks: int = 1,
+) -> Row:
     where = Configuration("own", nodes, ranks, threads, freq)
     return row_of(Option(where, time_s, time_s * 0.99, hi_s, 100, 99, 101, confirmed=True))
 
@@ -138,13 +160,22 @@ def test_a_choice_without_a_known_limit_is_remembered_apart() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"baseline": Configuration("own", 1, 1, 8, TOP)}, {"policy": Policy(max_slowdown=0.2)},
-        {"partition": "long"}, {"whole": False}, {"threads_kept": "x"}, {"threads_unset": "x"},
-        {"freq_kept": "x"}, {"node_type_kept": "x"}, {"cores_kept": "x"},
-        {"obstacles": {"other": ("a", "b")}}, {"freq_cap_khz": TOP}, {"need_mb": 1.0},
-        {"use": replace(NO_USE, cores="x")}, {"landing": (OWN, OTHER)},
+        {"baseline": Configuration("own", 1, 1, 8, TOP)},
+        {"policy": Policy(max_slowdown=0.2)},
+        {"partition": "long"},
+        {"whole": False},
+        {"threads_kept": "x"},
+        {"threads_unset": "x"},
+        {"freq_kept": "x"},
+        {"node_type_kept": "x"},
+        {"cores_kept": "x"},
+        {"obstacles": {"other": ("a", "b")}},
+        {"freq_cap_khz": TOP},
+        {"need_mb": 1.0},
+        {"use": replace(NO_USE, cores="x")},
+        {"landing": (OWN, OTHER)},
     ],
-)  # fmt: skip
+)
 def test_whatever_bounds_a_choice_tells_it_from_others(more: dict[str, Any]) -> None:
     x = constraints()
     assert replace(x, **more).key(1.0) != x.key(1.0)
@@ -153,12 +184,19 @@ def test_whatever_bounds_a_choice_tells_it_from_others(more: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"explicit": frozenset({"threads"})}, {"memory_per_node_mb": 1.0},
-        {"memory_per_cpu_mb": 1.0}, {"default_memory_mb": (1.0, 0.0)}, {"exclusive": False},
-        {"nodes": 2}, {"ntasks": 2}, {"ntasks_per_node": 1}, {"cpus_per_task": 4},
-        {"environment": {"OMP_NUM_THREADS": "4"}}, {"freq_low_khz": 1},
+        {"explicit": frozenset({"threads"})},
+        {"memory_per_node_mb": 1.0},
+        {"memory_per_cpu_mb": 1.0},
+        {"default_memory_mb": (1.0, 0.0)},
+        {"exclusive": False},
+        {"nodes": 2},
+        {"ntasks": 2},
+        {"ntasks_per_node": 1},
+        {"cpus_per_task": 4},
+        {"environment": {"OMP_NUM_THREADS": "4"}},
+        {"freq_low_khz": 1},
     ],
-)  # fmt: skip
+)
 def test_whatever_bounds_a_request_tells_its_choice_from_others(asked: dict[str, Any]) -> None:
     assert constraints(job(**asked)).key(1.0) != constraints().key(1.0)
 
@@ -192,10 +230,12 @@ def test_every_field_is_part_of_the_key_or_says_why_not() -> None:
 @pytest.mark.parametrize(
     ("rule", "free"),
     [  # where may it change: (lower, not set), (higher, not set), (lower, set), (higher, set)
-        ("keep", ()), ("fill", ("lower open", "higher open")), ("cap", ("lower open", "lower set")),
+        ("keep", ()),
+        ("fill", ("lower open", "higher open")),
+        ("cap", ("lower open", "lower set")),
         ("override", ("lower open", "higher open", "lower set", "higher set")),
     ],
-)  # fmt: skip
+)
 def test_what_a_rule_lets_change(axis: str, rule: AxisRule, free: tuple[str, ...]) -> None:
     other = {"frequency", "threads", "node_type"} - {axis}
     for lower in (True, False):
@@ -229,13 +269,15 @@ def test_threads_only_become_fewer_and_share_out_evenly(threads: int, reason: st
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"threads_kept": "t"}, "threads-own:t"), ({"cores_kept": "c"}, ""),
+        ({"threads_kept": "t"}, "threads-own:t"),
+        ({"cores_kept": "c"}, ""),
         ({"threads_kept": "t", "whole": False}, ""),
         ({"cores_kept": "c", "whole": False}, "cores-kept:c"),
         ({"threads_unset": "u"}, "threads-unset:u"),
-        ({"axes": Axes(threads="keep")}, "axis-keep:threads"), ({"axes": Axes()}, ""),
+        ({"axes": Axes(threads="keep")}, "axis-keep:threads"),
+        ({"axes": Axes()}, ""),
     ],
-)  # fmt: skip
+)
 def test_what_keeps_the_threads(more: dict[str, Any], code: str) -> None:
     x = constraints(**more)
     assert why(x, row(8)) == code
@@ -271,10 +313,12 @@ def test_no_more_nodes_than_a_partition_has() -> None:
 @pytest.mark.parametrize(
     ("asked", "fits"),
     [
-        ({"memory_per_node_mb": 64_000.0}, True), ({"memory_per_node_mb": 64_001.0}, False),
-        ({"memory_per_cpu_mb": 4_000.0}, True), ({"memory_per_cpu_mb": 4_001.0}, False),
+        ({"memory_per_node_mb": 64_000.0}, True),
+        ({"memory_per_node_mb": 64_001.0}, False),
+        ({"memory_per_cpu_mb": 4_000.0}, True),
+        ({"memory_per_cpu_mb": 4_001.0}, False),
     ],
-)  # fmt: skip
+)
 def test_memory_for_all_threads(asked: dict[str, Any], fits: bool) -> None:
     assert why(constraints(job(**asked), landing=())) == ("" if fits else "no-room")
     unknown = replace(OWN, memory_mb=0)
@@ -306,8 +350,11 @@ def test_memory_that_profiles_predict_for_each_node() -> None:
         ({"default_memory_mb": (0.0, 2_000.0)}, {"memory_mb": 0}, True),
         ({"default_memory_mb": (0.0, 2_000.0)}, {"cores": 15}, False),
         ({"default_memory_mb": (0.0, 2_000.0)}, {"cores": 17}, True),
-        ({"default_memory_mb": (0.0, 2_000.0)},
-         {"threads_per_core": 2, "memory_mb": 63_999}, False),
+        (
+            {"default_memory_mb": (0.0, 2_000.0)},
+            {"threads_per_core": 2, "memory_mb": 63_999},
+            False,
+        ),
         # all that a node has
         ({"default_memory_mb": (0.0, 0.0)}, {}, True),
         ({"default_memory_mb": (0.0, 0.0)}, {"memory_mb": 63_999}, False),
@@ -317,22 +364,27 @@ def test_memory_that_profiles_predict_for_each_node() -> None:
         ({}, {"memory_mb": 63_999}, False),
         ({}, {"cores": 15, "memory_mb": 65_000}, False),
     ],
-)  # fmt: skip
+)
 def test_no_less_memory_on_another_node_type(
     asked: dict[str, Any], change: dict[str, Any], fits: bool
 ) -> None:
     x = constraints(job(cpus_per_task=8, **asked), other=replace(OTHER, **change), threads=8)
     assert why(x, row(8), "other") == ("" if fits else "no-room")
-    x = constraints(job(cpus_per_task=8, **asked), other=replace(OTHER, **change), threads=8,
-                    landing=(OTHER, OWN))  # fmt: skip
+    x = constraints(
+        job(cpus_per_task=8, **asked),
+        other=replace(OTHER, **change),
+        threads=8,
+        landing=(OTHER, OWN),
+    )
     assert why(x, row(8), "other") == ("" if fits else "no-room")
 
 
 def test_all_memory_of_a_node_with_fewer_cores() -> None:
     x = constraints(
-        job(default_memory_mb=(0.0, 0.0), cpus_per_task=8), threads=8,
+        job(default_memory_mb=(0.0, 0.0), cpus_per_task=8),
+        threads=8,
         other=replace(OTHER, cores=15),
-    )  # fmt: skip
+    )
     assert why(x, row(8), "other") == ""
 
 
@@ -354,9 +406,11 @@ def test_a_default_per_node_holds_on_its_own_node_type(
 @pytest.mark.parametrize(
     ("more", "freq", "reason"),
     [
-        ({}, 1_600_000, ""), ({}, TOP, ""),
+        ({}, 1_600_000, ""),
+        ({}, TOP, ""),
         ({}, 1_700_000, "not-in-inventory:1.7 GHz on own"),
-        ({"whole": False}, 1_600_000, "shared-nodes:frequency"), ({"whole": False}, TOP, ""),
+        ({"whole": False}, 1_600_000, "shared-nodes:frequency"),
+        ({"whole": False}, TOP, ""),
         ({"freq_kept": "why"}, 1_600_000, "axis-bound:frequency is kept: why"),
         ({"freq_kept": "why"}, TOP, ""),
         ({"axes": Axes(frequency="keep")}, 1_600_000, "axis-keep:frequency"),
@@ -364,7 +418,7 @@ def test_a_default_per_node_holds_on_its_own_node_type(
         ({"axes": Axes(frequency="cap")}, 1_600_000, ""),
         ({"axes": Axes(frequency="fill")}, 1_600_000, ""),
     ],
-)  # fmt: skip
+)
 def test_what_keeps_the_frequency(more: dict[str, Any], freq: int, reason: str) -> None:
     assert why(constraints(**more), row(freq=freq)) == reason
 
@@ -378,8 +432,12 @@ CAPPED = replace(constraints(), baseline=Configuration("own", 1, 1, 16, 1_600_00
 )
 def test_a_cap_of_the_user_is_lowered_at_most(rule: AxisRule, freqs: tuple[int, ...]) -> None:
     request = job(freq_khz=1_600_000, explicit=frozenset({"frequency"}))
-    x = replace(CAPPED, request=request, freq_cap_khz=1_600_000,
-                policy=Policy(axes=Axes(frequency=rule, node_type="override")))  # fmt: skip
+    x = replace(
+        CAPPED,
+        request=request,
+        freq_cap_khz=1_600_000,
+        policy=Policy(axes=Axes(frequency=rule, node_type="override")),
+    )
     for node_type in ("own", "other"):  # a cap that the user asked for holds on any
         rows, _ = feasible_rows(node_type, [row(freq=f) for f in STEPS], x)
         assert tuple(r.freq_khz for r in rows) == freqs
@@ -388,10 +446,13 @@ def test_a_cap_of_the_user_is_lowered_at_most(rule: AxisRule, freqs: tuple[int, 
 @pytest.mark.parametrize(
     ("low", "rule", "fits"),
     [
-        (1_600_000, "cap", True), (1_600_001, "cap", False), (1_600_001, "override", True),
-        (None, "cap", True), (1_600_001, "keep", False),
+        (1_600_000, "cap", True),
+        (1_600_001, "cap", False),
+        (1_600_001, "override", True),
+        (None, "cap", True),
+        (1_600_001, "keep", False),
     ],
-)  # fmt: skip
+)
 def test_no_cap_below_the_user_s_least(low: int | None, rule: AxisRule, fits: bool) -> None:
     x = constraints(job(freq_low_khz=low), axes=Axes(frequency=rule))
     expected = "axis-keep:frequency" if low is None else "user-set:frequency"
@@ -422,19 +483,23 @@ def test_without_steps_only_no_cap_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({}, ""), ({"whole": False}, "shared-nodes:node type"),
+        ({}, ""),
+        ({"whole": False}, "shared-nodes:node type"),
         ({"node_type_kept": "why"}, "axis-bound:node type is kept: why"),
         ({"axes": Axes(node_type="keep")}, "axis-keep:node_type"),
         ({"axes": Axes(node_type="cap")}, "user-set:node_type"),
         ({"axes": Axes(node_type="fill")}, ""),
-        ({"axes": Axes(node_type="fill"),
-          "request": job(explicit=frozenset({"node_type"}))}, "user-set:node_type"),
-        ({"partition": "long"}, "no-room"), ({"partition": ""}, "no-room"),
+        (
+            {"axes": Axes(node_type="fill"), "request": job(explicit=frozenset({"node_type"}))},
+            "user-set:node_type",
+        ),
+        ({"partition": "long"}, "no-room"),
+        ({"partition": ""}, "no-room"),
         ({"obstacles": {"other": ("node-type-later", "later")}}, "node-type-later:later"),
         ({"other": replace(OTHER, feature="")}, "not-in-inventory:a feature of other"),
         ({"obstacles": {"own": ("node-type-later", "later")}}, ""),
     ],
-)  # fmt: skip
+)
 def test_what_keeps_the_node_type(more: dict[str, Any], code: str) -> None:
     x = constraints(**more)
     assert why(x, None, "other") == code
@@ -481,8 +546,9 @@ def test_no_options_are_no_reason() -> None:
 
 
 def test_of_several_that_which_ends_at_the_limit_stays() -> None:
-    rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], constraints(job(
-        time_limit_s=101)))  # fmt: skip
+    rows, dropped = feasible_rows(
+        "own", [row(hi_s=101), row(hi_s=102)], constraints(job(time_limit_s=101))
+    )
     assert [r.time_hi_s for r in rows] == [101] and dropped == {reason("time-limit"): 1}
     unknown = constraints(job(time_limit_s=None), as_written_s=(100.0, 101.0))
     rows, dropped = feasible_rows("own", [row(hi_s=101), row(hi_s=102)], unknown)

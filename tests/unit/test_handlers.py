@@ -29,14 +29,23 @@ from advisor.store.writer import Writer
 from tests.unset import as_measured
 
 NODE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), cores=16, nodes=("bdw1",),
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    cores=16,
+    nodes=("bdw1",),
     default_partition="batch",
-)  # fmt: skip
+)
 JOB: dict[str, Any] = {
-    "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-    "options": {"nodes": "1", "exclusive": "exclusive"}, "argv": ["job.sh"],
+    "v": 1,
+    "op": "decide",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "type": "sbatch",
+    "options": {"nodes": "1", "exclusive": "exclusive"},
+    "argv": ["job.sh"],
     "script": "srun ./stencil\n",
-}  # fmt: skip
+}
 ROOT, OTHER = Peer(1, 0, 0), Peer(2, 12345, 12345)
 
 
@@ -59,15 +68,31 @@ def policy(writer: Writer, **settings: Any) -> None:
 def model(writer: Writer, *, threads: int = 8, **key: str) -> None:
     options = [
         Option(
-            Configuration("bdw", 1, 1, t, 0), 10, 9.99, 10.01, e, e * 0.999, e * 1.001,
-            True, True, True, True,
+            Configuration("bdw", 1, 1, t, 0),
+            10,
+            9.99,
+            10.01,
+            e,
+            e * 0.999,
+            e * 1.001,
+            True,
+            True,
+            True,
+            True,
         )
         for t, e in ((16, 1000.0), (threads, 800.0))
-    ]  # fmt: skip
+    ]
     writer.save_model(
-        "stencil", "default", "bdw", name="bspline", energy_quality="measured", n_train=12,
-        stats=as_measured(options), options=options, **{"owner": "", **key},  # type: ignore[arg-type]
-    )  # fmt: skip
+        "stencil",
+        "default",
+        "bdw",
+        name="bspline",
+        energy_quality="measured",
+        n_train=12,
+        stats=as_measured(options),
+        options=options,
+        **{"owner": "", **key},  # type: ignore[arg-type]
+    )
 
 
 @pytest.fixture
@@ -227,13 +252,24 @@ class Promises:
     ("job", "written"),
     [
         ({}, ("constraint", "skl")),
-        ({"scheduler": "pbs", "hook": "queuejob", "type": "qsub", "host_resources": ["skl"],
-          "user": "root", "options": {"select": "1:ncpus=16:mpiprocs=1:ompthreads=16",
-                                      "place": "pack:excl", "queue": "batch"},
-          "submit_arguments": ""},
-         ("select", "1:ncpus=16:mpiprocs=1:ompthreads=8:skl=True")),
+        (
+            {
+                "scheduler": "pbs",
+                "hook": "queuejob",
+                "type": "qsub",
+                "host_resources": ["skl"],
+                "user": "root",
+                "options": {
+                    "select": "1:ncpus=16:mpiprocs=1:ompthreads=16",
+                    "place": "pack:excl",
+                    "queue": "batch",
+                },
+                "submit_arguments": "",
+            },
+            ("select", "1:ncpus=16:mpiprocs=1:ompthreads=8:skl=True"),
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("own", ["bdw", "skl"])
 def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
     store: Writer, job: dict[str, Any], written: tuple[str, str], own: str
@@ -245,14 +281,33 @@ def test_nodes_that_a_job_is_bound_to_are_promised_on_each_scheduler(
     where = {"default_node_types": {"batch": own}}
     store.apply_config("site", path="s", text="s", compiled=where, by="test")
     options = [
-        Option(Configuration("skl", 1, 1, t, 0), 9, 8.99, 9.01, e, e * 0.999, e * 1.001,
-               True, True, True, True)
+        Option(
+            Configuration("skl", 1, 1, t, 0),
+            9,
+            8.99,
+            9.01,
+            e,
+            e * 0.999,
+            e * 1.001,
+            True,
+            True,
+            True,
+            True,
+        )
         for t, e in ((16, 500.0), (8, 400.0))
-    ]  # fmt: skip
+    ]
     store.save_model(
-        "stencil", "default", "skl", name="bspline", energy_quality="measured", n_train=12,
-        stats=as_measured(options), options=options, owner="", scope="all",
-    )  # fmt: skip
+        "stencil",
+        "default",
+        "skl",
+        name="bspline",
+        energy_quality="measured",
+        n_train=12,
+        stats=as_measured(options),
+        options=options,
+        owner="",
+        scope="all",
+    )
     handlers = Handlers(StoreSource(Path(store.path)), watch=Promises())  # type: ignore[arg-type]
     handlers.refresh()
     handlers.source.take(
@@ -281,10 +336,17 @@ BUILT = {"path": "/home/ada/stencil", "size": 10, "mtime": 20, "build": "aa" * 2
 def measured_with(writer: Writer, *programs: dict[str, Any]) -> None:
     found = writer.find_models("stencil")[0]
     writer.save_model(
-        "stencil", "default", "bdw", name="bspline", energy_quality="measured", n_train=12,
+        "stencil",
+        "default",
+        "bdw",
+        name="bspline",
+        energy_quality="measured",
+        n_train=12,
         stats={"program": list(programs), **as_measured(found.options())},
-        options=found.options(), scope="all", owner="",
-    )  # fmt: skip
+        options=found.options(),
+        scope="all",
+        owner="",
+    )
 
 
 def recorded(handlers: Handlers, **changes: Any) -> Any:
@@ -298,9 +360,11 @@ def test_the_hook_is_told_which_file_to_look_at(store: Writer, handlers: Handler
     for _ in range(2):  # worked out, and remembered
         answer = ask(handlers, cwd="/home/ada")
         assert answer["program"] == {
-            "path": "/home/ada/stencil", "size": "10", "mtime": "20",
+            "path": "/home/ada/stencil",
+            "size": "10",
+            "mtime": "20",
             "build": f"{'bb' * 20} {'aa' * 20}",
-        }  # fmt: skip
+        }
         assert answer["env"]
     assert "program" not in ask(handlers, script="cd elsewhere\nsrun ./stencil\n")
     moved = {**JOB["options"], "chdir": "/elsewhere"}

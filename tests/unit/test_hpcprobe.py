@@ -68,9 +68,16 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
     assert found.threads == tuple(range(4, 45, 4))
     assert found.freqs_khz == tuple(range(1_200_000, 2_200_001, 100_000))
     lines = found.script.splitlines()
-    for line in ("#SBATCH --nodes=20", "#SBATCH --ntasks-per-node=2", "#SBATCH --cpus-per-task=22",
-                 "#SBATCH --time=08:00:00", "#SBATCH --account=climate", "module load perftools",
-                 "module list", "export PAT_RT_PERFCTR=PM_ENERGY:NODE,PM_POWER:NODE"):  # fmt: skip
+    for line in (
+        "#SBATCH --nodes=20",
+        "#SBATCH --ntasks-per-node=2",
+        "#SBATCH --cpus-per-task=22",
+        "#SBATCH --time=08:00:00",
+        "#SBATCH --account=climate",
+        "module load perftools",
+        "module list",
+        "export PAT_RT_PERFCTR=PM_ENERGY:NODE,PM_POWER:NODE",
+    ):
         assert line in lines
     assert lines[-1] == (
         "srun $HOME/bin/stencil ${OMP_NUM_THREADS:-22} 5 200000 of $((${OMP_NUM_THREADS:-22} * 40))"
@@ -86,9 +93,14 @@ def test_an_experiment_is_a_job_script_and_its_axes(tmp_path: Path) -> None:
 
 def test_an_experiment_on_pbs_is_written_for_pbs(tmp_path: Path) -> None:
     lines = one(written(tmp_path, STENCIL), "pbs").script.splitlines()
-    for line in ("#PBS -N exp.stencil", "#PBS -l select=20:ncpus=44:mpiprocs=2:ompthreads=22",
-                 "#PBS -l place=scatter:excl", "#PBS -l walltime=08:00:00", "#PBS -A climate",
-                 "#PBS -q long"):  # fmt: skip
+    for line in (
+        "#PBS -N exp.stencil",
+        "#PBS -l select=20:ncpus=44:mpiprocs=2:ompthreads=22",
+        "#PBS -l place=scatter:excl",
+        "#PBS -l walltime=08:00:00",
+        "#PBS -A climate",
+        "#PBS -q long",
+    ):
         assert line in lines
     assert lines[-1].startswith("mpiexec -n 40 $HOME/bin/stencil ")
 
@@ -102,10 +114,15 @@ def test_every_mistake_of_an_experiment_is_told_at_once(tmp_path: Path) -> None:
         one(written(tmp_path, text), "slurm")
     said = str(told.value)
     assert "mistakes, nothing is run" in said
-    for place in ("line 2, expexec: is not an option of an experiment; is it expExec?",
-                  "expExec is missing", "line 3, threadCount", "line 4, nodes: 'two'",
-                  "line 5, batch",
-                  "line 7, env", "line 8, walltime"):  # fmt: skip
+    for place in (
+        "line 2, expexec: is not an option of an experiment; is it expExec?",
+        "expExec is missing",
+        "line 3, threadCount",
+        "line 4, nodes: 'two'",
+        "line 5, batch",
+        "line 7, env",
+        "line 8, walltime",
+    ):
         assert place in said
 
 
@@ -173,9 +190,13 @@ def test_each_parameter_and_number_of_nodes_is_a_sweep(tmp_path: Path) -> None:
         (p, n, ()) for p in (10, 30) for n in (1, 2, 4)
     ]
     lines = found[-1].script.splitlines()
-    for line in ("#ADVISOR workload=30", "export SLURM_CPU_BIND=mask_cpu:0x3,0xc",
-                 "#SBATCH --mem=2097152K", "#SBATCH --time=1:00:00",
-                 "srun a 30 ${ADV_SWEEP_CAP_KHZ:-1900000}"):  # fmt: skip
+    for line in (
+        "#ADVISOR workload=30",
+        "export SLURM_CPU_BIND=mask_cpu:0x3,0xc",
+        "#SBATCH --mem=2097152K",
+        "#SBATCH --time=1:00:00",
+        "srun a 30 ${ADV_SWEEP_CAP_KHZ:-1900000}",
+    ):
         assert line in lines
     assert {(f.attempts, f.events) for f in found} == {(3, ("PAPI_TOT_INS",))}
     on_pbs = read_experiments(written(tmp_path, text.replace("0-1:2-3", "numa_node")), "pbs")
@@ -235,7 +256,9 @@ def test_counters_are_taken_from_a_runs_output_as_the_counter_file_says(tmp_path
     assert (found, hidden) == ({"appRate": 6.5, "secret": "x"}, {"secret"})
     report = "LOOP@li.27\nPM_A 1,000\nPAPI_B 7\n\nWAIT@li.9\nPM_A 5\n\n"
     assert rules.read("post", report, {"execLoopLi": 27})[0] == {
-        "loop.PM_A": 1000.0, "loop.PAPI_B": 7.0}  # fmt: skip
+        "loop.PM_A": 1000.0,
+        "loop.PAPI_B": 7.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -329,8 +352,9 @@ def run(
 
 
 def test_a_summary_is_runs(tmp_path: Path) -> None:
-    text = summary(run(80, 1_900_000, 12.5, 5000.0, execParam=5), run(88, 2_200_000, 11.0, 5600.0,
-                   execParam=5))  # fmt: skip
+    text = summary(
+        run(80, 1_900_000, 12.5, 5000.0, execParam=5), run(88, 2_200_000, 11.0, 5600.0, execParam=5)
+    )
     found = read_summary(written(tmp_path, text, "s.yml"), TERMS, Objectives(), {})
     first = found.observations[0]
     assert first.configuration == Configuration("xc", 2, 2, 40, 1_900_000)
@@ -341,9 +365,10 @@ def test_a_summary_is_runs(tmp_path: Path) -> None:
 
 def test_other_names_are_told_and_taken(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "- parameters: {nd: 1, tn: 4, fq: 1.2e6}\n  objectives: {wall: 3, joule: 9}\n",
+        tmp_path,
+        "- parameters: {nd: 1, tn: 4, fq: 1.2e6}\n  objectives: {wall: 3, joule: 9}\n",
         "s.yml",
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match="wall, joule"):
         read_summary(path, TERMS, Objectives(), {})
     found = read_summary(path, TERMS, Objectives("objectives.wall", "joule"), {})
@@ -396,8 +421,12 @@ def test_every_mistake_of_a_summary_is_told(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError) as told:
         read_summary(written(tmp_path, text, "s.yml"), TERMS, Objectives(), {})
-    for place in ("line 1, threadCount", "line 4, nodes", "line 6, cpuFrequency",
-                  "line 8, totalTime"):  # fmt: skip
+    for place in (
+        "line 1, threadCount",
+        "line 4, nodes",
+        "line 6, cpuFrequency",
+        "line 8, totalTime",
+    ):
         assert place in str(told.value)
 
 

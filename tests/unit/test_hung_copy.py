@@ -126,9 +126,16 @@ def test_the_daemon_goes_on_and_says_it(
     assert "its file system does not answer" in host.ask(op="history")["error"]
     assert "advisor_store_readable 0" in host.ask(op="metrics")["metrics"]
     decided = host.ask(
-        op="decide", scheduler="slurm", hook="cli_filter", type="sbatch", options={},
-        script="#!/bin/sh\nsrun app\n", argv=["sbatch", "job.sh"], env={}, cwd="/",
-    )  # fmt: skip
+        op="decide",
+        scheduler="slurm",
+        hook="cli_filter",
+        type="sbatch",
+        options={},
+        script="#!/bin/sh\nsrun app\n",
+        argv=["sbatch", "job.sh"],
+        env={},
+        cwd="/",
+    )
     assert decided["rewrite"] == {}
     monkeypatch.setenv("ADVISOR_SOCKET", str(host.path))
     monkeypatch.delenv("ADVISOR_DB", raising=False)
@@ -139,8 +146,10 @@ def test_the_daemon_goes_on_and_says_it(
     doctor = subprocess.run(
         [sys.executable, "-m", "advisor", "doctor", "--json", "--socket", str(host.path)],
         env={**os.environ, "PYTHONPATH": str(paths.share("config").parent)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     said = {c["name"]: c for c in json.loads(doctor.stdout)["checks"] if c["state"] == "fail"}
     assert "waits for its store" in said["daemon"]["text"] and "remount" in said["daemon"]["todo"]
     assert cli(["metrics", "--socket", str(host.path)]) == 0

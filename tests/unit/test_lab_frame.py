@@ -32,10 +32,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.add_observations("app", "w", runs)
         fitted = fit_options(runs)
         writer.save_model(
-            "app", "w", "t", scope="own", owner="ann", name=fitted.model,
-            energy_quality=fitted.energy_quality, n_train=fitted.n_train, stats=fitted.stats,
+            "app",
+            "w",
+            "t",
+            scope="own",
+            owner="ann",
+            name=fitted.model,
+            energy_quality=fitted.energy_quality,
+            n_train=fitted.n_train,
+            stats=fitted.stats,
             options=fitted.options,
-        )  # fmt: skip
+        )
     return path
 
 

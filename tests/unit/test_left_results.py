@@ -39,11 +39,17 @@ ROOT = os.geteuid() == 0
 USER = "nobody" if ROOT else pwd.getpwuid(os.geteuid()).pw_name
 RUNS = [
     Observation(
-        Configuration("bdw", 1, 1, t, 0), 9.0 / t, 9.0 + t, energy_quality="measured",
-        meter="rapl", source="sweep", extra={"sweep": "s", "seq": t}, method="variables",
+        Configuration("bdw", 1, 1, t, 0),
+        9.0 / t,
+        9.0 + t,
+        energy_quality="measured",
+        meter="rapl",
+        source="sweep",
+        extra={"sweep": "s", "seq": t},
+        method="variables",
     )
     for t in (1, 2, 4)
-]  # fmt: skip
+]
 
 
 @dataclass
@@ -131,9 +137,12 @@ def test_what_is_not_its_owners_alone_is_refused(home: Home) -> None:
     secret = home.root / "secret"
     secret.write_text("{}")
     good = json.dumps(
-        {"application": "a", "workload": "w", "observations": [
-            {"configuration": RUNS[0].configuration.to_dict(), "time_s": 1.0}]}
-    ).encode()  # fmt: skip
+        {
+            "application": "a",
+            "workload": "w",
+            "observations": [{"configuration": RUNS[0].configuration.to_dict(), "time_s": 1.0}],
+        }
+    ).encode()
     home.put(1, good)
     (home.folder / "runs-2-ab.json").symlink_to(secret)
     (home.folder / "runs-3-ab.json").hardlink_to(secret)
@@ -322,9 +331,13 @@ def test_no_place_for_what_would_be_left(tmp_path: Path, monkeypatch: pytest.Mon
     for place in (tmp_path / "file", tmp_path / "file" / "x"):
         with pytest.raises(RefusedError, match="only reads") as caught:
             open_results(
-                tmp_path / "no.db", tmp_path / "s", explicit=False, user="ann", trust="own",
+                tmp_path / "no.db",
+                tmp_path / "s",
+                explicit=False,
+                user="ann",
+                trust="own",
                 left=place,
-            )  # fmt: skip
+            )
         assert caught.value.hint
     assert not (tmp_path / "no.db").exists()
 

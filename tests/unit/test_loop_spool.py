@@ -56,16 +56,26 @@ def take(store: Writer, fit: Any = no_fit) -> Spooled:
 def observation(c: Configuration = GRID[0], **changes: object) -> dict[str, object]:
     time_s = 100.0 / (c.nodes * c.threads_per_node * c.freq_khz) ** 0.5
     return {
-        "configuration": c.to_dict(), "time_s": time_s, "energy_j": 50 * time_s,
-        "energy_quality": "measured", "meter": "rapl", "source": "sweep", **changes,
-    }  # fmt: skip
+        "configuration": c.to_dict(),
+        "time_s": time_s,
+        "energy_j": 50 * time_s,
+        "energy_quality": "measured",
+        "meter": "rapl",
+        "source": "sweep",
+        **changes,
+    }
 
 
 def leave(store: Writer, *runs: object, note: str = "", **changes: object) -> Path:
     data = {
-        "application": "stencil", "workload": "n64", "account": "", "contributor": "ann",
-        "fit": False, "observations": list(runs), **changes,
-    }  # fmt: skip
+        "application": "stencil",
+        "workload": "n64",
+        "account": "",
+        "contributor": "ann",
+        "fit": False,
+        "observations": list(runs),
+        **changes,
+    }
     return write_spool_file(spool_folder(store.path), json.dumps(data), note=note)
 
 
@@ -142,26 +152,76 @@ def test_what_a_user_may_say_of_a_run(
 @pytest.mark.parametrize(
     "content",
     [
-        "{", "[]", "7", "null", "{}", '{"observations": []}',
+        "{",
+        "[]",
+        "7",
+        "null",
+        "{}",
+        '{"observations": []}',
         json.dumps({"application": "a", "workload": "w", "contributor": "u", "observations": [7]}),
         json.dumps({"application": "a", "workload": "w", "observations": [observation()]}),
-        json.dumps({"application": "a\n", "workload": "w", "contributor": "u",
-                    "observations": [observation()]}),
-        json.dumps({"application": "a", "workload": "w", "contributor": "u",
-                    "observations": [observation(time_s=-1)]}),
-        json.dumps({"application": "a", "workload": "w", "contributor": "u",
-                    "observations": [observation(time_s=float("nan"))]}),
-        json.dumps({"application": "a", "workload": "w", "contributor": "u",
-                    "observations": [observation(energy_j="much")]}),
-        json.dumps({"application": "a", "workload": "w", "contributor": "u",
-                    "observations": [observation(), {"time_s": 1}]}),
-        json.dumps({"application": "a", "workload": "w", "contributor": "u",
-                    "observations": [observation(configuration={
-                        "node_type": "bdw", "nodes": 0, "ranks_per_node": 9,
-                        "threads_per_node": 1, "freq_khz": -5})]}),
-        "\0\0\0", "[" * 100_000,
+        json.dumps(
+            {
+                "application": "a\n",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [observation()],
+            }
+        ),
+        json.dumps(
+            {
+                "application": "a",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [observation(time_s=-1)],
+            }
+        ),
+        json.dumps(
+            {
+                "application": "a",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [observation(time_s=float("nan"))],
+            }
+        ),
+        json.dumps(
+            {
+                "application": "a",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [observation(energy_j="much")],
+            }
+        ),
+        json.dumps(
+            {
+                "application": "a",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [observation(), {"time_s": 1}],
+            }
+        ),
+        json.dumps(
+            {
+                "application": "a",
+                "workload": "w",
+                "contributor": "u",
+                "observations": [
+                    observation(
+                        configuration={
+                            "node_type": "bdw",
+                            "nodes": 0,
+                            "ranks_per_node": 9,
+                            "threads_per_node": 1,
+                            "freq_khz": -5,
+                        }
+                    )
+                ],
+            }
+        ),
+        "\0\0\0",
+        "[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_nonsense_is_set_aside_whole_and_the_rest_goes_on(store: Writer, content: str) -> None:
     folder = spool_folder(store.path)
     folder.mkdir()
@@ -197,9 +257,26 @@ def test_an_account_is_believed_when_accounting_has_shown_it(store: Writer) -> N
     compiled = {"base": {"training": {"trust": "account"}}, "rules": []}
     store.apply_config("policy", path="p", text="x", compiled=compiled, by="me")
     store.save_outcome(
-        Outcome("1", "slurm", "2026-01-01T00:00:00Z", "", "ann", "proj", "COMPLETED", 1, "n1",
-                1.0, None, "missing", None, None, "", {}, "")
-    )  # fmt: skip
+        Outcome(
+            "1",
+            "slurm",
+            "2026-01-01T00:00:00Z",
+            "",
+            "ann",
+            "proj",
+            "COMPLETED",
+            1,
+            "n1",
+            1.0,
+            None,
+            "missing",
+            None,
+            None,
+            "",
+            {},
+            "",
+        )
+    )
     for account in ("proj", "climate"):
         leave(store, observation(), account=account)
     take(store)
@@ -287,10 +364,14 @@ def test_refit_says_what_it_lacks(store: Writer) -> None:
 
 STREAMS = [{"size_kb": 3000, "stride_b": 8, "dtype_b": 8, "access": "P"}]
 PHASES = {
-    "application": "tri", "workload": "small", "node_type": "bdw", "threads": 4,
-    "phases": [{"name": "solve", "weight": 1.0, "time_s": 2.0, "iterations": 1e6,
-                "streams": STREAMS}],
-}  # fmt: skip
+    "application": "tri",
+    "workload": "small",
+    "node_type": "bdw",
+    "threads": 4,
+    "phases": [
+        {"name": "solve", "weight": 1.0, "time_s": 2.0, "iterations": 1e6, "streams": STREAMS}
+    ],
+}
 
 
 def leave_phases(store: Writer, found: object = PHASES, **more: object) -> Path:
@@ -314,9 +395,7 @@ def test_a_characterisation_is_taken_and_ranked(store: Writer) -> None:
     assert Characterisation.from_dict(stored.record).phases[0].iterations == 1e6
 
 
-@pytest.mark.parametrize(
-    ("trust", "scope"), [("own", "own"), ("account", "own"), ("all", "all")]
-)  # fmt: skip
+@pytest.mark.parametrize(("trust", "scope"), [("own", "own"), ("account", "own"), ("all", "all")])
 def test_the_policy_says_whom_it_advises(store: Writer, trust: str, scope: str) -> None:
     compiled = {"base": {"training": {"trust": trust}}, "rules": []}
     store.apply_config("policy", path="p", text=trust, compiled=compiled, by="test")
@@ -447,8 +526,7 @@ def test_characterisations_of_a_user_are_bounded(
     monkeypatch.setattr(spool_module, "MAX_CHARACTERISATIONS", 2)
 
     def send(workload: str, contributor: str = "ann") -> None:
-        data = {"contributor": contributor,
-                "characterisation": {**PHASES, "workload": workload}}  # fmt: skip
+        data = {"contributor": contributor, "characterisation": {**PHASES, "workload": workload}}
         write_spool_file(spool_folder(store.path), json.dumps(data), "phases")
 
     for workload in ("a", "b", "a", "c"):  # "a" again takes the place of its former one
@@ -465,10 +543,20 @@ def test_characterisations_of_a_user_are_bounded(
 def test_kernels_of_a_user_are_bounded(store: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "MAX_KERNELS", 0)
     sent = {
-        "node_type": "bdw", "machine": {}, "contributor": "ann",
-        "profiles": [{"microbenchmark": "mine", "streams": STREAMS,
-                      "threads": 1, "time_per_iter_us": 1.0, "spread": 0.0, "repeats": 3}],
-    }  # fmt: skip
+        "node_type": "bdw",
+        "machine": {},
+        "contributor": "ann",
+        "profiles": [
+            {
+                "microbenchmark": "mine",
+                "streams": STREAMS,
+                "threads": 1,
+                "time_per_iter_us": 1.0,
+                "spread": 0.0,
+                "repeats": 3,
+            }
+        ],
+    }
     write_spool_file(spool_folder(store.path), json.dumps(sent), "profiles")
     (line,) = take(store).bad
     assert "0 profiles of kernels stored; the limit is 0" in line

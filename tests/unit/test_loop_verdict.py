@@ -20,9 +20,13 @@ TIME = PromiseInterval(100.0, 95.0, 105.0)
 ENERGY = PromiseInterval(10_000.0, 9_000.0, 11_000.0)
 RAN = Execution("bdw", 2, 1, 28, 1_900_000, True, 100.0, 1.0, 10_000.0)
 BDW = NodeType(
-    "bdw", "broadwell", ("batch",), cores=28, freq_khz=(1_200_000, 1_900_000, 2_200_000),
+    "bdw",
+    "broadwell",
+    ("batch",),
+    cores=28,
+    freq_khz=(1_200_000, 1_900_000, 2_200_000),
     nodes=("bdw1", "bdw2", "bdw3"),
-)  # fmt: skip
+)
 SKL = NodeType("skl", "skylake", ("batch",), cores=40, nodes=("skl1",))
 SITE = Inventory.of([BDW, SKL])
 WANTED = Configuration("bdw", 2, 1, 28, 1_900_000)
@@ -103,14 +107,25 @@ def test_a_promise_is_absolute() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["time_s", "energy_j", "time_pct", "energy_pct", "time_pct_interval",
-                         "energy_pct_interval"]),
+        st.sampled_from(
+            [
+                "time_s",
+                "energy_j",
+                "time_pct",
+                "energy_pct",
+                "time_pct_interval",
+                "energy_pct_interval",
+            ]
+        ),
         st.one_of(
-            st.none(), st.floats(), st.text(max_size=3), st.integers(),
+            st.none(),
+            st.floats(),
+            st.text(max_size=3),
+            st.integers(),
             st.lists(st.floats(), max_size=3),
         ),
     )
-)  # fmt: skip
+)
 def test_a_promise_out_of_a_forged_stamp_is_finite_or_none(predicted: dict[str, object]) -> None:
     for quantity in QUANTITIES:
         record = {"chosen": WANTED.to_dict(), "predicted": predicted}
@@ -137,9 +152,20 @@ def test_words() -> None:
 
 STEP = StepRecord("0", "a.out", "COMPLETED", 50.0, 2, 2, 6000.0, 1_900_000, 1_890_000, 56)
 JOB = JobRecord(
-    "11", "job", "ann", "proj", "COMPLETED", "2026-01-31T12:00:00", 60.0, 2, "bdw[1-2]", 6000.0,
-    1_900_000, cpus=56, steps=(STEP,),
-)  # fmt: skip
+    "11",
+    "job",
+    "ann",
+    "proj",
+    "COMPLETED",
+    "2026-01-31T12:00:00",
+    60.0,
+    2,
+    "bdw[1-2]",
+    6000.0,
+    1_900_000,
+    cpus=56,
+    steps=(STEP,),
+)
 
 
 def test_a_job_is_timed_by_its_steps() -> None:
@@ -194,9 +220,19 @@ def test_what_ran_is_held_against_what_was_decided(changes: dict[str, int], said
 
 def capped_job(*steps: StepRecord, observed: int | None = None) -> JobRecord:
     return JobRecord(
-        "7", "a", "ada", "", "COMPLETED", elapsed_s=100.0, nodes=2, node_list="bdw[1-2]",
-        freq_requested_khz=1_900_000, freq_observed_khz=observed, cpus=56, steps=steps,
-    )  # fmt: skip
+        "7",
+        "a",
+        "ada",
+        "",
+        "COMPLETED",
+        elapsed_s=100.0,
+        nodes=2,
+        node_list="bdw[1-2]",
+        freq_requested_khz=1_900_000,
+        freq_observed_khz=observed,
+        cpus=56,
+        steps=steps,
+    )
 
 
 STEP = StepRecord("0", "a", "COMPLETED", 100.0, 2, 2, 10_000.0, 1_900_000, None, 56)

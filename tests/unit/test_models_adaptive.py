@@ -17,12 +17,26 @@ SPACE = SearchSpace("n", (1,), tuple((1, t) for t in range(2, 17, 2)), FREQS)
 BASE = Configuration("n", 1, 1, 16, 2_000_000)
 
 
-def option(c: Configuration, time_s: float, energy_j: float, *, error: float = 0.01,
-           measured: bool = False, confirmed: bool = False) -> Option:  # fmt: skip
+def option(
+    c: Configuration,
+    time_s: float,
+    energy_j: float,
+    *,
+    error: float = 0.01,
+    measured: bool = False,
+    confirmed: bool = False,
+) -> Option:
     return Option(
-        c, time_s, time_s * (1 - error), time_s * (1 + error), energy_j, energy_j * (1 - error),
-        energy_j * (1 + error), measured, confirmed,
-    )  # fmt: skip
+        c,
+        time_s,
+        time_s * (1 - error),
+        time_s * (1 + error),
+        energy_j,
+        energy_j * (1 - error),
+        energy_j * (1 + error),
+        measured,
+        confirmed,
+    )
 
 
 def test_it_begins_at_the_job_as_written_half_of_its_cores_and_a_lower_clock() -> None:
@@ -81,10 +95,13 @@ def test_what_was_only_explored_is_never_confirmed() -> None:
         c = Configuration("n", 1, 1, threads, 2_000_000)
         time_s = 10 + 160 / threads
         return Observation(
-            c, time_s, time_s * (50 + 5 * threads), source=source,  # type: ignore[arg-type]
+            c,
+            time_s,
+            time_s * (50 + 5 * threads),
+            source=source,  # type: ignore[arg-type]
             extra={"design": design} if design else {},
             space=replace(SPACE, freqs_khz=(2_000_000,)),
-        )  # fmt: skip
+        )
 
     explored = [run(t) for t in (4, 6, 8, 10, 12, 16)]
     assert not any(o.confirmed for o in fit_options(explored).options)

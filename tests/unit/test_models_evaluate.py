@@ -207,8 +207,12 @@ def test_the_json_form_is_plain(found: Evaluation) -> None:
     data = json.loads(json.dumps(found.to_dict()))
     assert set(data["responses"]) == {"energy", "time"}
     assert set(data["responses"]["energy"]) == {
-        "n_train", "r2", "total_rmse_pct", "pareto_rmse_pct", "interval_coverage",
-    }  # fmt: skip
+        "n_train",
+        "r2",
+        "total_rmse_pct",
+        "pareto_rmse_pct",
+        "interval_coverage",
+    }
     assert data["decision"]["chosen"]["threads_per_node"] == found.decision.chosen.threads_per_node
 
 

@@ -145,8 +145,9 @@ def test_a_step_in_one_axis_and_a_steep_edge_are_no_broken_runs() -> None:
     fitted = fit_options([stepped(run(c)) for c in SPACE])
     assert fitted.stats["time"]["n_train"] == 121
     edge = Configuration("n", 1, 1, 44, 2_200_000)
-    bent = [replace(r, time_s=3 * r.time_s) if r.configuration == edge else r
-            for r in map(run, SPACE)]  # fmt: skip
+    bent = [
+        replace(r, time_s=3 * r.time_s) if r.configuration == edge else r for r in map(run, SPACE)
+    ]
     assert fit_options(bent).stats["time"]["n_train"] == 121
 
 
@@ -270,8 +271,10 @@ def test_too_few_energies_of_either_kind_are_none() -> None:
     runs = [*without_energy(RUNS[:6]), *of_quality(RUNS[6:9], "estimated"), *RUNS[9:]]
     fitted = fit_options(runs, space=SPACE)
     assert fitted.energy_quality == "missing"
-    assert any("measured at 3 configurations, estimated at 3; needed are 4 of a kind" in n
-               for n in fitted.notes)  # fmt: skip
+    assert any(
+        "measured at 3 configurations, estimated at 3; needed are 4 of a kind" in n
+        for n in fitted.notes
+    )
 
 
 # -- what is refused -----------------------------------------------------------------------------

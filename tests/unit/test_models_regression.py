@@ -41,13 +41,18 @@ def inferred_by_statsmodels(design: Matrix, response: Vector) -> dict[str, Any]:
         "degrees_of_freedom": results.df_resid,
         "r2_adjusted": results.rsquared_adj,
         "terms": [
-            {"term": str(i), "coefficient": c, "standard_error": e, "p_value": p,
-             "vif": inflation_by_statsmodels(design, i)}
+            {
+                "term": str(i),
+                "coefficient": c,
+                "standard_error": e,
+                "p_value": p,
+                "vif": inflation_by_statsmodels(design, i),
+            }
             for i, (c, e, p) in enumerate(
                 zip(results.params, results.bse, results.pvalues, strict=True)
             )
         ],
-    }  # fmt: skip
+    }
 
 
 def inflation_by_statsmodels(design: Matrix, i: int) -> float | None:
@@ -66,8 +71,9 @@ def inflation_by_statsmodels(design: Matrix, i: int) -> float | None:
 
 
 def approximately(expected: dict[str, Any]) -> dict[str, Any]:
-    return {k: pytest.approx(v, rel=1e-8) if isinstance(v, float) else v
-            for k, v in expected.items()}  # fmt: skip
+    return {
+        k: pytest.approx(v, rel=1e-8) if isinstance(v, float) else v for k, v in expected.items()
+    }
 
 
 @pytest.mark.parametrize("design", DETERMINED.values(), ids=DETERMINED)

@@ -61,5 +61,9 @@ def test_what_is_no_condition_says_what_is_one(text: str) -> None:
 def test_orders() -> None:
     both = [BASE, OTHER]
     assert {by: ordered(both, [0, 1], by) for by in ORDERS} == {
-        "": [0, 1], "energy": [1, 0], "time": [0, 1], "cores": [1, 0], "edp": [1, 0],
-    }  # fmt: skip
+        "": [0, 1],
+        "energy": [1, 0],
+        "time": [0, 1],
+        "cores": [1, 0],
+        "edp": [1, 0],
+    }

@@ -66,6 +66,10 @@ def test_measures() -> None:
     o = option(3600.0, 2.0, threads=4, nodes=3)
     found = {name: measure(o) for name, measure in MEASURES.items()}
     assert found == {
-        "time": 3600.0, "energy": 2.0, "edp": 7200.0, "ed2p": 2 * 3600.0**2, "cores": 12.0,
+        "time": 3600.0,
+        "energy": 2.0,
+        "edp": 7200.0,
+        "ed2p": 2 * 3600.0**2,
+        "cores": 12.0,
         "node-hours": 3.0,
-    }  # fmt: skip
+    }

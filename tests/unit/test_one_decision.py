@@ -40,16 +40,27 @@ from tests.unset import as_measured
 
 SCHEDULERS = ("slurm", "pbs")
 POLICY = {
-    "mode": "apply", "goal": "min_energy", "holdout": 0.0, "node_type_change": "allow",
+    "mode": "apply",
+    "goal": "min_energy",
+    "holdout": 0.0,
+    "node_type_change": "allow",
     "axes": {"threads": "cap", "frequency": "cap", "node_type": "fill"},
-}  # fmt: skip
+}
 
 
 def known(c: Configuration, time_s: float, energy_j: float) -> Option:
     return Option(
-        c, time_s, time_s / 1.01, time_s * 1.01, energy_j, energy_j / 1.01, energy_j * 1.01,
-        measured=True, confirmed=True, in_zone=True,
-    )  # fmt: skip
+        c,
+        time_s,
+        time_s / 1.01,
+        time_s * 1.01,
+        energy_j,
+        energy_j / 1.01,
+        energy_j * 1.01,
+        measured=True,
+        confirmed=True,
+        in_zone=True,
+    )
 
 
 def grids() -> dict[str, tuple[list[NodeType], dict[tuple[str, str, str], list[Option]]]]:
@@ -63,10 +74,17 @@ def grids() -> dict[str, tuple[list[NodeType], dict[tuple[str, str, str], list[O
         if p.state != "training" and p.quality == "measured"
     }
     server = NodeType(
-        "opteron", feature="opteron", partitions=("batch",), sockets=4, cores=CORES,
-        memory_mb=64_000, freq_khz=(FREQ_KHZ,), default_freq_khz=FREQ_KHZ, nodes=("o1",),
+        "opteron",
+        feature="opteron",
+        partitions=("batch",),
+        sockets=4,
+        cores=CORES,
+        memory_mb=64_000,
+        freq_khz=(FREQ_KHZ,),
+        default_freq_khz=FREQ_KHZ,
+        nodes=("o1",),
         default_partition="batch",
-    )  # fmt: skip
+    )
     measured = {
         (name, "default", "opteron"): [
             known(replace(r.configuration, node_type="opteron"), r.time_s, r.energy_j or 1.0)
@@ -80,8 +98,10 @@ def grids() -> dict[str, tuple[list[NodeType], dict[tuple[str, str, str], list[O
         for kind, threads in ((BDW, (4, 8, 16, 28)), (skl, (8, 24, 40))):
             synthetic["stencil", workload, kind.name] = [
                 response(kind.name, n, ranks, t, f)
-                for n in (1, 2) for t in threads for f in kind.freq_khz[::5] + kind.freq_khz[-1:]
-            ]  # fmt: skip
+                for n in (1, 2)
+                for t in threads
+                for f in kind.freq_khz[::5] + kind.freq_khz[-1:]
+            ]
     return {
         "example": ([m.node_type for m in MACHINES.values()], example),
         "opteron48": ([server], measured),
@@ -114,10 +134,17 @@ def store(request: pytest.FixtureRequest, scheduler: str, store_path: Path) -> P
         with writer.batch():
             for (application, workload, name), grid in models.items():
                 writer.save_model(
-                    application, workload, name, scope="all", owner="", name="bspline",
-                    energy_quality="measured", n_train=len(grid), options=grid,
+                    application,
+                    workload,
+                    name,
+                    scope="all",
+                    owner="",
+                    name="bspline",
+                    energy_quality="measured",
+                    n_train=len(grid),
+                    options=grid,
                     stats=as_measured(grid),
-                )  # fmt: skip
+                )
     return store_path
 
 
@@ -136,10 +163,14 @@ def as_hooked(path: Path, scheduler: str, choices: str, snapshot: Snapshot) -> D
     """Decide what the scheduler's hook sends: nothing of this process, the queue's words."""
     script = path.read_text()
     payload: dict[str, Any] = {
-        "hook": "cli_filter", "type": "sbatch", "script": script, "script_path": str(path),
-        "options": translator(scheduler).read_directives(script), "argv": [str(path)],
+        "hook": "cli_filter",
+        "type": "sbatch",
+        "script": script,
+        "script_path": str(path),
+        "options": translator(scheduler).read_directives(script),
+        "argv": [str(path)],
         "env": dict(item for item in payload_of(path, scheduler=scheduler)["env"].items()),  # type: ignore[attr-defined]
-    }  # fmt: skip
+    }
     if scheduler == "pbs":
         payload |= {"hook": "queuejob", "type": "", "host_resources": ["node_type"]}
     return decide(request_of(payload, scheduler, choices), snapshot, chance=lambda: 1.0)
@@ -199,8 +230,9 @@ def test_all_that_say_what_a_pin_does_say_the_same(
         lines = lines_of(explained.rewrite, explained.environment, scheduler)
         asked_for = translator(scheduler).read_arguments(shown.job.split()[1:])
         assert shown.lines in (
-            lines, lines_of({**asked_for, **explained.rewrite}, explained.environment, scheduler)
-        ), where  # fmt: skip
+            lines,
+            lines_of({**asked_for, **explained.rewrite}, explained.environment, scheduler),
+        ), where
         moved += explained.baseline is not None and explained.baseline.node_type != point.node_type
 
         # the copied lines, in a script that asks for no node type, and the written script

@@ -25,9 +25,18 @@ def options(caps: int = 11, threads: int = 8) -> list[Option]:
             time, energy = 100 / t + 50 / (k + 1), 1000 + 10.0 * t * k
             c = Configuration("n", 1, 1, t, 1_200_000 + 100_000 * k)
             found.append(
-                Option(c, time, time * 0.9, time * 1.1, energy, energy * 0.9, energy * 1.1,
-                       measured=k == 0, on_front=t == threads)
-            )  # fmt: skip
+                Option(
+                    c,
+                    time,
+                    time * 0.9,
+                    time * 1.1,
+                    energy,
+                    energy * 0.9,
+                    energy * 1.1,
+                    measured=k == 0,
+                    on_front=t == threads,
+                )
+            )
     return found
 
 
@@ -41,9 +50,18 @@ def test_every_cap_has_its_line_and_its_interval(grid: list[Option]) -> None:
     assert isinstance(time, Lines)
     assert isinstance(energy, Lines)
     assert [line.label for line in time.lines] == [
-        "1.2 GHz", "1.3 GHz", "1.4 GHz", "1.5 GHz", "1.6 GHz", "1.7 GHz", "1.8 GHz", "1.9 GHz",
-        "2 GHz", "2.1 GHz", "2.2 GHz",
-    ]  # fmt: skip
+        "1.2 GHz",
+        "1.3 GHz",
+        "1.4 GHz",
+        "1.5 GHz",
+        "1.6 GHz",
+        "1.7 GHz",
+        "1.8 GHz",
+        "1.9 GHz",
+        "2 GHz",
+        "2.1 GHz",
+        "2.2 GHz",
+    ]
     first = time.lines[0]
     assert isinstance(first, Line)
     assert list(first.x) == list(first.runs) == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -57,8 +75,11 @@ def test_every_cap_has_its_line_and_its_interval(grid: list[Option]) -> None:
 
 
 def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) -> None:
-    gap = [o for o in grid if o.configuration.threads_per_node != 3 or o.configuration.freq_khz
-           != 1_300_000]  # fmt: skip
+    gap = [
+        o
+        for o in grid
+        if o.configuration.threads_per_node != 3 or o.configuration.freq_khz != 1_300_000
+    ]
     panel = surface("title", gap, gap[-1]).panels[0]
     assert isinstance(panel, Surface)
     assert math.isnan(panel.z[1][2])
@@ -89,8 +110,9 @@ def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:
 
 
 def test_everything_can_be_drawn(grid: list[Option], tmp_path: Path) -> None:
-    unknown = [replace(o, energy_j=math.nan, energy_lo_j=math.nan, energy_hi_j=math.nan)
-               for o in grid]  # fmt: skip
+    unknown = [
+        replace(o, energy_j=math.nan, energy_lo_j=math.nan, energy_hi_j=math.nan) for o in grid
+    ]
     one = options(1, 1)
     truth: dict[object, float] = {o.configuration: o.time_s for o in grid}
     pictures = [
@@ -128,11 +150,18 @@ def test_more_than_three_panels_stand_in_two_rows(grid: list[Option], tmp_path: 
 
 def test_large_numbers_are_written_out() -> None:
     assert [short(v) for v in (131_072, 14_236.4, 9_999.4, 0.12345, 3e9)] == [
-        "131072", "14236", "9999", "0.1235", "3e+09",
-    ]  # fmt: skip
+        "131072",
+        "14236",
+        "9999",
+        "0.1235",
+        "3e+09",
+    ]
 
 
 def test_no_change_has_no_minus() -> None:
     assert [format_change(v) for v in (-0.0, -0.0004, 0.091, -0.091)] == [
-        "+0.0 %", "+0.0 %", "+9.1 %", "−9.1 %",
-    ]  # fmt: skip
+        "+0.0 %",
+        "+0.0 %",
+        "+9.1 %",
+        "−9.1 %",
+    ]

@@ -43,9 +43,12 @@ def test_two_sizes_are_one_family_and_another_word_is_another() -> None:
 def test_sizes_of_the_command_line() -> None:
     assert parse_sizes("n=4e6, nodes=64") == {"n": 4e6, "nodes": 64}
     for text, why in (
-        ("n", "is not NAME=NUMBER"), ("n=x", "n: 'x' is not a number"), ("", "no size is given"),
-        ("n=1,n=2", "n is given twice"), ("n=0", "a parameter is above 0"),
-    ):  # fmt: skip
+        ("n", "is not NAME=NUMBER"),
+        ("n=x", "n: 'x' is not a number"),
+        ("", "no size is given"),
+        ("n=1,n=2", "n is given twice"),
+        ("n=0", "a parameter is above 0"),
+    ):
         with pytest.raises(ValueError, match=why):
             parse_sizes(text)
     with pytest.raises(ValueError, match="out of range"):
@@ -84,9 +87,14 @@ def test_sizes_that_are_stated_name_the_workload() -> None:
 
 def test_a_site_rule_names_parameters() -> None:
     rule = ApplicationRule.from_dict(
-        {"name": "lj", "executable": ["lmp"], "arguments": [r"-v x (?P<size>\S+)"],
-         "parameters": {"n": "{size}"}, "ignore": ["seed"]},
-    )  # fmt: skip
+        {
+            "name": "lj",
+            "executable": ["lmp"],
+            "arguments": [r"-v x (?P<size>\S+)"],
+            "parameters": {"n": "{size}"},
+            "ignore": ["seed"],
+        },
+    )
     for size, seed in (("4M", 1), ("4e6", 2)):
         found = recognise(f"srun lmp -in in.lj -v x {size} --seed {seed}", rules=[rule])
         assert (found.application, found.workload) == ("lj", "-in in.lj -v x _ --seed _ n=4000000")

@@ -38,9 +38,13 @@ def solve(
 ) -> TradeOff:
     limits = ErrorLimits(error)
     return trade_off(
-        [r[0] for r in rows], [r[1] for r in rows],
-        max_x=max_x, max_y=max_y, x_limits=limits, y_limits=limits,
-    )  # fmt: skip
+        [r[0] for r in rows],
+        [r[1] for r in rows],
+        max_x=max_x,
+        max_y=max_y,
+        x_limits=limits,
+        y_limits=limits,
+    )
 
 
 def beats(a: tuple[float, float], b: tuple[float, float]) -> bool:

@@ -24,9 +24,17 @@ from advisor.store.writer import Writer
 Advisor = Callable[..., Any]
 FREQS = (1_200_000, 1_800_000, 2_400_000)
 NODE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=16, memory_mb=64_000,
-    freq_khz=FREQS, default_freq_khz=2_400_000, nodes=("n1", "n2"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=16,
+    memory_mb=64_000,
+    freq_khz=FREQS,
+    default_freq_khz=2_400_000,
+    nodes=("n1", "n2"),
+    default_partition="batch",
+)
 BASE = Configuration("bdw", 1, 2, 16, 2_400_000)
 HEAD = (
     "User|JobID|JobName|State|NNodes|NCPUS|NTasks|NodeList|ElapsedRaw|ConsumedEnergyRaw|"
@@ -34,8 +42,15 @@ HEAD = (
 )
 
 
-def job(number: int, user: str = "ann", name: str = "solver", elapsed: int = 1000,
-        state: str = "COMPLETED", cpus: int = 16, energy: int = 300_000) -> str:  # fmt: skip
+def job(
+    number: int,
+    user: str = "ann",
+    name: str = "solver",
+    elapsed: int = 1000,
+    state: str = "COMPLETED",
+    cpus: int = 16,
+    energy: int = 300_000,
+) -> str:
     at = f"2026-01-{1 + number % 28:02d}T00:00:00|2026-01-{1 + number % 28:02d}T01:00:00"
     start = f"{user}|{number}|{name}|{state}|1|{cpus}||n1|{elapsed}|||{at}|x\n"
     step = f"|{number}.0|app|{state}|1|{cpus}|2|n1|{elapsed}|{energy}|1800000K|{at}|x\n"
@@ -55,19 +70,27 @@ def test_sacct_by_the_names_of_its_columns(store: Path, advisor: Advisor, tmp_pa
     """Each job that says nothing is counted with the reason; a second import changes nothing."""
     file = tmp_path / "jobs.txt"
     file.write_text(
-        HEAD + job(1) + job(2, "bob", "wave_3") + job(3, elapsed=9) + job(4, state="FAILED")
-        + job(5, cpus=8) + "ann|6|a|b|COMPLETED\n" + job(7).replace("|n1|", "|n9|")
-        + job(8).replace("8.0", "8.batch") + "".join(job(n, "eve") for n in range(10, 33))
-    )  # fmt: skip
+        HEAD
+        + job(1)
+        + job(2, "bob", "wave_3")
+        + job(3, elapsed=9)
+        + job(4, state="FAILED")
+        + job(5, cpus=8)
+        + "ann|6|a|b|COMPLETED\n"
+        + job(7).replace("|n1|", "|n9|")
+        + job(8).replace("8.0", "8.batch")
+        + "".join(job(n, "eve") for n in range(10, 33))
+    )
     data = advisor("import", file, "--from", "sacct", "--json").json()
     assert (data["jobs"], data["imported"], data["applications"]) == (30, 22, ["solver", "wave"])
     assert data["left_out"] == {
-        "it is too short for the accounting's clock": 1, "it did not end well": 1,
+        "it is too short for the accounting's clock": 1,
+        "it did not end well": 1,
         "it shared its nodes, or that is not known": 1,
         "its nodes are of no single known node type": 1,
         "it is not one step: srun started none, or several": 1,
         "the latest 20 of a user and configuration are enough": 3,
-    }  # fmt: skip
+    }
     assert data["notes"][-1] == "not understood: 1 line"
     with Reader(store) as reader:
         (run,) = (o.observation for o in reader.observations("wave", "big"))
@@ -95,7 +118,7 @@ def test_the_log_of_a_pbs_server(store: Path, advisor: Advisor, tmp_path: Path) 
         f"01/01/2026 00:20:00;E;7.srv;{record.format(metered)}\n"
         f"01/01/2026 00:20:00;E;8.srv;{record.format(used).replace('status=0', 'status=1')}\n"
         "01/01/2026 00:20:00;L;license;floating\n"
-    )  # fmt: skip
+    )
     data = advisor("import", file, "--from", "pbs", "--json").json()
     assert (data["jobs"], data["imported"]) == (2, 1)
     assert data["left_out"] == {"it did not end well": 1}
@@ -183,9 +206,15 @@ def test_a_collections_jobs_help_a_model_and_keep_what_is_confirmed(store_path: 
         fit = fit_options([measured("import", c) for c in few])
         key = ("app", "default", "bdw")
         model = writer.save_model(
-            *key, scope="all", owner="", name=fit.model, energy_quality=fit.energy_quality,
-            n_train=fit.n_train, stats=fit.stats, options=fit.options,
-        )  # fmt: skip
+            *key,
+            scope="all",
+            owner="",
+            name=fit.model,
+            energy_quality=fit.energy_quality,
+            n_train=fit.n_train,
+            stats=fit.stats,
+            options=fit.options,
+        )
         assert refit_with_jobs(writer, *key, "all", "") == ""
         others = [replace(measured("job", few[0], 1.4), job_id=str(n)) for n in range(4)]
         writer.add_observations("app", "default", others)

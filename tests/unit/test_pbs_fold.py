@@ -14,9 +14,7 @@ from advisor.core.request import JobRequest
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.translator import parse_request
 
-SERVER = Queue(
-    "", default={"ncpus": "1"}, default_chunk={"ncpus": "1"}, destinations=("workq",)
-)  # fmt: skip
+SERVER = Queue("", default={"ncpus": "1"}, default_chunk={"ncpus": "1"}, destinations=("workq",))
 """As PBS makes it: these two defaults are always there."""
 
 
@@ -109,9 +107,11 @@ def test_defaults_and_limits(queue: Queue, bound: set[str]) -> None:
     named = Queue("q", **{n: getattr(queue, n) for n in queue.__slots__ if n != "name"})
     assert binds({**ONE, "queue": "q"}, Queue("workq"), named) == bound
     assert binds(ONE, Queue("workq"), named) == set()
-    server = Queue("", **{
-        n: getattr(queue, n) for n in queue.__slots__ if n not in ("name", "destinations")
-    }, destinations=("workq",))  # fmt: skip
+    server = Queue(
+        "",
+        **{n: getattr(queue, n) for n in queue.__slots__ if n not in ("name", "destinations")},
+        destinations=("workq",),
+    )
     assert binds(ONE, Queue("workq"), server=server) == bound
 
 

@@ -83,15 +83,21 @@ def test_what_the_user_fixed(options: dict[str, str], explicit: set[str]) -> Non
 def test_the_other_words_of_a_job() -> None:
     job = request(
         {
-            "select": "2:ncpus=28:mem=10gb:bigmem=t:node_type=bdw", "place": "scatter:excl",
-            "walltime": "01:30:00", "cpu_freq_mhz": "1900", "queue": "workq@pbs1",
-            "account": "climate", "job-name": "run", "array": "1-4",
+            "select": "2:ncpus=28:mem=10gb:bigmem=t:node_type=bdw",
+            "place": "scatter:excl",
+            "walltime": "01:30:00",
+            "cpu_freq_mhz": "1900",
+            "queue": "workq@pbs1",
+            "account": "climate",
+            "job-name": "run",
+            "array": "1-4",
         },
-        env={"ADVISOR_GOAL": "power", "OMP_NUM_THREADS": "3"}, cwd="/home/alice",
+        env={"ADVISOR_GOAL": "power", "OMP_NUM_THREADS": "3"},
+        cwd="/home/alice",
         submit_arguments="<jsdl-hpcpa:Argument>-A</jsdl-hpcpa:Argument>"
         "<jsdl-hpcpa:Argument>climate</jsdl-hpcpa:Argument>"
         "<jsdl-hpcpa:Argument>a&amp;b.sh</jsdl-hpcpa:Argument>",
-    )  # fmt: skip
+    )
     assert (job.partition, job.account, job.job_name) == ("workq", "climate", "run")
     assert (job.time_limit_s, job.freq_khz, job.exclusive, job.array) == (
         5400,
@@ -110,10 +116,11 @@ def test_the_other_words_of_a_job() -> None:
 
 def test_a_command_instead_of_a_script() -> None:
     job = request(
-        {"ncpus": "1"}, executable="/opt/stencil",
+        {"ncpus": "1"},
+        executable="/opt/stencil",
         argument_list="<jsdl-hpcpa:Argument>-n</jsdl-hpcpa:Argument>"
         "<jsdl-hpcpa:Argument>4</jsdl-hpcpa:Argument>",
-    )  # fmt: skip
+    )
     assert (job.kind, job.command) == ("run", ("/opt/stencil", "-n", "4"))
     assert request({"interactive": ""}).kind == "allocate"
 
@@ -182,11 +189,13 @@ def test_attributes_of_w() -> None:
 @pytest.mark.parametrize(
     ("lines", "bound"),
     [
-        ("export PBS_NODEFILE=mine", "PBS_NODEFILE"), ("read NCPUS < f", "NCPUS"),
-        ("unset PBS_NODEFILE", "PBS_NODEFILE"), ("env PBS_NP=4 true", "PBS_NP"),
+        ("export PBS_NODEFILE=mine", "PBS_NODEFILE"),
+        ("read NCPUS < f", "NCPUS"),
+        ("unset PBS_NODEFILE", "PBS_NODEFILE"),
+        ("env PBS_NP=4 true", "PBS_NP"),
         ("echo $PBS_NODEFILE $NCPUS; export PBS_O_PATH=/bin", None),
     ],
-)  # fmt: skip
+)
 def test_a_script_that_sets_what_its_ranks_are_placed_by_is_left_alone(
     lines: str, bound: str | None
 ) -> None:
@@ -195,8 +204,11 @@ def test_a_script_that_sets_what_its_ranks_are_placed_by_is_left_alone(
 
 
 def test_a_script_s_arguments_say_what_it_sets() -> None:
-    job = request({"select": "1:ncpus=28"}, script="$1 PBS_NP=4\nmpirun -n 4 ./app\n",
-                  argv=["job.sh", "export", "x"])  # fmt: skip
+    job = request(
+        {"select": "1:ncpus=28"},
+        script="$1 PBS_NP=4\nmpirun -n 4 ./app\n",
+        argv=["job.sh", "export", "x"],
+    )
     assert job.binds["all"] == "PBS_NP"
 
 
@@ -209,9 +221,14 @@ def test_an_option_that_binds_all_is_named_before_the_shape_of_the_request() -> 
 
 @pytest.mark.parametrize(
     ("shell", "binds"),
-    [("/bin/bash", False), ("/bin/sh@front,/usr/bin/ksh", False), ("/bin/csh", True),
-     ("/bin/bash,/bin/tcsh@n1", True), ("/usr/bin/python3", True)],
-)  # fmt: skip
+    [
+        ("/bin/bash", False),
+        ("/bin/sh@front,/usr/bin/ksh", False),
+        ("/bin/csh", True),
+        ("/bin/bash,/bin/tcsh@n1", True),
+        ("/usr/bin/python3", True),
+    ],
+)
 def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
     assert ("all" in request({"select": "1:ncpus=28", "shell": shell}).binds) is binds
     by_hook = request({"select": "1:ncpus=28"}, attributes={"Shell_Path_List": shell})
@@ -238,16 +255,25 @@ def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
         ({"nodes": "1:ppn=28"}, {"cores", "node_type", "threads"}),
         ({"select": "1:ncpus=28:mem=1gb", "mppwidth": "4"}, {"all"}),
     ],
-)  # fmt: skip
+)
 def test_what_a_request_binds(options: dict[str, str], axes: set[str]) -> None:
     assert set(request(options).binds) == axes
 
 
 @pytest.mark.parametrize(
     ("text", "limit_s"),
-    [("0", 1), ("1", 1), ("59", 59), ("1:00", 60), ("1:02:03", 3723), ("25:00:00", 90_000),
-     ("10.9", 10), (" 1:00 ", 60), ("", None)],
-)  # fmt: skip
+    [
+        ("0", 1),
+        ("1", 1),
+        ("59", 59),
+        ("1:00", 60),
+        ("1:02:03", 3723),
+        ("25:00:00", 90_000),
+        ("10.9", 10),
+        (" 1:00 ", 60),
+        ("", None),
+    ],
+)
 def test_limits_of_time(text: str, limit_s: int | None) -> None:
     assert request({"walltime": text}).time_limit_s == limit_s
 

@@ -27,9 +27,14 @@ def test_variables_that_a_site_rule_names_are_set(names: tuple[str, ...]) -> Non
 
 
 def write(
-    options: dict[str, str], nodes: int, ranks: int, threads: int, freq: int = 2_200_000,
-    *, pin: bool = False,
-) -> dict[str, str]:  # fmt: skip
+    options: dict[str, str],
+    nodes: int,
+    ranks: int,
+    threads: int,
+    freq: int = 2_200_000,
+    *,
+    pin: bool = False,
+) -> dict[str, str]:
     job = request(options)
     base = configuration_of(job, BDW)
     new = Configuration("bdw", nodes, ranks, threads, freq)
@@ -73,8 +78,11 @@ def write(
                 "cpu_freq_mhz": "1900",
             },
         ),
-        ({"select": "4:ncpus=7", "place": "pack"}, (1, 4, 20),
-         {"select": "4:ncpus=7:ompthreads=5"}),
+        (
+            {"select": "4:ncpus=7", "place": "pack"},
+            (1, 4, 20),
+            {"select": "4:ncpus=7:ompthreads=5"},
+        ),
         ({"ncpus": "28", "mem": "4gb"}, (1, 1, 20), {"ompthreads": "20"}),
         # a job that shares its node becomes smaller
         ({"select": "1:ncpus=14:mem=4gb"}, (1, 1, 10), {"select": "1:ncpus=10:mem=4gb"}),
@@ -84,7 +92,7 @@ def write(
             {"select": "ncpus=10:mem=4gb:ompthreads=10"},
         ),
     ],
-)  # fmt: skip
+)
 def test_choices_are_written_back(
     options: dict[str, str], new: tuple[int, ...], rewrite: dict[str, str]
 ) -> None:
@@ -121,12 +129,15 @@ def test_what_cannot_be_written_says_why(
 def test_a_node_type_is_pinned_by_its_resource() -> None:
     assert write({"select": "1:ncpus=28"}, 1, 1, 28, pin=True) == {
         "select": "1:ncpus=28:node_type=bdw",
-    }  # fmt: skip
+    }
     for options in (
-        {"ncpus": "2"}, {"nodes": "1"}, {"select": "1:ncpus=28:node_type=skl"},
-        {"select": "1:ncpus=28:ngpus=1"}, {"select": "1:ncpus=28", "place": "group=rack"},
+        {"ncpus": "2"},
+        {"nodes": "1"},
+        {"select": "1:ncpus=28:node_type=skl"},
+        {"select": "1:ncpus=28:ngpus=1"},
+        {"select": "1:ncpus=28", "place": "group=rack"},
         {"select": "1:ncpus=28:vnode=n1"},
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match="node_type is kept"):
             write(
                 options, 1, 1, int(options.get("ncpus", 28 if "select" in options else 1)), pin=True
@@ -134,10 +145,13 @@ def test_a_node_type_is_pinned_by_its_resource() -> None:
 
 
 @given(
-    count=st.integers(1, 4), ranks=st.integers(1, 4), threads=st.integers(1, 7),
+    count=st.integers(1, 4),
+    ranks=st.integers(1, 4),
+    threads=st.integers(1, 7),
     place=st.sampled_from(["", "free", "pack", "scatter", "scatter:excl", "excl"]),
-    new_threads=st.integers(1, 7), freq=st.sampled_from(BDW.freq_khz),
-)  # fmt: skip
+    new_threads=st.integers(1, 7),
+    freq=st.sampled_from(BDW.freq_khz),
+)
 def test_what_is_written_asks_for_what_was_chosen(
     count: int, ranks: int, threads: int, place: str, new_threads: int, freq: int
 ) -> None:
@@ -204,9 +218,7 @@ def test_the_chunk_s_threads_stay_where_a_site_rule_names_another_variable() -> 
     assert rewrite == {} and environment == {"MKL_NUM_THREADS": "20"}
 
 
-@pytest.mark.parametrize(
-    ("feature", "word"), [("kind=skl", "kind=skl"), ("bigmem", "bigmem=True")]
-)  # fmt: skip
+@pytest.mark.parametrize(("feature", "word"), [("kind=skl", "kind=skl"), ("bigmem", "bigmem=True")])
 def test_another_node_type_is_named_even_where_none_is_pinned(feature: str, word: str) -> None:
     job = request({"select": "1:ncpus=28", "place": "excl"})
     other = replace(BDW, name="skl", feature=feature)

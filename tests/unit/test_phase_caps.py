@@ -128,9 +128,11 @@ def sweep(tmp_path: Path) -> Any:
         for i, khz in enumerate((0, LOW, MID))
     )
     return SimpleNamespace(
-        folder=tmp_path, subject=SimpleNamespace(baseline=runs[0].configuration),
-        space=SimpleNamespace(freqs_khz=(LOW, HIGH)), stages={"design": SimpleNamespace(runs=runs)},
-    )  # fmt: skip
+        folder=tmp_path,
+        subject=SimpleNamespace(baseline=runs[0].configuration),
+        space=SimpleNamespace(freqs_khz=(LOW, HIGH)),
+        stages={"design": SimpleNamespace(runs=runs)},
+    )
 
 
 def test_caps_by_phase_come_from_a_sweeps_runs(sweep: Any) -> None:

@@ -62,8 +62,10 @@ def test_boxes_overlap_and_clusterings_become_stable() -> None:
     both = [TrackedCluster(a, 9.0), TrackedCluster(other, 1.0)]
     assert matched_share(both, [TrackedCluster(a, 5.0)]) == 0.9
     for shares, at, required in (
-        ([0.90, 0.86, 0.85], 3, 85), ([0.90, 0.84, 0.90, 0.90], 5, 80), ([0.60] * 6, None, 70),
-    ):  # fmt: skip
+        ([0.90, 0.86, 0.85], 3, 85),
+        ([0.90, 0.84, 0.90, 0.90], 5, 80),
+        ([0.60] * 6, None, 70),
+    ):
         stability = ClusterStability()
         for share in shares:
             stability.matched(share)

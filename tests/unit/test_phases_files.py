@@ -24,11 +24,14 @@ from advisor_lab.phases import files
         ("time_s,power_w\n0,1\n1,nan\n", files.read_signal, "line 3, column power_w: 'nan'"),
         ("time_s,energy_j\n0,1\n1\n", files.read_readings, "line 3, column energy_j: 1 cells"),
         ("time_s\n0\n0\n", files.read_marks, "line 3, column time_s: an iteration takes no"),
-        ("process,duration_s,instructions,cycles\n0,1,0,1\n", files.read_bursts,
-         "line 2, column instructions: 0 is not above 0"),
+        (
+            "process,duration_s,instructions,cycles\n0,1,0,1\n",
+            files.read_bursts,
+            "line 2, column instructions: 0 is not above 0",
+        ),
         ("process,duration_s,instructions,cycles\n", files.read_bursts, "there are no bursts"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_names_line_and_column(
     tmp_path: Path, text: str, read: Callable[[Path], object], place: str
 ) -> None:

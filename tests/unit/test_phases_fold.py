@@ -114,8 +114,13 @@ def test_a_folded_signal_is_drawn(advisor: Callable[..., Any], tmp_path: Path) -
     (tmp_path / "readings.csv").write_text(f"time_s,energy_j\n{rows}\n")
     (tmp_path / "marks.csv").write_text("time_s\n" + "\n".join(f"{m:.6f}" for m in marks) + "\n")
     done = advisor(
-        "phases", "fold", tmp_path / "readings.csv", "--marks", tmp_path / "marks.csv",
-        "--plot", tmp_path / "fold.svg",
-    )  # fmt: skip
+        "phases",
+        "fold",
+        tmp_path / "readings.csv",
+        "--marks",
+        tmp_path / "marks.csv",
+        "--plot",
+        tmp_path / "fold.svg",
+    )
     assert done.code == 0 and "J in an iteration of" in done.out, done.err
     kept(tmp_path / "fold.svg", "fold")

@@ -36,9 +36,20 @@ def nested(seed: int, inner: str, least: int, most: int) -> list[str]:
         (["only", "a", "few", "events"], []),
         ([], []),
     ],
-    ids=["inner pair", "rotated head", "repeats inside", "two phases", "rare", "rare, often",
-         "rare pair", "phases in turn", "one site", "too few", "none"],
-)  # fmt: skip
+    ids=[
+        "inner pair",
+        "rotated head",
+        "repeats inside",
+        "two phases",
+        "rare",
+        "rare, often",
+        "rare pair",
+        "phases in turn",
+        "one site",
+        "too few",
+        "none",
+    ],
+)
 def test_the_outermost_loop_is_the_iteration(
     sites: list[str], expected: list[tuple[int, int, dict[str, int]]]
 ) -> None:

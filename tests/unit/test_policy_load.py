@@ -176,9 +176,18 @@ def test_every_mistake_at_once_with_line_and_key() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("5%", 0.05), ("5 %", 0.05), ("0.05", 0.05), (".05", 0.05), ("0", 0.0), ("0%", 0.0),
-     ("100%", 1.0), ("0.5 %", 0.005), ('"7%"', 0.07)],
-)  # fmt: skip
+    [
+        ("5%", 0.05),
+        ("5 %", 0.05),
+        ("0.05", 0.05),
+        (".05", 0.05),
+        ("0", 0.0),
+        ("0%", 0.0),
+        ("100%", 1.0),
+        ("0.5 %", 0.005),
+        ('"7%"', 0.07),
+    ],
+)
 def test_percentages(text: str, value: float) -> None:
     assert good(f"version: 1\nmax_slowdown: {text}\n").base.max_slowdown == pytest.approx(value)
 
@@ -192,10 +201,17 @@ def test_a_bare_number_could_mean_two_things(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["101%", "-1%", "-0.2", "nan", "nan%", "inf%", "five", "5%%", "%", "true", "{a: 1}", "[5%]"],
-)  # fmt: skip
+)
 def test_what_is_no_percentage(text: str) -> None:
-    assert problem(f"version: 1\nmax_slowdown: {text!r}\n" if "%" in text else
-                   f"version: 1\nmax_slowdown: {text}\n", "max_slowdown").line == 2  # fmt: skip
+    assert (
+        problem(
+            f"version: 1\nmax_slowdown: {text!r}\n"
+            if "%" in text
+            else f"version: 1\nmax_slowdown: {text}\n",
+            "max_slowdown",
+        ).line
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,10 +224,20 @@ def test_ranges_of_percentages(key: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("samples", "3"), ("samples", "1e3"), ("samples", "12.5"), ("samples", "many"),
-     ("confirm", "-1"), ("confirm", "11"), ("payback_runs", "0"), ("samples", "9" * 5000),
-     ("budget_node_hours", "nan"), ("budget_node_hours", "1e9"), ("budget_node_hours", "x")],
-)  # fmt: skip
+    [
+        ("samples", "3"),
+        ("samples", "1e3"),
+        ("samples", "12.5"),
+        ("samples", "many"),
+        ("confirm", "-1"),
+        ("confirm", "11"),
+        ("payback_runs", "0"),
+        ("samples", "9" * 5000),
+        ("budget_node_hours", "nan"),
+        ("budget_node_hours", "1e9"),
+        ("budget_node_hours", "x"),
+    ],
+)
 def test_ranges_of_numbers(key: str, text: str) -> None:
     found = problem(f"version: 1\ntraining:\n  {key}: {text}\n", f"training.{key}")
     assert found.line == 3 and found.allowed

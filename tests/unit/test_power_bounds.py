@@ -31,9 +31,19 @@ Run = Callable[..., Any]
 BDW = NodeType("bdw", cores=28, sockets=2, nodes=("bdw1", "bdw2"))
 STATED = NodeType("bdw", cores=28, sockets=2, nodes=("bdw1",), base_power_w=100, core_power_w=10)
 NO_VALUES = [
-    2.0**32 - 1, 2.0**32 - 2, 2.0**32 - 5, 2.0**31 - 1, 2.0**32, 2.0**63, 2.0**64 - 2, 2.0**64,
-    -1.0, -4294967295.0, math.nan, math.inf,
-]  # fmt: skip
+    2.0**32 - 1,
+    2.0**32 - 2,
+    2.0**32 - 5,
+    2.0**31 - 1,
+    2.0**32,
+    2.0**63,
+    2.0**64 - 2,
+    2.0**64,
+    -1.0,
+    -4294967295.0,
+    math.nan,
+    math.inf,
+]
 
 
 @pytest.mark.parametrize("energy_j", NO_VALUES)
@@ -55,8 +65,16 @@ def test_bounds_follow_from_what_is_known_of_a_node() -> None:
 
 
 def row(**values: str) -> str:
-    usual = {"State": "COMPLETED", "ElapsedRaw": "60", "NNodes": "1", "NCPUS": "28",
-             "NodeList": "bdw1", "User": "ann", "JobName": "app", "NTasks": "1"}  # fmt: skip
+    usual = {
+        "State": "COMPLETED",
+        "ElapsedRaw": "60",
+        "NNodes": "1",
+        "NCPUS": "28",
+        "NodeList": "bdw1",
+        "User": "ann",
+        "JobName": "app",
+        "NTasks": "1",
+    }
     return "".join({**usual, **values}.get(name, "") + "\x1f" for name in FIELDS)
 
 
@@ -68,8 +86,10 @@ def slurm_job(*readings: str, elapsed: str = "60") -> JobRecord:
     return job
 
 
-@pytest.mark.parametrize("reading", ["4294967294", "4294967295", "4294967291", "-5", "12",
-                                     "18446744073709551614", "30000000"])  # fmt: skip
+@pytest.mark.parametrize(
+    "reading",
+    ["4294967294", "4294967295", "4294967291", "-5", "12", "18446744073709551614", "30000000"],
+)
 def test_slurm_s_accounting(reading: str) -> None:
     job = slurm_job(reading)
     assert job.energy_j is None
@@ -92,11 +112,17 @@ def test_a_short_step_that_was_not_read_is_no_impossible_one() -> None:
 
 @pytest.mark.parametrize("reading", [4294967294, "4294967294", -5, 12, 30000000])
 def test_pbs_s_energy(reading: object) -> None:
-    job = record_of("7.pbs1", {
-        "job_state": "F", "Exit_status": 0, "exec_host": "bdw1/0*28", "Job_Name": "app",
-        "Resource_List": {"select": "1:ncpus=28", "place": "excl", "ncpus": 28},
-        "resources_used": {"walltime": "00:01:00", "energy_j": reading, "energy_nodes": 1},
-    })  # fmt: skip
+    job = record_of(
+        "7.pbs1",
+        {
+            "job_state": "F",
+            "Exit_status": 0,
+            "exec_host": "bdw1/0*28",
+            "Job_Name": "app",
+            "Resource_List": {"select": "1:ncpus=28", "place": "excl", "ncpus": 28},
+            "resources_used": {"walltime": "00:01:00", "energy_j": reading, "energy_nodes": 1},
+        },
+    )
     assert job is not None and job.energy_j is None
     assert ran(job, Inventory({"bdw": BDW})).energy_note == IMPOSSIBLE
 
@@ -151,8 +177,9 @@ def test_imported_runs_and_the_doctor_s_word(
     )
     with Writer(store_path) as writer:
         writer.save_node_types([BDW], source="test")
-    done = advisor("import", tmp_path / "runs.csv", "--application", "app", "--node-type", "bdw",
-                   "--json")  # fmt: skip
+    done = advisor(
+        "import", tmp_path / "runs.csv", "--application", "app", "--node-type", "bdw", "--json"
+    )
     assert done.code == 0, done.err
     told = done.json()
     assert told["impossible_energies"] == 1
@@ -162,8 +189,9 @@ def test_imported_runs_and_the_doctor_s_word(
         [check] = check_energies(reader)
     assert energies == [0.0, 18000.0]
     assert "0 jobs and 1 imported run" in check.text
-    again = advisor("import", tmp_path / "runs.csv", "--application", "app", "--node-type", "bdw",
-                    "--json")  # fmt: skip
+    again = advisor(
+        "import", tmp_path / "runs.csv", "--application", "app", "--node-type", "bdw", "--json"
+    )
     assert again.json()["imported"] == 0
     rows = sqlite3.connect(store_path).execute("SELECT extra FROM observations").fetchall()
     assert [json.loads(e)[DROPPED] for (e,) in rows if DROPPED in e] == [4294967294.0]

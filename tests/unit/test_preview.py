@@ -17,10 +17,17 @@ from advisor.views.preview import Person, preview, site_for_preview
 from tests.unset import as_measured
 
 NODE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=28, memory_mb=64_000,
-    freq_khz=(1_200_000, 1_800_000, 2_400_000), default_freq_khz=2_400_000,
-    nodes=("bdw1", "bdw2"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=28,
+    memory_mb=64_000,
+    freq_khz=(1_200_000, 1_800_000, 2_400_000),
+    default_freq_khz=2_400_000,
+    nodes=("bdw1", "bdw2"),
+    default_partition="batch",
+)
 WRITTEN = {"slurm": "cpu-freq", "pbs": "cpu_freq_mhz"}
 
 
@@ -33,23 +40,42 @@ def store(tmp_path: Path) -> Path:
             t, e = 100.0 * (2.4e6 / freq) ** 0.1, threads * 100.0 * (freq / 2.4e6) ** 2
             options.append(
                 Option(
-                    Configuration("bdw", 1, 1, threads, freq), t, t * 0.99, t * 1.01,
-                    e, e * 0.99, e * 1.01, measured=True, confirmed=True, in_zone=True,
+                    Configuration("bdw", 1, 1, threads, freq),
+                    t,
+                    t * 0.99,
+                    t * 1.01,
+                    e,
+                    e * 0.99,
+                    e * 1.01,
+                    measured=True,
+                    confirmed=True,
+                    in_zone=True,
                 )
-            )  # fmt: skip
+            )
     with Writer(path) as writer:
         writer.save_node_types([NODE], source="test")
         base = {
-            "mode": "apply", "goal": "min_energy", "holdout": 0.0, "max_slowdown": 0.5,
+            "mode": "apply",
+            "goal": "min_energy",
+            "holdout": 0.0,
+            "max_slowdown": 0.5,
             "axes": {"threads": "cap"},  # a chunk of PBS states its cores: under fill they stay
-        }  # fmt: skip
+        }
         writer.apply_config(
             "policy", path="-", text="-", compiled={"base": base, "rules": []}, by="test"
         )
         writer.save_model(
-            "app", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=9, stats=as_measured(options), options=options,
-        )  # fmt: skip
+            "app",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=9,
+            stats=as_measured(options),
+            options=options,
+        )
     return path
 
 

@@ -81,8 +81,11 @@ def test_components_and_classes_of_one_run() -> None:
     assert components.axes.shape[1] == 2  # Kaiser
     found = cluster_runs([run], components)
     assert {k: round(found.silhouettes[k], 4) for k in (2, 3, 4, 5)} == {
-        2: 0.8567, 3: 0.9249, 4: 0.5479, 5: 0.513,
-    }  # fmt: skip
+        2: 0.8567,
+        3: 0.9249,
+        4: 0.5479,
+        5: 0.513,
+    }
     assert [[p for p, _ in own] for own in found.members[0]] == [[0], [*range(1, 13)], [13, 14, 15]]
 
 
@@ -143,8 +146,10 @@ def test_relative_sources_by_hand() -> None:
     assert ranks(talking(everyone)) == [[*range(6)]]
     mesh = grid_sources((4, 4), (False, False))
     assert (sorted(mesh[0]), sorted(mesh[5]), sorted(mesh[12])) == (
-        [1, 4], [1, 4, 12, 15], [1, 12],
-    )  # fmt: skip
+        [1, 4],
+        [1, 4, 12, 15],
+        [1, 12],
+    )
     torus = grid_sources((4, 4), (True, True))
     assert (sorted(torus[0]), sorted(torus[3])) == ([1, 3, 4, 12], [4, 12, 13, 15])
 
@@ -170,8 +175,9 @@ def test_groups_of_a_mesh_and_what_has_no_order() -> None:
 def test_votes_of_neighbours_align_and_a_run_with_fewer_groups_is_named() -> None:
     meshes = [
         talking(grid_sources((n, n), (False, False)), f"m{n}{s}", SIZE=s)
-        for n in (3, 4, 5) for s in (1, 2)
-    ]  # fmt: skip
+        for n in (3, 4, 5)
+        for s in (1, 2)
+    ]
     aligned = align(meshes)
     assert [own[0][0] for own in aligned.members[4]] == [0, 1, 4, 5, 6, 9, 20, 21, 24]
     assert aligned.votes and all(vote == (*range(1, 10),) for *_, vote in aligned.votes)
@@ -185,8 +191,10 @@ def test_groups_follow_exact_trends_to_scales_that_never_ran() -> None:
     values = {"NPC": np.array([16.0, 25.0, 36.0])}
     trends = []
     for i in range(9):
-        groups = [communication_groups(r, (m[i],))[0]
-                  for r, m in zip(meshes, aligned.members, strict=True)]  # fmt: skip
+        groups = [
+            communication_groups(r, (m[i],))[0]
+            for r, m in zip(meshes, aligned.members, strict=True)
+        ]
         trends.append(group_trend(values, groups, [16, 25, 36]))
     found = predicted_groups(trends, {"NPC": 100.0})
     assert found is not None

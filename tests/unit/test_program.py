@@ -76,16 +76,22 @@ def test_the_same_build_is_the_same_program_wherever_it_is() -> None:
 def test_what_is_expected_is_the_file_as_it_was_seen_last() -> None:
     known = [facts("/x/app", A, 1, 2), facts("/y/app", B, 3, 4)]
     assert program.expected(known, "/x/app") == {
-        "path": "/x/app", "size": "1", "mtime": "2", "build": f"{A} {B}",
-    }  # fmt: skip
+        "path": "/x/app",
+        "size": "1",
+        "mtime": "2",
+        "build": f"{A} {B}",
+    }
     assert program.expected(known, "./app", "/x") == program.expected(known, "/x/app")
     assert program.expected(known, "../y/app", "/x")["size"] == "3"
     assert program.expected(known, "app")["size"] == program.expected(known, "~/app")["size"] == "3"
     # of a file never seen, nothing but its build tells
     assert program.expected(known, "/z/app")["size"] == "0"
     assert program.expected(known, "./app") == {
-        "path": "./app", "size": "0", "mtime": "0", "build": f"{A} {B}",
-    }  # fmt: skip
+        "path": "./app",
+        "size": "0",
+        "mtime": "0",
+        "build": f"{A} {B}",
+    }
     assert program.expected(known, "") == program.expected([], "/x/app") == {}
 
 
@@ -98,12 +104,21 @@ def test_each_build_is_kept_once_and_as_it_was_seen_last() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        None, [], "x", {}, facts("/x", "no build"), facts("x", A), facts("/x", A, -1),
-        {**facts("/x", A), "size": "many"}, {**facts("/x", A), "mtime": float("inf")},
-        facts("/x\n", A), facts("/" + "x" * 2000, A), {**facts("/x", A), "path": 3},
+        None,
+        [],
+        "x",
+        {},
+        facts("/x", "no build"),
+        facts("x", A),
+        facts("/x", A, -1),
+        {**facts("/x", A), "size": "many"},
+        {**facts("/x", A), "mtime": float("inf")},
+        facts("/x\n", A),
+        facts("/" + "x" * 2000, A),
+        {**facts("/x", A), "path": 3},
         {**facts("/x", A), "size": 10**20},
     ],
-)  # fmt: skip
+)
 def test_facts_that_make_no_sense_are_none(data: object) -> None:
     assert program.checked(data) == {}
 
@@ -147,17 +162,24 @@ end
 
 
 def differs(
-    home: Path, *wanted: dict[str, str], system: str = "", env: dict[str, str] | None = None,
+    home: Path,
+    *wanted: dict[str, str],
+    system: str = "",
+    env: dict[str, str] | None = None,
     cwd: Path | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """What the filter's Lua finds of each file that is not as it is wanted."""
     assert LUA is not None
     (home / "identity.lua").write_text(LUA_MAIN)
     done = subprocess.run(
         [LUA, home / "identity.lua", str(home), system],
         input="".join(json.dumps(w) + "\n" for w in wanted),
-        env={**os.environ, **(env or {})}, cwd=cwd, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

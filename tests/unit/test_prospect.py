@@ -30,25 +30,51 @@ from advisor.schedulers.pbs.accounting_file import stream_log
 from advisor.schedulers.slurm.accounting_file import stream_sacct
 
 BDW = NodeType(
-    "bdw", "bdw", ("batch",), 2, 28, 1, freq_khz=(1_200_000, 2_400_000), nodes=("n1", "n2"),
-    base_power_w=100.0, core_power_w=5.0,
-)  # fmt: skip
+    "bdw",
+    "bdw",
+    ("batch",),
+    2,
+    28,
+    1,
+    freq_khz=(1_200_000, 2_400_000),
+    nodes=("n1", "n2"),
+    base_power_w=100.0,
+    core_power_w=5.0,
+)
 
 
 def job(
-    name: str = "solver", *, energy_j: float | None = 360_000.0, time_s: float = 1000.0,
-    cpus: int = 28, threads: int = 28, nodes: int = 1, user: str = "ann", step: str = "app",
-    partition: str = "batch", state: str = "COMPLETED",
-) -> JobRecord:  # fmt: skip
+    name: str = "solver",
+    *,
+    energy_j: float | None = 360_000.0,
+    time_s: float = 1000.0,
+    cpus: int = 28,
+    threads: int = 28,
+    nodes: int = 1,
+    user: str = "ann",
+    step: str = "app",
+    partition: str = "batch",
+    state: str = "COMPLETED",
+) -> JobRecord:
     steps: tuple[StepRecord, ...] = ()
     if step:
         steps = (
             StepRecord("0", step, state, time_s, nodes, nodes, energy_j, cpus=threads * nodes),
         )
     return JobRecord(
-        "1", name, user, "chem", state, elapsed_s=time_s, nodes=nodes, node_list="n1",
-        energy_j=energy_j if step else None, partition=partition, cpus=cpus * nodes, steps=steps,
-    )  # fmt: skip
+        "1",
+        name,
+        user,
+        "chem",
+        state,
+        elapsed_s=time_s,
+        nodes=nodes,
+        node_list="n1",
+        energy_j=energy_j if step else None,
+        partition=partition,
+        cpus=cpus * nodes,
+        steps=steps,
+    )
 
 
 def used(jobs: Iterable[JobRecord], inventory: Inventory | None = None) -> Usage:
@@ -72,13 +98,23 @@ def test_a_job_is_acted_on_if_it_is_whole_recognised_and_repeated() -> None:
 
 
 def test_the_program_is_its_step_s_then_the_job_s_name_and_a_rule_goes_first() -> None:
-    names = [(use.group.application, use.group.by) for use in used([
-        job("x", step="/opt/gmx"), job("relax", step="orted"), job("wrap", step="python3"),
-        job("relax", step=""),
-    ]).uses()]  # fmt: skip
+    names = [
+        (use.group.application, use.group.by)
+        for use in used(
+            [
+                job("x", step="/opt/gmx"),
+                job("relax", step="orted"),
+                job("wrap", step="python3"),
+                job("relax", step=""),
+            ]
+        ).uses()
+    ]
     assert names == [("gmx", "program"), ("relax", "name"), (OTHERS, "")] or names == [
-        ("gmx", "program"), ("relax", "name"), (OTHERS, ""), ("relax", "name"),
-    ]  # fmt: skip
+        ("gmx", "program"),
+        ("relax", "name"),
+        (OTHERS, ""),
+        ("relax", "name"),
+    ]
     usage = Usage(rules=[ApplicationRule("gromacs", executable=("gmx*",))])
     usage.add([job("x", step="gmx_mpi")])
     assert usage.uses()[0].group.application == "gromacs"
@@ -137,10 +173,13 @@ def test_threads_save_only_what_the_history_shows() -> None:
 
     def runs(threads: int, joules: float, spread: float = 0.01) -> list[JobRecord]:
         return [
-            job(threads=threads, energy_j=joules * math.exp(spread * rng.standard_normal()),
-                time_s=1000 * math.exp(spread * rng.standard_normal()))
+            job(
+                threads=threads,
+                energy_j=joules * math.exp(spread * rng.standard_normal()),
+                time_s=1000 * math.exp(spread * rng.standard_normal()),
+            )
             for _ in range(20)
-        ]  # fmt: skip
+        ]
 
     def saved(*jobs: list[JobRecord]) -> dict[int, float]:
         uses = used(j for some in jobs for j in some).uses()
@@ -197,8 +236,9 @@ def test_sacct_s_jobs_with_their_steps(tmp_path: Path) -> None:
         "9_4|part|CANCELLED by 12|5|1|1|||",
     )
     assert [(j.job_id, j.state, j.energy_j, len(j.steps)) for j in jobs] == [
-        ("7", "COMPLETED", 60000.0, 2), ("9_4", "CANCELLED", None, 0),
-    ]  # fmt: skip
+        ("7", "COMPLETED", 60000.0, 2),
+        ("9_4", "CANCELLED", None, 0),
+    ]
     assert jobs[0].submit_line == "sbatch -N 2 'a|b.sh'" and not damaged.count
 
 

@@ -38,14 +38,34 @@ def client() -> dict[str, Any]:
 
 def test_words_of_qsub() -> None:
     options, rest = split_words(
-        ["-lselect=2:ncpus=4,walltime=1:00", "-l", "place=excl", "-Nname", "-zV", "-v", "A=1,B=2",
-         "-W", "block=true", "-q", "workq", "job.sh", "-l", "x=1"]
-    )  # fmt: skip
+        [
+            "-lselect=2:ncpus=4,walltime=1:00",
+            "-l",
+            "place=excl",
+            "-Nname",
+            "-zV",
+            "-v",
+            "A=1,B=2",
+            "-W",
+            "block=true",
+            "-q",
+            "workq",
+            "job.sh",
+            "-l",
+            "x=1",
+        ]
+    )
     assert options == {
-        "select": "2:ncpus=4", "walltime": "1:00", "place": "excl", "job-name": "name",
-        "quiet": "", "export-all": "", "variables": "A=1,B=2", "additional": "block=true",
+        "select": "2:ncpus=4",
+        "walltime": "1:00",
+        "place": "excl",
+        "job-name": "name",
+        "quiet": "",
+        "export-all": "",
+        "variables": "A=1,B=2",
+        "additional": "block=true",
         "queue": "workq",
-    }  # fmt: skip
+    }
     assert rest == ["job.sh", "-l", "x=1"]
     assert split_words(["-N", "x", "--", "/bin/app", "-l", "y"])[1] == ["--", "/bin/app", "-l", "y"]
     assert split_words(["-q", "w", "-"])[1] == ["-"]
@@ -59,8 +79,11 @@ def test_directives_end_at_the_first_command() -> None:
         "# a comment\n\n#PBS -A climate\necho\n#PBS -q late\n"
     )
     assert read_directives(script) == {
-        "select": "1:ncpus=4", "job-name": "my job", "queue": "workq", "account": "climate",
-    }  # fmt: skip
+        "select": "1:ncpus=4",
+        "job-name": "my job",
+        "queue": "workq",
+        "account": "climate",
+    }
     assert directive_words("#PBS -N 'open\necho") == [["-N", "'open"]]
 
 
@@ -74,13 +97,16 @@ def test_directives_end_at_the_first_command() -> None:
         ("#PBS -N a\\\n  b\n", {}, {"job-name": "a"}),
         ("#PBS -N x\n: label\n#PBS -q w\n", {}, {"job-name": "x", "queue": "w"}),
         ("#PBS -N x # -q w\n#PBS -A acct\n", {}, {"job-name": "x", "account": "acct"}),
-        ("#PBS -W group_list=g,umask=022 -S /bin/csh\n", {},
-         {"additional": "group_list=g,umask=022", "shell": "/bin/csh"}),
+        (
+            "#PBS -W group_list=g,umask=022 -S /bin/csh\n",
+            {},
+            {"additional": "group_list=g,umask=022", "shell": "/bin/csh"},
+        ),
         ("#PBS -N x\n#QSUB -N y\n", {"prefix": "#QSUB"}, {"job-name": "y"}),
         ("#PBS -N x\n", {"prefix": ""}, {}),
         ("#PBS -N x\x0b-q w\n", {}, {"job-name": "x", "queue": "w"}),
     ],
-)  # fmt: skip
+)
 def test_directives_as_qsub_reads_them(
     script: str, given: dict[str, str], options: dict[str, str]
 ) -> None:
@@ -110,12 +136,18 @@ def test_the_client_before_qsub_splits_lines_in_the_same_way(
 
 def test_options_as_they_are_typed() -> None:
     assert written({"select": "1:ncpus=2", "ncpus": "", "queue": "w", "interactive": ""}) == [
-        ("-l", "select=1:ncpus=2"), ("-q", "w"), ("-I",),
-    ]  # fmt: skip
+        ("-l", "select=1:ncpus=2"),
+        ("-q", "w"),
+        ("-I",),
+    ]
     lines = ["#!/bin/bash", "#PBS -l select=1:ncpus=4", "#PBS -q w", "./a"]
     assert rewritten(lines, {"select": "1:ncpus=2", "cpu_freq_mhz": "1900"}, "pbs") == [
-        "#!/bin/bash", "#PBS -q w", "#PBS -l select=1:ncpus=2", "#PBS -l cpu_freq_mhz=1900", "./a",
-    ]  # fmt: skip
+        "#!/bin/bash",
+        "#PBS -q w",
+        "#PBS -l select=1:ncpus=2",
+        "#PBS -l cpu_freq_mhz=1900",
+        "./a",
+    ]
 
 
 def test_of_a_resource_in_two_lines_the_first_counts() -> None:
@@ -227,11 +259,18 @@ def test_lines_of_the_script_and_words_of_qsub_are_the_user_s_together() -> None
     [
         ({"select": "1:ncpus=4", "walltime": "01:00:00", "queue": "workq", "gen": "2"}, {}),
         ({"select": "1:ncpus=4", "walltime": "3600", "queue": "workq@other"}, {"gen": "2"}),
-        ({"select": "1:ncpus=8", "walltime": "02:00:00", "queue": "other", "place": "excl"},
-         {"select": "1:ncpus=4", "walltime": "1:00:00", "queue": "workq@server", "place": "",
-          "gen": "2"}),
+        (
+            {"select": "1:ncpus=8", "walltime": "02:00:00", "queue": "other", "place": "excl"},
+            {
+                "select": "1:ncpus=4",
+                "walltime": "1:00:00",
+                "queue": "workq@server",
+                "place": "",
+                "gen": "2",
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_script_says_otherwise_than_its_job_is_noted(
     options: dict[str, str], differ: dict[str, str]
 ) -> None:

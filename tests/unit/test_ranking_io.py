@@ -15,8 +15,13 @@ from advisor.ranking.streams import Characterisation, IoStream, Phase
 
 READS = IoStream("/scratch", "read", False, 1 << 20, 1000, 4.0)  # 4 ms a call
 PHASE = Phase("solve", 0.6, 6.0, 1e6, 6.0, io=(READS,))
-APP = Characterisation("app", (PHASE,), node_type="old", time_s=10.0,
-                       io=(replace(READS, operation="write", time_s=1.0, calls=250),))  # fmt: skip
+APP = Characterisation(
+    "app",
+    (PHASE,),
+    node_type="old",
+    time_s=10.0,
+    io=(replace(READS, operation="write", time_s=1.0, calls=250),),
+)
 
 
 def profiles(name: str, factor: float, operations: Sequence[str] = ("read", "write")) -> IoTimes:
@@ -75,8 +80,9 @@ def test_what_the_page_cache_served_goes_with_memory() -> None:
 
 def cached(name: str, past_us: float, cached_us: float) -> IoTimes:
     """A file system that takes so long for 1 MB past and by the page cache."""
-    return IoTimes([IoProfile(name, "/scratch", "read", False, 1 << 20, past_us, True, 0.0,
-                              cached_us)])  # fmt: skip
+    return IoTimes(
+        [IoProfile(name, "/scratch", "read", False, 1 << 20, past_us, True, 0.0, cached_us)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,7 @@ def test_zoom_keeps_the_point_in_place_and_the_limits() -> None:
     assert moved.y == half.y
 
 
-@given(
-    st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 12)
-)  # fmt: skip
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 12))
 def test_ticks_are_within_and_not_too_many(low: float, span: float, most: int) -> None:
     found = ticks(low, low + span, most)
     assert len(found) <= most

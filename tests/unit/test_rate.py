@@ -33,10 +33,18 @@ def test_which_match_counts(take: RateTake, value: float) -> None:
 @pytest.mark.parametrize(
     ("printed", "value"),
     [
-        ("1.5e9", 1.5e9), ("1.5D+09", 1.5e9), ("12,345.6", 12345.6), (".5", 0.5),
-        ("0", None), ("-3", None), ("nan", None), ("fast", None), ("1_0", None), ("1,5", None),
+        ("1.5e9", 1.5e9),
+        ("1.5D+09", 1.5e9),
+        ("12,345.6", 12345.6),
+        (".5", 0.5),
+        ("0", None),
+        ("-3", None),
+        ("nan", None),
+        ("fast", None),
+        ("1_0", None),
+        ("1,5", None),
     ],
-)  # fmt: skip
+)
 def test_numbers_as_programs_print_them(printed: str, value: float | None) -> None:
     found, why = read_rate(RateRule(r"is (\S+)"), io.BytesIO(f"\nit is {printed}\n".encode()))
     assert found == value
@@ -78,9 +86,7 @@ def test_a_site_rule_says_how_a_rate_is_read() -> None:
     compiled, problems = check_text(text, "site.yaml", "site")
     assert compiled and not problems
     rules = [ApplicationRule.from_dict(r) for r in compiled["applications"]]  # type: ignore[attr-defined]
-    assert [r.rate for r in rules] == [
-        RateRule("r (.*)"), RateRule("r (.*)", "sum", "GF/s"), None
-    ]  # fmt: skip
+    assert [r.rate for r in rules] == [RateRule("r (.*)"), RateRule("r (.*)", "sum", "GF/s"), None]
     found = recognise(None, command=["./b"], rules=rules)
     assert found.rule and found.rule.rate and RateRule.from_dict(found.rule.rate.to_dict())
 
@@ -88,9 +94,14 @@ def test_a_site_rule_says_how_a_rate_is_read() -> None:
 def test_a_sweep_run_without_a_rate_has_failed(tmp_path: Path) -> None:
     configuration = Configuration("t", 1, 1, 2, 0)
     job = SweepJob(
-        "s", "design", tmp_path, tmp_path, NodeType("t"),
-        (PlannedRun(0, "baseline", configuration),), rate=RateRule(r"rate: (\S+)"),
-    )  # fmt: skip
+        "s",
+        "design",
+        tmp_path,
+        tmp_path,
+        NodeType("t"),
+        (PlannedRun(0, "baseline", configuration),),
+        rate=RateRule(r"rate: (\S+)"),
+    )
     result = RunResult(0, 1, True, 12.0)
     assert "cannot be read: No such file" in rated(job, result).detail
     job.output(0, 1).parent.mkdir()
@@ -105,9 +116,26 @@ def test_a_sweep_run_without_a_rate_has_failed(tmp_path: Path) -> None:
 def test_run_passes_output_on_and_stores_rates(advisor: Run, store_path: Path) -> None:
     script = "echo rate: 5.0; echo low >&2; printf 'rate: 6.5'"
     done = advisor(
-        "run", "--record", "--application", "app", "--workload", "w", "--threads", 1, "--meter",
-        "none", "--rate", r"rate: (\S+)", "--rate-unit", "GF/s", "--json", "--", "sh", "-c", script,
-    )  # fmt: skip
+        "run",
+        "--record",
+        "--application",
+        "app",
+        "--workload",
+        "w",
+        "--threads",
+        1,
+        "--meter",
+        "none",
+        "--rate",
+        r"rate: (\S+)",
+        "--rate-unit",
+        "GF/s",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        script,
+    )
     assert done.code == 0, done.err
     assert (done.json()["rates"], done.json()["rate_unit"]) == ([6.5], "GF/s")
     with Reader(store_path) as reader:
@@ -123,12 +151,16 @@ def runs(unit: str = "GF/s") -> list[Observation]:
     """Programs that run as long as they are told: the rate alone tells configurations apart."""
     return [
         Observation(
-            Configuration("t", 1, 1, c, f), 60.0, 60.0 * (40 + 2 * c * f / 1e6), 10.0 * c * f / 1e6,
-            contributor="ann", extra={"rate_unit": unit},
+            Configuration("t", 1, 1, c, f),
+            60.0,
+            60.0 * (40 + 2 * c * f / 1e6),
+            10.0 * c * f / 1e6,
+            contributor="ann",
+            extra={"rate_unit": unit},
         )
         for c in (2, 4, 8, 16)
         for f in (1_200_000, 1_800_000, 2_400_000)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +187,17 @@ def test_options_show_and_draw_rates(advisor: Run, store_path: Path, fitted: Any
             ("plain", {**fitted.stats, "rate": None}),
         ):
             writer.save_model(
-                application, "w", "t", scope="all", owner="", name=fitted.model,
-                energy_quality="measured", n_train=fitted.n_train, stats=stats,
+                application,
+                "w",
+                "t",
+                scope="all",
+                owner="",
+                name=fitted.model,
+                energy_quality="measured",
+                n_train=fitted.n_train,
+                stats=stats,
                 options=fitted.options,
-            )  # fmt: skip
+            )
     done = advisor("options", "app", "--rate", "--sort", "rate-per-joule")
     assert done.code == 0, done.err
     assert "rate (GF/s)  rate per joule (GF/J)" in done.out and "rate against the job" in done.out

@@ -111,13 +111,16 @@ def test_the_expectation_is_that_of_many_draws(goal: Goal) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.floats(50, 200), st.floats(500, 2000), st.floats(1e-4, 0.5), st.floats(1e-4, 0.5),
+            st.floats(50, 200),
+            st.floats(500, 2000),
+            st.floats(1e-4, 0.5),
+            st.floats(1e-4, 0.5),
             st.booleans(),
         ),
         max_size=12,
     ),
     st.sampled_from(GOALS),
-)  # fmt: skip
+)
 def test_whatever_is_recommended_is_open_and_worth_a_run(
     values: list[tuple[float, float, float, float, bool]], goal: Goal
 ) -> None:

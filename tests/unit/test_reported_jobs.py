@@ -19,32 +19,70 @@ from advisor.store.writer import Writer
 
 _NUMBER = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-5, 10**6) | st.none()
 _TEXT = st.text(max_size=5) | st.none()
-_POINT = st.none() | st.just({"node_type": "n", "nodes": 1, "ranks_per_node": 1,
-                              "threads_per_node": 8, "freq_khz": 0})  # fmt: skip
+_POINT = st.none() | st.just(
+    {"node_type": "n", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 8, "freq_khz": 0}
+)
 
 
 def _some(keys: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=keys)
 
 
-_RECORD = _some({
-    "application": _TEXT, "workload": _TEXT, "trust": _TEXT, "partition": _TEXT,
-    "mismatch": _TEXT, "changed": st.booleans(), "holdout": st.booleans(), "elapsed_s": _NUMBER,
-    "notes": st.lists(st.text(max_size=5), max_size=2),
-    "reasons": st.none() | st.lists(st.sampled_from(sorted(KINDS)), max_size=4), "chosen": _POINT,
-    "baseline": st.none() | _some({"time_s": _NUMBER, "energy_j": _NUMBER}),
-    "promised": st.none() | _some({"time_s": st.none() | st.lists(_NUMBER, min_size=3, max_size=3),
-                                   "energy_quality": _TEXT}),
-    "ran": _some({"whole_nodes": st.none() | st.booleans(), "step_failed": st.booleans(),
-                  "resolution_s": st.floats(0, 10), "energy_note": _TEXT}),
-    "cold_start": _some({"class": _TEXT}),
-})  # fmt: skip
+_RECORD = _some(
+    {
+        "application": _TEXT,
+        "workload": _TEXT,
+        "trust": _TEXT,
+        "partition": _TEXT,
+        "mismatch": _TEXT,
+        "changed": st.booleans(),
+        "holdout": st.booleans(),
+        "elapsed_s": _NUMBER,
+        "notes": st.lists(st.text(max_size=5), max_size=2),
+        "reasons": st.none() | st.lists(st.sampled_from(sorted(KINDS)), max_size=4),
+        "chosen": _POINT,
+        "baseline": st.none() | _some({"time_s": _NUMBER, "energy_j": _NUMBER}),
+        "promised": st.none()
+        | _some(
+            {
+                "time_s": st.none() | st.lists(_NUMBER, min_size=3, max_size=3),
+                "energy_quality": _TEXT,
+            }
+        ),
+        "ran": _some(
+            {
+                "whole_nodes": st.none() | st.booleans(),
+                "step_failed": st.booleans(),
+                "resolution_s": st.floats(0, 10),
+                "energy_note": _TEXT,
+            }
+        ),
+        "cold_start": _some({"class": _TEXT}),
+    }
+)
 
 
 def _outcome(number: int, record: dict[str, Any]) -> Outcome:
     at = "2026-11-01T00:00:00Z"
-    return Outcome(str(number), "slurm", at, "d", "u", "", "COMPLETED", 2, "n1", 10.5, 99.9,
-                   "measured", None, None, "unknown", record, at)  # fmt: skip
+    return Outcome(
+        str(number),
+        "slurm",
+        at,
+        "d",
+        "u",
+        "",
+        "COMPLETED",
+        2,
+        "n1",
+        10.5,
+        99.9,
+        "measured",
+        None,
+        None,
+        "unknown",
+        record,
+        at,
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -61,8 +99,10 @@ def test_a_report_reads_records_as_python_does(
     for job, record in zip(jobs, records, strict=True):
         ran, cost = record.get("ran") or {}, record.get("baseline") or {}
         assert (job.elapsed_s, job.partition, job.mismatch) == (
-            record.get("elapsed_s") or 0.0, record.get("partition"), record.get("mismatch"),
-        )  # fmt: skip
+            record.get("elapsed_s") or 0.0,
+            record.get("partition"),
+            record.get("mismatch"),
+        )
         assert job.note == next(iter(record.get("notes") or [None]))
         assert [job.energy_note, job.whole_nodes, job.step_failed, job.resolution_s] == [
             ran.get(n) for n in ("energy_note", "whole_nodes", "step_failed", "resolution_s")
@@ -71,8 +111,9 @@ def test_a_report_reads_records_as_python_does(
         assert (d.application, d.trust) == (record.get("application"), record.get("trust"))
         assert d.key == (record.get("application") or "", record.get("workload") or "")
         assert (d.changed, d.holdout) == (
-            record.get("changed", False), record.get("holdout", False),
-        )  # fmt: skip
+            record.get("changed", False),
+            record.get("holdout", False),
+        )
         assert (d.base_time_s, d.base_energy_j) == (cost.get("time_s"), cost.get("energy_j"))
         assert d.chosen == (record.get("chosen") is not None)
         assert d.pinned == bool({"pinned", "baseline-nearest"} & set(record.get("reasons") or ()))

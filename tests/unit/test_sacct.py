@@ -36,17 +36,44 @@ def row(**fields: str) -> str:
 
 def test_a_job_with_steps() -> None:
     text = (
-        row(JobID="5", JobName="cfd", User="ann", Account="proj", Partition="batch", NNodes="2",
-            NCPUS="56", NodeList="bdw[1-2]", ConsumedEnergyRaw="7997", ReqCPUFreqMax="Unknown",
-            Submit="2026-11-21T01:01:07", End="2026-11-21T01:01:19", Constraints="broadwell",
-            AdminComment='{"advisor":1}', SubmitLine="sbatch job.sh")
+        row(
+            JobID="5",
+            JobName="cfd",
+            User="ann",
+            Account="proj",
+            Partition="batch",
+            NNodes="2",
+            NCPUS="56",
+            NodeList="bdw[1-2]",
+            ConsumedEnergyRaw="7997",
+            ReqCPUFreqMax="Unknown",
+            Submit="2026-11-21T01:01:07",
+            End="2026-11-21T01:01:19",
+            Constraints="broadwell",
+            AdminComment='{"advisor":1}',
+            SubmitLine="sbatch job.sh",
+        )
         + row(JobID="5.batch", JobName="batch", ConsumedEnergyRaw="4991", AveCPUFreq="1.47G")
         + row(JobID="5.extern", JobName="extern", ConsumedEnergyRaw="9999")
-        + row(JobID="5.0", JobName="a", ConsumedEnergyRaw="3499", ReqCPUFreqMin="1.20G",
-              ReqCPUFreqMax="1.90G", AveCPUFreq="0", NTasks="4", ElapsedRaw="6")
-        + row(JobID="5.1", JobName="b", ConsumedEnergyRaw="3498", ReqCPUFreqMax="1.90G",
-              AveCPUFreq="1850M", ElapsedRaw="4")
-    )  # fmt: skip
+        + row(
+            JobID="5.0",
+            JobName="a",
+            ConsumedEnergyRaw="3499",
+            ReqCPUFreqMin="1.20G",
+            ReqCPUFreqMax="1.90G",
+            AveCPUFreq="0",
+            NTasks="4",
+            ElapsedRaw="6",
+        )
+        + row(
+            JobID="5.1",
+            JobName="b",
+            ConsumedEnergyRaw="3498",
+            ReqCPUFreqMax="1.90G",
+            AveCPUFreq="1850M",
+            ElapsedRaw="4",
+        )
+    )
     (record,) = parse(text)
     assert (record.job_id, record.user, record.account, record.nodes) == ("5", "ann", "proj", 2)
     assert record.energy_j == 6997  # numbered steps only
@@ -68,8 +95,15 @@ def test_a_job_whose_start_is_not_recorded_yet_is_taken_later(
 ) -> None:
     """What Slurm shows of a job of a second for some 3 s; a start that never comes ends no wait."""
     ended = (datetime.now() - timedelta(seconds=ago_s)).isoformat(timespec="seconds")
-    printed = row(JobID="5", JobName="allocation", User="ann", Partition=partition, QOS="Unknown",
-                  Submit=ended, End=ended)  # fmt: skip
+    printed = row(
+        JobID="5",
+        JobName="allocation",
+        User="ann",
+        Partition=partition,
+        QOS="Unknown",
+        Submit=ended,
+        End=ended,
+    )
 
     def sacct(*command: str) -> str:
         (between,) = (w.partition("=")[2] for w in command if w.startswith("--delimiter="))
@@ -84,9 +118,10 @@ def test_what_a_job_used() -> None:
         row(JobID="5", TotalCPU="1-01:02:03")
         + row(JobID="5.0", NTasks="4", MaxRSS="1000K", AveDiskRead="1.00M", AveDiskWrite="0")
         + row(JobID="5.1", NTasks="1", MaxRSS="2M", AveDiskRead="500000", AveDiskWrite="")
-        + row(JobID="6", TotalCPU="00:00:00") + row(JobID="6.0", NTasks="1", AveDiskRead="0")
+        + row(JobID="6", TotalCPU="00:00:00")
+        + row(JobID="6.0", NTasks="1", AveDiskRead="0")
         + row(JobID="7", TotalCPU="02:03.250")
-    )  # fmt: skip
+    )
     five, six, seven = parse(text)
     assert five.cpu_s == 90123 and five.memory_mb == pytest.approx(2.097152)
     assert five.disk_mb == pytest.approx(4 * 1.048576 + 0.5)
@@ -107,10 +142,17 @@ def test_arrays_het_jobs_and_their_steps() -> None:
     text = "".join(
         row(JobID=name, ConsumedEnergyRaw=energy)
         for name, energy in [
-            ("12_3", ""), ("12_3.0", "10"), ("12_[4-7%2]", ""), ("13+0", ""), ("13+0.0", "20"),
-            ("13+1", ""), ("13+1.0", "30"), ("14", ""), ("14.interactive", "9"),
+            ("12_3", ""),
+            ("12_3.0", "10"),
+            ("12_[4-7%2]", ""),
+            ("13+0", ""),
+            ("13+0.0", "20"),
+            ("13+1", ""),
+            ("13+1.0", "30"),
+            ("14", ""),
+            ("14.interactive", "9"),
         ]
-    )  # fmt: skip
+    )
     found = {r.job_id: r.energy_j for r in parse(text)}
     assert found == {"12_3": 10, "12_[4-7%2]": None, "13+0": 20, "13+1": 30, "14": None}
 
@@ -140,19 +182,33 @@ def test_states_lose_their_tails() -> None:
 @pytest.mark.parametrize(
     ("text", "khz"),
     [
-        ("1.20G", 1_200_000), ("2200M", 2_200_000), ("1200000K", 1_200_000), ("1900000", 1_900_000),
-        ("", None), ("0", None), ("Unknown", None), ("High", None), ("OnDemand", None),
+        ("1.20G", 1_200_000),
+        ("2200M", 2_200_000),
+        ("1200000K", 1_200_000),
+        ("1900000", 1_900_000),
+        ("", None),
+        ("0", None),
+        ("Unknown", None),
+        ("High", None),
+        ("OnDemand", None),
     ],
-)  # fmt: skip
+)
 def test_frequencies(text: str, khz: int | None) -> None:
     assert freq_khz(text) == khz
 
 
 @pytest.mark.parametrize(
     ("text", "joules"),
-    [("6998", 6998.0), ("", None), ("0", None), (" ", None), ("18446744073709551614", None),
-     ("1.5K", None), ("-5", None)],
-)  # fmt: skip
+    [
+        ("6998", 6998.0),
+        ("", None),
+        ("0", None),
+        (" ", None),
+        ("18446744073709551614", None),
+        ("1.5K", None),
+        ("-5", None),
+    ],
+)
 def test_blank_zero_and_no_value_mean_missing(text: str, joules: float | None) -> None:
     assert energy_j(text) == joules
 

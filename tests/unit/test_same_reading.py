@@ -19,15 +19,51 @@ from advisor.service.handlers import _room
 
 SIGNS = {n: s for n, s in vars(script_use).items() if isinstance(s, Signs)}
 PIECES = (
-    "map_cpu", "mask_ldom", "rank_", "_cpu", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT", "KMP_AFFINITY=",
-    "GOMP_CPU_AFFINITY", "OMP_PLACES=", "I_MPI_PIN_DOMAIN=", "I_MPI_PIN", "MV2_CPU_MAPPING=",
-    "OMP_PROC_BIND=", "nproc", "OMP_NUM_THREADS", "VECLIB_NUM_THREADS", "SLURM_CPUS_ON_NODE",
-    "SLURM_JOB_CPUS_PER_NODE", "SLURM_TASKS_PER_NODE", "lscpu", "/proc/cpuinfo",
-    "_NPROCESSORS_ONLN", "NCPUS", "PBS_NODEFILE", "PBS_NP", "PBS_NUM_PPN", "numactl", "taskset",
+    "map_cpu",
+    "mask_ldom",
+    "rank_",
+    "_cpu",
+    "KMP_HW_SUBSET",
+    "OMP_THREAD_LIMIT",
+    "KMP_AFFINITY=",
+    "GOMP_CPU_AFFINITY",
+    "OMP_PLACES=",
+    "I_MPI_PIN_DOMAIN=",
+    "I_MPI_PIN",
+    "MV2_CPU_MAPPING=",
+    "OMP_PROC_BIND=",
+    "nproc",
+    "OMP_NUM_THREADS",
+    "VECLIB_NUM_THREADS",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+    "lscpu",
+    "/proc/cpuinfo",
+    "_NPROCESSORS_ONLN",
+    "NCPUS",
+    "PBS_NODEFILE",
+    "PBS_NP",
+    "PBS_NUM_PPN",
+    "numactl",
+    "taskset",
     "SLURM_CPU_FREQ_REQ",
-    "ADV_SWEEP_CAP_KHZ", "SLURM_JOB_NTASKS", "SLURM_NPROCS", "SLURM_MEM_PER_NODE", "SLURM_TRES_X",
-    "SLURM_JOB_TASKS", "prlimit", "SLURM_", "JOB_", "=", " ", "1", "x", "é", "\n",
-)  # fmt: skip
+    "ADV_SWEEP_CAP_KHZ",
+    "SLURM_JOB_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_TRES_X",
+    "SLURM_JOB_TASKS",
+    "prlimit",
+    "SLURM_",
+    "JOB_",
+    "=",
+    " ",
+    "1",
+    "x",
+    "é",
+    "\n",
+)
 
 
 @pytest.mark.parametrize("name", sorted(SIGNS))
@@ -75,8 +111,14 @@ def test_an_end_of_line_ends_chains_heads_and_lists() -> None:
     shell = read_shell("a &&\nb\nc & d\nfor i in 1 2\ndo e\ndone\ncat <<E\nf\nE\ng")
     conditional = {c.words[0]: c.conditional for c in shell.commands}
     assert conditional == {
-        "a": False, "b": False, "c": False, "d": False, "e": True, "cat": False, "g": False,
-    }  # fmt: skip
+        "a": False,
+        "b": False,
+        "c": False,
+        "d": False,
+        "e": True,
+        "cat": False,
+        "g": False,
+    }
     assert [c.words[0] for c in shell.commands if c.background] == ["c"]
 
 
@@ -123,22 +165,39 @@ def test_predicted_rows_are_the_logarithms_of_the_table() -> None:
     measured = [
         row_of(
             Option(
-                Configuration("bdw", 2, 1, t, 2_000_000), 5.0, 4.0, 6.0, 7.0, 6.0, 8.0,
+                Configuration("bdw", 2, 1, t, 2_000_000),
+                5.0,
+                4.0,
+                6.0,
+                7.0,
+                6.0,
+                8.0,
                 confirmed=t == 4,
             )
         )
         for t in (4, 8)
-    ]  # fmt: skip
+    ]
     columns = ((1.0, 2.0), (0.1, 0.2), (3.0, 4.0), (0.3, 0.4))
     rows = estimated_rows(measured, 16, iter(columns), 0.05, 0.06)
     for row, was, t, sigma_t, e, sigma_e in zip(rows, measured, *columns, strict=True):
         half_t, half_e = Z90 * math.hypot(sigma_t, 0.05), Z90 * math.hypot(sigma_e, 0.06)
         expected = Row(
-            16, 1, was.threads_per_node, 2_000_000,
-            math.exp(t), math.exp(t) / math.exp(half_t), math.exp(t) * math.exp(half_t),
-            math.exp(e), math.exp(e) / math.exp(half_e), math.exp(e) * math.exp(half_e),
-            t, sigma_t, e, sigma_e, 16 if was.confirmed else 0,
-        )  # fmt: skip
+            16,
+            1,
+            was.threads_per_node,
+            2_000_000,
+            math.exp(t),
+            math.exp(t) / math.exp(half_t),
+            math.exp(t) * math.exp(half_t),
+            math.exp(e),
+            math.exp(e) / math.exp(half_e),
+            math.exp(e) * math.exp(half_e),
+            t,
+            sigma_t,
+            e,
+            sigma_e,
+            16 if was.confirmed else 0,
+        )
         assert row == expected
         assert isinstance(row, Row)
     assert [r.nodes for r in estimated_rows(measured, 0, iter(columns), 0.05, 0.06)] == [2, 2]

@@ -65,9 +65,12 @@ def posed(waiting: float = 0.0, iterations: int = 40) -> tuple[RunningCode, Comp
             times += [i + (k + 0.5) / 200] * len(running)
             which += running
     code = RunningCode(
-        np.array(times), np.array(which), ("a", "b", "waiting in libgomp.so.1"),
-        frozenset({"waiting in libgomp.so.1"}), 0.005,
-    )  # fmt: skip
+        np.array(times),
+        np.array(which),
+        ("a", "b", "waiting in libgomp.so.1"),
+        frozenset({"waiting in libgomp.so.1"}),
+        0.005,
+    )
     marks = [float(i) for i in range(iterations + 1)]
     return code, CompleteRun(marks, ["begin", *["x"] * (iterations - 1), "end"])
 
@@ -122,8 +125,12 @@ def record(kind: int, body: bytes) -> bytes:
 def map_record(pid: int, start: int, length: int, offset: int, name: str, time_ns: int) -> bytes:
     text = name.encode() + b"\0"
     text += b"\0" * (-len(text) % 8)
-    return record(1, struct.pack("<IIQQQ", pid, pid, start, length, offset) + text
-                  + struct.pack("<IIQ", pid, pid, time_ns))  # fmt: skip
+    return record(
+        1,
+        struct.pack("<IIQQQ", pid, pid, start, length, offset)
+        + text
+        + struct.pack("<IIQ", pid, pid, time_ns),
+    )
 
 
 def sample(pid: int, address: int, time_ns: int) -> bytes:
@@ -137,16 +144,25 @@ def fork(pid: int, parent: int, time_ns: int) -> bytes:
 def test_addresses_are_places_in_files_also_of_forks_and_after_an_exec() -> None:
     beside = SampledBeside()
     beside._take(
-        map_record(7, 0x1000, 0x1000, 0x400, "/bin/one", 10) + sample(7, 0x1010, 20)
-        + fork(8, 7, 30) + sample(8, 0x1020, 40)
-        + map_record(7, 0x1000, 0x1000, 0, "/bin/two", 50) + sample(7, 0x1010, 60)
-        + sample(8, 0x1010, 70) + sample(7, 0x9000, 80) + record(2, struct.pack("<QQ", 1, 5))
-    )  # fmt: skip
+        map_record(7, 0x1000, 0x1000, 0x400, "/bin/one", 10)
+        + sample(7, 0x1010, 20)
+        + fork(8, 7, 30)
+        + sample(8, 0x1020, 40)
+        + map_record(7, 0x1000, 0x1000, 0, "/bin/two", 50)
+        + sample(7, 0x1010, 60)
+        + sample(8, 0x1010, 70)
+        + sample(7, 0x9000, 80)
+        + record(2, struct.pack("<QQ", 1, 5))
+    )
     places = beside.places()
     assert beside.lost == 5
     assert [places.places[i] for i in places.at] == [
-        ("/bin/one", 0x410), ("/bin/one", 0x420), ("/bin/two", 0x10), ("/bin/one", 0x410), ("", 0),
-    ]  # fmt: skip
+        ("/bin/one", 0x410),
+        ("/bin/one", 0x420),
+        ("/bin/two", 0x10),
+        ("/bin/one", 0x410),
+        ("", 0),
+    ]
     assert places.times.tolist() == pytest.approx([2e-8, 4e-8, 6e-8, 7e-8, 8e-8])
 
 
@@ -163,8 +179,14 @@ def test_samples_are_bounded_and_what_is_left_stands_for_all(
 
 
 def test_runtimes_wait_and_names_are_readable(tmp_path: Path) -> None:
-    files = ("/x/libgomp.so.1.0.0", "/x/libmpi.so.40.30", "/x/openmpi3/mca_btl_vader.so",
-             "/x/libmine.so", "[vdso]", "")  # fmt: skip
+    files = (
+        "/x/libgomp.so.1.0.0",
+        "/x/libmpi.so.40.30",
+        "/x/openmpi3/mca_btl_vader.so",
+        "/x/libmine.so",
+        "[vdso]",
+        "",
+    )
     places = CodePlaces(np.arange(6.0), np.arange(6), tuple((f, 16) for f in files), 0.001)
     code = running_code(places)
     assert code.waits == {f"waiting in {Path(f).name}" for f in files[:3]}

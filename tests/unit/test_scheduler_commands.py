@@ -38,15 +38,27 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 SHAPING = {
-    "SLURM_TIME_FORMAT": "relative", "SACCT_FORMAT": "JobID", "SQUEUE_FORMAT": "%j",
-    "SQUEUE_STATES": "PD", "SQUEUE_USERS": "nobody", "SINFO_FORMAT": "%n", "SCONTROL_ALL": "1",
-    "SCANCEL_INTERACTIVE": "1", "SLURM_BITSTR_LEN": "3", "PBS_QSTAT_EXECONLY": "1",
-    "TZ": "Europe/Berlin", "LC_ALL": "de_DE.UTF-8",
-}  # fmt: skip
+    "SLURM_TIME_FORMAT": "relative",
+    "SACCT_FORMAT": "JobID",
+    "SQUEUE_FORMAT": "%j",
+    "SQUEUE_STATES": "PD",
+    "SQUEUE_USERS": "nobody",
+    "SINFO_FORMAT": "%n",
+    "SCONTROL_ALL": "1",
+    "SCANCEL_INTERACTIVE": "1",
+    "SLURM_BITSTR_LEN": "3",
+    "PBS_QSTAT_EXECONLY": "1",
+    "TZ": "Europe/Berlin",
+    "LC_ALL": "de_DE.UTF-8",
+}
 CHOOSING = {
-    "SLURM_CONF": "/x/slurm.conf", "SLURM_CLUSTERS": "b", "PBS_CONF_FILE": "/x", "PBS_DEFAULT": "s",
-    "PBS_SERVER": "s", "LD_LIBRARY_PATH": "/x/lib",
-}  # fmt: skip
+    "SLURM_CONF": "/x/slurm.conf",
+    "SLURM_CLUSTERS": "b",
+    "PBS_CONF_FILE": "/x",
+    "PBS_DEFAULT": "s",
+    "PBS_SERVER": "s",
+    "LD_LIBRARY_PATH": "/x/lib",
+}
 
 
 def test_formats_go_and_the_cluster_stays(printed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +80,13 @@ def test_a_bench_on_a_node_runs_in_no_shaped_environment(
     """What srun reads for its step would change what is printed and measured; a place stays."""
     place = {"SLURM_CONF": "/x/slurm.conf", "SLURM_ACCOUNT": "proj", "SLURM_PARTITION": "batch"}
     shaping = {
-        "SLURM_LABELIO": "1", "SLURM_STDOUTMODE": "/x", "SLURM_CPU_FREQ_REQ": "1200000",
-        "SLURM_CPU_BIND": "map_cpu:0", "SLURM_JOB_ID": "7", "SRUN_CPUS_PER_TASK": "1",
-    }  # fmt: skip
+        "SLURM_LABELIO": "1",
+        "SLURM_STDOUTMODE": "/x",
+        "SLURM_CPU_FREQ_REQ": "1200000",
+        "SLURM_CPU_BIND": "map_cpu:0",
+        "SLURM_JOB_ID": "7",
+        "SRUN_CPUS_PER_TASK": "1",
+    }
     for name, value in {**place, **shaping}.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "srun").write_text("#!/bin/sh\nexec env\n")
@@ -100,8 +116,16 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def row(**values: str) -> dict[str, str]:
-    usual = {"State": "COMPLETED", "ElapsedRaw": "60", "NNodes": "1", "NCPUS": "4",
-             "User": "ann", "JobName": "j", "JobID": "7", "Partition": "p"}  # fmt: skip
+    usual = {
+        "State": "COMPLETED",
+        "ElapsedRaw": "60",
+        "NNodes": "1",
+        "NCPUS": "4",
+        "User": "ann",
+        "JobName": "j",
+        "JobID": "7",
+        "Partition": "p",
+    }
     return {name: {**usual, **values}.get(name, "") for name in FIELDS}
 
 
@@ -111,7 +135,7 @@ def test_a_requeue_over_a_change_of_the_clock_is_the_later_one(
     rows = [
         row(Submit=str(int(AFTER.timestamp())), End=str(int(AFTER.timestamp()) + 60), NCPUS="2"),
         row(Submit=str(int(BEFORE.timestamp())), End=str(int(AFTER.timestamp())), State="REQUEUED"),
-    ]  # fmt: skip
+    ]
     (tmp_path / "rows").write_text(json.dumps([list(r.values()) for r in rows]))
     (tmp_path / "sacct").write_text(
         "#!/usr/bin/env python3\nimport json, sys\n"
@@ -147,9 +171,15 @@ def test_pbs_s_times_are_read_as_they_are_asked(zone: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("1793000000", "2026-10-26T"), ("Unknown", ""), ("None", ""), ("", ""), ("9" * 30, ""),
-     ("2026-10-25T02:50:00", "2026-10-25T02:50:00")],
-)  # fmt: skip
+    [
+        ("1793000000", "2026-10-26T"),
+        ("Unknown", ""),
+        ("None", ""),
+        ("", ""),
+        ("9" * 30, ""),
+        ("2026-10-25T02:50:00", "2026-10-25T02:50:00"),
+    ],
+)
 def test_time_of(text: str, written: str) -> None:
     assert control.time_of(text).startswith(written)
     assert bool(control.time_of(text)) == bool(written)

@@ -11,9 +11,13 @@ from advisor.schedulers.choose import installed
 
 @pytest.mark.parametrize(
     ("commands", "expected"),
-    [((), "slurm"), (("pbsnodes",), "pbs"), (("scontrol",), "slurm"),
-     (("pbsnodes", "scontrol"), "slurm")],
-)  # fmt: skip
+    [
+        ((), "slurm"),
+        (("pbsnodes",), "pbs"),
+        (("scontrol",), "slurm"),
+        (("pbsnodes", "scontrol"), "slurm"),
+    ],
+)
 def test_the_scheduler_whose_commands_are_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: tuple[str, ...], expected: str
 ) -> None:

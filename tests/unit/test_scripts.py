@@ -66,9 +66,18 @@ def test_a_name_is_not_taken_for_a_key(kept: Scripts, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("../../etc/passwd", "x"), (KEY.upper(), "x"), (KEY + "0", "x"), (None, "x"), (KEY, ""),
-     (KEY, "a b"), (KEY, 'x"y'), (KEY, None), (KEY, "x" * 32769)],
-)  # fmt: skip
+    [
+        ("../../etc/passwd", "x"),
+        (KEY.upper(), "x"),
+        (KEY + "0", "x"),
+        (None, "x"),
+        (KEY, ""),
+        (KEY, "a b"),
+        (KEY, 'x"y'),
+        (KEY, None),
+        (KEY, "x" * 32769),
+    ],
+)
 def test_what_is_no_text_of_a_client_is_refused(kept: Scripts, key: object, text: object) -> None:
     with pytest.raises(ProtocolError):
         kept.put(ALICE, key, text)
@@ -225,9 +234,20 @@ def nothing(home: Home, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [a_link, a_hard_link, a_pipe, of_somebody_else, open_to_others, too_long, a_hole, no_text,
-     a_folder, a_linked_folder, nothing],
-)  # fmt: skip
+    [
+        a_link,
+        a_hard_link,
+        a_pipe,
+        of_somebody_else,
+        open_to_others,
+        too_long,
+        a_hole,
+        no_text,
+        a_folder,
+        a_linked_folder,
+        nothing,
+    ],
+)
 def test_what_a_user_plants_there_is_not_read(
     home: Home, tmp_path: Path, plant: Callable[[Home, Path], None]
 ) -> None:

@@ -97,10 +97,14 @@ def test_unconfirmed_options_are_named_and_not_taken() -> None:
 @pytest.mark.parametrize(
     ("goal", "energy"),
     [
-        ("min_energy", 800.0), ("power", 800.0), ("balanced", 850.0), ("edp", 850.0),
-        ("performance", 930.0), ("min_time", 930.0),
+        ("min_energy", 800.0),
+        ("power", 800.0),
+        ("balanced", 850.0),
+        ("edp", 850.0),
+        ("performance", 930.0),
+        ("min_time", 930.0),
     ],
-)  # fmt: skip
+)
 def test_goals_order_the_front(goal: Goal, energy: float) -> None:
     front = candidates(option(97, 930), option(100, 850), option(109, 800))
     assert chosen(select(front, row_of(BASE), Policy(goal=goal, max_slowdown=0.2))).energy_j == (
@@ -266,9 +270,14 @@ def test_a_baseline_is_found_or_its_neighbour_but_never_guessed() -> None:
 # -- exactly at the bounds -----------------------------------------------------------------------
 
 PRODUCTS: dict[Goal, tuple[int, int]] = {
-    "min_energy": (1, 0), "power": (3, 1), "balanced": (1, 1), "edp": (1, 1), "ed2p": (1, 2),
-    "performance": (1, 3), "min_time": (0, 1),
-}  # fmt: skip
+    "min_energy": (1, 0),
+    "power": (3, 1),
+    "balanced": (1, 1),
+    "edp": (1, 1),
+    "ed2p": (1, 2),
+    "performance": (1, 3),
+    "min_time": (0, 1),
+}
 """Goal -> exponents of energy and time in the product that it makes least."""
 FREE = Policy(max_slowdown=1.0, min_saving=0.0, confidence=0.5, resources="balanced")
 
@@ -290,9 +299,7 @@ def test_a_goal_makes_its_product_least(goal: Goal, factor: float) -> None:
         assert first == (factor > 1)
 
 
-@pytest.mark.parametrize(
-    ("off", "passes"), [(0.0, True), (1e-6, False), (-1e-6, True)]
-)  # fmt: skip
+@pytest.mark.parametrize(("off", "passes"), [(0.0, True), (1e-6, False), (-1e-6, True)])
 def test_no_slowdown_at_all_means_as_fast(off: float, passes: bool) -> None:
     policy = replace(FREE, goal="min_energy", max_slowdown=0.0)
     result = select(candidates(option(100 * (1 + off), 900)), row_of(BASE), policy)
@@ -329,9 +336,16 @@ def test_an_option_of_unknown_energy_is_as_if_it_were_not_there(energy: float) -
 
 @pytest.mark.parametrize(
     ("confidence", "errors"),
-    [(0.0, 0.0), (0.4, 0.0), (0.5, 0.0), (0.9, 1.2816), (0.99, 2.3263), (0.9999, 3.719),
-     (1.0, 3.719)],
-)  # fmt: skip
+    [
+        (0.0, 0.0),
+        (0.4, 0.0),
+        (0.5, 0.0),
+        (0.9, 1.2816),
+        (0.99, 2.3263),
+        (0.9999, 3.719),
+        (1.0, 3.719),
+    ],
+)
 def test_how_many_standard_errors_a_confidence_is(confidence: float, errors: float) -> None:
     """Never fewer than none: a low confidence lets no bound go."""
     assert one_sided(confidence) == pytest.approx(errors, abs=1e-4)
@@ -379,8 +393,9 @@ def test_why_nothing_was_chosen() -> None:
     assert told(option(100, 1100), policy=policy) == [("saving-too-small", ("0.0 %", "3 %"))]
     slow = option(110, 800)
     assert told(slow, slow, option(100, 990), policy=policy) == [
-        ("slowdown", ("2", "5 %", "50 %")), ("saving-too-small", ("1.0 %", "3 %")),
-    ]  # fmt: skip
+        ("slowdown", ("2", "5 %", "50 %")),
+        ("saving-too-small", ("1.0 %", "3 %")),
+    ]
     assert told(slow, policy=policy) == [("slowdown", ("1", "5 %", "50 %")), ("no-candidates", ())]
     hope = option(100, 800, confirmed=False)
     assert told(hope, policy=policy) == [("unconfirmed", ("1",)), ("no-candidates", ())]
@@ -391,9 +406,12 @@ def test_what_a_run_could_confirm() -> None:
     """Not what is too slow, saves too little or is worse for the goal, nor what is confirmed."""
     policy = replace(FREE, goal="min_time", max_slowdown=0.05, min_saving=0.03)
     others = [
-        option(110, 800, confirmed=False), option(95, 990, confirmed=False),
-        option(103, 800, confirmed=False), option(103, 800), option(95, math.nan, confirmed=False),
-    ]  # fmt: skip
+        option(110, 800, confirmed=False),
+        option(95, 990, confirmed=False),
+        option(103, 800, confirmed=False),
+        option(103, 800),
+        option(95, math.nan, confirmed=False),
+    ]
     assert "unconfirmed" not in {code for code, _ in told(*others, policy=policy)}
     hope = option(95, 900, confirmed=False)
     assert ("unconfirmed", ("1",)) in told(*others, hope, policy=policy)
@@ -402,8 +420,9 @@ def test_what_a_run_could_confirm() -> None:
 def test_a_hope_lies_within_the_bounds_on_average_and_no_run_was_there() -> None:
     policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03, confidence=0.9)
     assert told(option(110, 800, confirmed=False), policy=policy) == [
-        ("slowdown", ("1", "5 %", "90 %")), ("no-candidates", ()),
-    ]  # fmt: skip
+        ("slowdown", ("1", "5 %", "90 %")),
+        ("no-candidates", ()),
+    ]
     assert told(option(100, 960, error=0.05), policy=policy) == [
         ("saving-too-small", ("4.0 %", "3 %"))
     ]
@@ -424,8 +443,9 @@ def test_the_best_saving_is_told() -> None:
 def test_a_choice_says_what_it_changes() -> None:
     policy = replace(FREE, goal="min_energy")
     assert told(option(98, 900), policy=policy) == [
-        ("chosen", ("energy −10.0 %, time −2.0 %",)), ("confirmed", ()),
-    ]  # fmt: skip
+        ("chosen", ("energy −10.0 %, time −2.0 %",)),
+        ("confirmed", ()),
+    ]
 
 
 # -- ties ----------------------------------------------------------------------------------------
@@ -438,7 +458,7 @@ def picked(*options: Option, policy: Policy) -> tuple[Row, list[str]]:
 
 @pytest.mark.parametrize(
     ("resources", "threads"), [("balanced", 16), ("thrifty", 8), ("greedy", 24)]
-)  # fmt: skip
+)
 def test_resources_decide_between_equals(resources: Resources, threads: int) -> None:
     equal = [option(100, e, threads=t) for e, t in ((850, 16), (851, 24), (852, 8))]
     policy = replace(FREE, goal="min_energy", resources=resources)

@@ -60,15 +60,34 @@ def test_commands_and_where_they_stand(script: str, found: dict[str, str]) -> No
 def test_words_are_without_quotes_and_variables_as_written() -> None:
     (command,) = read_shell("srun -n $N \"$A ${B:-3}\" 'c $d' e\\ f $'g\\n' --x=\"y z\"").commands
     assert command.words == (
-        "srun", "-n", "$N", "$A ${B:-3}", "c $d", "e f", "g\\n", "--x=y z",
-    )  # fmt: skip
+        "srun",
+        "-n",
+        "$N",
+        "$A ${B:-3}",
+        "c $d",
+        "e f",
+        "g\\n",
+        "--x=y z",
+    )
 
 
 @pytest.mark.parametrize(
     "script",
-    ["a 'b", 'a "b', "a $(b", "if a; then b", "done", "cat <<EOF\nx", "case x in a) b;;", "a )",
-     "cat <<EOF\n$(b)\nEOF", "`a", "echo ${x:-'}'}", "for x & y; do a; done"],
-)  # fmt: skip
+    [
+        "a 'b",
+        'a "b',
+        "a $(b",
+        "if a; then b",
+        "done",
+        "cat <<EOF\nx",
+        "case x in a) b;;",
+        "a )",
+        "cat <<EOF\n$(b)\nEOF",
+        "`a",
+        "echo ${x:-'}'}",
+        "for x & y; do a; done",
+    ],
+)
 def test_what_is_not_followed_is_named(script: str) -> None:
     assert read_shell(script).problem
 

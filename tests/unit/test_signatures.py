@@ -17,11 +17,27 @@ from advisor.store.writer import Writer
 
 C = Configuration("spr", 2, 8, 64, 2_000_000)
 WHOLE = Signature(
-    cpi=0.7, tpi=0.02, gflops=310.5, gbs=120.25, io_mbs=0.0, mpi_percent=12.0, mpi_calls_s=900.0,
-    gpu_util=0.0, cpu_util=99.0, power_w=480.0, memory_mb=1024.0, time_s=61.5, cpus=64,
-    configuration=C, source="ear", release="6", contributor="ann", account="physics",
-    scope="account", job_id="12.0",
-)  # fmt: skip
+    cpi=0.7,
+    tpi=0.02,
+    gflops=310.5,
+    gbs=120.25,
+    io_mbs=0.0,
+    mpi_percent=12.0,
+    mpi_calls_s=900.0,
+    gpu_util=0.0,
+    cpu_util=99.0,
+    power_w=480.0,
+    memory_mb=1024.0,
+    time_s=61.5,
+    cpus=64,
+    configuration=C,
+    source="ear",
+    release="6",
+    contributor="ann",
+    account="physics",
+    scope="account",
+    job_id="12.0",
+)
 PART = Signature(cpu_util=50.0, configuration=C, source="accounting", contributor="bob")
 
 
@@ -54,11 +70,16 @@ def test_the_same_run_is_there_once(store_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"cpi": math.nan}, {"gbs": -1.0}, {"power_w": math.inf}, {"time_s": 0.0}, {"cpus": 0},
-        {"configuration": None}, {"configuration": replace(C, nodes=0)},
+        {"cpi": math.nan},
+        {"gbs": -1.0},
+        {"power_w": math.inf},
+        {"time_s": 0.0},
+        {"cpus": 0},
+        {"configuration": None},
+        {"configuration": replace(C, nodes=0)},
         {"configuration": replace(C, node_type="")},
     ],
-)  # fmt: skip
+)
 def test_nothing_of_what_makes_no_sense_is_stored(
     store_path: Path, wrong: dict[str, object]
 ) -> None:

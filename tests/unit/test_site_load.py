@@ -74,13 +74,15 @@ def test_the_commented_lines_of_the_example_are_good_too() -> None:
     ("text", "steps"),
     [
         ("{freq_khz: [2.4 GHz, 1200 MHz, 1500000, 1.2 GHz]}", [1_200_000, 1_500_000, 2_400_000]),
-        ("{freq_khz: {min: 1.2 GHz, max: 1.5 GHz, step: 100 MHz}}",
-         [1_200_000, 1_300_000, 1_400_000, 1_500_000]),
+        (
+            "{freq_khz: {min: 1.2 GHz, max: 1.5 GHz, step: 100 MHz}}",
+            [1_200_000, 1_300_000, 1_400_000, 1_500_000],
+        ),
         ("{freq_khz: {min: 2 GHz, max: 2 GHz, step: 100000}}", [2_000_000]),
         ("{freq_khz: 2401 MHz}", [2_401_000]),
         ("{freq_khz: []}", []),
     ],
-)  # fmt: skip
+)
 def test_frequency_steps(text: str, steps: list[int]) -> None:
     assert node_type(text)["freq_khz"] == steps
 
@@ -168,8 +170,10 @@ def test_options_that_only_this_site_has() -> None:
     text += "  SLURM_SITE: {binds: [threads]}\n  power: {binds: [frequency, node_type]}\n"
     compiled = good(text)
     assert compiled["understood_options"] == {
-        "project-code": [], "SLURM_SITE": ["threads"], "power": ["frequency", "node_type"],
-    }  # fmt: skip
+        "project-code": [],
+        "SLURM_SITE": ["threads"],
+        "power": ["frequency", "node_type"],
+    }
     assert good(to_yaml("site", compiled)) == compiled
 
 
@@ -302,9 +306,14 @@ def test_folding_loses_no_name(names: list[str]) -> None:
 # -- merging -------------------------------------------------------------------------------------
 
 BDW = NodeType(
-    "bdw", feature="bdw", partitions=("work",), sockets=2, cores=28, memory_mb=128_000,
+    "bdw",
+    feature="bdw",
+    partitions=("work",),
+    sockets=2,
+    cores=28,
+    memory_mb=128_000,
     nodes=("bdw1", "bdw2"),
-)  # fmt: skip
+)
 SKL = NodeType("skl", feature="skl", partitions=("work",), cores=40, nodes=("skl1",))
 
 

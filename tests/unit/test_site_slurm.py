@@ -110,16 +110,30 @@ def test_json_of_later_releases() -> None:
     }
     (read,) = parse_nodes_json(json.dumps({"nodes": [node]}))
     assert read == Node(
-        "n1", ("a", "b"), sockets=2, cores=14, threads_per_core=2, memory_mb=900, weight=7,
+        "n1",
+        ("a", "b"),
+        sockets=2,
+        cores=14,
+        threads_per_core=2,
+        memory_mb=900,
+        weight=7,
         partitions=("p",),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"nodes": 3}', '{"nodes": [{}]}', '{"nodes": [[]]}', '{"nodes": ["x"]}',
-     '{"nodes": [{"name": "a", "cpus": "many"}]}'],
-)  # fmt: skip
+    [
+        "",
+        "[]",
+        "{}",
+        '{"nodes": 3}',
+        '{"nodes": [{}]}',
+        '{"nodes": [[]]}',
+        '{"nodes": ["x"]}',
+        '{"nodes": [{"name": "a", "cpus": "many"}]}',
+    ],
+)
 def test_odd_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_nodes_json(text)

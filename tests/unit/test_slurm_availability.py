@@ -161,9 +161,12 @@ def test_time_limit_of_a_job_that_states_none(times: str, limit_s: float | None)
         ("FORCE:2", {"all": "OverSubscribe=FORCE:2 of partition p"}),
         ("FORCE:10", {"all": "OverSubscribe=FORCE:10 of partition p"}),
         ("FORCE", {"all": "OverSubscribe=FORCE of partition p"}),
-        ("FORCE:1", {}), ("YES:4", {}), ("NO", {}), ("EXCLUSIVE", {}),
+        ("FORCE:1", {}),
+        ("YES:4", {}),
+        ("NO", {}),
+        ("EXCLUSIVE", {}),
     ],
-)  # fmt: skip
+)
 def test_a_job_whose_cores_others_may_have_runs_as_written(
     sharing: str, binds: dict[str, str]
 ) -> None:
@@ -214,8 +217,14 @@ def test_whose_association_holds_and_how_long_a_job_may_run() -> None:
     assert limit_s(partition="part") == 1800
     assert limit_s(account="other") == 2 * 86400
     assert limit_s(account="other", qos="normal") == math.inf
-    for unknown in ({"user": "bob"}, {"qos": "gone"}, {"account": "gone"}, {"partition": "gone"},
-                    {"partition": "odd"}, {"scheduler": "pbs"}):  # fmt: skip
+    for unknown in (
+        {"user": "bob"},
+        {"qos": "gone"},
+        {"account": "gone"},
+        {"partition": "gone"},
+        {"partition": "odd"},
+        {"scheduler": "pbs"},
+    ):
         assert limit_s(state, **unknown) is None
     assert limit_s(replace(state, limits=None)) is None
     assert limit_s(replace(state, limits=JobLimits(enforced=False)), partition="short") == 300

@@ -25,18 +25,26 @@ kill -TERM $$
 def test_a_run_is_not_tried_again_while_its_allocation_is_ended(tmp_path: Path) -> None:
     run = PlannedRun(0, "baseline", Configuration(NODE.name, 1, 1, 2, 0))
     job = SweepJob(
-        "t1", "design", tmp_path / "design", tmp_path, NODE, (run,),
-        command=("bash", "-c", ENDED_FIRST), launcher="mpirun", baseline=run.configuration,
-    )  # fmt: skip
+        "t1",
+        "design",
+        tmp_path / "design",
+        tmp_path,
+        NODE,
+        (run,),
+        command=("bash", "-c", ENDED_FIRST),
+        launcher="mpirun",
+        baseline=run.configuration,
+    )
     job.folder.mkdir()
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "srun").write_text("#!/bin/sh\n")
     (programs / "srun").chmod(0o755)
     driver = subprocess.Popen(
-        [str(write_files(job, [(run, 1)]))], cwd=tmp_path,
+        [str(write_files(job, [(run, 1)]))],
+        cwd=tmp_path,
         env={"PATH": f"{programs}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"},
-    )  # fmt: skip
+    )
     (tmp_path / "driver").write_text(str(driver.pid))
     assert driver.wait(timeout=60) == -signal.SIGTERM
     assert (tmp_path / "ran").read_text() == "begun\n"

@@ -34,9 +34,17 @@ from advisor.schedulers.slurm.translator import (
 
 STEPS = (1_200_000, 1_600_000, 2_000_000)
 TYPE = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=16, memory_mb=64_000,
-    freq_khz=STEPS, default_freq_khz=STEPS[-1], nodes=("n1", "n2"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=16,
+    memory_mb=64_000,
+    freq_khz=STEPS,
+    default_freq_khz=STEPS[-1],
+    nodes=("n1", "n2"),
+    default_partition="batch",
+)
 BASE = Configuration("bdw", 1, 2, 16, STEPS[-1])
 
 
@@ -52,11 +60,23 @@ def request(options: dict[str, str] | None = None, **payload: Any) -> JobRequest
 @pytest.mark.parametrize(
     ("text", "limit_s"),
     [
-        ("", None), ("0", 0), ("1", 60), ("90", 5400), ("1:30", 90), ("0:59", 59),
-        ("1:02:03", 3723), ("2-3", 183_600), ("2-3:04", 183_840), ("2-3:04:05", 183_845),
-        ("0-0:0:1", 1), ("UNLIMITED", 0), ("infinite", 0), ("-1", 0), (" 5 ", 300),
+        ("", None),
+        ("0", 0),
+        ("1", 60),
+        ("90", 5400),
+        ("1:30", 90),
+        ("0:59", 59),
+        ("1:02:03", 3723),
+        ("2-3", 183_600),
+        ("2-3:04", 183_840),
+        ("2-3:04:05", 183_845),
+        ("0-0:0:1", 1),
+        ("UNLIMITED", 0),
+        ("infinite", 0),
+        ("-1", 0),
+        (" 5 ", 300),
     ],
-)  # fmt: skip
+)
 def test_time_limits(text: str, limit_s: int | None) -> None:
     assert request({"time": text}).time_limit_s == limit_s
 
@@ -68,14 +88,18 @@ def test_what_is_no_time_limit(text: str) -> None:
 
 
 @given(
-    st.integers(0, 9), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59),
+    st.integers(0, 9),
+    st.integers(0, 23),
+    st.integers(0, 59),
+    st.integers(0, 59),
     st.sampled_from(["days", "hours", "minutes"]),
-)  # fmt: skip
+)
 def test_a_time_limit_is_the_sum_of_its_parts(d: int, h: int, m: int, s: int, form: str) -> None:
     text, parts = {
-        "days": (f"{d}-{h}:{m}:{s}", (d, h, m, s)), "hours": (f"{h}:{m}:{s}", (0, h, m, s)),
+        "days": (f"{d}-{h}:{m}:{s}", (d, h, m, s)),
+        "hours": (f"{h}:{m}:{s}", (0, h, m, s)),
         "minutes": (f"{m}:{s}", (0, 0, m, s)),
-    }[form]  # fmt: skip
+    }[form]
     seconds = sum(n * f for n, f in zip(parts, (86_400, 3_600, 60, 1), strict=True))
     assert (request({"time": text}).time_limit_s or 0) == seconds
 
@@ -102,12 +126,16 @@ def test_memory(name: str, text: str, mb: float | None) -> None:
 @pytest.mark.parametrize(
     ("text", "low", "high"),
     [
-        ("", None, None), ("1200000", 1_200_000, 1_200_000),
+        ("", None, None),
+        ("1200000", 1_200_000, 1_200_000),
         ("1200000-1600000", 1_200_000, 1_600_000),
-        ("1200000-1600000:Performance", 1_200_000, 1_600_000), ("1200000-high", 1_200_000, None),
-        ("high", None, None), ("low-1600000", None, 1_600_000), (":OnDemand", None, None),
+        ("1200000-1600000:Performance", 1_200_000, 1_600_000),
+        ("1200000-high", 1_200_000, None),
+        ("high", None, None),
+        ("low-1600000", None, 1_600_000),
+        (":OnDemand", None, None),
     ],
-)  # fmt: skip
+)
 def test_bounds_of_the_frequency(text: str, low: int | None, high: int | None) -> None:
     assert parse_cpu_freq(text) == (low, high)
     job = request({"cpu-freq": text})
@@ -117,11 +145,18 @@ def test_bounds_of_the_frequency(text: str, low: int | None, high: int | None) -
 @pytest.mark.parametrize(
     ("text", "binds"),
     [
-        ("high", "frequency"), ("High:userspace", "frequency"), ("low", "all"), ("medium", "all"),
-        ("highm1", "all"), ("1200000-medium", "all"), ("low-high", "all"), ("1200000-high", ""),
-        ("1200000", ""), ("", ""),
+        ("high", "frequency"),
+        ("High:userspace", "frequency"),
+        ("low", "all"),
+        ("medium", "all"),
+        ("highm1", "all"),
+        ("1200000-medium", "all"),
+        ("low-high", "all"),
+        ("1200000-high", ""),
+        ("1200000", ""),
+        ("", ""),
     ],
-)  # fmt: skip
+)
 def test_what_a_name_of_a_frequency_binds(text: str, binds: str) -> None:
     job = request({"cpu-freq": text})
     assert {axis for axis in job.binds if axis in ("all", "frequency")} == set(
@@ -136,15 +171,19 @@ def test_what_a_name_of_a_frequency_binds(text: str, binds: str) -> None:
         ({"SLURM_CPU_FREQ_REQ": "1200000-1600000"}, "", {"SLURM_CPU_FREQ_REQ": 1_600_000}),
         ({"SLURM_CPU_FREQ_REQ": "high"}, "", {}),
         ({"SLURM_CPU_FREQ_REQ": "1600000", "SBATCH_CPU_FREQ_REQ": "high"}, "", {}),
-        ({"SLURM_CPU_FREQ_REQ": "1600000", "SBATCH_CPU_FREQ_REQ": "1600000"}, "1600000",
-         {"SLURM_CPU_FREQ_REQ": 1_600_000, "SBATCH_CPU_FREQ_REQ": 1_600_000}),
+        (
+            {"SLURM_CPU_FREQ_REQ": "1600000", "SBATCH_CPU_FREQ_REQ": "1600000"},
+            "1600000",
+            {"SLURM_CPU_FREQ_REQ": 1_600_000, "SBATCH_CPU_FREQ_REQ": 1_600_000},
+        ),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1600000", {"SLURM_CPU_FREQ_REQ": 1_600_000}),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1200000", {}),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1200000-1600000", {"SLURM_CPU_FREQ_REQ": 1_600_000}),
         ({"SLURM_CPU_FREQ_REQ": "1600000"}, "1600000-2000000", {}),
-        ({}, "1600000", {}), ({}, "", {}),
+        ({}, "1600000", {}),
+        ({}, "", {}),
     ],
-)  # fmt: skip
+)
 def test_variables_that_cap_a_job(
     environment: dict[str, str], option: str, variables: dict[str, int]
 ) -> None:
@@ -157,12 +196,19 @@ def test_variables_that_cap_a_job(
 @pytest.mark.parametrize(
     ("options", "nodes"),
     [
-        ({}, None), ({"nodes": "4"}, 4), ({"nodes": "4-4"}, 4), ({"nodes": "0"}, None),
-        ({"nodes": "2k"}, 2), ({"nodelist": "n[1-3]"}, 3), ({"nodelist": "n1"}, 1),
-        ({"nodes": "5", "nodelist": "n[1-3]"}, 5), ({"nodelist": "n[1-"}, None),
-        ({"nodelist": ""}, None), ({"nodelist": ","}, None),
+        ({}, None),
+        ({"nodes": "4"}, 4),
+        ({"nodes": "4-4"}, 4),
+        ({"nodes": "0"}, None),
+        ({"nodes": "2k"}, 2),
+        ({"nodelist": "n[1-3]"}, 3),
+        ({"nodelist": "n1"}, 1),
+        ({"nodes": "5", "nodelist": "n[1-3]"}, 5),
+        ({"nodelist": "n[1-"}, None),
+        ({"nodelist": ""}, None),
+        ({"nodelist": ","}, None),
     ],
-)  # fmt: skip
+)
 def test_nodes(options: dict[str, str], nodes: int | None) -> None:
     assert request(options).nodes == nodes
 
@@ -173,8 +219,10 @@ def test_tasks_and_cores() -> None:
     assert request().cpus_per_task is None and request({"ntasks": "0"}).ntasks is None
     assert job.explicit == {"ranks", "threads"}
     assert request({"nodes": "1", "cpu-freq": "1", "constraint": "x"}).explicit == {
-        "nodes", "frequency", "node_type",
-    }  # fmt: skip
+        "nodes",
+        "frequency",
+        "node_type",
+    }
 
 
 @pytest.mark.parametrize(
@@ -183,10 +231,11 @@ def test_tasks_and_cores() -> None:
         ("srun", {"exclusive": "", "ntasks": "4"}, 1),
         ("srun", {"exclusive": "", "ntasks-per-node": "4"}, 1),
         ("srun", {"exclusive": "", "ntasks": "4", "cpus-per-task": "2"}, 2),
-        ("srun", {"exclusive": ""}, None), ("srun", {"ntasks": "4"}, None),
+        ("srun", {"exclusive": ""}, None),
+        ("srun", {"ntasks": "4"}, None),
         ("sbatch", {"exclusive": "", "ntasks": "4"}, None),
     ],
-)  # fmt: skip
+)
 def test_exclusive_tasks_of_srun_have_one_core_each(
     program: str, options: dict[str, str], cpus: int | None
 ) -> None:
@@ -196,10 +245,14 @@ def test_exclusive_tasks_of_srun_have_one_core_each(
 @pytest.mark.parametrize(
     ("options", "whole"),
     [
-        ({}, False), ({"exclusive": ""}, True), ({"exclusive": "exclusive"}, True),
-        ({"exclusive": "user"}, False), ({"exclusive": "MCS"}, False), ({"exclusive": "no"}, False),
+        ({}, False),
+        ({"exclusive": ""}, True),
+        ({"exclusive": "exclusive"}, True),
+        ({"exclusive": "user"}, False),
+        ({"exclusive": "MCS"}, False),
+        ({"exclusive": "no"}, False),
     ],
-)  # fmt: skip
+)
 def test_who_has_whole_nodes(options: dict[str, str], whole: bool) -> None:
     assert request(options).exclusive is whole
 
@@ -207,11 +260,15 @@ def test_who_has_whole_nodes(options: dict[str, str], whole: bool) -> None:
 @pytest.mark.parametrize(
     ("program", "options", "kind"),
     [
-        ("sbatch", {}, "batch"), ("sbatch", {"jobid": "1"}, "batch"), ("srun", {}, "run"),
-        ("srun", {"jobid": "1"}, "step"), ("salloc", {}, "allocate"), ("other", {}, "batch"),
+        ("sbatch", {}, "batch"),
+        ("sbatch", {"jobid": "1"}, "batch"),
+        ("srun", {}, "run"),
+        ("srun", {"jobid": "1"}, "step"),
+        ("salloc", {}, "allocate"),
+        ("other", {}, "batch"),
         ("", {}, "batch"),
     ],
-)  # fmt: skip
+)
 def test_kinds(program: str, options: dict[str, str], kind: str) -> None:
     job = request(options, type=program)
     assert job.kind == kind and job.launcher == ("srun" if program == "srun" else "")
@@ -227,11 +284,25 @@ def test_what_exports_the_environment(text: str, all_of_it: bool) -> None:
 
 def test_every_word_of_a_request_arrives() -> None:
     job = request(
-        {"account": "lab", "partition": "p", "qos": "q", "job_name": "run", "constraint": " c ",
-         "nodelist": "n1", "array": "1-4", "begin": "now+1hour"},
-        hook="cli_filter", type="sbatch", script="srun ./a\n", script_path="/home/ada/job.sh",
-        argv=["/home/ada/job.sh", "x"], cwd="/home/ada", env={"A": "1"}, truncated=True,
-    )  # fmt: skip
+        {
+            "account": "lab",
+            "partition": "p",
+            "qos": "q",
+            "job_name": "run",
+            "constraint": " c ",
+            "nodelist": "n1",
+            "array": "1-4",
+            "begin": "now+1hour",
+        },
+        hook="cli_filter",
+        type="sbatch",
+        script="srun ./a\n",
+        script_path="/home/ada/job.sh",
+        argv=["/home/ada/job.sh", "x"],
+        cwd="/home/ada",
+        env={"A": "1"},
+        truncated=True,
+    )
     shown = (job.scheduler, job.hook, job.user, job.uid, job.account, job.partition, job.qos)
     assert shown == ("slurm", "cli_filter", "ada", 1000, "lab", "p", "q")
     assert (job.job_name, job.constraint, job.node_list) == ("run", "c", "n1")
@@ -317,11 +388,16 @@ def watched(limit_s: float | None) -> Availability:
 @pytest.mark.parametrize(
     ("options", "limit_s", "holds_s"),
     [
-        ({}, 600.5, 600), ({}, math.inf, 0), ({}, None, None), ({"time": "5"}, 600.0, 300),
-        ({"time": "0"}, 600.0, 0), ({"time": "5", "deadline": "now+1hour"}, 600.0, None),
-        ({"deadline": "now+1hour"}, 600.0, None), ({}, 0.0, None),
+        ({}, 600.5, 600),
+        ({}, math.inf, 0),
+        ({}, None, None),
+        ({"time": "5"}, 600.0, 300),
+        ({"time": "0"}, 600.0, 0),
+        ({"time": "5", "deadline": "now+1hour"}, 600.0, None),
+        ({"deadline": "now+1hour"}, 600.0, None),
+        ({}, 0.0, None),
     ],
-)  # fmt: skip
+)
 def test_the_limit_that_will_hold(
     options: dict[str, str], limit_s: float | None, holds_s: int | None
 ) -> None:
@@ -351,9 +427,14 @@ def test_a_partition_whose_jobs_share_cores_leaves_all_alone() -> None:
 
 
 def written(
-    chosen: Configuration, options: dict[str, str] | None = None, *, script: str = "",
-    node_type: NodeType = TYPE, pin: bool = False, **more: Any,
-) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
+    chosen: Configuration,
+    options: dict[str, str] | None = None,
+    *,
+    script: str = "",
+    node_type: NodeType = TYPE,
+    pin: bool = False,
+    **more: Any,
+) -> tuple[dict[str, str], dict[str, str]]:
     job = request(options, script=script)
     return render(BASE, chosen, node_type, job, pin_node_type=pin, **more)
 
@@ -369,11 +450,15 @@ def test_only_what_differs_is_written() -> None:
 @pytest.mark.parametrize(
     ("options", "most"),
     [
-        ({"cpus-per-task": "3", "ntasks-per-node": "2"}, 3), ({}, 32), ({"ntasks": "3"}, 10),
-        ({"ntasks": "3", "nodes": "2"}, 16), ({"ntasks": "8", "ntasks-per-node": "5"}, 6),
-        ({"ntasks": "40"}, 1), ({"ntasks-per-node": "40"}, 1),
+        ({"cpus-per-task": "3", "ntasks-per-node": "2"}, 3),
+        ({}, 32),
+        ({"ntasks": "3"}, 10),
+        ({"ntasks": "3", "nodes": "2"}, 16),
+        ({"ntasks": "8", "ntasks-per-node": "5"}, 6),
+        ({"ntasks": "40"}, 1),
+        ({"ntasks-per-node": "40"}, 1),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_task_gets_no_more_threads_than_its_request_leaves_it(
     options: dict[str, str], most: int, whole: bool
@@ -394,8 +479,10 @@ def test_a_task_gets_no_more_threads_than_its_request_leaves_it(
 def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
     fewer = replace(BASE, threads_per_node=12, freq_khz=STEPS[0])
     assert written(fewer, whole=False) == ({"cpus-per-task": "6"}, {"OMP_NUM_THREADS": "6"})
-    for job, environment in ((request(), {"OMP_NUM_THREADS": "6"}),
-                             (replace(request(), script_counts=True), {})):  # fmt: skip
+    for job, environment in (
+        (request(), {"OMP_NUM_THREADS": "6"}),
+        (replace(request(), script_counts=True), {}),
+    ):
         smaller = render(BASE, fewer, TYPE, job, pin_node_type=False, whole=False)
         assert smaller == ({"cpus-per-task": "6"}, environment)
     counts = "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./a\n"
@@ -406,15 +493,18 @@ def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
 @pytest.mark.parametrize(
     ("asked", "khz", "cap"),
     [
-        ("", STEPS[0], "1200000-1200000"), ("", STEPS[1], "1200000-1600000"), ("", STEPS[2], None),
-        ("1200000-1600000", STEPS[1], None), ("1200000-1600000", STEPS[0], "1200000-1200000"),
+        ("", STEPS[0], "1200000-1200000"),
+        ("", STEPS[1], "1200000-1600000"),
+        ("", STEPS[2], None),
+        ("1200000-1600000", STEPS[1], None),
+        ("1200000-1600000", STEPS[0], "1200000-1200000"),
         ("1200000-1600000", STEPS[2], "1200000-2000000"),
         ("1600000-2000000", STEPS[1], "1600000-1600000"),
         ("1400000-2000000", STEPS[1], "1400000-1600000"),
         ("1000000-2000000", STEPS[1], "1200000-1600000"),
         ("1600000-2000000", STEPS[0], "1200000-1200000"),
     ],
-)  # fmt: skip
+)
 def test_the_cap_is_the_chosen_one_and_its_least_no_less_than_the_user_s(
     asked: str, khz: int, cap: str | None
 ) -> None:
@@ -435,12 +525,14 @@ def test_no_cap_is_written_the_wrong_way_round(khz: int, low: int) -> None:
 @pytest.mark.parametrize(
     ("use", "options", "environment", "capped"),
     [
-        ("srun", {}, {}, True), ("mpirun", {}, {}, False), ("", {}, {}, False),
+        ("srun", {}, {}, True),
+        ("mpirun", {}, {}, False),
+        ("", {}, {}, False),
         ("srun", {"cpu-bind": "none"}, {}, False),
         ("srun", {}, {"SLURM_CPU_BIND": "none"}, False),
         ("srun", {"cpu-bind": "cores"}, {"SLURM_CPU_BIND": "cores"}, True),
     ],
-)  # fmt: skip
+)
 def test_what_a_cap_reaches(
     use: str, options: dict[str, str], environment: dict[str, str], capped: bool
 ) -> None:
@@ -473,14 +565,16 @@ def test_a_script_s_own_binding_counts_by_its_arguments(value: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "unbound", "bound"),
     [
-        ({}, "", ""), ({"TaskPlugin": "task/affinity"}, "", ""),
-        ({"TaskPlugin": "cgroup"}, "", ""), ({"TaskPlugin": "task/affinity,task/cgroup"}, "", ""),
+        ({}, "", ""),
+        ({"TaskPlugin": "task/affinity"}, "", ""),
+        ({"TaskPlugin": "cgroup"}, "", ""),
+        ({"TaskPlugin": "task/affinity,task/cgroup"}, "", ""),
         ({"TaskPlugin": ""}, "TaskPlugin=none never", "TaskPlugin=none never"),
         ({"TaskPlugin": "task/none"}, "=task/none never", "=task/none never"),
         ({"TaskPlugin": "affinity", "TaskPluginParam": "Verbose,None"}, "binds no step", ""),
         ({"TaskPlugin": "affinity", "TaskPluginParam": "cores"}, "", ""),
     ],
-)  # fmt: skip
+)
 def test_where_slurm_caps_no_step(settings: dict[str, str], unbound: str, bound: str) -> None:
     step = replace(NO_USE, launcher="srun")
     for options, why in (({}, unbound), ({"cpu-bind": "cores"}, bound)):
@@ -497,15 +591,19 @@ def test_where_slurm_caps_no_step(settings: dict[str, str], unbound: str, bound:
 def test_a_job_that_asks_for_a_configuration() -> None:
     full = asking_for(BASE, TYPE, memory_mb=1000.9, freq_khz=STEPS[1])
     assert full == {
-        "nodes": "1", "ntasks-per-node": "2", "cpus-per-task": "8", "partition": "batch",
-        "constraint": "broadwell", "mem": "1000M", "cpu-freq": "1200000-1600000",
+        "nodes": "1",
+        "ntasks-per-node": "2",
+        "cpus-per-task": "8",
+        "partition": "batch",
+        "constraint": "broadwell",
+        "mem": "1000M",
+        "cpu-freq": "1200000-1600000",
         "exclusive": "exclusive",
-    }  # fmt: skip
+    }
     assert asking_for(BASE, replace(TYPE, partitions=("a", "batch")))["partition"] == "batch"
     none = replace(TYPE, default_partition="", partitions=("a", "b"), freq_khz=())
     few = asking_for(BASE, none, threads=False, constraint=False)
-    assert few == {"nodes": "1", "ntasks-per-node": "2", "partition": "a",
-                   "exclusive": "exclusive"}  # fmt: skip
+    assert few == {"nodes": "1", "ntasks-per-node": "2", "partition": "a", "exclusive": "exclusive"}
     assert asking_for(BASE, none, freq_khz=5)["cpu-freq"] == "5-5"
     assert "partition" not in asking_for(BASE, replace(none, partitions=()))
 
@@ -513,16 +611,21 @@ def test_a_job_that_asks_for_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("limits", "nodes", "options"),
     [
-        ("walltime=1:00:00", 2, {"time": "1:00:00"}), ("mem=4gb", 1, {"mem": "4194304K"}),
-        ("mem=4gb", 2, {"mem": "2097152K"}), ("mem=1kb", 2, {"mem": "1K"}),
-        ("mem=3k", 2, {"mem": "2K"}), ("mem=1", 1, {"mem": "1K"}),
-        ("mem=0", 1, {"mem": "1K"}), ("mem=1025", 1, {"mem": "2K"}),
+        ("walltime=1:00:00", 2, {"time": "1:00:00"}),
+        ("mem=4gb", 1, {"mem": "4194304K"}),
+        ("mem=4gb", 2, {"mem": "2097152K"}),
+        ("mem=1kb", 2, {"mem": "1K"}),
+        ("mem=3k", 2, {"mem": "2K"}),
+        ("mem=1", 1, {"mem": "1K"}),
+        ("mem=0", 1, {"mem": "1K"}),
+        ("mem=1025", 1, {"mem": "2K"}),
         ("mem=1024", 1, {"mem": "1K"}),
-        ("pmem=4GB", 2, {"mem-per-cpu": "4194304K"}), ("vmem=1m", 1, {"mem": "1024K"}),
+        ("pmem=4GB", 2, {"mem-per-cpu": "4194304K"}),
+        ("vmem=1m", 1, {"mem": "1024K"}),
         ("file=1tb", 4, {"tmp": "1073741824K"}),
         ("pvmem=1m, walltime=60", 3, {"mem-per-cpu": "1024K", "time": "60"}),
     ],
-)  # fmt: skip
+)
 def test_limits_of_pbs(limits: str, nodes: int, options: dict[str, str]) -> None:
     assert limited(limits, nodes, {}) == options
     mine = dict.fromkeys(options, "mine")
@@ -538,10 +641,15 @@ def test_limits_that_mean_nothing_here(limits: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("binding", "variable"),
     [
-        ("cpu", "threads"), ("depth", "cores"), ("numa_node", "ldoms"), ("0,4", "map_cpu:0,4"),
-        ("0-1:4-5", "mask_cpu:0x3,0x30"), ("3", "map_cpu:3"), ("0:4", "mask_cpu:0x1,0x10"),
+        ("cpu", "threads"),
+        ("depth", "cores"),
+        ("numa_node", "ldoms"),
+        ("0,4", "map_cpu:0,4"),
+        ("0-1:4-5", "mask_cpu:0x3,0x30"),
+        ("3", "map_cpu:3"),
+        ("0:4", "mask_cpu:0x1,0x10"),
     ],
-)  # fmt: skip
+)
 def test_binding_of_ranks(binding: str, variable: str) -> None:
     assert bound_ranks(binding) == {"SLURM_CPU_BIND": variable}
     with pytest.raises(ValueError, match="without binding"):

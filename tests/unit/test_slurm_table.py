@@ -59,8 +59,12 @@ def test_what_an_option_binds(options: dict[str, str], binds: dict[str, str]) ->
         ({"SLURM_CPU_FREQ_REQ": "1-2"}, "sbatch", {}, {"frequency": "SLURM_CPU_FREQ_REQ"}),
         ({"SLURM_CPU_FREQ_REQ": "1-2"}, "sbatch", {"cpu-freq": "1-3"}, {}),
         ({"SLURM_CPU_FREQ_REQ": "1-2"}, "srun", {"cpu-freq": "1-2"}, {}),
-        ({"SRUN_CPUS_PER_TASK": "4"}, "sbatch", {"cpus-per-task": "28"},
-         {"threads": "SRUN_CPUS_PER_TASK", "cores": "SRUN_CPUS_PER_TASK"}),
+        (
+            {"SRUN_CPUS_PER_TASK": "4"},
+            "sbatch",
+            {"cpus-per-task": "28"},
+            {"threads": "SRUN_CPUS_PER_TASK", "cores": "SRUN_CPUS_PER_TASK"},
+        ),
         ({"SLURM_NTASKS": "28"}, "sbatch", {}, {"all": "SLURM_NTASKS"}),
         ({"SLURM_NTASKS": "28"}, "sbatch", {"ntasks": "4"}, {}),
         ({"SLURM_NTASKS": ""}, "sbatch", {}, {}),
@@ -69,11 +73,22 @@ def test_what_an_option_binds(options: dict[str, str], binds: dict[str, str]) ->
         ({"SBATCH_REQ_SWITCH": "1"}, "sbatch", {}, {"node_type": "SBATCH_REQ_SWITCH"}),
         ({"SBATCH_REQ_SWITCH": "1"}, "srun", {}, {}),
         ({"SLURM_EXPORT_ENV": "NONE"}, "sbatch", {}, {"threads": "SLURM_EXPORT_ENV"}),
-        ({"SLURM_EXPORT_ENV": "ALL", "SLURM_JOB_ID": "1", "SLURM_TASKS_PER_NODE": "28",
-          "SLURM_RLIMIT_CPU": "0", "OMP_PLACES": "cores", "PATH": "/bin"}, "sbatch", {}, {}),
+        (
+            {
+                "SLURM_EXPORT_ENV": "ALL",
+                "SLURM_JOB_ID": "1",
+                "SLURM_TASKS_PER_NODE": "28",
+                "SLURM_RLIMIT_CPU": "0",
+                "OMP_PLACES": "cores",
+                "PATH": "/bin",
+            },
+            "sbatch",
+            {},
+            {},
+        ),
         ({"SLURM_NTASKS_HET_GROUP_1": "4"}, "sbatch", {}, {}),
     ],
-)  # fmt: skip
+)
 def test_what_a_variable_binds(
     variables_: dict[str, str], program: str, options: dict[str, str], binds: dict[str, str]
 ) -> None:
@@ -90,11 +105,15 @@ def test_what_is_in_no_table_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "held"),
     [
-        ({"hold": "set"}, True), ({"dependency": "afterok:1"}, True), ({"begin": "x"}, True),
-        ({"priority": "0"}, True), ({"priority": "10"}, False), ({"hold": "unset"}, False),
+        ({"hold": "set"}, True),
+        ({"dependency": "afterok:1"}, True),
+        ({"begin": "x"}, True),
+        ({"priority": "0"}, True),
+        ({"priority": "10"}, False),
+        ({"hold": "unset"}, False),
         ({"time": "1"}, False),
     ],
-)  # fmt: skip
+)
 def test_who_starts_later(options: dict[str, str], held: bool) -> None:
     assert judge(options, {}, "sbatch").held is held
 
@@ -124,10 +143,17 @@ def test_every_documented_variable_is_sent_by_both_hooks() -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("OMP_NUM_THREADS", True), ("MKL_NUM_THREADS", True), ("GOMAXPROCS", True),
-     ("_NUM_THREADS", False), ("x_NUM_THREADS", False), ("PATH", False),
-     ("OMP_NUM_THREADS\n", False), ("OMP_PLACES", False)],
-)  # fmt: skip
+    [
+        ("OMP_NUM_THREADS", True),
+        ("MKL_NUM_THREADS", True),
+        ("GOMAXPROCS", True),
+        ("_NUM_THREADS", False),
+        ("x_NUM_THREADS", False),
+        ("PATH", False),
+        ("OMP_NUM_THREADS\n", False),
+        ("OMP_PLACES", False),
+    ],
+)
 def test_what_may_be_set(name: str, count: bool) -> None:
     assert protocol.is_thread_count(name) is count
 
@@ -139,24 +165,38 @@ def test_what_may_be_set(name: str, count: bool) -> None:
         ("#SBATCH -N2#x\n#SBATCH -n4\n", {"nodes": "2", "ntasks": "4"}),
         ('#SBATCH\t--job-name="a # b"\t-HN2\r\n', {"job-name": "a # b", "hold": "", "nodes": "2"}),
         ("#SBATCH --out x --tasks-per-n=3\n", {"output": "x", "ntasks-per-node": "3"}),
-        ("#SBATCH --stepmgr -N 2 --exclusive -n 3\n",
-         {"stepmgr": "", "nodes": "2", "exclusive": "", "ntasks": "3"}),
-        ("#SBATCH --nice --propagate --get-user-env --exclusive=user -k -n 1\n",
-         {"nice": "", "propagate": "", "get-user-env": "", "exclusive": "user", "no-kill": "",
-          "ntasks": "1"}),
+        (
+            "#SBATCH --stepmgr -N 2 --exclusive -n 3\n",
+            {"stepmgr": "", "nodes": "2", "exclusive": "", "ntasks": "3"},
+        ),
+        (
+            "#SBATCH --nice --propagate --get-user-env --exclusive=user -k -n 1\n",
+            {
+                "nice": "",
+                "propagate": "",
+                "get-user-env": "",
+                "exclusive": "user",
+                "no-kill": "",
+                "ntasks": "1",
+            },
+        ),
         ("#SBATCH --kill-on-invalid-dep yes -n 2\n", {"kill-on-invalid-dep": "yes", "ntasks": "2"}),
         ("#SBATCH --comment a\\ b\\#c\n", {"comment": "a b#c"}),
         ('#SBATCH --comment "" -N 9\n#SBATCH -n 2\n', {"comment": "-n"}),
         ("#SBATCH --wrap=x -v -Q\n", {}),
         ("#SBATCH --ex -N 2\n", {"ex": "", "nodes": "2"}),
         ("#SBATCH -N 1\n#SBATCH HetJob\n#SBATCH -N 2\n", {"nodes": "1"}),
-        (" #SBATCH -N 1\n##SBATCH -n 2\n#SBATCH -c 3\ntrue\n#SBATCH -t 4\n",
-         {"cpus-per-task": "3"}),
-        ("#SBATCH -N 1\ntrue\n#PBS -N x -l nodes=2:ppn=4\n#PBS -l walltime=60 # no\n",
-         {"nodes": "2", "job-name": "x", "ntasks": "8", "time": "60"}),
+        (
+            " #SBATCH -N 1\n##SBATCH -n 2\n#SBATCH -c 3\ntrue\n#SBATCH -t 4\n",
+            {"cpus-per-task": "3"},
+        ),
+        (
+            "#SBATCH -N 1\ntrue\n#PBS -N x -l nodes=2:ppn=4\n#PBS -l walltime=60 # no\n",
+            {"nodes": "2", "job-name": "x", "ntasks": "8", "time": "60"},
+        ),
         ("#SBATCH --ignore-pbs\n#PBS -N x\n", {"ignore-pbs": ""}),
     ],
-)  # fmt: skip
+)
 def test_lines_of_options_as_sbatch_reads_them(script: str, options: dict[str, str]) -> None:
     assert read_directives(f"#!/bin/sh\n{script}") == options
 
@@ -174,8 +214,9 @@ def test_a_launcher_line_is_read_by_the_same_options() -> None:
     assert flags <= launchers.SRUN_FLAGS
     assert not {n for n, value in takes.items() if value == "required"} & launchers.SRUN_FLAGS
     colons = {"no": "", "required": ":", "optional": "::"}
-    letters = {o.letter: colons[o.value] for o in slurm_table.RECORDS
-               if o.letter and "srun" in o.programs}  # fmt: skip
+    letters = {
+        o.letter: colons[o.value] for o in slurm_table.RECORDS if o.letter and "srun" in o.programs
+    }
     assert dict(re.findall("([A-Za-z])(:*)", launchers.SRUN_LETTERS)) == letters
     for name, classes in slurm_table.LAUNCHER.items():
         kept = launchers.option_keeps("srun", f"--{name}=1")
@@ -202,16 +243,22 @@ def test_every_option_has_one_record_for_each_program() -> None:
         ({"SLURM_EXPORT_ENV": ["ALL", ""]}, Judged()),
         ({"SLURM_EXPORT_ENV": ["NONE"]}, Judged({"threads": "SLURM_EXPORT_ENV"})),
         ({"SLURM_EXPORT_ENV": [None]}, Judged({"threads": "SLURM_EXPORT_ENV"})),
-        ({"SLURM_CPU_BIND": ["cores"]},
-         Judged({"threads": "SLURM_CPU_BIND", "cores": "SLURM_CPU_BIND"})),
-        ({"SLURM_CPU_BIND": ["cores", "map_cpu:0"]},
-         Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"))),
-        ({"SLURM_CPU_BIND": [None]},  # it may be any
-         Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"))),
+        (
+            {"SLURM_CPU_BIND": ["cores"]},
+            Judged({"threads": "SLURM_CPU_BIND", "cores": "SLURM_CPU_BIND"}),
+        ),
+        (
+            {"SLURM_CPU_BIND": ["cores", "map_cpu:0"]},
+            Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+        ),
+        (
+            {"SLURM_CPU_BIND": [None]},  # it may be any
+            Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+        ),
         ({"SLURM_DEPENDENCY": [None]}, Judged()),
         ({"SLURM_RESERVATION": [None]}, Judged({"node_type": "SLURM_RESERVATION"})),
     ],
-)  # fmt: skip
+)
 def test_what_a_script_sets_for_its_steps(
     assigned: dict[str, list[str | None]], judged: Judged
 ) -> None:
@@ -222,24 +269,44 @@ def test_what_a_script_sets_for_its_steps(
     ("variables_", "program", "options", "binds"),
     [
         ({"SLURM_OVERCOMMIT": v}, "sbatch", {}, {"all": "SLURM_OVERCOMMIT"} if on else {})
-        for v, on in (("", True), ("yes", True), ("2", True), ("+01", True), ("no", False),
-                      ("0", False), ("-3", True))
-    ] + [
-        ({"SLURM_EXCLUSIVE": ""}, "sbatch", {},
-         {"threads": "SLURM_EXCLUSIVE", "cores": "SLURM_EXCLUSIVE"}),
+        for v, on in (
+            ("", True),
+            ("yes", True),
+            ("2", True),
+            ("+01", True),
+            ("no", False),
+            ("0", False),
+            ("-3", True),
+        )
+    ]
+    + [
+        (
+            {"SLURM_EXCLUSIVE": ""},
+            "sbatch",
+            {},
+            {"threads": "SLURM_EXCLUSIVE", "cores": "SLURM_EXCLUSIVE"},
+        ),
         # an option of srun wins over its variable; to sbatch it does for what it writes itself
         ({"SLURM_RESERVATION": "r"}, "srun", {"reservation": "q"}, {"node_type": "--reservation"}),
-        ({"SLURM_RESERVATION": "r"}, "sbatch", {"reservation": "q"},
-         {"node_type": "--reservation"}),
+        (
+            {"SLURM_RESERVATION": "r"},
+            "sbatch",
+            {"reservation": "q"},
+            {"node_type": "--reservation"},
+        ),
         ({"SLURM_HINT": "x"}, "srun", {"hint": "unset"}, {}),
         ({"SLURM_HINT": "x"}, "sbatch", {"hint": "unset"}, {"all": "SLURM_HINT"}),
         ({"SBATCH_EXPORT": "NONE"}, "sbatch", {}, {}),
         ({"SBATCH_EXPORT": "OMP_NUM_THREADS=4"}, "sbatch", {}, {"threads": "SBATCH_EXPORT"}),
         ({"SRUN_EXPORT_ENV": "X=1"}, "sbatch", {}, {"threads": "SRUN_EXPORT_ENV"}),
-        ({"SLURM_CPU_BIND": "map_cpu:1"}, "sbatch", {},
-         dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+        (
+            {"SLURM_CPU_BIND": "map_cpu:1"},
+            "sbatch",
+            {},
+            dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_variables_count(
     variables_: dict[str, str], program: str, options: dict[str, str], binds: dict[str, str]
 ) -> None:
@@ -247,8 +314,13 @@ def test_which_variables_count(
 
 
 def test_caps_in_variables() -> None:
-    names = {"SLURM_CPU_FREQ_REQ": "1", "SBATCH_CPU_FREQ_REQ": "2", "SALLOC_CPU_FREQ_REQ": "3",
-             "SLURM_NTASKS": "4", "OTHER": "5"}  # fmt: skip
+    names = {
+        "SLURM_CPU_FREQ_REQ": "1",
+        "SBATCH_CPU_FREQ_REQ": "2",
+        "SALLOC_CPU_FREQ_REQ": "3",
+        "SLURM_NTASKS": "4",
+        "OTHER": "5",
+    }
     caps = slurm_table.frequency_variables(names, "sbatch")
     assert caps == {"SLURM_CPU_FREQ_REQ": "1", "SBATCH_CPU_FREQ_REQ": "2"}
     assert slurm_table.frequency_variables(dict.fromkeys(names, ""), "sbatch") == {}
@@ -268,13 +340,24 @@ def test_two_judgements_keep_what_either_keeps() -> None:
 
 def test_a_beginning_of_a_name_means_an_option_where_only_one_begins_so() -> None:
     for word, program, name in (
-        ("ntasks", "sbatch", "ntasks"), ("exc", "sbatch", None), ("exclusi", "sbatch", "exclusive"),
-        ("excl", "sbatch", None), ("", "sbatch", None), ("multi", "srun", "multi-prog"),
-        ("multi", "sbatch", None), ("array", "srun", None), ("x", "nothing", None),
-    ):  # fmt: skip
+        ("ntasks", "sbatch", "ntasks"),
+        ("exc", "sbatch", None),
+        ("exclusi", "sbatch", "exclusive"),
+        ("excl", "sbatch", None),
+        ("", "sbatch", None),
+        ("multi", "srun", "multi-prog"),
+        ("multi", "sbatch", None),
+        ("array", "srun", None),
+        ("x", "nothing", None),
+    ):
         option = slurm_table.option_of(word, program)
         assert (option.name if option else None) == name, word
-    for letter, program, name in (("a", "sbatch", "array"), ("a", "srun", None), ("", "srun", None),
-                                  ("W", "srun", "wait"), ("?", "sbatch", None)):  # fmt: skip
+    for letter, program, name in (
+        ("a", "sbatch", "array"),
+        ("a", "srun", None),
+        ("", "srun", None),
+        ("W", "srun", "wait"),
+        ("?", "sbatch", None),
+    ):
         option = slurm_table.letter_of(letter, program)
         assert (option.name if option else None) == name, letter

@@ -28,9 +28,15 @@ def place(cores: int, mhz: int = 2000) -> Configuration:
 
 def option(cores: int, time_s: float, energy_j: float, *, front: bool = True) -> Option:
     return Option(
-        place(cores), time_s, time_s / 1.1, time_s * 1.1, energy_j, energy_j / 1.1, energy_j * 1.1,
+        place(cores),
+        time_s,
+        time_s / 1.1,
+        time_s * 1.1,
+        energy_j,
+        energy_j / 1.1,
+        energy_j * 1.1,
         on_front=front,
-    )  # fmt: skip
+    )
 
 
 RUNS = [
@@ -68,8 +74,13 @@ def test_ranks_that_only_fall_have_a_rho_of_minus_one() -> None:
 
 
 def test_a_front_of_three_groups_is_cut_into_them() -> None:
-    groups = [(16, 10.0, 400.0), (15, 10.2, 395.0), (8, 20.0, 200.0), (4, 41.0, 101.0),
-              (3, 40.0, 100.0)]  # fmt: skip
+    groups = [
+        (16, 10.0, 400.0),
+        (15, 10.2, 395.0),
+        (8, 20.0, 200.0),
+        (4, 41.0, 101.0),
+        (3, 40.0, 100.0),
+    ]
     options = [option(*g) for g in groups]
     found = front_clusters([*options, option(1, 90.0, 90.0, front=False)])
     clusters = {
@@ -77,8 +88,12 @@ def test_a_front_of_three_groups_is_cut_into_them() -> None:
         for o, c in zip(found.options, found.clusters, strict=True)
     }
     assert clusters == {
-        3: "power", 4: "power", 8: "balanced", 15: "performance", 16: "performance",
-    }  # fmt: skip
+        3: "power",
+        4: "power",
+        8: "balanced",
+        15: "performance",
+        16: "performance",
+    }
     assert len(found.merges) == 4 and sorted(found.order) == [0, 1, 2, 3, 4]
     with pytest.raises(InputError, match="2 \\(at least 3; compare so few one by one"):
         front_clusters(options[:2])
@@ -139,8 +154,13 @@ def test_the_table_of_repeats_has_all_means_and_the_intervals() -> None:
     runs = [Observation(place(4), t, None) for t in (1.0, 2.0, 4.0)]
     means, intervals = statistics_view("repeats", "t", "auto", runs, [], runs).tables
     assert means.headers[2:] == (
-        "mean", "geometric", "harmonic", "median", "deviation", "variance",
-    )  # fmt: skip
+        "mean",
+        "geometric",
+        "harmonic",
+        "median",
+        "deviation",
+        "variance",
+    )
     assert means.rows == (
         ("1 node, 4 threads, 2 GHz", 3, "2.3333", "2", "1.7143", "2", "1.5275", "2.3333"),
     )
@@ -158,10 +178,19 @@ def test_a_rank_correlation_is_listed_by_its_strength() -> None:
 def test_tables_for_papers_and_spreadsheets() -> None:
     headers, rows = ["what", "of 100 %"], [["a_b", "1.5"], ["c, d", "2"]]
     assert markdown(headers, rows) == [
-        "| what | of 100 % |", "| --- | ---: |", "| a_b | 1.5 |", "| c, d | 2 |",
-    ]  # fmt: skip
+        "| what | of 100 % |",
+        "| --- | ---: |",
+        "| a_b | 1.5 |",
+        "| c, d | 2 |",
+    ]
     assert latex(headers, rows) == [
-        r"\begin{tabular}{lr}", r"\hline", r"what & of 100 \% \\", r"\hline", r"a\_b & 1.5 \\",
-        r"c, d & 2 \\", r"\hline", r"\end{tabular}",
-    ]  # fmt: skip
+        r"\begin{tabular}{lr}",
+        r"\hline",
+        r"what & of 100 \% \\",
+        r"\hline",
+        r"a\_b & 1.5 \\",
+        r"c, d & 2 \\",
+        r"\hline",
+        r"\end{tabular}",
+    ]
     assert comma_separated(headers, rows) == ["what,of 100 %", "a_b,1.5", '"c, d",2']

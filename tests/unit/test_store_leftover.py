@@ -185,9 +185,12 @@ def test_a_checkpoint_that_a_reader_held_back(store_path: Path) -> None:
 def test_a_store_under_load_is_never_refused(store_path: Path) -> None:
     """Checkpoints, restarts of the log and crashes at any moment."""
     filled(store_path, 1)
-    code = KILLED.replace("writer = Writer(path)", "writer = Writer(path)\n"
-                          "writer._connection.execute('PRAGMA wal_autocheckpoint = 5')\n"
-                          "print('ready', flush=True)")  # fmt: skip
+    code = KILLED.replace(
+        "writer = Writer(path)",
+        "writer = Writer(path)\n"
+        "writer._connection.execute('PRAGMA wal_autocheckpoint = 5')\n"
+        "print('ready', flush=True)",
+    )
     for delay in (0.0, 0.01, 0.02, 0.05, 0.1):
         process = subprocess.Popen(
             [sys.executable, "-c", code, str(store_path), "100000", ""], stdout=subprocess.PIPE
@@ -209,10 +212,16 @@ def test_a_checkpoint_that_copied_no_page_that_is_logged_again(store_path: Path)
     """A reader holds it back, and the lowest pages of what it needs are in a later commit."""
     writer, reader = (sqlite3.connect(store_path, isolation_level=None) for _ in range(2))
     for statement in (
-        "PRAGMA journal_mode=WAL", "PRAGMA wal_autocheckpoint=0", "CREATE TABLE low (x)",
-        "CREATE TABLE high (x)", "INSERT INTO low VALUES (0)", "INSERT INTO high VALUES (0)",
-        "PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE low SET x = 1", "UPDATE high SET x = 1",
-    ):  # fmt: skip
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA wal_autocheckpoint=0",
+        "CREATE TABLE low (x)",
+        "CREATE TABLE high (x)",
+        "INSERT INTO low VALUES (0)",
+        "INSERT INTO high VALUES (0)",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+        "UPDATE low SET x = 1",
+        "UPDATE high SET x = 1",
+    ):
         writer.execute(statement).fetchall()
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM high").fetchall()

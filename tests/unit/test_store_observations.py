@@ -150,8 +150,10 @@ def test_filters_and_workloads(store_path: Path) -> None:
         store.add_observations("b", "w1", [Observation(C, 2.0), Observation(C, 3.0)])
         store.add_observations("a", "w1", [Observation(replace(C, node_type="skl"), 4.0)])
         assert store.workloads() == [
-            Workload(3, "a", "w1", 1), Workload(2, "b", "w1", 2), Workload(1, "b", "w2", 1),
-        ]  # fmt: skip
+            Workload(3, "a", "w1", 1),
+            Workload(2, "b", "w1", 2),
+            Workload(1, "b", "w2", 1),
+        ]
         assert [w.name for w in store.workloads("b")] == ["w1", "w2"]
         assert [o.observation.time_s for o in store.observations("b")] == [1.0, 2.0, 3.0]
         assert [o.observation.time_s for o in store.observations("b", "w1")] == [2.0, 3.0]

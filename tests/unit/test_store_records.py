@@ -94,9 +94,24 @@ def test_a_decision_that_comes_twice_keeps_the_fuller_record_and_the_job(store_p
 
 def test_outcomes(store_path: Path) -> None:
     first = Outcome(
-        "11", "slurm", "2026-01-01", "d1", "ann", "", "COMPLETED", 2, "n[1-2]", 10.0, None,
-        "missing", None, 2_400_000, "better", {"step": 1}, "2026-01-02",
-    )  # fmt: skip
+        "11",
+        "slurm",
+        "2026-01-01",
+        "d1",
+        "ann",
+        "",
+        "COMPLETED",
+        2,
+        "n[1-2]",
+        10.0,
+        None,
+        "missing",
+        None,
+        2_400_000,
+        "better",
+        {"step": 1},
+        "2026-01-02",
+    )
     again = replace(first, submitted_at="2026-03-01", decision_id="")  # job ids start over
     with Writer(store_path) as store:
         store.save_outcome(first)

@@ -50,9 +50,17 @@ def test_runs_and_models_of_earlier_versions_are_marked_with_how_they_were_measu
         save(store, "swept", scope="own", owner="ann")
         base = {"transfer": {"base": "hsw"}}
         store.save_model(
-            "swept", "default", "skl", scope="all", owner="", name="transfer", n_train=0,
-            energy_quality="missing", stats=base, options=options(1.0, node_type="skl"),
-        )  # fmt: skip
+            "swept",
+            "default",
+            "skl",
+            scope="all",
+            owner="",
+            name="transfer",
+            n_train=0,
+            energy_quality="missing",
+            stats=base,
+            options=options(1.0, node_type="skl"),
+        )
         store.save_decision(decision("d1", rewrite={"cpus-per-task": "4"}))
     db = sqlite3.connect(store_path)
     db.execute("UPDATE observations SET extra = '{\"decision\": \"d1\"}' WHERE source = 'job'")
@@ -66,14 +74,18 @@ def test_runs_and_models_of_earlier_versions_are_marked_with_how_they_were_measu
             for name in ("swept", "here", "imported", "advised")
         }
         assert how == {
-            "swept": ["request", ""], "here": ["variables"], "imported": [""],
+            "swept": ["request", ""],
+            "here": ["variables"],
+            "imported": [""],
             "advised": ["request"],
-        }  # fmt: skip
+        }
         models = {name: [m.method for m in store.find_models(name)] for name in how}
         assert models == {
-            "swept": ["request", "request", "request"], "here": ["variables"], "imported": [""],
+            "swept": ["request", "request", "request"],
+            "here": ["variables"],
+            "imported": [""],
             "advised": ["request"],
-        }  # fmt: skip
+        }
 
 
 def test_a_store_has_the_printed_schema(store_path: Path) -> None:
@@ -109,8 +121,14 @@ def test_what_profiles_say_outlives_the_time_when_their_tables_were_the_advisors
     store_path: Path,
 ) -> None:
     """The tables stay as they are; of several steps the last one that says something counts."""
-    laws = {"parameters": ["n"], "processes": "", "threads": {}, "instructions": [],
-            "footprint": [], "fixed": {}}  # fmt: skip
+    laws = {
+        "parameters": ["n"],
+        "processes": "",
+        "threads": {},
+        "instructions": [],
+        "footprint": [],
+        "fixed": {},
+    }
     results = ({"laws": {**laws, "parameters": ["m"]}}, {"laws": laws}, {"classes": 2})
     with Writer(store_path):
         pass
@@ -146,8 +164,9 @@ def test_a_new_store_has_no_table_of_the_laboratory_until_it_imports_profiles(
         with pytest.raises(RefusedError, match="no application profiles are stored"):
             profile_files(store, "app")
         for _ in range(2):
-            save_profile_files(store, "app", [ProfileFile("train", {"n": 1.0}, "f", "d", b"{}")],
-                               by="ann")  # fmt: skip
+            save_profile_files(
+                store, "app", [ProfileFile("train", {"n": 1.0}, "f", "d", b"{}")], by="ann"
+            )
         assert _tables(store) >= {"profiled_runs", "profile_steps"}
         assert [one.text for one in profile_files(store, "app")] == [b"{}"]
     with Reader(store_path) as store:  # its schema is still one that every advisor knows

@@ -52,17 +52,23 @@ def test_names_and_zones(made: object, name: str, request_: str) -> None:
 @pytest.mark.parametrize(
     ("streams", "names"),
     [
-        ((Stream(7812.5, 8000, 8, "C"), Stream(3906.25, 8, 8, "P")),
-         ["mbw1cX", "mbwXA2hp", "mbw1lcX", "mbw1lp"]),
-        ((Stream(5000, 8, 8, "P"), Stream(4000, 0, 8, "C")),
-         ["mbw1p", "mbw2r", "mbw1lp", "mbw1rc"]),
-        ((Stream(5000, 8, 8, "P", writes=True), Stream(5000, 8, 8, "P")),
-         ["mbw1wp", "mbw2hp", "mbw1wp", "mbw1lp"]),
+        (
+            (Stream(7812.5, 8000, 8, "C"), Stream(3906.25, 8, 8, "P")),
+            ["mbw1cX", "mbwXA2hp", "mbw1lcX", "mbw1lp"],
+        ),
+        (
+            (Stream(5000, 8, 8, "P"), Stream(4000, 0, 8, "C")),
+            ["mbw1p", "mbw2r", "mbw1lp", "mbw1rc"],
+        ),
+        (
+            (Stream(5000, 8, 8, "P", writes=True), Stream(5000, 8, 8, "P")),
+            ["mbw1wp", "mbw2hp", "mbw1wp", "mbw1lp"],
+        ),
         ((Stream(64000, 0, 8, "C"),), ["mbw1rc"]),
         ((Stream(1000, 4, 4, "P"),), ["mbw1p", "mbw1lpf"]),
         ((), []),
     ],
-)  # fmt: skip
+)
 def test_what_a_phase_wants(streams: tuple[Stream, ...], names: list[str]) -> None:
     wanted = like(streams, 2)
     assert [m.name for m in wanted] == names

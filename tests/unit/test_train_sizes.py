@@ -17,9 +17,14 @@ from advisor.training.state import newest_of, series_of
 from advisor.training.training_job import TrainingSite, recognised_by_site
 
 RULE = ApplicationRule.from_dict(
-    {"name": "lj", "executable": ["lmp"], "arguments": [r"-v x (?P<size>\S+)"],
-     "parameters": {"n": "{size}"}, "ignore": ["seed"]}
-)  # fmt: skip
+    {
+        "name": "lj",
+        "executable": ["lmp"],
+        "arguments": [r"-v x (?P<size>\S+)"],
+        "parameters": {"n": "{size}"},
+        "ignore": ["seed"],
+    }
+)
 
 
 def at(asked: str, text: str | None, *words: str) -> list[SizedText]:
@@ -40,13 +45,16 @@ def at(asked: str, text: str | None, *words: str) -> list[SizedText]:
         ("n=1M,2M,4M", "N=1M # cells\nsrun ./app n=$N\n", "N=4M # cells\nsrun ./app n=$N\n"),
         ("in=1K,2K,4K", "srun ./app in_2K.txt\n", "srun ./app in_4K.txt\n"),
         ("arg1.2=8,16,32", "srun ./app 8x8x8\n", "srun ./app 8x32x8\n"),
-        ("n=2,4,8", "#SBATCH -N 2\nsrun -n 2 ./app -n 2 -k 2\n",
-         "#SBATCH -N 2\nsrun -n 2 ./app -n 8 -k 2\n"),
+        (
+            "n=2,4,8",
+            "#SBATCH -N 2\nsrun -n 2 ./app -n 2 -k 2\n",
+            "#SBATCH -N 2\nsrun -n 2 ./app -n 8 -k 2\n",
+        ),
         ("n=1,2,3", "#ADVISOR size.n=2\nsrun ./app -k 2\n", "#ADVISOR size.n=3\nsrun ./app -k 3\n"),
         ("n=1e3,2e3,4e3", "srun lmp -v x 1000 -seed 1000\n", "srun lmp -v x 4000 -seed 1000\n"),
         ("n=0.5,1,1.5", "srun ./app -n 1\n", "srun ./app -n 1.5\n"),
     ],
-)  # fmt: skip
+)
 def test_a_size_is_changed_where_the_script_writes_it(asked: str, text: str, last: str) -> None:
     found = at(asked, f"#!/bin/bash\n{text}")
     assert len(found) == 3
@@ -94,8 +102,19 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_size_is_run_and_the_largest_gets_the_model(
     advisor: Callable[..., Any], script: Path, store_path: Path
 ) -> None:
-    argv = ("train", script, "--scheduler", "local", "--sizes", "n=1,2,4", "--threads", "1",
-            "--meter", "estimate", "--json")  # fmt: skip
+    argv = (
+        "train",
+        script,
+        "--scheduler",
+        "local",
+        "--sizes",
+        "n=1,2,4",
+        "--threads",
+        "1",
+        "--meter",
+        "estimate",
+        "--json",
+    )
     plan = advisor(*argv, "--estimate", "10s", "--dry-run")
     assert plan.code == 0, plan.err
     sweeps = plan.json()["sweeps"]
@@ -117,10 +136,22 @@ def test_every_size_is_run_and_the_largest_gets_the_model(
     assert "configurations measured, a model needs 4 (its runs serve the law" in few.err
 
 
-def test_what_is_left_of_a_series_is_resumed(advisor: Callable[..., Any], script: Path,
-                                             tmp_path: Path) -> None:  # fmt: skip
-    argv = ("train", script, "--scheduler", "local", "--sizes", "n=1,2,4", "--threads", "1",
-            "--meter", "none", "--yes")  # fmt: skip
+def test_what_is_left_of_a_series_is_resumed(
+    advisor: Callable[..., Any], script: Path, tmp_path: Path
+) -> None:
+    argv = (
+        "train",
+        script,
+        "--scheduler",
+        "local",
+        "--sizes",
+        "n=1,2,4",
+        "--threads",
+        "1",
+        "--meter",
+        "none",
+        "--yes",
+    )
     kernel = script.parent / "kernel"
     text = kernel.read_text()
     kernel.write_text(text.replace("sleep 0.$2", "[ $2 = 1 ] || exit 1; sleep 0.$2"))

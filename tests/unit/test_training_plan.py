@@ -27,10 +27,16 @@ from advisor.training.table import tabulate
 from advisor.training.training_job import TrainingJob, TrainingSite, TrainingSubject, understand
 
 BDW = NodeType(
-    "bdw", feature="broadwell", partitions=("batch", "big"), sockets=2, cores=28,
-    freq_khz=(1_200_000, 1_700_000, 2_200_000), default_freq_khz=2_200_000,
-    nodes=("b1", "b2", "b3", "b4"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch", "big"),
+    sockets=2,
+    cores=28,
+    freq_khz=(1_200_000, 1_700_000, 2_200_000),
+    default_freq_khz=2_200_000,
+    nodes=("b1", "b2", "b3", "b4"),
+    default_partition="batch",
+)
 SKL = replace(BDW, name="skl", feature="skylake", partitions=("new",), cores=40, nodes=("s1",))
 SITE = TrainingSite(Inventory.of([BDW, SKL]))
 
@@ -109,9 +115,13 @@ def test_more_cores_than_a_node_has_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "empty"), (b" \n\t\n", "empty"), (b"\x7fELF\0\0", "not a job script"),
-     (b"#" * 5_000_000, "larger")],
-)  # fmt: skip
+    [
+        (b"", "empty"),
+        (b" \n\t\n", "empty"),
+        (b"\x7fELF\0\0", "not a job script"),
+        (b"#" * 5_000_000, "larger"),
+    ],
+)
 def test_what_is_no_script(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.sh"
     path.write_bytes(content)
@@ -235,8 +245,13 @@ WHOLE = [
     "#SBATCH -N1 -n 28",
     "#SBATCH -N2 --ntasks-per-node=2 -c 14",
 ]
-SHARED = ["#SBATCH -n1 -c 14", "#SBATCH --exclusive=user -n1 -c 4", "#SBATCH -n 4",
-          "#SBATCH -n 28"]  # fmt: skip  # its tasks may be spread over nodes of others
+SHARED = [
+    "#SBATCH -n1 -c 14",
+    "#SBATCH --exclusive=user -n1 -c 4",
+    "#SBATCH -n 4",
+    # Its tasks may be spread over nodes of others.
+    "#SBATCH -n 28",
+]
 
 
 @pytest.mark.parametrize("lines", [*WHOLE, *SHARED])
@@ -290,13 +305,30 @@ def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
     found = subject(tmp_path, text)
     runs = (PlannedRun(0, "baseline", found.baseline),)
     job = SweepJob(
-        "x", "design", tmp_path, tmp_path, BDW, runs, options=found.options, method=found.method,
-        estimate_s=60, baseline=found.baseline,
-    )  # fmt: skip
+        "x",
+        "design",
+        tmp_path,
+        tmp_path,
+        BDW,
+        runs,
+        options=found.options,
+        method=found.method,
+        estimate_s=60,
+        baseline=found.baseline,
+    )
     words = Slurm()._options(job, list(runs))
-    for kept in ("--exclusive", "--ntasks=4", "--cpus-per-task=7", "--exclude=b4", "--mem=3G",
-                 "--reservation=r", "--gres=nvme:1", "--licenses=cfd",
-                 "--constraint=broadwell", "--time=2"):  # fmt: skip
+    for kept in (
+        "--exclusive",
+        "--ntasks=4",
+        "--cpus-per-task=7",
+        "--exclude=b4",
+        "--mem=3G",
+        "--reservation=r",
+        "--gres=nvme:1",
+        "--licenses=cfd",
+        "--constraint=broadwell",
+        "--time=2",
+    ):
         assert kept in words
     assert not any(w.startswith(("--mail", "--dependency", "--comment", "--nodes")) for w in words)
     assert f"--output={tmp_path}/job-%j.log" in words and "--job-name=adv-x-design" in words
@@ -307,9 +339,14 @@ def test_the_allocation_is_the_jobs_own_with_what_binds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "asked"),
-    [("broadwell", "broadwell"), ("broadwell&nvme", "broadwell&nvme"), ("", "broadwell"),
-     ("broadwell|skylake", "broadwell"), ("skylake", "broadwell")],
-)  # fmt: skip
+    [
+        ("broadwell", "broadwell"),
+        ("broadwell&nvme", "broadwell&nvme"),
+        ("", "broadwell"),
+        ("broadwell|skylake", "broadwell"),
+        ("skylake", "broadwell"),
+    ],
+)
 def test_the_node_type_is_pinned_and_what_else_was_asked_of_it_stays(
     tmp_path: Path, wanted: str, asked: str
 ) -> None:
@@ -320,7 +357,7 @@ def test_the_node_type_is_pinned_and_what_else_was_asked_of_it_stays(
 @pytest.mark.parametrize(
     "wish",
     [{"threads": (29,)}, {"threads": (0,)}, {"freqs_khz": (1_300_000,)}],
-)  # fmt: skip
+)
 def test_values_the_node_type_does_not_have(tmp_path: Path, wish: dict[str, tuple[int]]) -> None:
     found = subject(tmp_path, "#SBATCH --exclusive\nsrun ./cfd")
     with pytest.raises(InputError, match=r"bdw has|is not a step of bdw"):
@@ -389,9 +426,12 @@ def observed(
 ) -> Observation:
     quality = more.pop("quality", "measured" if energy_j else "missing")
     return Observation(
-        Configuration("local", 1, 1, threads, 0), time_s, energy_j,
-        energy_quality=quality, source=source,  # type: ignore[arg-type]
-    )  # fmt: skip
+        Configuration("local", 1, 1, threads, 0),
+        time_s,
+        energy_j,
+        energy_quality=quality,
+        source=source,  # type: ignore[arg-type]
+    )
 
 
 def test_a_table_of_runs_where_no_model_can_be_fitted() -> None:

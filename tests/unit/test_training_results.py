@@ -49,18 +49,25 @@ def test_runs_are_open_until_done_or_given_up() -> None:
     runs = tuple(PlannedRun(i, "design", None) for i in range(4))  # type: ignore[arg-type]
     job = SweepJob("x", "design", Path("/"), Path("/"), NodeType("n"), runs, attempts=2)
     results = [
-        RunResult(0, 1, True), RunResult(1, 1, False), RunResult(2, 1, False),
-        RunResult(2, 2, False), RunResult(3, 1, False, final=True),
-    ]  # fmt: skip
+        RunResult(0, 1, True),
+        RunResult(1, 1, False),
+        RunResult(2, 1, False),
+        RunResult(2, 2, False),
+        RunResult(3, 1, False, final=True),
+    ]
     assert [r.seq for r in job.open_runs(results)] == [1]
     assert [r.seq for r in job.open_runs([])] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("line", "argv"),
-    [("#!/bin/bash -l\n", ["/bin/bash", "-l"]), ("#! /usr/bin/env python3\n", None),
-     ("echo hi\n", ["/bin/sh"]), ("#!\n", ["/bin/sh"])],
-)  # fmt: skip
+    [
+        ("#!/bin/bash -l\n", ["/bin/bash", "-l"]),
+        ("#! /usr/bin/env python3\n", None),
+        ("echo hi\n", ["/bin/sh"]),
+        ("#!\n", ["/bin/sh"]),
+    ],
+)
 def test_interpreter(tmp_path: Path, line: str, argv: list[str] | None) -> None:
     path = tmp_path / "s"
     path.write_text(line)
@@ -147,9 +154,13 @@ class Daemon(threading.Thread):
 
 
 OBSERVATION = Observation(
-    Configuration("posed", 1, 1, 2, 2_000_000), 1.5, 20.0,
-    source="sweep", account="proj", extra={"sweep": "s", "seq": 3},
-)  # fmt: skip
+    Configuration("posed", 1, 1, 2, 2_000_000),
+    1.5,
+    20.0,
+    source="sweep",
+    account="proj",
+    extra={"sweep": "s", "seq": 3},
+)
 
 
 def test_results_go_to_the_daemon_where_the_store_is_out_of_reach(tmp_path: Path) -> None:
@@ -160,8 +171,10 @@ def test_results_go_to_the_daemon_where_the_store_is_out_of_reach(tmp_path: Path
     (message,) = [m for m in daemon.got if m["op"] != "status"]
     assert (message["v"], message["op"], message["fit"]) == (1, "observe", True)
     assert (message["application"], message["workload"], message["account"]) == (
-        "app", "w", "proj",
-    )  # fmt: skip
+        "app",
+        "w",
+        "proj",
+    )
     (sent,) = message["observations"]
     assert sent["time_s"] == 1.5 and sent["configuration"]["threads_per_node"] == 2
     assert sent["extra"] == {"sweep": "s", "seq": 3}
@@ -197,8 +210,10 @@ def test_where_results_go(tmp_path: Path) -> None:
     assert "--db" in caught.value.hint and not left.exists()
     only_reads = tmp_path / "r.sock"
     Daemon(only_reads, b'{"takes_results": false}\n')
-    for named in (opened(blocked / "a.db", only_reads, explicit=True),
-                  opened(tmp_path / "own.db", only_reads, explicit=False)):  # fmt: skip
+    for named in (
+        opened(blocked / "a.db", only_reads, explicit=True),
+        opened(tmp_path / "own.db", only_reads, explicit=False),
+    ):
         assert isinstance(named, LeftResults) and named.place == left
     assert not (tmp_path / "own.db").exists()
     own = opened(store, only_reads, explicit=False)

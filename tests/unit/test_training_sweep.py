@@ -39,9 +39,7 @@ from advisor.training.training_job import TrainingSite, TrainingSubject, current
 from advisor.views.training import outcome_lines
 
 FREQS = (1_000_000, 1_400_000, 1_800_000, 2_000_000)
-NODE = NodeType(
-    "posed", cores=2, freq_khz=FREQS, default_freq_khz=2_000_000, nodes=("here",)
-)  # fmt: skip
+NODE = NodeType("posed", cores=2, freq_khz=FREQS, default_freq_khz=2_000_000, nodes=("here",))
 APPLICATION = """\
 #!/bin/bash
 # Memory-bound: a little slower at low frequency, far less power. Fails where told to. By itself it

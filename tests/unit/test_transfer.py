@@ -34,15 +34,26 @@ def _law() -> ModuleType:
 
 
 LAW = _law()
-BASE = NodeType("a", cores=20, freq_khz=(1_000_000, 1_500_000, 2_000_000),
-                default_freq_khz=2_000_000, nodes=("a1", "a2", "a3", "a4"))  # fmt: skip
-OTHER = NodeType("b", cores=30, freq_khz=(1_200_000, 1_800_000, 2_400_000),
-                 default_freq_khz=2_400_000, nodes=("b1", "b2"))  # fmt: skip
+BASE = NodeType(
+    "a",
+    cores=20,
+    freq_khz=(1_000_000, 1_500_000, 2_000_000),
+    default_freq_khz=2_000_000,
+    nodes=("a1", "a2", "a3", "a4"),
+)
+OTHER = NodeType(
+    "b",
+    cores=30,
+    freq_khz=(1_200_000, 1_800_000, 2_400_000),
+    default_freq_khz=2_400_000,
+    nodes=("b1", "b2"),
+)
 HALF = NodeTypeEstimate("b", 50.0, 0.5, 0.0, 110.0, 125.0, 0.7, 0.0, "profiles")
 
 
-def option(nodes: int, ranks: int, threads: int, freq: int, time_s: float = 100.0,
-           confirmed: bool = True) -> Option:  # fmt: skip
+def option(
+    nodes: int, ranks: int, threads: int, freq: int, time_s: float = 100.0, confirmed: bool = True
+) -> Option:
     c = Configuration("a", nodes, ranks, threads, freq)
     e = 200.0 * time_s * nodes
     return Option(c, time_s, time_s, time_s, e, e, e, True, confirmed)
@@ -57,8 +68,9 @@ def landed(*options: Option, target: NodeType = OTHER) -> list[tuple[int, ...]]:
 
 
 def test_shares_of_cores_and_frequency_are_kept() -> None:
-    found = transfer([option(1, 1, t, f) for t in (10, 20) for f in BASE.freq_khz],
-                     BASE, OTHER, HALF)  # fmt: skip
+    found = transfer(
+        [option(1, 1, t, f) for t in (10, 20) for f in BASE.freq_khz], BASE, OTHER, HALF
+    )
     assert [(o.configuration.threads_per_node, o.configuration.freq_khz) for o in found] == [
         (t, f) for t in (15, 30) for f in OTHER.freq_khz
     ]
@@ -89,11 +101,13 @@ def test_only_what_the_inventory_allows() -> None:
     ]
     # 1.5 of 2.0 GHz has no step within 15 % there
     assert landed(*steps, target=replace(OTHER, freq_khz=(1_200_000, 2_400_000))) == [
-        (1, 1, 30, 1_200_000), (1, 1, 30, 2_400_000),
-    ]  # fmt: skip
+        (1, 1, 30, 1_200_000),
+        (1, 1, 30, 2_400_000),
+    ]
     assert landed(*(option(n, 1, 20, 2_000_000) for n in (1, 2, 4))) == [
-        (1, 1, 30, 2_400_000), (2, 1, 30, 2_400_000),
-    ]  # fmt: skip
+        (1, 1, 30, 2_400_000),
+        (2, 1, 30, 2_400_000),
+    ]
     # equal places fall together: 19 and 20 of 20 cores are both all 3 of 3
     tiny = replace(OTHER, cores=3)
     assert landed(option(1, 1, 19, 2_000_000), option(1, 1, 20, 2_000_000), target=tiny) == [
@@ -161,9 +175,14 @@ STEPS = st.lists(st.integers(8, 40), max_size=6, unique=True).map(
 @given(CORES, CORES, STEPS, STEPS, st.integers(1, 5), st.floats(0.05, 20.0), st.data())
 @settings(max_examples=150, deadline=None)
 def test_nothing_lands_outside_of_the_inventory(
-    cores: int, others: int, steps: tuple[int, ...], other_steps: tuple[int, ...], nodes: int,
-    ratio: float, data: st.DataObject,
-) -> None:  # fmt: skip
+    cores: int,
+    others: int,
+    steps: tuple[int, ...],
+    other_steps: tuple[int, ...],
+    nodes: int,
+    ratio: float,
+    data: st.DataObject,
+) -> None:
     base = NodeType("a", cores=cores, freq_khz=steps)
     there = tuple(f"b{n}" for n in range(nodes))
     target = NodeType("b", cores=others, freq_khz=other_steps, nodes=there)
@@ -213,9 +232,16 @@ def test_intervals_are_true_between_posed_node_types(kernel: str) -> None:
             (t0, w0), (t1, w1) = (LAW.predict(kernel, s, 1, s.cores) for s in (here, there))
             for off in (0.9, 1.0, 1.1):
                 ranked = NodeTypeEstimate(
-                    there.name, t1, off * t1 / t0, 5.0, 110.0, 125.0,
-                    off * t1 * w1 / (t0 * w0), 5.0, "profiles",
-                )  # fmt: skip
+                    there.name,
+                    t1,
+                    off * t1 / t0,
+                    5.0,
+                    110.0,
+                    125.0,
+                    off * t1 * w1 / (t0 * w0),
+                    5.0,
+                    "profiles",
+                )
                 for o in transfer(options, base, node_type(there), ranked):
                     c = o.configuration
                     t, w = LAW.predict(kernel, there, c.nodes, c.threads_per_node, c.freq_khz)
@@ -229,6 +255,9 @@ def test_intervals_are_true_between_posed_node_types(kernel: str) -> None:
 def node_type(posed: object) -> NodeType:
     p = posed
     return NodeType(
-        p.name, cores=p.cores, freq_khz=p.frequencies_khz,  # type: ignore[attr-defined]
-        default_freq_khz=p.max_khz, nodes=p.nodes,  # type: ignore[attr-defined]
-    )  # fmt: skip
+        p.name,
+        cores=p.cores,
+        freq_khz=p.frequencies_khz,  # type: ignore[attr-defined]
+        default_freq_khz=p.max_khz,
+        nodes=p.nodes,  # type: ignore[attr-defined]
+    )

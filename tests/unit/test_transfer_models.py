@@ -33,13 +33,27 @@ from tests.unset import as_measured
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
-    "bdw", feature="broadwell", partitions=("batch", "bdw"), sockets=2, cores=28, freq_khz=FREQS,
-    default_freq_khz=2_200_000, nodes=("bdw1", "bdw2"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch", "bdw"),
+    sockets=2,
+    cores=28,
+    freq_khz=FREQS,
+    default_freq_khz=2_200_000,
+    nodes=("bdw1", "bdw2"),
+    default_partition="batch",
+)
 SKL = NodeType(
-    "skl", feature="skylake", partitions=("batch",), sockets=2, cores=40, freq_khz=FREQS,
-    default_freq_khz=2_200_000, nodes=("skl1", "skl2"), weight=10,
-)  # fmt: skip
+    "skl",
+    feature="skylake",
+    partitions=("batch",),
+    sockets=2,
+    cores=40,
+    freq_khz=FREQS,
+    default_freq_khz=2_200_000,
+    nodes=("skl1", "skl2"),
+    weight=10,
+)
 SCRIPT = "#!/bin/bash\nsrun ./stencil\n"
 
 
@@ -49,8 +63,15 @@ def response(node_type: str, threads: int, freq: int, factor: float = 1.0) -> Op
     energy = time_s * (100 + 4 * threads)
     return Option(
         Configuration(node_type, 1, 1, threads, freq),
-        time_s, time_s * 0.995, time_s * 1.005, energy, energy * 0.995, energy * 1.005, True, True,
-    )  # fmt: skip
+        time_s,
+        time_s * 0.995,
+        time_s * 1.005,
+        energy,
+        energy * 0.995,
+        energy * 1.005,
+        True,
+        True,
+    )
 
 
 def grid(node_type: str = "bdw", cores: int = 28, factor: float = 1.0) -> list[Option]:
@@ -58,29 +79,53 @@ def grid(node_type: str = "bdw", cores: int = 28, factor: float = 1.0) -> list[O
     return [response(node_type, t, f, factor) for t in threads for f in FREQS]
 
 
-def fitted(writer: Writer, node_type: str = "bdw", scope: Scope = "all", owner: str = "",
-           **more: Any) -> StoredModel:  # fmt: skip
+def fitted(
+    writer: Writer, node_type: str = "bdw", scope: Scope = "all", owner: str = "", **more: Any
+) -> StoredModel:
     values: dict[str, Any] = {"energy_quality": "measured", "options": grid(), **more}
     return writer.save_model(
-        "stencil", "default", node_type, scope=scope, owner=owner, name="bspline", n_train=12,
-        stats={"error": 0.05, **as_measured(values["options"])}, **values,
-    )  # fmt: skip
+        "stencil",
+        "default",
+        node_type,
+        scope=scope,
+        owner=owner,
+        name="bspline",
+        n_train=12,
+        stats={"error": 0.05, **as_measured(values["options"])},
+        **values,
+    )
 
 
-def ranked(writer: Writer, ratio: float = 0.5, scope: Scope = "all", contributor: str = "root",
-           base: str = "bdw", **more: Any) -> None:  # fmt: skip
+def ranked(
+    writer: Writer,
+    ratio: float = 0.5,
+    scope: Scope = "all",
+    contributor: str = "root",
+    base: str = "bdw",
+    **more: Any,
+) -> None:
     values: dict[str, Any] = {
-        "error_pct": 4.0, "similarity": 110.0, "similarity_max": 125.0,
-        "energy_ratio": ratio * 1.1, "energy_error_pct": 4.0, "energy_source": "profiles", **more,
-    }  # fmt: skip
+        "error_pct": 4.0,
+        "similarity": 110.0,
+        "similarity_max": 125.0,
+        "energy_ratio": ratio * 1.1,
+        "energy_error_pct": 4.0,
+        "energy_source": "profiles",
+        **more,
+    }
     save_ranking(
-        writer, "stencil", "default", base,
+        writer,
+        "stencil",
+        "default",
+        base,
         [
             NodeTypeEstimate(base, 100.0, 1.0, 0.0),
             NodeTypeEstimate("skl", 100 * ratio, ratio, **values),
         ],
-        method="thesis", contributor=contributor, scope=scope,
-    )  # fmt: skip
+        method="thesis",
+        contributor=contributor,
+        scope=scope,
+    )
 
 
 def there(writer: Writer) -> list[StoredModel]:
@@ -97,23 +142,45 @@ def store(store_path: Path) -> Iterator[Writer]:
 
 
 def policy(writer: Writer, **settings: Any) -> None:
-    base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, "node_type_change": "allow",
-            "estimated_node_types": "accept", **settings}  # fmt: skip
+    base = {
+        "mode": "apply",
+        "goal": "min_energy",
+        "holdout": 0.0,
+        "node_type_change": "allow",
+        "estimated_node_types": "accept",
+        **settings,
+    }
     writer.apply_config(
-        "policy", path="p.yaml", text=repr(settings), compiled={"base": base, "rules": []},
+        "policy",
+        path="p.yaml",
+        text=repr(settings),
+        compiled={"base": base, "rules": []},
         by="test",
-    )  # fmt: skip
+    )
 
 
-def ask(writer: Writer, arguments: str = "-N1 --exclusive --mem=2G", user: str = "ada",
-        path: Path | None = None, **payload: Any) -> Decision:  # fmt: skip
+def ask(
+    writer: Writer,
+    arguments: str = "-N1 --exclusive --mem=2G",
+    user: str = "ada",
+    path: Path | None = None,
+    **payload: Any,
+) -> Decision:
     script = payload.pop("script", SCRIPT)
     options = {"time": "600"} | read_directives(script) | read_arguments(arguments.split())
     request = parse_request(
-        {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
-         "argv": ["/home/job.sh"], **payload},
-        user=user, uid=1000, choices=payload.get("picks") or {},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": options,
+            "script": script,
+            "script_path": "/home/job.sh",
+            "argv": ["/home/job.sh"],
+            **payload,
+        },
+        user=user,
+        uid=1000,
+        choices=payload.get("picks") or {},
+    )
     assert derive(writer)
     source = StoreSource(path or Path(writer.path))
     source.refresh()
@@ -135,8 +202,11 @@ def test_a_model_and_a_ranking_make_a_model(store: Writer, ranking_first: bool) 
         step(store)
     (made,) = there(store)
     assert (made.name, made.energy_quality, made.n_train, made.scope) == (
-        "transfer", "estimated", 0, "all"
-    )  # fmt: skip
+        "transfer",
+        "estimated",
+        0,
+        "all",
+    )
     assert made.transferred and made.energy_basis == "measured"
     assert made.transfer["base"] == "bdw" and made.transfer["similarity"] == 110
     assert len(made.options()) == 12 and all(o.estimated for o in made.options())
@@ -323,11 +393,20 @@ def test_a_job_on_an_estimated_node_type_is_left_alone(estimated: Writer) -> Non
 def test_what_was_measured_goes_before_an_estimate_that_is_not_surely_better(
     store: Writer,
 ) -> None:
-    saves = [replace(o, energy_j=o.energy_j * 0.7, energy_lo_j=o.energy_lo_j * 0.7,
-                     energy_hi_j=o.energy_hi_j * 0.7, time_s=o.time_s * 0.7,
-                     time_lo_s=o.time_lo_s * 0.7, time_hi_s=o.time_hi_s * 0.7)
-             if o.configuration.threads_per_node == 21 and o.configuration.freq_khz == 2_200_000
-             else o for o in grid()]  # fmt: skip
+    saves = [
+        replace(
+            o,
+            energy_j=o.energy_j * 0.7,
+            energy_lo_j=o.energy_lo_j * 0.7,
+            energy_hi_j=o.energy_hi_j * 0.7,
+            time_s=o.time_s * 0.7,
+            time_lo_s=o.time_lo_s * 0.7,
+            time_hi_s=o.time_hi_s * 0.7,
+        )
+        if o.configuration.threads_per_node == 21 and o.configuration.freq_khz == 2_200_000
+        else o
+        for o in grid()
+    ]
     fitted(store, options=saves)
     ranked(store, 0.6, energy_ratio=0.95)
     known = ask(store)
@@ -352,13 +431,23 @@ def test_a_what_if_asks_only_for_jobs_where_they_were_measured(estimated: Writer
 
 def test_an_estimate_far_from_what_is_known_must_be_worth_it(store: Writer) -> None:
     """Half the cores for 2 % less energy there, but how that type scales is not known."""
-    half = [replace(o, energy_j=o.energy_j * 0.665, energy_lo_j=o.energy_lo_j * 0.665,
-                    energy_hi_j=o.energy_hi_j * 0.665, time_s=o.time_s * 0.5,
-                    time_lo_s=o.time_lo_s * 0.5, time_hi_s=o.time_hi_s * 0.5)
-            if o.configuration.threads_per_node == 14 and o.configuration.freq_khz == 2_200_000
-            else o for o in grid()]  # fmt: skip
-    fitted(store, options=[replace(o, confirmed=o.configuration.freq_khz == 2_200_000)
-                           for o in half])  # fmt: skip
+    half = [
+        replace(
+            o,
+            energy_j=o.energy_j * 0.665,
+            energy_lo_j=o.energy_lo_j * 0.665,
+            energy_hi_j=o.energy_hi_j * 0.665,
+            time_s=o.time_s * 0.5,
+            time_lo_s=o.time_lo_s * 0.5,
+            time_hi_s=o.time_hi_s * 0.5,
+        )
+        if o.configuration.threads_per_node == 14 and o.configuration.freq_khz == 2_200_000
+        else o
+        for o in grid()
+    ]
+    fitted(
+        store, options=[replace(o, confirmed=o.configuration.freq_khz == 2_200_000) for o in half]
+    )
     ranked(store, 0.3, energy_ratio=0.3)
     decision = ask(store)
     assert decision.chosen is not None

@@ -18,14 +18,26 @@ SAVES = Alternative(
     FEWER, 100.5, 870.0, Effect(0.005, -0.02, 0.03), Effect(-0.13, -0.15, -0.11), confirmed=True
 )
 ADVICE = Decision(
-    "d", "2026-01-01T00:00:00+00:00", "slurm", "explain", "ann", "", Policy(mode="advise"),
-    "cg", "default", ASKED, SAVES, reasons=(reason("chosen", "it"), reason("mode-advise")),
+    "d",
+    "2026-01-01T00:00:00+00:00",
+    "slurm",
+    "explain",
+    "ann",
+    "",
+    Policy(mode="advise"),
+    "cg",
+    "default",
+    ASKED,
+    SAVES,
+    reasons=(reason("chosen", "it"), reason("mode-advise")),
     energy_quality="measured",
-)  # fmt: skip
+)
 APPLIED = replace(
-    ADVICE, policy=Policy(mode="apply"), reasons=ADVICE.reasons[:1],
+    ADVICE,
+    policy=Policy(mode="apply"),
+    reasons=ADVICE.reasons[:1],
     environment={"OMP_NUM_THREADS": "4"},
-)  # fmt: skip
+)
 
 
 def lines(policy: Decision | None, yours: Decision | None = None, missing: str = "") -> list[str]:

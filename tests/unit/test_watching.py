@@ -103,8 +103,10 @@ class Watched:
         folder.mkdir()
         self.rings = EventRings(folder)
         self.environment = {
-            **os.environ, "ADVISOR_WATCH": str(folder), "LD_PRELOAD": str(timing_library()),
-        }  # fmt: skip
+            **os.environ,
+            "ADVISOR_WATCH": str(folder),
+            "LD_PRELOAD": str(timing_library()),
+        }
 
     def run(self, *argv: object, **more: str) -> list[str]:
         environment = {**self.environment, **more}
@@ -297,8 +299,10 @@ def test_counters_beside_a_run_show_what_is_inside_of_an_iteration() -> None:
     }
     ipc, mips, cores = signals_inside(run, counted)
     assert [(s.name, s.unit) for s in (ipc, mips, cores)] == [
-        ("instructions per cycle", "IPC"), ("instructions", "MIPS"), ("cores in use", "cores"),
-    ]  # fmt: skip
+        ("instructions per cycle", "IPC"),
+        ("instructions", "MIPS"),
+        ("cores in use", "cores"),
+    ]
     assert ipc.folded.value[[20, 60, 80]] == pytest.approx([1.5, 0.5, 0.5], rel=0.03)
     assert mips.folded.value[[20, 80]] == pytest.approx([3000, 1000], rel=0.03)
     assert cores.folded.value == pytest.approx(4.0, rel=1e-3)

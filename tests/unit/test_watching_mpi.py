@@ -137,12 +137,18 @@ class Mpi:
         rings = self.folder / "rings"
         rings.mkdir()
         environment = {
-            **os.environ, "ADVISOR_WATCH": str(rings), "LD_PRELOAD": str(timing_library()),
-        }  # fmt: skip
+            **os.environ,
+            "ADVISOR_WATCH": str(rings),
+            "LD_PRELOAD": str(timing_library()),
+        }
         done = subprocess.run(
-            self.command(*argv, ranks=ranks), env=environment, capture_output=True, text=True,
-            check=False, timeout=120,
-        )  # fmt: skip
+            self.command(*argv, ranks=ranks),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         found = EventRings(rings)
         found.look()
         by_rank = sorted(found.processes, key=lambda p: -1 if p.rank is None else p.rank)
@@ -152,8 +158,11 @@ class Mpi:
 
 @pytest.fixture(params=MPIS)
 def mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mpi:
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                 "OMPI_MCA_rmaps_base_oversubscribe"):  # fmt: skip
+    for name in (
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        "OMPI_MCA_rmaps_base_oversubscribe",
+    ):
         monkeypatch.setenv(name, "1")
     return Mpi(request.param, tmp_path)
 

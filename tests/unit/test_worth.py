@@ -35,8 +35,11 @@ def test_money_and_co2_follow_the_tariff(energy_j: float, words: str) -> None:
 
 def test_the_json_form_has_the_same_numbers() -> None:
     assert STATED.worth(7.2e6).to_dict() == {
-        "kwh": 2.0, "money": 0.5, "currency": "EUR", "co2_kg": pytest.approx(0.76),
-    }  # fmt: skip
+        "kwh": 2.0,
+        "money": 0.5,
+        "currency": "EUR",
+        "co2_kg": pytest.approx(0.76),
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,36 @@ def obstacle(script: str) -> str:
 @pytest.mark.parametrize(
     "front",
     [
-        "taskset -c 0-3", "taskset 0xff", "numactl --physcpubind 0-3", "numactl -i all",
-        "numactl --membind=0 -l", "/usr/bin/time -f '%E real'", "/usr/bin/time -vo log",
-        "time -p", "stdbuf -o L", "stdbuf -oL", "nice -n 5", "nice -5", "ionice -c 3",
-        "timeout --signal KILL 60", "timeout -k 5 60", "env --chdir /tmp A=1", "exec -a name",
-        "chrt -i 0", "nohup", "command", "conda run -n x", "mamba run --no-capture-output -p /x",
-        "singularity exec box/", "singularity -q exec --nv -B /a:/b image.simg",
-        "apptainer exec --bind /a.sif:/b docker://x", "singularity exec $PWD/image",
-        "shifter --image=docker:x", "shifter -i x --module=mpich",
+        "taskset -c 0-3",
+        "taskset 0xff",
+        "numactl --physcpubind 0-3",
+        "numactl -i all",
+        "numactl --membind=0 -l",
+        "/usr/bin/time -f '%E real'",
+        "/usr/bin/time -vo log",
+        "time -p",
+        "stdbuf -o L",
+        "stdbuf -oL",
+        "nice -n 5",
+        "nice -5",
+        "ionice -c 3",
+        "timeout --signal KILL 60",
+        "timeout -k 5 60",
+        "env --chdir /tmp A=1",
+        "exec -a name",
+        "chrt -i 0",
+        "nohup",
+        "command",
+        "conda run -n x",
+        "mamba run --no-capture-output -p /x",
+        "singularity exec box/",
+        "singularity -q exec --nv -B /a:/b image.simg",
+        "apptainer exec --bind /a.sif:/b docker://x",
+        "singularity exec $PWD/image",
+        "shifter --image=docker:x",
+        "shifter -i x --module=mpich",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("launcher", ["", "srun -n 2 "])
 def test_the_program_behind_it_is_known(front: str, launcher: str) -> None:
     if launcher and front in ("time -p", "nohup", "command", "exec -a name"):
@@ -39,10 +59,16 @@ def test_the_program_behind_it_is_known(front: str, launcher: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["singularity exec $IMAGE ./app", "singularity exec $OPTIONS image.sif ./app",
-     "apptainer exec --unknown x image.sif ./app", "singularity exec --nv",
-     "srun singularity exec $I a", "shifter --what x ./app", "conda run --what ./app"],
-)  # fmt: skip
+    [
+        "singularity exec $IMAGE ./app",
+        "singularity exec $OPTIONS image.sif ./app",
+        "apptainer exec --unknown x image.sif ./app",
+        "singularity exec --nv",
+        "srun singularity exec $I a",
+        "shifter --what x ./app",
+        "conda run --what ./app",
+    ],
+)
 def test_a_program_that_may_begin_elsewhere_stops_everything(line: str) -> None:
     """Before, it vanished, and another program counted as the job's only one."""
     assert "not known what" in obstacle(line)
@@ -58,15 +84,24 @@ def test_an_image_that_the_script_names_is_known() -> None:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("python -W ignore train.py", "train.py"), ("python3 -X dev train.py -c x", "train.py"),
-        ("python -um pytest x", "python"), ("python -mpdb x.py", "python"),
-        ("python -uc 'x' a", "python"), ("julia -t 8 sim.jl", "sim.jl"),
-        ("julia --project=. -p 4 sim.jl", "sim.jl"), ("julia -O3 -e 'x' y", "julia"),
-        ("perl -I lib x.pl", "x.pl"), ("perl -MPOSIX x.pl", "x.pl"), ("perl -ne 'x' y", "perl"),
-        ("java -Xmx4g -cp a:b Main 3", "Main"), ("java -jar app.jar x", "app.jar"),
-        ("Rscript --vanilla x.R", "x.R"), ("python - x", "python"), ("python", "python"),
+        ("python -W ignore train.py", "train.py"),
+        ("python3 -X dev train.py -c x", "train.py"),
+        ("python -um pytest x", "python"),
+        ("python -mpdb x.py", "python"),
+        ("python -uc 'x' a", "python"),
+        ("julia -t 8 sim.jl", "sim.jl"),
+        ("julia --project=. -p 4 sim.jl", "sim.jl"),
+        ("julia -O3 -e 'x' y", "julia"),
+        ("perl -I lib x.pl", "x.pl"),
+        ("perl -MPOSIX x.pl", "x.pl"),
+        ("perl -ne 'x' y", "perl"),
+        ("java -Xmx4g -cp a:b Main 3", "Main"),
+        ("java -jar app.jar x", "app.jar"),
+        ("Rscript --vanilla x.R", "x.R"),
+        ("python - x", "python"),
+        ("python", "python"),
     ],
-)  # fmt: skip
+)
 def test_an_interpreter_is_named_by_its_file(line: str, name: str) -> None:
     command = main_command(line)
     assert command is not None and command.executable == name
@@ -79,11 +114,18 @@ def test_threads_that_an_interpreter_is_given_are_kept(option: str) -> None:
 
 @pytest.mark.parametrize(
     "front",
-    ["env -i", "env - A=1", "exec -c", "singularity exec --cleanenv a.sif",
-     "singularity exec -e a.sif",
-     "apptainer exec -eB /a:/b a.sif", "apptainer exec --containall a.sif",
-     "singularity exec --env-file f a.sif", "shifter -E --image=x"],
-)  # fmt: skip
+    [
+        "env -i",
+        "env - A=1",
+        "exec -c",
+        "singularity exec --cleanenv a.sif",
+        "singularity exec -e a.sif",
+        "apptainer exec -eB /a:/b a.sif",
+        "apptainer exec --containall a.sif",
+        "singularity exec --env-file f a.sif",
+        "shifter -E --image=x",
+    ],
+)
 def test_what_takes_variables_away_stops_everything(front: str) -> None:
     assert "takes variables out" in obstacle(f"{front} ./app")
     assert clearing(unwrap(f"{front} ./app".split()).wrappers)
@@ -96,30 +138,54 @@ def test_what_takes_nothing_away() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["source activate x", "source ~/venv/bin/activate", "source deactivate", "deactivate",
-     ". /mnt/apps/intel/bin/compilervars.sh intel64", "source $MODULESHOME/init/bash", "ldd ./app",
-     "jq . x.json", "lfs setstripe -c 4 out", "find . -name '*.tmp' -exec rm {} +",
-     "command -v app"],
-)  # fmt: skip
+    [
+        "source activate x",
+        "source ~/venv/bin/activate",
+        "source deactivate",
+        "deactivate",
+        ". /mnt/apps/intel/bin/compilervars.sh intel64",
+        "source $MODULESHOME/init/bash",
+        "ldd ./app",
+        "jq . x.json",
+        "lfs setstripe -c 4 out",
+        "find . -name '*.tmp' -exec rm {} +",
+        "command -v app",
+    ],
+)
 def test_light_commands_beside_the_program(line: str) -> None:
     assert obstacle(f"{line}\n./app\n{line}") == ""
 
 
 @pytest.mark.parametrize(
     "line",
-    ["source activate.sh", "source my/activate2", "find . -exec ./app {} +", "find . -exec",
-     "find . -exec bash -c x {} +", "find . -exec rm {} + -exec ./app {} +", "conda run",
-     "source myvars.sh"],
-)  # fmt: skip
+    [
+        "source activate.sh",
+        "source my/activate2",
+        "find . -exec ./app {} +",
+        "find . -exec",
+        "find . -exec bash -c x {} +",
+        "find . -exec rm {} + -exec ./app {} +",
+        "conda run",
+        "source myvars.sh",
+    ],
+)
 def test_commands_that_may_start_others_are_not_light(line: str) -> None:
     assert obstacle(f"{line}\n./app").startswith(("several-steps", "script-not-understood"))
 
 
 @pytest.mark.parametrize(
     "word",
-    ['${1:-"x y"}', '"${A[${i}]}"', "${A:-${B}}", "${A:='x'}", "${A:-x\\}y}", '"${A:-"${B}"}"',
-     "${A[$((i % 2))]}", "${A//\\//_}"],
-)  # fmt: skip
+    [
+        '${1:-"x y"}',
+        '"${A[${i}]}"',
+        "${A:-${B}}",
+        "${A:='x'}",
+        "${A:-x\\}y}",
+        '"${A:-"${B}"}"',
+        "${A[$((i % 2))]}",
+        "${A//\\//_}",
+    ],
+)
 def test_a_variable_with_quotes_or_braces_is_read_and_not_known(word: str) -> None:
     shell = read(f"./app {word} && ./other")
     assert (shell.shell.problem, shell.unresolved) == ("", ())

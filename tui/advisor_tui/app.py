@@ -247,9 +247,12 @@ def _has_shell() -> bool:
 
 
 def start(
-    *, db: str | None = None, socket: str | None = None, user: str | None = None,
+    *,
+    db: str | None = None,
+    socket: str | None = None,
+    user: str | None = None,
     demo: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Run until the user leaves; return the exit code. Raises AdvisorError for an unknown user."""
     if demo:
         from advisor_tui.demo import demonstration

@@ -145,9 +145,15 @@ class:memory lists those never swept that are memory-bound.
             self._known, self._known_at = {}, state
         known = self._known
         rows = view.page(
-            reader, self.session.person(), search=self._search, order=self._order, offset=first,
-            limit=limit, sweeps=self.advisor.sweeping, known=known,
-        )  # fmt: skip
+            reader,
+            self.session.person(),
+            search=self._search,
+            order=self._order,
+            offset=first,
+            limit=limit,
+            sweeps=self.advisor.sweeping,
+            known=known,
+        )
         known.update((row.key, row) for row in rows)
         return rows
 

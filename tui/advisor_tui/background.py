@@ -68,9 +68,12 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def begin(
-    node: DOMNode, work: Callable[..., Coroutine[Any, Any, object]], *arguments: Any,
-    group: str = "default", exclusive: bool = False,
-) -> None:  # fmt: skip
+    node: DOMNode,
+    work: Callable[..., Coroutine[Any, Any, object]],
+    *arguments: Any,
+    group: str = "default",
+    exclusive: bool = False,
+) -> None:
     """Let ``work(*arguments)`` run beside everything else; ``exclusive`` cancels its group's other.
 
     The coroutine is made when it is its turn: one that was cancelled before was never begun. What

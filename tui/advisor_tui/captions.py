@@ -133,10 +133,13 @@ def verdict(board: TradeOffView, daemon: str) -> Content:
 def legend(board: TradeOffView, shown: str) -> str:
     """Return what the signs of the picture mean, after how many options are ``shown``."""
     words = {
-        signs.MEASURED: "measured", signs.MEASURED_ESTIMATE: "measured",
-        signs.PREDICTED: "predicted", signs.PREDICTED_ESTIMATE: "predicted",
-        signs.ESTIMATED: "estimated", signs.EXTRAPOLATED: "extrapolated",
-    }  # fmt: skip
+        signs.MEASURED: "measured",
+        signs.MEASURED_ESTIMATE: "measured",
+        signs.PREDICTED: "predicted",
+        signs.PREDICTED_ESTIMATE: "predicted",
+        signs.ESTIMATED: "estimated",
+        signs.EXTRAPOLATED: "extrapolated",
+    }
     drawn = {sign(board, option) for option in board.options}
     parts = [f"{char} {word}" for char, word in words.items() if char in drawn]
     parts.append(f"{signs.BASELINE} as written")

@@ -239,13 +239,20 @@ class Chart(Widget, can_focus=True):
             return
         column, row = cell
         for start, line in (
-            (column + 2, row), (column + 1, row - 1), (column - len(text) - 1, row),
-            (column + 1, row + 1), (column - len(text), row + 1), (column + 2, row - 2),
-        ):  # fmt: skip
+            (column + 2, row),
+            (column + 1, row - 1),
+            (column - len(text) - 1, row),
+            (column + 1, row + 1),
+            (column - len(text), row + 1),
+            (column + 2, row - 2),
+        ):
             places = [(start + i, line) for i in range(-1, len(text) + 1)]
-            if 0 <= line < frame.rows and start > 0 and start + len(text) < frame.columns and all(
-                place not in self._cells and place not in self._texts for place in places
-            ):  # fmt: skip
+            if (
+                0 <= line < frame.rows
+                and start > 0
+                and start + len(text) < frame.columns
+                and all(place not in self._cells and place not in self._texts for place in places)
+            ):
                 self._texts.update(zip(places[1:-1], text, strict=True))
                 return
 
@@ -344,9 +351,12 @@ class Chart(Widget, can_focus=True):
         return cross
 
     def _at(
-        self, cell: CharacterCell, place: CharacterCell | None,
-        cross: Mapping[CharacterCell, str], base: Style,
-    ) -> tuple[str, Style]:  # fmt: skip
+        self,
+        cell: CharacterCell,
+        place: CharacterCell | None,
+        cross: Mapping[CharacterCell, str],
+        base: Style,
+    ) -> tuple[str, Style]:
         shaded = cell in self._shade
         mark = self._cells.get(cell)
         if place is not None and cell[1] == place[1] and abs(cell[0] - place[0]) <= 1:
@@ -407,9 +417,13 @@ class Chart(Widget, can_focus=True):
         return self._scale(frame, "└", self._x_ticks, f" {self._titles[0]} →", style)
 
     def _scale(
-        self, frame: Frame, corner: str, values: Sequence[tuple[float, str]], title: str,
+        self,
+        frame: Frame,
+        corner: str,
+        values: Sequence[tuple[float, str]],
+        title: str,
         style: Style,
-    ) -> Strip:  # fmt: skip
+    ) -> Strip:
         """Return a line below the picture: texts where their values lie, and a title."""
         line = [" "] * frame.columns
         room = frame.columns - len(title)

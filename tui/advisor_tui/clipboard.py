@@ -41,8 +41,11 @@ def _in_tmux(text: str, *options: str) -> bool:
     try:
         done = subprocess.run(
             ["tmux", "load-buffer", *options, "-"],
-            input=text.encode(), capture_output=True, timeout=_TMUX_S, check=False,
-        )  # fmt: skip
+            input=text.encode(),
+            capture_output=True,
+            timeout=_TMUX_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0

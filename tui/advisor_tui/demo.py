@@ -85,20 +85,39 @@ def _program(writer: Writer, p: Program, now: datetime) -> None:
             continue
         writer.add_observations(p.name, p.workload, seen)
         model = writer.save_model(
-            p.name, p.workload, name, scope="all", owner="", name="bspline",
-            energy_quality=p.quality, n_train=len(seen), options=made,
+            p.name,
+            p.workload,
+            name,
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality=p.quality,
+            n_train=len(seen),
+            options=made,
             stats={"error": 0.05, "threads_unset": [list(shape) for shape in filled(seen)]},
-        )  # fmt: skip
+        )
         if p.state == "suspended":
             writer.set_model_state(
                 model.id, "suspended", "2 of the last 3 jobs came out worse than promised"
             )
     if not p.machines:
         writer.add_observations(
-            p.name, p.workload,
-            [Observation(Configuration("skylake", 1, 1, 40, 2_400_000), 61.0, None, None,
-                         "missing", "", "run", "ann", scope="own")],
-        )  # fmt: skip
+            p.name,
+            p.workload,
+            [
+                Observation(
+                    Configuration("skylake", 1, 1, 40, 2_400_000),
+                    61.0,
+                    None,
+                    None,
+                    "missing",
+                    "",
+                    "run",
+                    "ann",
+                    scope="own",
+                )
+            ],
+        )
 
 
 def _ranking(writer: Writer) -> None:
@@ -109,13 +128,26 @@ def _ranking(writer: Writer) -> None:
         law(p, m, m.node_type.cores, m.node_type.freq_khz[-1]) for m in (here, there)
     )
     estimate = NodeTypeEstimate(
-        RANKED[1], 1.06 * time_s, 1.06 * time_s / base_s, 9.0, 108.0, 125.0,
-        1.06 * energy_j / base_j, 11.0, "profiles",
-    )  # fmt: skip
+        RANKED[1],
+        1.06 * time_s,
+        1.06 * time_s / base_s,
+        9.0,
+        108.0,
+        125.0,
+        1.06 * energy_j / base_j,
+        11.0,
+        "profiles",
+    )
     save_ranking(
-        writer, p.name, p.workload, p.machines[0], [estimate], method="thesis", contributor="ben",
+        writer,
+        p.name,
+        p.workload,
+        p.machines[0],
+        [estimate],
+        method="thesis",
+        contributor="ben",
         scope="all",
-    )  # fmt: skip
+    )
 
 
 def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -> None:
@@ -123,18 +155,29 @@ def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -
     writer.add_observations(p.name, p.workload, runs[:1])
     planned = [o.configuration for o in runs][:11]
     request = TrainingRequest(
-        "example-sweep", p.name, p.workload, p.machines[0], "ben", every()[0].NAME, "running", "",
+        "example-sweep",
+        p.name,
+        p.workload,
+        p.machines[0],
+        "ben",
+        every()[0].NAME,
+        "running",
+        "",
         {"runs": {"design": [c.to_dict() for c in planned], "confirm": [planned[0].to_dict()]}},
-        (now - timedelta(minutes=12)).isoformat(timespec="seconds"), "",
-    )  # fmt: skip
+        (now - timedelta(minutes=12)).isoformat(timespec="seconds"),
+        "",
+    )
     writer.save_training_request(request)
     for seq, c in enumerate(planned):
         writer.save_training_run(
             TrainingRun(
-                request.id, seq, "design" if seq else "baseline", c,
+                request.id,
+                seq,
+                "design" if seq else "baseline",
+                c,
                 "done" if seq < 7 else "planned",
             )
-        )  # fmt: skip
+        )
 
 
 def _jobs(writer: Writer, user: str, now: datetime) -> None:
@@ -153,9 +196,16 @@ def _jobs(writer: Writer, user: str, now: datetime) -> None:
 
 
 def _job(
-    writer: Writer, snapshot: Snapshot, p: Program, user: str, job_id: str, when: datetime, *,
-    holdout: bool, draw: random.Random,
-) -> None:  # fmt: skip
+    writer: Writer,
+    snapshot: Snapshot,
+    p: Program,
+    user: str,
+    job_id: str,
+    when: datetime,
+    *,
+    holdout: bool,
+    draw: random.Random,
+) -> None:
     machine = MACHINES[p.machines[0] if p.machines else "skylake"]
     kind = machine.node_type
     suspended = p.state == "suspended"
@@ -173,8 +223,10 @@ def _job(
             "script": script,
             "script_path": f"/home/{user}/{p.name}.sh",
         },
-        user=user, uid=1000, choices={},
-    )  # fmt: skip
+        user=user,
+        uid=1000,
+        choices={},
+    )
     decision = decide(request, snapshot, chance=lambda: 0.0 if holdout else 1.0)
     stamp = when.isoformat(timespec="seconds")
     decision = replace(
@@ -193,25 +245,48 @@ def _job(
     if when > datetime.now(UTC) - timedelta(hours=6):
         return  # it still runs
     step = StepRecord(
-        "0", p.name, "COMPLETED", round(time_s), 1, 1, round(energy_j),
-        None if configuration.freq_khz == kind.default_freq_khz else configuration.freq_khz, None,
+        "0",
+        p.name,
+        "COMPLETED",
+        round(time_s),
+        1,
+        1,
+        round(energy_j),
+        None if configuration.freq_khz == kind.default_freq_khz else configuration.freq_khz,
+        None,
         configuration.threads_per_node,
-    )  # fmt: skip
+    )
     node = MACHINES[configuration.node_type].node_type.nodes[draw.randrange(8)]
     job = JobRecord(
-        job_id, p.name, user, "physics", "COMPLETED", stamp, round(time_s) + 2, 1, node,
-        round(energy_j), step.freq_requested_khz, None,
+        job_id,
+        p.name,
+        user,
+        "physics",
+        "COMPLETED",
+        stamp,
+        round(time_s) + 2,
+        1,
+        node,
+        round(energy_j),
+        step.freq_requested_khz,
+        None,
         ended_at=(when + timedelta(seconds=time_s)).isoformat(timespec="seconds"),
-        partition="batch", cpus=MACHINES[configuration.node_type].node_type.cores, steps=(step,),
-    )  # fmt: skip
+        partition="batch",
+        cpus=MACHINES[configuration.node_type].node_type.cores,
+        steps=(step,),
+    )
     match = MatchedJob(decision, "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
     writer.save_outcome(
         make_outcome(
-            job, match, scheduler=decision.scheduler, inventory=inventory, policies=snapshot.policy,
+            job,
+            match,
+            scheduler=decision.scheduler,
+            inventory=inventory,
+            policies=snapshot.policy,
             reader=writer,
         )
-    )  # fmt: skip
+    )
 
 
 def _copied(settings: Path | None, place: Path) -> Path:

@@ -110,10 +110,17 @@ def _machine(
     name: str, feature: str, nodes: int, cores: int, khz: tuple[int, ...], *law: float
 ) -> DemoMachine:
     kind = NodeType(
-        feature, feature=feature, partitions=("batch", "debug"), sockets=2, cores=cores,
-        memory_mb=192_000, freq_khz=khz, default_freq_khz=khz[-1],
-        nodes=tuple(f"{name}{i:02}" for i in range(1, nodes + 1)), default_partition="batch",
-    )  # fmt: skip
+        feature,
+        feature=feature,
+        partitions=("batch", "debug"),
+        sockets=2,
+        cores=cores,
+        memory_mb=192_000,
+        freq_khz=khz,
+        default_freq_khz=khz[-1],
+        nodes=tuple(f"{name}{i:02}" for i in range(1, nodes + 1)),
+        default_partition="batch",
+    )
     return DemoMachine(kind, *law)
 
 
@@ -128,14 +135,23 @@ MACHINES = {
             "bdw", "broadwell", 24, 28, _steps(1_200_000, 2_200_000), 1.0, 110, 8.0, 95, 1, 0.21
         ),
         _machine(
-            "skl", "skylake", 16, 40, _steps(1_000_000, 2_400_000, 200_000),
-            1.3, 190, 8.5, 120, 1.1, 0.17,
+            "skl",
+            "skylake",
+            16,
+            40,
+            _steps(1_000_000, 2_400_000, 200_000),
+            1.3,
+            190,
+            8.5,
+            120,
+            1.1,
+            0.17,
         ),
         _machine(
             "mil", "milan", 8, 64, (1_500_000, 2_000_000, 2_450_000), 1.2, 300, 8.5, 170, 0.8, 0.12
         ),
     )
-}  # fmt: skip
+}
 
 PROGRAMS = (
     Program("lbm", "channel 512", 900, 16500, 0.4, ("broadwell", "skylake", "milan"), jobs=14),
@@ -200,17 +216,31 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
         t, e = time_s * (1 + off), energy_j * (1 + 1.2 * off)
         made.append(
             Option(
-                c, t, t / (1 + half_t), t * (1 + half_t), e, e / (1 + half_e), e * (1 + half_e),
+                c,
+                t,
+                t / (1 + half_t),
+                t * (1 + half_t),
+                e,
+                e / (1 + half_e),
+                e * (1 + half_e),
                 measured,
             )
-        )  # fmt: skip
+        )
         if measured:
             seen.append(
                 Observation(
-                    c, t, e, None, p.quality, "example", "sweep", "ann", scope="all",
+                    c,
+                    t,
+                    e,
+                    None,
+                    p.quality,
+                    "example",
+                    "sweep",
+                    "ann",
+                    scope="all",
                     extra=_counted(c) if c == points[-1] else {},
                 )
-            )  # fmt: skip
+            )
     if p.state == "grid":
         made = [replace(o, measured=True, confirmed=True) for o in made]
     elif p.state != "fitted":
@@ -229,10 +259,14 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
     for o in made:
         if o.configuration in chosen:
             o = replace(
-                o, measured=True, confirmed=True, time_lo_s=o.time_s / 1.009,
-                time_hi_s=o.time_s * 1.009, energy_lo_j=o.energy_j / 1.011,
+                o,
+                measured=True,
+                confirmed=True,
+                time_lo_s=o.time_s / 1.009,
+                time_hi_s=o.time_s * 1.009,
+                energy_lo_j=o.energy_j / 1.011,
                 energy_hi_j=o.energy_j * 1.011,
-            )  # fmt: skip
+            )
         confirmed.append(o)
     return confirmed
 

@@ -95,8 +95,17 @@ def keys_of(page: Page) -> str:
 
 def _name(key: str) -> str:
     known = {
-        "slash": "/", "plus": "+", "minus": "-", "question_mark": "?", "escape": "Esc",
-        "enter": "Enter", "left": "←", "right": "→", "up": "↑", "down": "↓",
-        "equals_sign": "=", "space": "Space",
-    }  # fmt: skip
+        "slash": "/",
+        "plus": "+",
+        "minus": "-",
+        "question_mark": "?",
+        "escape": "Esc",
+        "enter": "Enter",
+        "left": "←",
+        "right": "→",
+        "up": "↑",
+        "down": "↓",
+        "equals_sign": "=",
+        "space": "Space",
+    }
     return known.get(key, key.replace("ctrl+", "Ctrl+"))

@@ -130,9 +130,12 @@ chosen, and every reason. advisor why JOBID prints the same.
         self.query_one("#whose", Static).update(Content(f"{len(self._jobs)} {whose}{more}"))
         table.empty = f"no {whose} were decided about yet"
         table.reset(
-            len(self._jobs), cursor=table.cursor if offset else 0, keep=bool(offset),
-            first=offset, rows=[_cells(job) for job in page],
-        )  # fmt: skip
+            len(self._jobs),
+            cursor=table.cursor if offset else 0,
+            keep=bool(offset),
+            first=offset,
+            rows=[_cells(job) for job in page],
+        )
         self._say()
         if not offset and not self._all_read:
             self._load_more(_PAGE - _SCREEN)

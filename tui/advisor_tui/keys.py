@@ -17,9 +17,17 @@ from advisor_tui.ink import ink
 _LASTS_S = {"information": 8.0, "warning": 15.0, "error": 30.0}
 """Seconds a notice stays."""
 _NAMES = {
-    "escape": "esc", "question_mark": "?", "slash": "/", "plus": "+", "minus": "-",
-    "equals_sign": "=", "left": "←", "right": "→", "up": "↑", "down": "↓",
-}  # fmt: skip
+    "escape": "esc",
+    "question_mark": "?",
+    "slash": "/",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+}
 
 
 def key_name(key: str) -> str:

@@ -44,9 +44,10 @@ class NewSweep(Dialogue[str]):
         with SideBySide(classes="row"):
             yield Static("options", classes="label")
             yield Field(
-                placeholder="none needed; like --samples 8 --estimate 10m", id="sweep-options",
+                placeholder="none needed; like --samples 8 --estimate 10m",
+                id="sweep-options",
                 compact=True,
-            )  # fmt: skip
+            )
         with Scrolled():
             yield Static("", id="plan")
         with SideBySide(classes="row"):

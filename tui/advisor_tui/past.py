@@ -30,18 +30,21 @@ class PastJobs(Below):
     def compose(self) -> Iterable[Widget]:
         """Yield the two fields and the result."""
         file = Field(
-            str(config_dir() / "policy.yaml"), id="past-file", compact=True,
+            str(config_dir() / "policy.yaml"),
+            id="past-file",
+            compact=True,
             placeholder="a policy file",
-        )  # fmt: skip
+        )
         since = Field("30d", id="past-since", compact=True, placeholder="30d or 2026-01-31")
         yield SideBySide(
             Static("policy file\nsince", classes="wide-label"), Below(file, since), id="past-ask"
         )
         yield Scrolled(
-            Static("Enter tries the file on the jobs of the past; nothing is changed.",
-                   id="past-text"),
+            Static(
+                "Enter tries the file on the jobs of the past; nothing is changed.", id="past-text"
+            ),
             id="past-result",
-        )  # fmt: skip
+        )
 
     @on(Input.Submitted)
     def _submitted(self) -> None:

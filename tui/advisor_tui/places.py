@@ -22,11 +22,19 @@ class AppPlace:
 
 
 PLACES = (
-    AppPlace("applications", "Applications", "what is known of each application",
-          "applications:ApplicationsPage"),
+    AppPlace(
+        "applications",
+        "Applications",
+        "what is known of each application",
+        "applications:ApplicationsPage",
+    ),
     AppPlace("jobs", "Jobs", "the latest decisions and how they came out", "jobs:JobsPage"),
     AppPlace("training", "Training", "sweeps: start, watch, stop, resume", "training:TrainingPage"),
-    AppPlace("policy", "Policy", "what the site's policy says, and what another would do",
-          "policy:PolicyPage"),
-)  # fmt: skip
+    AppPlace(
+        "policy",
+        "Policy",
+        "what the site's policy says, and what another would do",
+        "policy:PolicyPage",
+    ),
+)
 """In the order of their keys: 1, 2, ..."""

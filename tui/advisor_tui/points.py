@@ -25,9 +25,10 @@ _FIGURES = (
     Column("dT %", 5, right=True, below=_WORDS, gap=1),
 )
 COLUMNS = (
-    Column("", 2), *_FIGURES,
+    Column("", 2),
+    *_FIGURES,
     Column("Against the job as written", 20, flex=4, from_width=_WORDS),
-)  # fmt: skip
+)
 
 
 def sign(board: TradeOffView, option: Option) -> str:
@@ -57,8 +58,10 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
     o = board.options[number]
     c = o.configuration
     special = {
-        board.baseline: signs.BASELINE, board.policy_at: signs.POLICY, board.yours_at: signs.YOURS,
-    }.get(number, " ")  # fmt: skip
+        board.baseline: signs.BASELINE,
+        board.policy_at: signs.POLICY,
+        board.yours_at: signs.YOURS,
+    }.get(number, " ")
     about = "~" if board.estimated or board.guessed(o) else ""
     base = board.view.baseline
     energy: Cell = ("not known", "dim")
@@ -120,9 +123,14 @@ _SCALES = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "s": 1.0, "min": 60.0, "h"
 
 
 def picture(
-    board: TradeOffView, points: Sequence[PlotPoint], place: TradeOff, steps: Sequence[int],
-    across: Across, up: Up, hidden: Collection[int],
-) -> ChartMarks:  # fmt: skip
+    board: TradeOffView,
+    points: Sequence[PlotPoint],
+    place: TradeOff,
+    steps: Sequence[int],
+    across: Across,
+    up: Up,
+    hidden: Collection[int],
+) -> ChartMarks:
     """Return a board as a picture: options outside of the zone are faint."""
     zone = set(place.zone)
     marks = [
@@ -143,13 +151,23 @@ def picture(
         if points[place.front[0]][0] > points[place.front[-1]][0] and across == "time":
             ends = dict(zip(ends, reversed(ends.values()), strict=True))
     return ChartMarks(
-        points, marks, special, place.front, place.polygon,
-        board.window(points, place), (padded(min(xs), max(xs)), padded(min(ys), max(ys))),
-        view.axis_title(across), view.axis_title(up), steps, points[board.baseline],
-        points[board.baseline] if plain else None, board.bound(across),
+        points,
+        marks,
+        special,
+        place.front,
+        place.polygon,
+        board.window(points, place),
+        (padded(min(xs), max(xs)), padded(min(ys), max(ys))),
+        view.axis_title(across),
+        view.axis_title(up),
+        steps,
+        points[board.baseline],
+        points[board.baseline] if plain else None,
+        board.bound(across),
         {n: text for n, text in ends.items() if n not in hidden},
-        board.spreads(across, up), hidden,
-    )  # fmt: skip
+        board.spreads(across, up),
+        hidden,
+    )
 
 
 def _role(board: TradeOffView, option: Option) -> str:

@@ -101,10 +101,15 @@ take, with money and CO2 where the site states them.
     def body(self) -> Iterable[Widget]:
         """Yield the parts, one of which is shown."""
         yield Picks(
-            [("applied", "applied"), ("rule", "which rule"), ("past", "past"),
-             ("whatif", "what if")],
-            row=True, id="part",
-        )  # fmt: skip
+            [
+                ("applied", "applied"),
+                ("rule", "which rule"),
+                ("past", "past"),
+                ("whatif", "what if"),
+            ],
+            row=True,
+            id="part",
+        )
         with OneOf(initial="applied", id="parts"), Scrolled(id="applied"):
             yield Static("reading ...", id="applied-text")
 
@@ -214,8 +219,12 @@ take, with money and CO2 where the site states them.
         """Show a part."""
         await self._mounted(part)
         self.query_one("#part", Picks).choose(part)
-        first = {"applied": "#applied", "rule": "#fact-application", "whatif": "#slowdown",
-                 "past": "#past-file"}  # fmt: skip
+        first = {
+            "applied": "#applied",
+            "rule": "#fact-application",
+            "whatif": "#slowdown",
+            "past": "#past-file",
+        }
         self.set_focus(self.query_one(first[part]))
         self.hold()
 

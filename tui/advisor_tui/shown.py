@@ -17,9 +17,11 @@ from advisor_tui.signs import ChartMarks
 Which = Literal["front", "zone", "all"]
 _WHICH: tuple[Which, ...] = ("front", "zone", "all")
 _AXES: tuple[tuple[Across, Up], ...] = (
-    ("time", "energy"), ("performance", "energy"), ("performance", "efficiency"),
+    ("time", "energy"),
+    ("performance", "energy"),
+    ("performance", "efficiency"),
     ("time", "efficiency"),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)

@@ -43,9 +43,14 @@ class Stepper(Widget, can_focus=True):
             return self.stepper
 
     def __init__(
-        self, label: str, values: Sequence[str], at: int = 0, *, slider: bool = False,
+        self,
+        label: str,
+        values: Sequence[str],
+        at: int = 0,
+        *,
+        slider: bool = False,
         id: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(id=id)
         self._label, self._values, self._slider = label, tuple(values), slider
         self.set_reactive(Stepper.at, max(0, min(at, len(values) - 1)))

@@ -118,9 +118,14 @@ class LazyTable(ScrollView, can_focus=True):
     # -- rows ------------------------------------------------------------------------------------
 
     def reset(
-        self, count: int, *, cursor: int = 0, keep: bool = False, first: int = 0,
+        self,
+        count: int,
+        *,
+        cursor: int = 0,
+        keep: bool = False,
+        first: int = 0,
         rows: Sequence[Sequence[Cell]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin with a number of rows; with ``keep`` old ones stay until they are replaced.
 
         ``rows`` from ``first`` on are known already: nobody is asked for them.

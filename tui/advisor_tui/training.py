@@ -303,10 +303,11 @@ def picture_of(sweep: Progress) -> ChartMarks | None:
         return None
     axes = ("time", "energy") if metered else ("threads", "time")
     points: list[PlotPoint] = [
-        (float(m.time_s or 0), float(m.energy_j or 0)) if metered
+        (float(m.time_s or 0), float(m.energy_j or 0))
+        if metered
         else (float(m.configuration["threads_per_node"]), float(m.time_s or 0))
         for m in good
-    ]  # fmt: skip
+    ]
     marks, special = [], {}
     for number, made in enumerate(good):
         estimated = made.energy_quality == "estimated"

@@ -41,9 +41,13 @@ class WatchedHere:
             "LD_PRELOAD": f"{preload} {before}".strip(),
         }
         self._words = [
-            *beside_words(job, metered=metered, root=root), role_of(job, run),
-            "--name", stop_name(job, run.seq, attempt), "--rings", str(self._rings),
-        ]  # fmt: skip
+            *beside_words(job, metered=metered, root=root),
+            role_of(job, run),
+            "--name",
+            stop_name(job, run.seq, attempt),
+            "--rings",
+            str(self._rings),
+        ]
 
     def __enter__(self) -> Self:
         """Stand beside the run that comes: its meter is read from before it on."""
@@ -52,8 +56,10 @@ class WatchedHere:
         with contextlib.suppress(OSError):
             self._beside = subprocess.Popen(
                 self._words,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         until = time.monotonic() + _READY_S
         while self._beside is not None and time.monotonic() < until:
             if (self._rings / "ready").exists() or self._beside.poll() is not None:

@@ -24,9 +24,17 @@ from advisor.schedulers.pbs.inventory import Host, read_hosts
 
 _ID = re.compile(r"(\d+(?:\[\d*\])?)(?:\.[\w.-]+)?")
 _STATES = {
-    "Q": "PENDING", "H": "PENDING", "W": "PENDING", "T": "PENDING", "M": "PENDING",
-    "R": "RUNNING", "B": "RUNNING", "E": "COMPLETING", "S": "SUSPENDED", "U": "SUSPENDED",
-}  # fmt: skip
+    "Q": "PENDING",
+    "H": "PENDING",
+    "W": "PENDING",
+    "T": "PENDING",
+    "M": "PENDING",
+    "R": "RUNNING",
+    "B": "RUNNING",
+    "E": "COMPLETING",
+    "S": "SUSPENDED",
+    "U": "SUSPENDED",
+}
 FINISHED = ("F", "X")
 _WROTE, _ALTERED = "+wrote:", "+altered"
 """Behind the stamp, as the queuejob hook writes them."""
@@ -177,9 +185,11 @@ def record_of(
 
 
 def _whole_nodes(
-    wants: Mapping[str, str], used: Mapping[str, str], hosts: Sequence[str],
+    wants: Mapping[str, str],
+    used: Mapping[str, str],
+    hosts: Sequence[str],
     inventory: Mapping[str, Host] | None,
-) -> bool | None:  # fmt: skip
+) -> bool | None:
     """Tell whether a job had its hosts for itself, None where its cores tell.
 
     The execution hook, which was there, goes before what place and sharing say now.
@@ -192,11 +202,9 @@ def _whole_nodes(
         return True
     known = [(inventory or {}).get(name.partition(".")[0]) for name in hosts]
     alone = [
-        has_host_alone(
-            place, host.sharings if host else (), parted=host.parted if host else False
-        )
+        has_host_alone(place, host.sharings if host else (), parted=host.parted if host else False)
         for host in known
-    ]  # fmt: skip
+    ]
     return (bool(alone) and all(alone)) or None
 
 
@@ -246,9 +254,19 @@ def _with_step(
     except ValueError:
         tasks = cpus = threads = 0
     step = StepRecord(
-        "0", record.name, record.state, record.elapsed_s, nodes, tasks, energy_j,
-        record.freq_requested_khz, held, cpus, threads, impossible,
-    )  # fmt: skip
+        "0",
+        record.name,
+        record.state,
+        record.elapsed_s,
+        nodes,
+        tasks,
+        energy_j,
+        record.freq_requested_khz,
+        held,
+        cpus,
+        threads,
+        impossible,
+    )
     return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
 
 

@@ -20,10 +20,16 @@ from advisor.schedulers.pbs.accounting import record_of
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w);([^;]*);(.*)")
 _PAIR = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
 _NAMES = {
-    "user": "Job_Owner", "account": "Account_Name", "jobname": "Job_Name", "queue": "queue",
-    "ctime": "ctime", "end": "obittime", "exec_host": "exec_host", "Exit_status": "Exit_status",
+    "user": "Job_Owner",
+    "account": "Account_Name",
+    "jobname": "Job_Name",
+    "queue": "queue",
+    "ctime": "ctime",
+    "end": "obittime",
+    "exec_host": "exec_host",
+    "Exit_status": "Exit_status",
     "run_count": "run_count",
-}  # fmt: skip
+}
 
 
 def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:

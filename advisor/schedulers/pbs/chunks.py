@@ -11,9 +11,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 CHUNK_RESOURCES = frozenset(
-    {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "ngpus",
-     "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "hbmem"}
-)  # fmt: skip
+    {
+        "ncpus",
+        "mem",
+        "vmem",
+        "mpiprocs",
+        "ompthreads",
+        "arch",
+        "host",
+        "vnode",
+        "ngpus",
+        "naccelerators",
+        "accelerator",
+        "accelerator_model",
+        "accelerator_memory",
+        "hbmem",
+    }
+)
 """Resources of a host, which a job that has no select may ask for directly."""
 _COUNTED = frozenset({"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "hbmem"})
 _DEVICES = frozenset({"ngpus", "naccelerators", "accelerator", "accelerator_model"})

@@ -130,10 +130,11 @@ def _landing(
 def _has(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
     """Tell whether a host has all that a chunk selects by; what is not there is False."""
     return all(
-        f"{name}=True" not in kind.resources if value == "False"
+        f"{name}=True" not in kind.resources
+        if value == "False"
         else f"{name}={value}" in kind.resources
         for name, value in selectors.items()
-    )  # fmt: skip
+    )
 
 
 def default_walltime_s(queue: Queue, server: Queue) -> float | None:
@@ -206,10 +207,25 @@ def _completed(request: JobRequest, queue: Queue, server: Queue) -> dict[str, st
 
 
 _CHUNKED = frozenset(
-    {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "arch", "host", "vnode", "hbmem",
-     "naccelerators", "accelerator", "accelerator_model", "accelerator_memory", "software", "aoe",
-     "eoe"}
-)  # fmt: skip
+    {
+        "ncpus",
+        "mem",
+        "vmem",
+        "mpiprocs",
+        "ompthreads",
+        "arch",
+        "host",
+        "vnode",
+        "hbmem",
+        "naccelerators",
+        "accelerator",
+        "accelerator_model",
+        "accelerator_memory",
+        "software",
+        "aoe",
+        "eoe",
+    }
+)
 """Built-in resources that PBS moves into the chunk it makes for a job without select."""
 
 

@@ -36,19 +36,22 @@ def _server(server: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("pbs", "ok", f"{version}, server {server.get('name', '?')}")
     if not pbs_control.truthy(server.get("job_history_enable", "False")):
         yield Check(
-            "accounting", "fail", "PBS forgets jobs as they end, so nothing can be collected",
+            "accounting",
+            "fail",
+            "PBS forgets jobs as they end, so nothing can be collected",
             'qmgr -c "set server job_history_enable=True"',
-        )  # fmt: skip
+        )
         return
     try:
         default_variables(server)
     except ValueError as error:
         yield Check(
-            "login", "warn",
+            "login",
+            "warn",
             f"{error}, so the login nodes' part adds nothing to a job without a -v of its own: "
             "what its script runs stays unknown",
             'qmgr -c "set server default_qsub_arguments = ..." with options alone, and no -C',
-        )  # fmt: skip
+        )
     lasts = server.get("job_history_duration", "336:00:00")
     yield Check("accounting", "ok", f"finished jobs are kept for {lasts}: collect more often")
 
@@ -68,18 +71,20 @@ def _resources(understood: Collection[str]) -> Iterator[Check]:
     strange = [n for n in state.strange_resources(inventory) if plain_name(n) not in understood]
     if strange:
         yield Check(
-            "resources", "ok",
+            "resources",
+            "ok",
             f"the advisor does not change jobs that ask for {', '.join(strange)}: it does not know "
             "what they bind",
             f"site.yaml: understood_options: {{{strange[0]}: harmless}}, or binds: [axes]",
-        )  # fmt: skip
+        )
     if inventory is not None and inventory.unscheduled:
         yield Check(
-            "scheduler", "warn",
+            "scheduler",
+            "warn",
             f"sched_config does not list {', '.join(inventory.unscheduled)}: jobs that ask for it "
             "may run on any node",
             "add it to the line `resources:` in sched_config, then kill -HUP pbs_sched",
-        )  # fmt: skip
+        )
 
 
 def check_hooks(
@@ -109,14 +114,15 @@ def check_hooks(
         if last := state.altered(settings):
             checks.append(
                 Check(
-                    "hook", "warn",
+                    "hook",
+                    "warn",
                     f"a hook behind the advisor's changed {last['count']} jobs that it had "
                     f"rewritten, {last['job']} last ({last['changed']}): "
                     "they ran without its changes",
                     "give hook advisor a higher order than that hook has, then "
                     f"rm {settings.get('altered') or state.ALTERED}",
                 )
-            )  # fmt: skip
+            )
         breaker = state.breaker(settings)
         if breaker != "closed":
             checks.append(
@@ -147,13 +153,16 @@ def _hook(hook: Installed) -> Check:
         return Check("hook", "warn", f"there is no hook {hook.name}: {_DOES[hook.name]}", _INSTALL)
     if not hook.enabled:
         return Check(
-            "hook", "warn", f"hook {hook.name} is not enabled: {_DOES[hook.name]}",
+            "hook",
+            "warn",
+            f"hook {hook.name} is not enabled: {_DOES[hook.name]}",
             f'qmgr -c "set hook {hook.name} enabled=true"',
-        )  # fmt: skip
+        )
     if not hook.of_this_release:
         return Check(
-            "hook", "warn",
+            "hook",
+            "warn",
             f"hook {hook.name} ({hook.version}) is not that of this advisor ({__version__})",
             _INSTALL,
-        )  # fmt: skip
+        )
     return Check("hook", "ok", f"{hook.name} is installed ({hook.version}) and on")

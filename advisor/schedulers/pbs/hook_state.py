@@ -65,9 +65,10 @@ def check_resources() -> str:
     if missing:
         return f"not there: {', '.join(missing)} (run: advisor hook install)"
     other = [
-        n for n, (kind, flags) in RESOURCES.items()
+        n
+        for n, (kind, flags) in RESOURCES.items()
         if known[n][0] != kind or set(flags) - set(known[n][1])
-    ]  # fmt: skip
+    ]
     return f"of another type: {', '.join(other)}" if other else "there"
 
 

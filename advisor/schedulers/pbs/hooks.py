@@ -37,10 +37,17 @@ RESOURCES = {
 _EVENTS = {
     QUEUEJOB: ("queuejob", "postqueuejob"),
     EXECJOB: (
-        "execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end", "execjob_abort",
-        "execjob_postsuspend", "execjob_preresume", "exechost_periodic", "exechost_startup",
+        "execjob_begin",
+        "execjob_prologue",
+        "execjob_epilogue",
+        "execjob_end",
+        "execjob_abort",
+        "execjob_postsuspend",
+        "execjob_preresume",
+        "exechost_periodic",
+        "exechost_startup",
     ),
-}  # fmt: skip
+}
 LATER_EVENTS: Mapping[str, str] = {
     "postqueuejob": "what a hook behind it changes is only found once the job has ended",
     "execjob_postsuspend": "a cap stays while its job is suspended",
@@ -116,11 +123,15 @@ def read_hook(name: str) -> Installed:
     except ValueError:
         config = {}
     return Installed(
-        name, state, pbs_control.truthy(listed.get("enabled", "")), listed.get("order", ""),
+        name,
+        state,
+        pbs_control.truthy(listed.get("enabled", "")),
+        listed.get("order", ""),
         int(listed.get("alarm", "")) if listed.get("alarm", "").isdecimal() else 0,
-        config if isinstance(config, dict) else {}, code,
+        config if isinstance(config, dict) else {},
+        code,
         tuple(events[1].split(",")) if events else (),
-    )  # fmt: skip
+    )
 
 
 def _source(name: str) -> str:
@@ -387,9 +398,11 @@ def client_text(qsub: Path | str, socket: Path) -> str:
     """
     text = share("hooks/pbs/qsub.py").read_text(encoding="utf-8")
     words = {
-        "QSUB": str(qsub), "SOCKET": str(socket), "PASSED": protocol.SETTINGS,
+        "QSUB": str(qsub),
+        "SOCKET": str(socket),
+        "PASSED": protocol.SETTINGS,
         "OFF": protocol.OFF,
-    }  # fmt: skip
+    }
     return re.sub(
         rf"(?m)^({'|'.join(words)}) = .*$", lambda line: f"{line[1]} = {words[line[1]]!r}", text
     )

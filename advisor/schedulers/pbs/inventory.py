@@ -128,8 +128,10 @@ def hook_inventory(
 def _class(host: Host, ignored: Sequence[str]) -> dict[str, Any]:
     """Return what equal hosts have in common, as the hook reads it."""
     return {
-        "resources": _limits(host, ignored), "sharings": host.sharings, "parted": host.parted,
-    }  # fmt: skip
+        "resources": _limits(host, ignored),
+        "sharings": host.sharings,
+        "parted": host.parted,
+    }
 
 
 def _defaults(

@@ -13,13 +13,36 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 _VALUED = {
-    "a": "after", "A": "account", "c": "checkpoint", "C": "prefix", "e": "error", "j": "join",
-    "J": "array", "k": "keep", "m": "mail", "M": "mail-users", "N": "job-name", "o": "output",
-    "p": "priority", "P": "project", "q": "queue", "r": "rerunable", "R": "remove", "S": "shell",
-    "u": "users", "v": "variables", "W": "additional",
-}  # fmt: skip
-_FLAGS = {"f": "foreground", "h": "hold", "I": "interactive", "V": "export-all", "X": "forward-x11",
-          "z": "quiet"}  # fmt: skip
+    "a": "after",
+    "A": "account",
+    "c": "checkpoint",
+    "C": "prefix",
+    "e": "error",
+    "j": "join",
+    "J": "array",
+    "k": "keep",
+    "m": "mail",
+    "M": "mail-users",
+    "N": "job-name",
+    "o": "output",
+    "p": "priority",
+    "P": "project",
+    "q": "queue",
+    "r": "rerunable",
+    "R": "remove",
+    "S": "shell",
+    "u": "users",
+    "v": "variables",
+    "W": "additional",
+}
+_FLAGS = {
+    "f": "foreground",
+    "h": "hold",
+    "I": "interactive",
+    "V": "export-all",
+    "X": "forward-x11",
+    "z": "quiet",
+}
 _LETTER = {name: letter for letter, name in {**_VALUED, **_FLAGS}.items()}
 ATTRIBUTES = frozenset(_LETTER)
 """Names of options that are no resources."""

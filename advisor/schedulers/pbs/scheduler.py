@@ -151,8 +151,9 @@ class Pbs(Scheduler):
             return False
         return bool(inside) and all(
             has_host_alone(place, host.sharings, parted=host.parted)
-            for host in hosts if host.name in inside
-        )  # fmt: skip
+            for host in hosts
+            if host.name in inside
+        )
 
     def energy_source(self, job: SweepJob) -> str:
         """Say where the energies come from."""
@@ -367,18 +368,28 @@ def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | N
     if record is not None:
         account, energy_j, why = record.account, record.energy_j, "no energy_j of all its nodes"
     run = RunResult(
-        attempt.seq, attempt.attempt, True, noted.time_s, job_id=attempt.job_id, account=account,
+        attempt.seq,
+        attempt.attempt,
+        True,
+        noted.time_s,
+        job_id=attempt.job_id,
+        account=account,
         thread_use=counted(job.folder / "runs" / f"{attempt.seq}-{attempt.attempt}.threads"),
-    )  # fmt: skip
+    )
     return good_run(job, run, energy_j, "pbs", why)
 
 
 def _failed(job: SweepJob, attempt: Submitted, noted: Noted | None, why: str) -> RunResult:
     late = noted is not None and noted.verdict in ("late", "uncapped")
     return RunResult(
-        attempt.seq, attempt.attempt, False, noted.time_s if noted is not None else None,
-        job_id=attempt.job_id, detail=why, final=late,
-    )  # fmt: skip
+        attempt.seq,
+        attempt.attempt,
+        False,
+        noted.time_s if noted is not None else None,
+        job_id=attempt.job_id,
+        detail=why,
+        final=late,
+    )
 
 
 def _why_failed(job: SweepJob, attempt: Submitted, noted: Noted) -> str:

@@ -30,8 +30,21 @@ ALL = ("all",)
 RESOURCES: Mapping[str, tuple[str, ...]] = {
     # read by the advisor itself, or its own
     **dict.fromkeys(
-        ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "mem", "walltime", "nodect",
-         FREQ, "advisor_stamp", "energy_j", "energy_nodes"),
+        (
+            "select",
+            "place",
+            "nodes",
+            "ncpus",
+            "mpiprocs",
+            "ompthreads",
+            "mem",
+            "walltime",
+            "nodect",
+            FREQ,
+            "advisor_stamp",
+            "energy_j",
+            "energy_nodes",
+        ),
         FREE,
     ),
     # what the scheduler or the site's accounting looks at
@@ -40,8 +53,19 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("arch", "host", "vnode", "vntype", "software", "aoe", "nodemask"), NODES),
     # devices, and memory beyond plain mem
     **dict.fromkeys(
-        ("ngpus", "naccelerators", "accelerator", "accelerator_model", "accelerator_memory",
-         "accelerator_group", "hbmem", "vmem", "pmem", "pvmem", "nchunk"),
+        (
+            "ngpus",
+            "naccelerators",
+            "accelerator",
+            "accelerator_model",
+            "accelerator_memory",
+            "accelerator_group",
+            "hbmem",
+            "vmem",
+            "pmem",
+            "pvmem",
+            "nchunk",
+        ),
         SIZE,
     ),
     # other ways to set a frequency or a power limit
@@ -50,11 +74,27 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"), WORK),
     # older machines' own ways to say what a core or a task is
     **dict.fromkeys(
-        ("hpm", "ssinodes", "pe_mask", "mppwidth", "mppdepth", "mppnppn", "mppmem", "mppnodes",
-         "mpparch", "mpphost", "mpplabels", "mpp_nppcu", "neednodes", "procs", "gpus", "mics"),
+        (
+            "hpm",
+            "ssinodes",
+            "pe_mask",
+            "mppwidth",
+            "mppdepth",
+            "mppnppn",
+            "mppmem",
+            "mppnodes",
+            "mpparch",
+            "mpphost",
+            "mpplabels",
+            "mpp_nppcu",
+            "neednodes",
+            "procs",
+            "gpus",
+            "mics",
+        ),
         ALL,
     ),
-}  # fmt: skip
+}
 """Built-in resources, those of the advisor's own hooks, and names in use everywhere."""
 
 OWN_VARIABLES = re.compile(r"PBS_(?!O_)\w+|NCPUS")
@@ -64,15 +104,53 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 HELD, SHELL = ("held",), ("shell",)
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("Account_Name", "Checkpoint", "Error_Path", "Output_Path", "Join_Path", "Keep_Files",
-         "Mail_Points", "Mail_Users", "Job_Name", "Priority", "Rerunable", "Remove_Files",
-         "User_List", "group_list", "umask", "project", "block", "sandbox",
-         "stagein", "stageout", "pwd", "run_count", "interactive", "array", "comment",
-         "array_indices_submitted", "max_run_subjobs", "release_nodes_on_stageout",
-         "job_kill_delay", "no_stdio_sockets", "forward_x11_cookie", "forward_x11_port", "gui",
-         "cred", "security", "Variable_List", "Resource_List", "Submit_arguments", "Submit_Host",
-         "executable", "argument_list", "queue", "topjob_ineligible", "credential_id",
-         "credential_validity"),
+        (
+            "Account_Name",
+            "Checkpoint",
+            "Error_Path",
+            "Output_Path",
+            "Join_Path",
+            "Keep_Files",
+            "Mail_Points",
+            "Mail_Users",
+            "Job_Name",
+            "Priority",
+            "Rerunable",
+            "Remove_Files",
+            "User_List",
+            "group_list",
+            "umask",
+            "project",
+            "block",
+            "sandbox",
+            "stagein",
+            "stageout",
+            "pwd",
+            "run_count",
+            "interactive",
+            "array",
+            "comment",
+            "array_indices_submitted",
+            "max_run_subjobs",
+            "release_nodes_on_stageout",
+            "job_kill_delay",
+            "no_stdio_sockets",
+            "forward_x11_cookie",
+            "forward_x11_port",
+            "gui",
+            "cred",
+            "security",
+            "Variable_List",
+            "Resource_List",
+            "Submit_arguments",
+            "Submit_Host",
+            "executable",
+            "argument_list",
+            "queue",
+            "topjob_ineligible",
+            "credential_id",
+            "credential_validity",
+        ),
         FREE,
     ),
     # it starts when nobody knows yet
@@ -83,18 +161,33 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "create_resv_from_job": SIZE,
     # it is given more nodes than it asks for
     "tolerate_node_failures": ALL,
-}  # fmt: skip
+}
 """Attributes that a submission can set, by PBS's name: options of qsub, and those of ``-W``."""
 
 _OF_OPTION = {
-    "after": "Execution_Time", "account": "Account_Name", "checkpoint": "Checkpoint",
-    "error": "Error_Path", "output": "Output_Path", "join": "Join_Path", "keep": "Keep_Files",
-    "mail": "Mail_Points", "mail-users": "Mail_Users", "job-name": "Job_Name",
-    "priority": "Priority", "rerunable": "Rerunable", "remove": "Remove_Files",
-    "shell": "Shell_Path_List", "users": "User_List", "project": "project", "hold": "Hold_Types",
-    "array": "array_indices_submitted", "interactive": "interactive", "queue": "queue",
-    "variables": "Variable_List", "forward-x11": "forward_x11_cookie",
-}  # fmt: skip
+    "after": "Execution_Time",
+    "account": "Account_Name",
+    "checkpoint": "Checkpoint",
+    "error": "Error_Path",
+    "output": "Output_Path",
+    "join": "Join_Path",
+    "keep": "Keep_Files",
+    "mail": "Mail_Points",
+    "mail-users": "Mail_Users",
+    "job-name": "Job_Name",
+    "priority": "Priority",
+    "rerunable": "Rerunable",
+    "remove": "Remove_Files",
+    "shell": "Shell_Path_List",
+    "users": "User_List",
+    "project": "project",
+    "hold": "Hold_Types",
+    "array": "array_indices_submitted",
+    "interactive": "interactive",
+    "queue": "queue",
+    "variables": "Variable_List",
+    "forward-x11": "forward_x11_cookie",
+}
 """qsub's options that are attributes, by our names; the others concern qsub alone."""
 
 

@@ -56,30 +56,70 @@ from advisor.schedulers.pbs.table import (
 )
 
 __all__ = [
-    "DIRECTIVE", "FOLLOWS", "FREQ", "LEFT_ALONE", "NOT_SWEPT", "SETS_THREADS", "SETTINGS", "SUBMIT",
-    "array_task", "asking_for", "bound_ranks", "cap_obstacle", "environment_options", "fold",
-    "limited", "parse_request", "read_arguments", "read_directives", "render",
-    "without", "written",
-]  # fmt: skip
+    "DIRECTIVE",
+    "FOLLOWS",
+    "FREQ",
+    "LEFT_ALONE",
+    "NOT_SWEPT",
+    "SETS_THREADS",
+    "SETTINGS",
+    "SUBMIT",
+    "array_task",
+    "asking_for",
+    "bound_ranks",
+    "cap_obstacle",
+    "environment_options",
+    "fold",
+    "limited",
+    "parse_request",
+    "read_arguments",
+    "read_directives",
+    "render",
+    "without",
+    "written",
+]
 
 SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
 LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
 SETTINGS = ("PBS_CONF_FILE",)
 NOT_SWEPT = frozenset(
-    {"after", "array", "checkpoint", "error", "foreground", "forward-x11", "hold", "interactive",
-     "job-name", "join", "keep", "mail", "mail-users", "output", "prefix", "priority", "remove",
-     "rerunable", "shell", "users"}
-)  # fmt: skip
+    {
+        "after",
+        "array",
+        "checkpoint",
+        "error",
+        "foreground",
+        "forward-x11",
+        "hold",
+        "interactive",
+        "job-name",
+        "join",
+        "keep",
+        "mail",
+        "mail-users",
+        "output",
+        "prefix",
+        "priority",
+        "remove",
+        "rerunable",
+        "shell",
+        "users",
+    }
+)
 MAX_CLIENT = 65536
 """Bytes, unpacked, of what qsub's hook sends."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
 SETS_THREADS = (_OMP,)
 _AXES = {
-    "ncpus": ("threads",), "ompthreads": ("threads",), "mpiprocs": ("ranks",),
-    "host": ("node_type",), "vnode": ("node_type",), FREQ: ("frequency",),
-}  # fmt: skip
+    "ncpus": ("threads",),
+    "ompthreads": ("threads",),
+    "mpiprocs": ("ranks",),
+    "host": ("node_type",),
+    "vnode": ("node_type",),
+    FREQ: ("frequency",),
+}
 
 
 def array_task(number: str) -> dict[str, str]:

@@ -20,11 +20,34 @@ from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
 
 FIELDS = (
-    "JobID", "JobName", "User", "Account", "Partition", "State", "Submit", "End", "ElapsedRaw",
-    "NNodes", "NCPUS", "NTasks", "NodeList", "ConsumedEnergyRaw", "ReqCPUFreqMin",
-    "ReqCPUFreqMax", "AveCPUFreq", "Constraints", "Comment", "AdminComment", "SubmitLine",
-    "TimelimitRaw", "QOS", "TotalCPU", "MaxRSS", "AveDiskRead", "AveDiskWrite",
-)  # fmt: skip
+    "JobID",
+    "JobName",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "Submit",
+    "End",
+    "ElapsedRaw",
+    "NNodes",
+    "NCPUS",
+    "NTasks",
+    "NodeList",
+    "ConsumedEnergyRaw",
+    "ReqCPUFreqMin",
+    "ReqCPUFreqMax",
+    "AveCPUFreq",
+    "Constraints",
+    "Comment",
+    "AdminComment",
+    "SubmitLine",
+    "TimelimitRaw",
+    "QOS",
+    "TotalCPU",
+    "MaxRSS",
+    "AveDiskRead",
+    "AveDiskWrite",
+)
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
 """A step shorter than this may end between two readings of its meter."""
@@ -48,9 +71,13 @@ def records(arguments: Sequence[str]) -> list[JobRecord]:
     """
     separator = f"\x1f{secrets.token_hex(8)}\x1f"
     text = ask(
-        "sacct", "--parsable", f"--delimiter={separator}", "--noheader",
-        f"--format={','.join(FIELDS)}", *arguments,
-    )  # fmt: skip
+        "sacct",
+        "--parsable",
+        f"--delimiter={separator}",
+        "--noheader",
+        f"--format={','.join(FIELDS)}",
+        *arguments,
+    )
     return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
 
 
@@ -70,12 +97,17 @@ def finished_jobs(since: str) -> list[JobRecord]:
         record
         for record in again(
             records(
-                ["--allusers", "--duplicates", f"--starttime={_asked(since)}", "--endtime=now",
-                 f"--state={ENDED}"]
+                [
+                    "--allusers",
+                    "--duplicates",
+                    f"--starttime={_asked(since)}",
+                    "--endtime=now",
+                    f"--state={ENDED}",
+                ]
             )
         )
         if record.finished
-    ]  # fmt: skip
+    ]
 
 
 def unfinished_jobs() -> list[JobRecord]:
@@ -287,7 +319,11 @@ def job_use(row: Mapping[str, str], steps: Sequence[StepRecord]) -> JobRecord | 
     cap_khz = longest.freq_requested_khz if longest is not None else None
     get = row.get
     return JobRecord(
-        row["JobID"], get("JobName", ""), get("User", ""), get("Account", ""), state,
+        row["JobID"],
+        get("JobName", ""),
+        get("User", ""),
+        get("Account", ""),
+        state,
         elapsed_s=float(row["ElapsedRaw"] or 0),
         nodes=int(row["NNodes"] or 0),
         node_list=get("NodeList", ""),
@@ -298,7 +334,7 @@ def job_use(row: Mapping[str, str], steps: Sequence[StepRecord]) -> JobRecord | 
         partition=get("Partition", ""),
         cpus=int(row["NCPUS"] or 0),
         steps=tuple(steps),
-    )  # fmt: skip
+    )
 
 
 def total_energy_j(steps: Sequence[StepRecord]) -> float | None:

@@ -35,14 +35,36 @@ _LOST = frozenset(
 )
 _HIDING = ("nodes", "partitions", "reservations")
 _ASSOC = (
-    "Account", "User", "ParentName", "QOS", "DefaultQOS", "GrpTRES", "GrpTRESMins",
-    "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins", "Partition", "MaxWall",
-)  # fmt: skip
+    "Account",
+    "User",
+    "ParentName",
+    "QOS",
+    "DefaultQOS",
+    "GrpTRES",
+    "GrpTRESMins",
+    "GrpTRESRunMins",
+    "MaxTRES",
+    "MaxTRESPerNode",
+    "MaxTRESMins",
+    "Partition",
+    "MaxWall",
+)
 _USER = ("User", "DefaultAccount")
 _QOS = (
-    "Name", "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
-    "MaxTRESPA", "MaxTRESPU", "MaxTRESRunMinsPA", "MaxTRESRunMinsPU", "MinTRES", "MaxWall",
-)  # fmt: skip
+    "Name",
+    "GrpTRES",
+    "GrpTRESMins",
+    "GrpTRESRunMins",
+    "MaxTRES",
+    "MaxTRESPerNode",
+    "MaxTRESMins",
+    "MaxTRESPA",
+    "MaxTRESPU",
+    "MaxTRESRunMinsPA",
+    "MaxTRESRunMinsPU",
+    "MinTRES",
+    "MaxWall",
+)
 _NORMAL = "normal"
 _OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
 _COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")

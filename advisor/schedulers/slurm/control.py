@@ -11,9 +11,22 @@ from advisor.schedulers.command import Shaping, run_command
 from advisor.schedulers.slurm.table import parse_limit
 
 UNFINISHED = frozenset(
-    {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
-     "STOPPED", "SIGNALING", "STAGE_OUT", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD"}
-)  # fmt: skip
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "COMPLETING",
+        "CONFIGURING",
+        "REQUEUED",
+        "RESIZING",
+        "STOPPED",
+        "SIGNALING",
+        "STAGE_OUT",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESV_DEL_HOLD",
+    }
+)
 """States of a job that may still run."""
 _SHAPING = Shaping(
     ("SACCT_", "SACCTMGR_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_"),

@@ -327,9 +327,16 @@ def read_log(folder: Path) -> Log:
             case ["end", seq, number, begin, end, code, verdict]:
                 try:
                     attempt = SweepRun(
-                        int(seq), int(number), job_id, account, float(begin), float(end),
-                        int(code), verdict, _steps(folder / "steps" / f"{int(seq)}-{int(number)}"),
-                    )  # fmt: skip
+                        int(seq),
+                        int(number),
+                        job_id,
+                        account,
+                        float(begin),
+                        float(end),
+                        int(code),
+                        verdict,
+                        _steps(folder / "steps" / f"{int(seq)}-{int(number)}"),
+                    )
                 except ValueError:
                     continue
                 log.attempts.append(attempt)

@@ -45,8 +45,11 @@ def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, str]
         todo = "nothing, if this machine only uses --scheduler local"
         return {}, [Check("slurm", "warn", f"no Slurm can be asked here: {error.message}", todo)]
     return settings, [
-        *_accounting(settings), *_energy(settings), *_frequency(settings), *_options(understood),
-    ]  # fmt: skip
+        *_accounting(settings),
+        *_energy(settings),
+        *_frequency(settings),
+        *_options(understood),
+    ]
 
 
 def _options(understood: Collection[str]) -> Iterator[Check]:
@@ -54,11 +57,12 @@ def _options(understood: Collection[str]) -> Iterator[Check]:
     ours = sorted({plain_name(name) for name in OPTIONS}.intersection(understood))
     if ours:
         yield Check(
-            "options", "warn",
+            "options",
+            "warn",
             f"site.yaml says what {', '.join(ours)} does; that changes nothing, for the advisor's "
             "own table has it",
             "take it out of understood_options in site.yaml, then advisor site apply",
-        )  # fmt: skip
+        )
     try:
         helps = [ask(c, "--help", timeout_s=20) for c in ("sbatch", "srun", "salloc")]
     except SchedulerError as error:
@@ -68,12 +72,13 @@ def _options(understood: Collection[str]) -> Iterator[Check]:
     unknown = [name for name in named if plain_name(name) not in understood]
     if unknown:
         yield Check(
-            "options", "warn",
+            "options",
+            "warn",
             f"the advisor does not know {', '.join(unknown)}: jobs with such an option are left"
             " alone",
             f"site.yaml: understood_options: {{{plain_name(unknown[0])}: harmless}}, or binds:"
             " [axes] (docs/admin.md), or a release of the advisor that knows this Slurm",
-        )  # fmt: skip
+        )
     else:
         site = f", {', '.join(named)} from site.yaml" if named else ""
         text = f"all options of this sbatch, srun and salloc are known{site}"
@@ -94,9 +99,11 @@ def _accounting(s: Mapping[str, str]) -> Iterator[Check]:
     storage = s.get("AccountingStorageType", "")
     if not storage or storage.endswith("/none"):
         yield Check(
-            "accounting", "fail", "Slurm keeps no accounting, so nothing can be collected",
+            "accounting",
+            "fail",
+            "Slurm keeps no accounting, so nothing can be collected",
             "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd",
-        )  # fmt: skip
+        )
         return
     try:
         ask("sacct", "--noheader", "--starttime=now", "--endtime=now", timeout_s=20)
@@ -106,38 +113,47 @@ def _accounting(s: Mapping[str, str]) -> Iterator[Check]:
     yield Check("accounting", "ok", storage)
     if "energy" not in s.get("AccountingStorageTRES", "").split(","):
         yield Check(
-            "accounting", "warn", "energy is not among the tracked resources",
+            "accounting",
+            "warn",
+            "energy is not among the tracked resources",
             "slurm.conf: AccountingStorageTRES=energy",
-        )  # fmt: skip
+        )
     if "job_env" not in s.get("AccountingStoreFlags", "").split(","):
         yield Check(
-            "accounting", "warn",
+            "accounting",
+            "warn",
             "jobs' environments are not kept: a stamp is only found in the admin comment",
             "slurm.conf: AccountingStoreFlags=job_env (if job_submit.lua is not installed)",
-        )  # fmt: skip
+        )
 
 
 def _energy(s: Mapping[str, str]) -> Iterator[Check]:
     plugin = s.get("AcctGatherEnergyType", "").removeprefix("acct_gather_energy/")
     if plugin in ("", "none"):
         yield Check(
-            "energy", "warn", "Slurm meters no energy: models can only rest on estimates",
+            "energy",
+            "warn",
+            "Slurm meters no energy: models can only rest on estimates",
             "slurm.conf: AcctGatherEnergyType=acct_gather_energy/rapl (or ipmi, xcc, pm_counters)",
-        )  # fmt: skip
+        )
     else:
         yield Check("energy", "ok", f"metered by {plugin}")
     gather = s.get("JobAcctGatherType", "")
     if not gather or gather.endswith("none"):
         yield Check(
-            "energy", "warn", "nothing is gathered of steps, so they have no energy",
+            "energy",
+            "warn",
+            "nothing is gathered of steps, so they have no energy",
             "slurm.conf: JobAcctGatherType=jobacct_gather/cgroup",
-        )  # fmt: skip
+        )
     frequency = s.get("JobAcctGatherFrequency", "")
     if "energy=0" in frequency.split(","):
         yield Check(
-            "energy", "warn", f"JobAcctGatherFrequency={frequency} never reads the meters",
+            "energy",
+            "warn",
+            f"JobAcctGatherFrequency={frequency} never reads the meters",
             "slurm.conf: JobAcctGatherFrequency=task=30,energy=30",
-        )  # fmt: skip
+        )
 
 
 def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
@@ -190,17 +206,23 @@ def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
     path, key = folder / hook.name, KEYS[hook.name]
     if hook.state != "advisor":
         problem = {
-            "site": "is the site's own only", "leftover": "does nothing", "absent": "is not there",
-        }.get(hook.state, hook.state)  # fmt: skip
+            "site": "is the site's own only",
+            "leftover": "does nothing",
+            "absent": "is not there",
+        }.get(hook.state, hook.state)
         return Check(
-            "hook", "warn", f"{path} {problem}: no job is {_DOES[hook.name]}",
+            "hook",
+            "warn",
+            f"{path} {problem}: no job is {_DOES[hook.name]}",
             f"advisor hook install --scheduler slurm --dir {folder}",
-        )  # fmt: skip
+        )
     if not _runs(hook, settings):
         return Check(
-            "hook", "fail", f"{path} is installed, but Slurm does not run it",
+            "hook",
+            "fail",
+            f"{path} is installed, but Slurm does not run it",
             f"slurm.conf: {key}=lua, then scontrol reconfigure or restart slurmctld",
-        )  # fmt: skip
+        )
     modules = folder / "advisor" / hook.folder_id
     if hook.name == "cli_filter.lua":  # it runs as the user, job_submit.lua inside slurmctld
         if command := opening([path]):
@@ -211,10 +233,11 @@ def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
             return Check("hook", "fail", text, f"chmod -R o+rX {modules.parent}")
     if not state.of_this_release(hook, modules):
         return Check(
-            "hook", "warn",
+            "hook",
+            "warn",
             f"{path} ({hook.version}) and its modules are not those of this advisor"
             f" ({__version__})",
             f"advisor hook install --scheduler slurm --dir {folder}",
-        )  # fmt: skip
+        )
     calls = f", calls {hook.site_file.name}" if hook.site_file else ""
     return Check("hook", "ok", f"{path} is installed ({hook.version}) and on{calls}")

@@ -282,8 +282,11 @@ def _compiled(compiler: str, code: str) -> tuple[str, bytes]:
     """Return the version of a compiler's Lua and its bytecode, which other Luas refuse to load."""
     done = subprocess.run(
         [compiler, "-s", "-o", "/dev/stdout", "-"],
-        input=code.encode(), capture_output=True, check=False, timeout=30,
-    )  # fmt: skip
+        input=code.encode(),
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
     if done.returncode or not done.stdout.startswith(b"\x1bLua"):
         problem = done.stderr.decode(errors="replace").strip()
         raise AdvisorError(f"{compiler} cannot compile the hook: {problem}", hint="report this")

@@ -60,5 +60,8 @@ class SlurmHooks:
         lines += [f"{key}: {value}" for key, value in report.items()]
         by_name = {h.name: h.to_dict() for h in hooks}
         return {
-            "dir": str(self.folder), "settings": settings, **report, "hooks": by_name,
-        }, lines  # fmt: skip
+            "dir": str(self.folder),
+            "settings": settings,
+            **report,
+            "hooks": by_name,
+        }, lines

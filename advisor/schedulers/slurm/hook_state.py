@@ -64,9 +64,13 @@ def check_modules(modules: Path | None) -> str:
     problem = ""
     for lua in lua_programs("lua"):
         done = subprocess.run(
-            [lua, "-", str(modules)], input=_TRY, capture_output=True, text=True, check=False,
+            [lua, "-", str(modules)],
+            input=_TRY,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=30,
-        )  # fmt: skip
+        )
         version, _, way = done.stdout.strip().partition(": ")
         if done.returncode == 0:
             loaded.setdefault(way, []).append(version)

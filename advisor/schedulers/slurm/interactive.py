@@ -11,9 +11,16 @@ from advisor.errors import SchedulerError
 from advisor.schedulers.command import CommandProcess, session_environment, start
 
 _PLACE = frozenset(
-    {"SLURM_ACCOUNT", "SLURM_CLUSTERS", "SLURM_CONF", "SLURM_PARTITION", "SLURM_QOS",
-     "SLURM_RESERVATION", "SLURM_WCKEY"}
-)  # fmt: skip
+    {
+        "SLURM_ACCOUNT",
+        "SLURM_CLUSTERS",
+        "SLURM_CONF",
+        "SLURM_PARTITION",
+        "SLURM_QOS",
+        "SLURM_RESERVATION",
+        "SLURM_WCKEY",
+    }
+)
 """What of srun's variables says where a job may run. Others change what it prints, how it is bound
 or capped, and so what is measured; those of a job around it would make it a step."""
 
@@ -37,10 +44,18 @@ def on_a_node(
     if node_type.partitions and not node_type.default_partition:
         where.append(f"--partition={node_type.partitions[0]}")
     command = [
-        srun, "--nodes=1", "--ntasks=1", "--exclusive", f"--cpus-per-task={node_type.cores}",
-        "--hint=nomultithread", f"--time={math.ceil(limit_s / 60)}", f"--job-name={name}",
-        "--quiet", *where, *argv,
-    ]  # fmt: skip
+        srun,
+        "--nodes=1",
+        "--ntasks=1",
+        "--exclusive",
+        f"--cpus-per-task={node_type.cores}",
+        "--hint=nomultithread",
+        f"--time={math.ceil(limit_s / 60)}",
+        f"--job-name={name}",
+        "--quiet",
+        *where,
+        *argv,
+    ]
     environment = {
         variable: value
         for variable, value in session_environment().items()

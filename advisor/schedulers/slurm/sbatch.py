@@ -19,9 +19,19 @@ _BLANK = " \t\n\v\f\r"
 _COMPONENT = re.compile(r"\s*(het|pack)job(?!\S)", re.IGNORECASE | re.ASCII)
 _COMMAND_LINE_ALONE = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
 """Options that sbatch looks at before it reads the script, and nowhere else."""
-_PBS_LETTERS = {"a": "begin", "A": "account", "e": "error", "J": "array", "M": "mail-user",
-                "N": "job-name", "o": "output", "p": "nice", "q": "partition", "t": "array",
-                "v": "export"}  # fmt: skip
+_PBS_LETTERS = {
+    "a": "begin",
+    "A": "account",
+    "e": "error",
+    "J": "array",
+    "M": "mail-user",
+    "N": "job-name",
+    "o": "output",
+    "p": "nice",
+    "q": "partition",
+    "t": "array",
+    "v": "export",
+}
 _PBS_VALUED, _PBS_FLAGS = frozenset("aAcCejJklmMNopqrStuvW"), frozenset("hIVz")
 _PBS_MAIL = {"a": "FAIL", "b": "BEGIN", "e": "END", "n": "NONE"}
 _PBS_LIMITS = {"walltime": "time", "cput": "time", "pcput": "time", "mem": "mem", "file": "tmp"}
@@ -46,8 +56,12 @@ def read_directives(script: str, given: Mapping[str, str] = MappingProxyType({})
             break
     options = {k: v for k, v in read_arguments(words).items() if k not in _COMMAND_LINE_ALONE}
     if "\n#PBS" in script and "ignore-pbs" not in {*options, *given}:
-        options |= _read_pbs(w for line in lines if line.startswith("#PBS")
-                             for w in split_directive(line.removeprefix("#PBS")))  # fmt: skip
+        options |= _read_pbs(
+            w
+            for line in lines
+            if line.startswith("#PBS")
+            for w in split_directive(line.removeprefix("#PBS"))
+        )
     return options
 
 
@@ -172,8 +186,11 @@ def _put(options: dict[str, str], name: str, value: str) -> None:
 
 def environment_options() -> dict[str, str]:
     """Return the options that sbatch takes from its environment; they win over the script's."""
-    return {slurm_table.SETS[k]: v for k, v in os.environ.items()
-            if k.startswith("SBATCH_") and k in slurm_table.SETS}  # fmt: skip
+    return {
+        slurm_table.SETS[k]: v
+        for k, v in os.environ.items()
+        if k.startswith("SBATCH_") and k in slurm_table.SETS
+    }
 
 
 def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:

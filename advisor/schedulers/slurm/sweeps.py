@@ -51,10 +51,23 @@ ACCOUNTING_S = 1.0
 START_S = 30.0
 """Time of one run's start and end that is allowed for in the allocation's limit."""
 _SHAPE = frozenset(
-    {"nodes", "ntasks", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "cpus-per-task",
-     "mincpus", "use-min-nodes", "exclusive", "oversubscribe", "overcommit", "extra-node-info",
-     "mem-per-cpu", "cpus-per-gpu"}
-)  # fmt: skip
+    {
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "ntasks-per-socket",
+        "ntasks-per-core",
+        "cpus-per-task",
+        "mincpus",
+        "use-min-nodes",
+        "exclusive",
+        "oversubscribe",
+        "overcommit",
+        "extra-node-info",
+        "mem-per-cpu",
+        "cpus-per-gpu",
+    }
+)
 """Options that say how large a job is: whole nodes stand in for a job that shares its own."""
 
 
@@ -155,9 +168,12 @@ class Sweeps:
     def _running(self, job: SweepJob) -> str:
         try:
             text = ask(
-                "squeue", "--noheader", f"--user={os.getuid()}", f"--name={job_name(job)}",
+                "squeue",
+                "--noheader",
+                f"--user={os.getuid()}",
+                f"--name={job_name(job)}",
                 "--format=%i",
-            )  # fmt: skip
+            )
         except SchedulerError:
             return ""
         return next(iter(text.split()), "")
@@ -232,8 +248,14 @@ class Sweeps:
         time_s = attempt.time_s(mode)
         output = job.output(attempt.seq, attempt.number)
         if attempt.verdict == "early":
-            run = RunResult(attempt.seq, attempt.number, False, time_s,
-                            job_id=attempt.job_id, account=attempt.account)  # fmt: skip
+            run = RunResult(
+                attempt.seq,
+                attempt.number,
+                False,
+                time_s,
+                job_id=attempt.job_id,
+                account=attempt.account,
+            )
             return ended_early(job, run)
         if attempt.verdict != "ok" or time_s <= 0:
             return RunResult(
@@ -253,10 +275,14 @@ class Sweeps:
                 return None
             energy_j, why = answer
         run = RunResult(
-            attempt.seq, attempt.number, True, time_s,
-            job_id=attempt.job_id, account=attempt.account,
+            attempt.seq,
+            attempt.number,
+            True,
+            time_s,
+            job_id=attempt.job_id,
+            account=attempt.account,
             thread_use=counted(job.folder / f"threads-{attempt.seq}-{attempt.number}"),
-        )  # fmt: skip
+        )
         result = good_run(job, run, energy_j, "slurm", why)
         keep_complete(job, result)
         return result

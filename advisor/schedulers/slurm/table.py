@@ -183,15 +183,31 @@ _READ = {
 those that every srun in the job reads."""
 
 _ALIAS = {
-    "array-inx": "array", "burst-buffer": "bb", "cpu-freq-req": "cpu-freq", "debug": "verbose",
-    "export-env": "export", "kill-bad-exit": "kill-on-bad-exit", "kill-cmd": "kill-command",
-    "labelio": "label", "mem-per-node": "mem", "mpi-type": "mpi",
-    "ncores-per-socket": "cores-per-socket", "nprocs": "ntasks",
-    "nsockets-per-node": "sockets-per-node", "oomkillstep": "oom-kill-step",
-    "remote-cwd": "chdir", "req-switch": "switches", "srun-multi": "multi-prog",
-    "stderrmode": "error", "stdinmode": "input", "stdoutmode": "output", "timelimit": "time",
-    "unbufferedio": "unbuffered", "wait4switch": "switches", "working-dir": "chdir",
-}  # fmt: skip
+    "array-inx": "array",
+    "burst-buffer": "bb",
+    "cpu-freq-req": "cpu-freq",
+    "debug": "verbose",
+    "export-env": "export",
+    "kill-bad-exit": "kill-on-bad-exit",
+    "kill-cmd": "kill-command",
+    "labelio": "label",
+    "mem-per-node": "mem",
+    "mpi-type": "mpi",
+    "ncores-per-socket": "cores-per-socket",
+    "nprocs": "ntasks",
+    "nsockets-per-node": "sockets-per-node",
+    "oomkillstep": "oom-kill-step",
+    "remote-cwd": "chdir",
+    "req-switch": "switches",
+    "srun-multi": "multi-prog",
+    "stderrmode": "error",
+    "stdinmode": "input",
+    "stdoutmode": "output",
+    "timelimit": "time",
+    "unbufferedio": "unbuffered",
+    "wait4switch": "switches",
+    "working-dir": "chdir",
+}
 
 _OTHERS = {
     "harmless": """
@@ -227,9 +243,18 @@ SET_IN_JOBS = frozenset(
 )
 """Of the harmless variables those by which a job's steps find their nodes and tasks."""
 FAMILIES = (
-    "SLURM_ADVISOR_", "SLURM_ARRAY_", "SLURM_HET_JOB_", "SLURM_JOB_", "SLURM_PACK_JOB_",
-    "SLURM_PMI", "SLURM_RLIMIT_", "SLURM_SPANK_", "SLURM_SRUN_", "SLURM_STEP_", "SLURM_TOPOLOGY_",
-)  # fmt: skip
+    "SLURM_ADVISOR_",
+    "SLURM_ARRAY_",
+    "SLURM_HET_JOB_",
+    "SLURM_JOB_",
+    "SLURM_PACK_JOB_",
+    "SLURM_PMI",
+    "SLURM_RLIMIT_",
+    "SLURM_SPANK_",
+    "SLURM_SRUN_",
+    "SLURM_STEP_",
+    "SLURM_TOPOLOGY_",
+)
 """How harmless variables begin that Slurm sets inside jobs, and those of PMI and of plugins."""
 
 _STEP = {
@@ -267,9 +292,11 @@ NOT_SET = ("unset", "(null)")
 """Values of options that Slurm lists although nobody set them."""
 OVERWRITTEN = frozenset({"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-freq"})
 """Options whose SLURM_ variable sbatch and salloc write themselves when they are given."""
-READS = {"sbatch": ("SBATCH_", "SLURM_", "SRUN_", "SLURMD_"),
-          "salloc": ("SALLOC_", "SLURM_", "SRUN_", "SLURMD_"),
-          "srun": ("SLURM_", "SRUN_", "SLURMD_")}  # fmt: skip
+READS = {
+    "sbatch": ("SBATCH_", "SLURM_", "SRUN_", "SLURMD_"),
+    "salloc": ("SALLOC_", "SLURM_", "SRUN_", "SLURMD_"),
+    "srun": ("SLURM_", "SRUN_", "SLURMD_"),
+}
 PREFIXES = ("SBATCH_", "SALLOC_", "SLURM_", "SRUN_", "SLURMD_")
 _COMPONENT = re.compile(r"_(?:HET|PACK)_GROUP_\d+$")
 _NUMBER = re.compile(r"[+-]?0*[1-9]\d*")

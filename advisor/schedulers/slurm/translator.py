@@ -38,18 +38,40 @@ from advisor.schedulers.slurm.sbatch import (
 )
 
 __all__ = [
-    "DIRECTIVE", "FOLLOWS", "LEFT_ALONE", "NOT_SWEPT", "SETS_THREADS", "SETTINGS", "SUBMIT",
-    "TIME_LIMIT", "array_task", "asking_for", "bound_ranks", "cap_obstacle", "environment_options",
-    "fold", "launched", "limited", "parse_request", "read_arguments", "read_directives", "render",
-    "without", "written",
-]  # fmt: skip
+    "DIRECTIVE",
+    "FOLLOWS",
+    "LEFT_ALONE",
+    "NOT_SWEPT",
+    "SETS_THREADS",
+    "SETTINGS",
+    "SUBMIT",
+    "TIME_LIMIT",
+    "array_task",
+    "asking_for",
+    "bound_ranks",
+    "cap_obstacle",
+    "environment_options",
+    "fold",
+    "launched",
+    "limited",
+    "parse_request",
+    "read_arguments",
+    "read_directives",
+    "render",
+    "without",
+    "written",
+]
 DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
 _CONTROLLER = "job_submit"
 """The hook in slurmctld, which sees jobs that passed by the filter."""
 _LIMITS = {
-    "file": "tmp", "mem": "mem", "pmem": "mem-per-cpu", "pvmem": "mem-per-cpu", "vmem": "mem",
+    "file": "tmp",
+    "mem": "mem",
+    "pmem": "mem-per-cpu",
+    "pvmem": "mem-per-cpu",
+    "vmem": "mem",
     "walltime": "time",
-}  # fmt: skip
+}
 """What PBS's limits are here."""
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?")
 _KB = {"": 1 / 1024, "k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
@@ -60,12 +82,43 @@ SETS_THREADS: tuple[str, ...] = ()
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 """What srun calls the words of aprun's ``--cc``."""
 NOT_SWEPT = frozenset(
-    {"array", "begin", "burst-buffer", "burst-buffer-file", "chdir", "comment", "deadline",
-     "delay-boot", "dependency", "error", "get-user-env", "hold", "ignore-pbs", "input",
-     "job-name", "kill-on-invalid-dep", "mail-type", "mail-user", "no-requeue", "open-mode",
-     "output", "parsable", "priority", "quiet", "requeue", "signal", "test-only", "time",
-     "pbs-lines", "time-min", "verbose", "wait", "wait-all-nodes", "wrap"}
-)  # fmt: skip
+    {
+        "array",
+        "begin",
+        "burst-buffer",
+        "burst-buffer-file",
+        "chdir",
+        "comment",
+        "deadline",
+        "delay-boot",
+        "dependency",
+        "error",
+        "get-user-env",
+        "hold",
+        "ignore-pbs",
+        "input",
+        "job-name",
+        "kill-on-invalid-dep",
+        "mail-type",
+        "mail-user",
+        "no-requeue",
+        "open-mode",
+        "output",
+        "parsable",
+        "priority",
+        "quiet",
+        "requeue",
+        "signal",
+        "test-only",
+        "time",
+        "pbs-lines",
+        "time-min",
+        "verbose",
+        "wait",
+        "wait-all-nodes",
+        "wrap",
+    }
+)
 _AXIS_OF = {
     "cpu-freq": "frequency",
     "cpus-per-task": "threads",
@@ -84,9 +137,22 @@ _AXIS_OF = {
     "nodes": "nodes",
 }
 _UNSEEN = frozenset(
-    {"bbf", "cluster-constraint", "core-spec", "deadline", "export-file", "get-user-env",
-     "mem-bind", "overcommit", "power", "signal", "spread-job", "thread-spec", "use-min-nodes"}
-)  # fmt: skip
+    {
+        "bbf",
+        "cluster-constraint",
+        "core-spec",
+        "deadline",
+        "export-file",
+        "get-user-env",
+        "mem-bind",
+        "overcommit",
+        "power",
+        "signal",
+        "spread-job",
+        "thread-spec",
+        "use-min-nodes",
+    }
+)
 """Options that Slurm does not give to job_submit: only those in the script are known there."""
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""

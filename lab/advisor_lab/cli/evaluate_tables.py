@@ -44,17 +44,34 @@ def print_extrapolation(out: TableWriter, study: Extrapolation, parameter: str) 
     """Print how well each larger size is predicted, and what the advice there is worth."""
     out.say(f"{study.model} trained on {study.trained} runs; answer: {study.answer}\n")
     out.table(
-        [parameter, "beyond", "cells", "time off", "energy off", "in 90 % interval", "half width",
-         "saving", "best", "slower"],
         [
-            [f"{s.at:g}", f"{s.factor:.2f}", s.cells,
-             _percent(s.median_error_pct["time"]), _percent(s.median_error_pct["energy"]),
-             _share(s.interval_coverage["time"]), _percent(s.half_width_pct["time"]),
-             _share(s.decision.true_saving), _share(s.decision.best_saving),
-             _share(s.decision.true_slowdown)]
+            parameter,
+            "beyond",
+            "cells",
+            "time off",
+            "energy off",
+            "in 90 % interval",
+            "half width",
+            "saving",
+            "best",
+            "slower",
+        ],
+        [
+            [
+                f"{s.at:g}",
+                f"{s.factor:.2f}",
+                s.cells,
+                _percent(s.median_error_pct["time"]),
+                _percent(s.median_error_pct["energy"]),
+                _share(s.interval_coverage["time"]),
+                _percent(s.half_width_pct["time"]),
+                _share(s.decision.true_saving),
+                _share(s.decision.best_saving),
+                _share(s.decision.true_slowdown),
+            ]
             for s in study.scores
         ],
-    )  # fmt: skip
+    )
     for note in study.notes:
         out.say(note)
 
@@ -75,14 +92,20 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
     out.table(
         ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
         [
-            [name.replace("_", " "), c.model, s.n_train, "-" if s.r2 is None else f"{s.r2:.3f}",
-             f"{s.total_rmse_pct:.1f} %", f"{s.pareto_rmse_pct:.1f} %",
-             f"{s.interval_coverage:.0%}"]
+            [
+                name.replace("_", " "),
+                c.model,
+                s.n_train,
+                "-" if s.r2 is None else f"{s.r2:.3f}",
+                f"{s.total_rmse_pct:.1f} %",
+                f"{s.pareto_rmse_pct:.1f} %",
+                f"{s.interval_coverage:.0%}",
+            ]
             for name in first.responses
             for c in cases
             for s in [c.evaluation.responses[name]]
         ],
-    )  # fmt: skip
+    )
     front = first.front
     limits = f"{front.error_pct:g} %"
     if front.forecast_error_pct != front.error_pct:
@@ -122,10 +145,14 @@ def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
         for kind in ("observed", "forecast") if c is cases[0] else ("forecast",):
             base, low, high = (ends[key][kind] for key in ("baseline", "p_min", "p_max"))
             rows.append(
-                [kind if kind == "observed" else f"{c.model} {kind}",
-                 f"{base:.5g}", f"{low:.5g}", f"{high:.5g}",
-                 f"{_off(low, base)} to {_off(high, base)}"]
-            )  # fmt: skip
+                [
+                    kind if kind == "observed" else f"{c.model} {kind}",
+                    f"{base:.5g}",
+                    f"{low:.5g}",
+                    f"{high:.5g}",
+                    f"{_off(low, base)} to {_off(high, base)}",
+                ]
+            )
         off = [
             _off(ends[key]["forecast"], ends[key]["observed"])
             for key in ("baseline", "p_min", "p_max")
@@ -169,33 +196,52 @@ def _print_means(out: TableWriter, means: Sequence[Mean], *, grids: int, seeds: 
         for m in means:
             key = f"{name}_total_rmse_pct", f"{name}_pareto_rmse_pct"
             rows.append(
-                [name, m.model, *(f"{m.mean[k]:.2f}" for k in key),
-                 *(f"{m.spread[k]:.2f}" for k in key),
-                 f"{m.mean[f'{name}_interval_coverage']:.0%}"]
-            )  # fmt: skip
+                [
+                    name,
+                    m.model,
+                    *(f"{m.mean[k]:.2f}" for k in key),
+                    *(f"{m.spread[k]:.2f}" for k in key),
+                    f"{m.mean[f'{name}_interval_coverage']:.0%}",
+                ]
+            )
     out.table(
         ["response", "model", "total RMSE %", "pareto", "spread", "spread", "in interval"], rows
     )
     out.say()
     distances = [k for k in means[0].mean if k.startswith("distance_")]
     out.table(
-        ["mean points", "observed", "forecast", *(k.removeprefix("distance_") for k in distances),
-         "more"],
         [
-            [m.model, *(f"{m.mean[k]:.1f}" for k in ("observed_points", "forecast_points",
-                                                     *distances, "farther"))]
+            "mean points",
+            "observed",
+            "forecast",
+            *(k.removeprefix("distance_") for k in distances),
+            "more",
+        ],
+        [
+            [
+                m.model,
+                *(
+                    f"{m.mean[k]:.1f}"
+                    for k in ("observed_points", "forecast_points", *distances, "farther")
+                ),
+            ]
             for m in means
         ],
-    )  # fmt: skip
+    )
     out.say()
     out.table(
         ["decisions", "saving %", "of possible %", "slowdown %", "runs"],
         [
-            [m.model, f"{100 * m.mean['true_saving']:.2f}", f"{100 * m.mean['best_saving']:.2f}",
-             f"{100 * m.mean['true_slowdown']:.2f}", f"{m.mean['runs']:.1f}"]
+            [
+                m.model,
+                f"{100 * m.mean['true_saving']:.2f}",
+                f"{100 * m.mean['best_saving']:.2f}",
+                f"{100 * m.mean['true_slowdown']:.2f}",
+                f"{m.mean['runs']:.1f}",
+            ]
             for m in means
         ],
-    )  # fmt: skip
+    )
 
 
 def _print_folds(
@@ -207,7 +253,12 @@ def _print_folds(
         for (grid, model), responses in folds.items():
             for i, fold in enumerate(responses[name], 1):
                 rows.append(
-                    [grid, model, i, *(f"{fold.within_pct[w]:.1f}" for w in WITHIN_PCT),
-                     f"{fold.rmse_pct:.1f}"]
-                )  # fmt: skip
+                    [
+                        grid,
+                        model,
+                        i,
+                        *(f"{fold.within_pct[w]:.1f}" for w in WITHIN_PCT),
+                        f"{fold.rmse_pct:.1f}",
+                    ]
+                )
         out.table(["grid", "model", "fold", *(f"{w} %" for w in WITHIN_PCT), "RMSE %"], rows)

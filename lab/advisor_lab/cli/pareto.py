@@ -152,9 +152,8 @@ def _print_rows(out: TableWriter, table: TextTable, tradeoff: TradeOff, most: in
     order = [*tradeoff.front, *(i for i in tradeoff.zone if i not in front)]
     out.table(
         ["row", *table.names, "place"],
-        [[i, *map(str.strip, rows[i]), "front" if i in front else "zone"]
-         for i in order[:most]],
-    )  # fmt: skip
+        [[i, *map(str.strip, rows[i]), "front" if i in front else "zone"] for i in order[:most]],
+    )
     if most is not None and len(order) > most:
         out.say(f"and {len(order) - most} more in the zone (--all lists them)")
 

@@ -30,38 +30,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     phases_show.add_arguments(show)
     cluster = add_action(actions, "cluster", "find the kinds of computing bursts in a CSV file")
     cluster.add_argument(
-        "files", type=Path, nargs="+", metavar="BURSTS.csv",
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="BURSTS.csv",
         help="columns process, duration_s, instructions, cycles; of several nodes a file each",
-    )  # fmt: skip
+    )
     cluster.add_argument(
-        "--subset", type=_share, default=1.0, metavar="SHARE",
+        "--subset",
+        type=_share,
+        default=1.0,
+        metavar="SHARE",
         help="cluster this share of the bursts and classify the rest, like 15%% (default: all)",
-    )  # fmt: skip
+    )
     cluster.add_argument(
         "--seed", type=int, default=0, metavar="N", help="draws the subset (default: 0)"
     )
     cluster.add_argument(
-        "--by", type=_names, default=(), metavar="NAME,NAME",
+        "--by",
+        type=_names,
+        default=(),
+        metavar="NAME,NAME",
         help="cluster by these columns, or ipc (default: instructions,ipc)",
-    )  # fmt: skip
+    )
     cluster.add_argument(
-        "--counters", type=_names, default=(), metavar="NAME,NAME",
+        "--counters",
+        type=_names,
+        default=(),
+        metavar="NAME,NAME",
         help="more columns that were counted, to show by instruction and by second",
-    )  # fmt: skip
+    )
     period = add_action(actions, "period", "find iterations in a sequence of events or a signal")
     period.add_argument(
-        "file", type=Path, metavar="FILE.csv",
+        "file",
+        type=Path,
+        metavar="FILE.csv",
         help="columns time_s and site (events), or time_s and a number (a signal)",
-    )  # fmt: skip
+    )
     fold = add_action(actions, "fold", "show power inside of an iteration, from a meter's readings")
     fold.add_argument(
-        "file", type=Path, metavar="READINGS.csv",
+        "file",
+        type=Path,
+        metavar="READINGS.csv",
         help="columns time_s and energy_j, as the counter showed it",
-    )  # fmt: skip
+    )
     fold.add_argument(
-        "--marks", type=Path, required=True, metavar="MARKS.csv",
+        "--marks",
+        type=Path,
+        required=True,
+        metavar="MARKS.csv",
         help="column time_s: when each iteration began, and when the last one ended",
-    )  # fmt: skip
+    )
     add_plot_argument(fold)
     replay = add_action(
         actions, "replay", "show when a recorded run would have ended early, and its prediction"
@@ -75,9 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             option, type=Path, metavar="FILE", help=f"{whose} meter: columns time_s and energy_j"
         )
     replay.add_argument(
-        "--within", type=percent, default=0.03, metavar="PERCENT",
+        "--within",
+        type=percent,
+        default=0.03,
+        metavar="PERCENT",
         help="end it when the 90%% half width of time and energy is this (default: 3%%)",
-    )  # fmt: skip
+    )
     caps = add_action(
         actions, "caps", "choose a frequency cap for each phase, and show what it would gain"
     )
@@ -131,9 +153,11 @@ def _cluster(args: argparse.Namespace) -> int:
                 {"file": str(f), "bursts": n.size} for f, n in zip(args.files, nodes, strict=True)
             ],
             "clusters": [c for c in clusters if c["label"]],
-            "labels": groups.labels.tolist(), "eps": groups.eps, "min_points": groups.min_points,
+            "labels": groups.labels.tolist(),
+            "eps": groups.eps,
+            "min_points": groups.min_points,
             "unclustered_share": sum(c["time_share"] for c in clusters if not c["label"]),
-        }  # fmt: skip
+        }
         print_json("phases", {"action": "cluster", **data})
         return 0
     print_clusters(bursts, clusters)
@@ -154,39 +178,53 @@ def _period(args: argparse.Namespace) -> int:
         what = f"{len(events.times)} events"
         phases = [
             {
-                "begin_s": p.begin_s, "end_s": p.end_s, "period_s": p.period_s,
-                "iterations": p.iterations, "period_events": p.events, "sites": list(p.sites),
+                "begin_s": p.begin_s,
+                "end_s": p.end_s,
+                "period_s": p.period_s,
+                "iterations": p.iterations,
+                "period_events": p.events,
+                "sites": list(p.sites),
                 **({"rare": p.rare} if p.rare else {}),
             }
             for p in find_iterations(events.times, events.sites)
-        ]  # fmt: skip
+        ]
     else:
         signal = read_signal(args.file)
         what = f"{len(signal.times)} samples of {signal.name}"
         phases = [
             {
-                "begin_s": s.begin_s, "end_s": s.end_s, "period_s": s.period_s,
+                "begin_s": s.begin_s,
+                "end_s": s.end_s,
+                "period_s": s.period_s,
                 "iterations": s.iterations,
                 **({"outer_period_s": s.outer_period_s} if s.outer_period_s else {}),
             }
             for s in find_periods(signal.times, signal.values)
-        ]  # fmt: skip
+        ]
     count = format_count(len(phases), "phase")
     answer = count if phases else _NO_PERIOD
     if args.json:
-        print_json("phases", {"action": "period", "file": str(args.file), "phases": phases,
-                              "answer": answer})  # fmt: skip
+        print_json(
+            "phases",
+            {"action": "period", "file": str(args.file), "phases": phases, "answer": answer},
+        )
         return 0
     print(f"{what}: {answer}")
     if phases:
         print_table(
             ["phase", "from", "to", "period", "iterations", ""],
             [
-                [i, f"{p['begin_s']:.4g} s", f"{p['end_s']:.4g} s", f"{p['period_s']:.4g} s",
-                 p["iterations"], _more(p)]
+                [
+                    i,
+                    f"{p['begin_s']:.4g} s",
+                    f"{p['end_s']:.4g} s",
+                    f"{p['period_s']:.4g} s",
+                    p["iterations"],
+                    _more(p),
+                ]
                 for i, p in enumerate(phases, 1)
             ],
-        )  # fmt: skip
+        )
     return 0
 
 
@@ -225,11 +263,17 @@ def _fold(args: argparse.Namespace) -> int:
         save_plot(picture, args.plot)
     if args.json:
         data = {
-            "file": str(args.file), "x": folded.x.tolist(), "value": folded.value.tolist(),
-            "low": folded.low.tolist(), "high": folded.high.tolist(), "answer": folded.answer,
-            "per_iteration": folded.per_iteration, "iteration_s": folded.iteration_s,
-            "iterations": folded.iterations, "kept": folded.kept,
-        }  # fmt: skip
+            "file": str(args.file),
+            "x": folded.x.tolist(),
+            "value": folded.value.tolist(),
+            "low": folded.low.tolist(),
+            "high": folded.high.tolist(),
+            "answer": folded.answer,
+            "per_iteration": folded.per_iteration,
+            "iteration_s": folded.iteration_s,
+            "iterations": folded.iterations,
+            "kept": folded.kept,
+        }
         print_json("phases", {"action": "fold", **data})
         return 0
     print_picture(picture)
@@ -270,14 +314,19 @@ def _replay(args: argparse.Namespace) -> int:
     whole = recorded.times[-1] - recorded.times[0]
     share = stop.stop_s / whole if whole > 0 else 1.0
     data = {
-        "base": str(args.base), "run": str(args.run), "stopped": stop.stopped,
-        "stop_s": stop.stop_s, "share": share,
-        "iterations": stop.iterations, "time_s": stop.time.total,
+        "base": str(args.base),
+        "run": str(args.run),
+        "stopped": stop.stopped,
+        "stop_s": stop.stop_s,
+        "share": share,
+        "iterations": stop.iterations,
+        "time_s": stop.time.total,
         "time_interval_s": list(stop.time.interval),
         "energy_j": None if stop.energy is None else stop.energy.total,
         "energy_interval_j": None if stop.energy is None else list(stop.energy.interval),
-        "unseen_share": stop.time.unseen_share, "reason": stop.reason,
-    }  # fmt: skip
+        "unseen_share": stop.time.unseen_share,
+        "reason": stop.reason,
+    }
     if args.json:
         print_json("phases", {"action": "replay", **data})
         return 0

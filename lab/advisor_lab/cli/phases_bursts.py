@@ -27,8 +27,11 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
         instructions, cycles = counted["instructions"], counted["cycles"]
         clusters.append(
             {
-                "label": label, "bursts": int(mine.sum()), "time_share": took / whole,
-                "mean_burst_s": took / int(mine.sum()), "ipc": instructions / cycles,
+                "label": label,
+                "bursts": int(mine.sum()),
+                "time_share": took / whole,
+                "mean_burst_s": took / int(mine.sum()),
+                "ipc": instructions / cycles,
                 "mips": instructions / took / 1e6,
                 "instructions": float(np.median(bursts.counters["instructions"][mine])),
                 "counters": {
@@ -36,7 +39,7 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
                     for n in extra
                 },
             }
-        )  # fmt: skip
+        )
     return clusters
 
 
@@ -44,15 +47,28 @@ def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
     """Print a line for each cluster, the bursts of none last."""
     extra = _more(bursts)
     print_table(
-        ["cluster", "bursts", "share of time", "mean burst", "IPC", "MIPS",
-         *map(_rate_name, extra)],
         [
-            [c["label"] or "none", c["bursts"], f"{c['time_share']:.1%}",
-             format_duration(c["mean_burst_s"]), f"{c['ipc']:.2f}", f"{c['mips']:.0f}",
-             *(_rate(n, c["counters"][n]) for n in extra)]
+            "cluster",
+            "bursts",
+            "share of time",
+            "mean burst",
+            "IPC",
+            "MIPS",
+            *map(_rate_name, extra),
+        ],
+        [
+            [
+                c["label"] or "none",
+                c["bursts"],
+                f"{c['time_share']:.1%}",
+                format_duration(c["mean_burst_s"]),
+                f"{c['ipc']:.2f}",
+                f"{c['mips']:.0f}",
+                *(_rate(n, c["counters"][n]) for n in extra),
+            ]
             for c in sorted(clusters, key=lambda c: (not c["label"], c["label"]))
         ],
-    )  # fmt: skip
+    )
 
 
 def _more(bursts: BurstTable) -> list[str]:

@@ -19,30 +19,44 @@ if TYPE_CHECKING:
 def add_bounds(parser: argparse.ArgumentParser) -> None:
     """Add the options that caps are chosen under."""
     parser.add_argument(
-        "--slowdown", type=percent, default=None, metavar="PERCENT",
+        "--slowdown",
+        type=percent,
+        default=None,
+        metavar="PERCENT",
         help="how much longer the whole run may take (default: 5%%)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--switch", type=_seconds, default=None, metavar="TIME",
+        "--switch",
+        type=_seconds,
+        default=None,
+        metavar="TIME",
         help="what a change of the cap costs, like 50us (default: 500us)",
-    )  # fmt: skip
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the action."""
     parser.add_argument(
-        "file", type=Path, metavar="TABLE.csv",
+        "file",
+        type=Path,
+        metavar="TABLE.csv",
         help="columns phase, freq_khz, time_s, energy_j: a whole run's, by phase and cap",
-    )  # fmt: skip
+    )
     add_bounds(parser)
     parser.add_argument(
-        "--changes", type=_count, default=0, metavar="N",
+        "--changes",
+        type=_count,
+        default=0,
+        metavar="N",
         help="how often one phase follows another in the whole run (default: 0)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--switch-power", type=_watts, default=None, metavar="WATTS",
+        "--switch-power",
+        type=_watts,
+        default=None,
+        metavar="WATTS",
         help="power while the cap changes (default: the run's mean at the highest cap)",
-    )  # fmt: skip
+    )
 
 
 def _seconds(text: str) -> float:
@@ -112,11 +126,14 @@ def caps_json(caps: CapsByPhase) -> dict[str, Any]:
     from advisor_lab.phases.views import caps_answer
 
     return {
-        "reference_khz": caps.reference_khz, "bound_s": caps.bound_s,
-        "one_cap": asdict(caps.best_one), "by_phase": asdict(caps.best),
-        "saving": caps.saving, "saving_half": caps.saving_half,
+        "reference_khz": caps.reference_khz,
+        "bound_s": caps.bound_s,
+        "one_cap": asdict(caps.best_one),
+        "by_phase": asdict(caps.best),
+        "saving": caps.saving,
+        "saving_half": caps.saving_half,
         "answer": caps_answer(caps),
-    }  # fmt: skip
+    }
 
 
 def print_caps(caps: CapsByPhase) -> None:

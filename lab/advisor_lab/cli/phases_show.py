@@ -30,9 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action's arguments."""
     parser.usage = "advisor phases show APPLICATION | FOLDER\n       advisor phases show -- COMMAND"
     parser.add_argument(
-        "subject", nargs="?", metavar="APPLICATION|FOLDER",
+        "subject",
+        nargs="?",
+        metavar="APPLICATION|FOLDER",
         help="an application that was trained, a sweep's folder, or one that processes left",
-    )  # fmt: skip
+    )
     add_bounds(parser)
     add_plot_argument(parser)
     parser.set_defaults(takes_tail=True)
@@ -62,12 +64,16 @@ def run(args: argparse.Namespace) -> int:
     begin = times[0] if times else 0.0
     phases: list[dict[str, Any]] = [
         {
-            "begin_s": p.begin_s - begin, "end_s": p.end_s - begin, "period_s": p.period_s,
-            "iterations": p.iterations, "period_events": p.events, "sites": list(p.sites),
+            "begin_s": p.begin_s - begin,
+            "end_s": p.end_s - begin,
+            "period_s": p.period_s,
+            "iterations": p.iterations,
+            "period_events": p.events,
+            "sites": list(p.sites),
             "rare": p.rare,
         }
         for p in seen.run.iterations()
-    ]  # fmt: skip
+    ]
     source, span_s = seen.source, seen.run.span_s
     waiting = active_waiting(seen.running, mean_cores(seen.counted), os.environ)
     counted = usable(seen.counted, seen.running, waiting)
@@ -78,18 +84,27 @@ def run(args: argparse.Namespace) -> int:
             source, span_s = by, max(r[-1][0] for r in seen.counted.values()) - first
         phases = [
             {
-                "begin_s": s.begin_s - first, "end_s": s.end_s - first, "period_s": s.period_s,
-                "iterations": s.iterations, "period_events": 0, "sites": [], "rare": {},
+                "begin_s": s.begin_s - first,
+                "end_s": s.end_s - first,
+                "period_s": s.period_s,
+                "iterations": s.iterations,
+                "period_events": 0,
+                "sites": [],
+                "rare": {},
             }
             for s in stretches
-        ]  # fmt: skip
+        ]
     inside = signals_inside(seen.run, counted)
     routines = routines_inside(seen.run, seen.running)
     count = format_count(len(phases), "phase")
     data = {
-        "subject": args.subject or " ".join(args.tail), "exit_code": seen.exit_code,
-        "source": source, "events": max(0, len(times) - 2), "time_s": span_s,
-        "phases": phases, "answer": count if phases else "no period",
+        "subject": args.subject or " ".join(args.tail),
+        "exit_code": seen.exit_code,
+        "source": source,
+        "events": max(0, len(times) - 2),
+        "time_s": span_s,
+        "phases": phases,
+        "answer": count if phases else "no period",
         "head_s": phases[0]["begin_s"] if phases else None,
         "tail_s": span_s - phases[-1]["end_s"] if phases else None,
         "processes": [
@@ -97,11 +112,12 @@ def run(args: argparse.Namespace) -> int:
             for p in seen.processes
         ],
         "notes": [
-            *seen.notes, *([waiting] if waiting else []),
+            *seen.notes,
+            *([waiting] if waiting else []),
             *([f"not counted: {seen.why_not}"] if seen.why_not else []),
             *([_too_few(seen.running)] if phases and seen.running and not routines else []),
         ],
-    }  # fmt: skip
+    }
     caps = _caps(args)
     clusters = _clusters(seen)
     if args.json:
@@ -111,10 +127,14 @@ def run(args: argparse.Namespace) -> int:
         else:
             by_phase["caps"] = caps_json(caps)
         drawn = [
-            {"name": s.name, "unit": s.unit, "answer": s.folded.answer,
-             **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")}}
+            {
+                "name": s.name,
+                "unit": s.unit,
+                "answer": s.folded.answer,
+                **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")},
+            }
             for s in inside
-        ]  # fmt: skip
+        ]
         data |= {"inside": drawn, "bursts": clusters, **_routines_json(routines), **by_phase}
         print_json("phases", {"action": "show", **data})
         return 1 if seen.exit_code else 0
@@ -136,18 +156,28 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
     by_events = data["events"] and (not data["phases"] or data["phases"][0]["period_events"])
     by = f"{data['events']} {data['source']}" if by_events else data["source"]
     known = by_events or data["phases"]
-    print(f"{data['subject']}: {data['answer']} in {took}, by {by}" if known
-          else f"{data['subject']}: {by}")  # fmt: skip
+    print(
+        f"{data['subject']}: {data['answer']} in {took}, by {by}"
+        if known
+        else f"{data['subject']}: {by}"
+    )
     if data["phases"]:
         print_table(
             ["phase", "from", "to", "iterations", "period", "events each", "sites", "rare"],
             [
-                [i, format_duration(p["begin_s"]), format_duration(p["end_s"]), p["iterations"],
-                 format_duration(p["period_s"]), p["period_events"], len(set(p["sites"])),
-                 sum(p["rare"].values()) or ""]
+                [
+                    i,
+                    format_duration(p["begin_s"]),
+                    format_duration(p["end_s"]),
+                    p["iterations"],
+                    format_duration(p["period_s"]),
+                    p["period_events"],
+                    len(set(p["sites"])),
+                    sum(p["rare"].values()) or "",
+                ]
                 for i, p in enumerate(data["phases"], 1)
             ],
-        )  # fmt: skip
+        )
         head, tail = format_duration(data["head_s"]), format_duration(data["tail_s"])
         print(f"before the first iteration {head}, after the last {tail}")
     for program, pid, rank, events, lost in seen.processes:
@@ -181,11 +211,15 @@ def _routines_json(routines: FoldedRoutines | None) -> dict[str, Any]:
         return {"routines": []}
     return {
         "routines": [
-            {"name": r.name, "share": r.share, "x": routines.x.tolist(),
-             **{k: getattr(r, k).tolist() for k in ("cores", "low", "high")}}
+            {
+                "name": r.name,
+                "share": r.share,
+                "x": routines.x.tolist(),
+                **{k: getattr(r, k).tolist() for k in ("cores", "low", "high")},
+            }
             for r in routines.routines
         ]
-    }  # fmt: skip
+    }
 
 
 def _print_inside(
@@ -213,8 +247,10 @@ def _print_inside(
 
 def _print_routines(routines: FoldedRoutines) -> None:
     """Say which routine has most of the processor time from where to where."""
-    print(f"the routine running, from {routines.samples} samples over {routines.iterations} "
-          "iterations:")  # fmt: skip
+    print(
+        f"the routine running, from {routines.samples} samples over {routines.iterations} "
+        "iterations:"
+    )
     shares = {r.name: r.share for r in routines.routines}
     print_table(
         ["from", "to", "mostly", "its share of the iteration"],

@@ -12,10 +12,15 @@ from advisor.cli.arguments import add_action, add_actions
 from advisor.errors import UsageError
 
 _ACTIONS = {
-    "import": "profile_import", "classify": "profile_classify", "fit": "profile_fit",
-    "show": "profile_show", "adjust": "profile_adjust", "extrapolate": "profile_extrapolate",
-    "history": "profile_history", "redo": "profile_history",
-}  # fmt: skip
+    "import": "profile_import",
+    "classify": "profile_classify",
+    "fit": "profile_fit",
+    "show": "profile_show",
+    "adjust": "profile_adjust",
+    "extrapolate": "profile_extrapolate",
+    "history": "profile_history",
+    "redo": "profile_history",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,32 +31,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places", metavar="DIR|FILE", type=Path, nargs="+", help="folders of profiles, or files"
     )
     one.add_argument(
-        "--role", choices=("train", "test"), default="train",
+        "--role",
+        choices=("train", "test"),
+        default="train",
         help="to learn from, or to test the models with (default: train)",
-    )  # fmt: skip
+    )
     one.add_argument(
-        "--scale", metavar="NAME=VALUE,...", action="append", default=[],
+        "--scale",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
         help="the scaling parameters of profiles that do not state them",
-    )  # fmt: skip
+    )
     one.add_argument(
         "--application", metavar="NAME", help="keep only this application's (default: all)"
     )
     one = add_action(actions, "classify", "find the classes of threads that behave alike")
     _application(one)
     one.add_argument(
-        "--method", choices=("profile", "communication"), default="profile",
+        "--method",
+        choices=("profile", "communication"),
+        default="profile",
         help="by all metrics, or by who receives from whom (default: profile)",
-    )  # fmt: skip
+    )
     one.add_argument(
-        "--classes", type=_classes, default=0, metavar="N",
+        "--classes",
+        type=_classes,
+        default=0,
+        metavar="N",
         help="how many classes, or auto (default: auto)",
-    )  # fmt: skip
+    )
     _plot(one, "a picture")
     one.add_argument(
-        "--picture", choices=("radar", "graph", "components"), default="radar",
+        "--picture",
+        choices=("radar", "graph", "components"),
+        default="radar",
         help="which: radar plots of the classes, who receives from whom, principal components "
         "(default: radar)",
-    )  # fmt: skip
+    )
     one = add_action(actions, "fit", "fit a model of every metric of every class")
     one.add_argument(
         "application", metavar="APPLICATION", nargs="?", help="its profiles are stored"
@@ -59,17 +76,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--table", metavar="CSV", type=Path, help="fit columns of this file instead")
     one.add_argument("--setup", metavar="FILE", type=Path, help="complexities and metrics, as YAML")
     one.add_argument(
-        "--method", choices=("strict", "manual"), default="strict",
+        "--method",
+        choices=("strict", "manual"),
+        default="strict",
         help="how terms are searched for: strict, or as the Extrapolator's manual says",
-    )  # fmt: skip
+    )
     _at(one, "with --table: predict there")
     one = add_action(actions, "show", "show how good the models are, and draw them")
     _application(one)
     _place(one)
     one.add_argument(
-        "--along", metavar="NAME[,NAME]",
+        "--along",
+        metavar="NAME[,NAME]",
         help="draw one metric of one class along a parameter, or over two",
-    )  # fmt: skip
+    )
     _at(one, "with --along: the other parameters (default: the largest run's)")
     one.add_argument("--log", action="store_true", help="draw logarithms")
     one.add_argument("--counts", action="store_true", help="draw the metric times LSys")
@@ -78,9 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _application(one)
     _place(one)
     one.add_argument(
-        "--retrain", choices=("metric", "counts", "all"),
+        "--retrain",
+        choices=("metric", "counts", "all"),
         help="fit again: the metric named, all that depend on LSys, or all",
-    )  # fmt: skip
+    )
     one.add_argument("--drop-last", type=int, metavar="N", help="take the last N terms out")
     one.add_argument("--terms", metavar="TERM,...", help="these terms, or auto to search again")
     one.add_argument("--type", metavar="TYPE", help="another metric type")
@@ -89,17 +110,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--constraints", metavar="LIST", help="like '{True, {\"n\", True, {n>5}}}'")
     one.add_argument("--boundaries", metavar="LOW,HIGH", help="like 1,Infinity")
     one.add_argument(
-        "--exclude", metavar="NAME=VALUE,...", action="append", default=[],
+        "--exclude",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
         help="leave out the run at this scale, and fit all again",
-    )  # fmt: skip
+    )
     one = add_action(actions, "extrapolate", "write profiles of scales that never ran")
     _application(one)
     _at(one, "values of a parameter; all combinations are written", required=True)
     one.add_argument("--output", metavar="DIR", type=Path, required=True, help="the folder")
     one.add_argument(
-        "--threads", choices=("class", "process"), default="class",
+        "--threads",
+        choices=("class", "process"),
+        default="class",
         help="one thread per class with NThreads, or one per process (default: class)",
-    )  # fmt: skip
+    )
     one = add_action(actions, "history", "list what was done to an application's profiles")
     _application(one)
     one = add_action(actions, "redo", "do one step again, with what is stored now")
@@ -130,9 +156,13 @@ def _plot(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _at(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
     parser.add_argument(
-        "--at", metavar="NAME=VALUE,...", action="append", default=[], required=required,
+        "--at",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        required=required,
         help=what,
-    )  # fmt: skip
+    )
 
 
 def _classes(text: str) -> int:

@@ -46,11 +46,16 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             "profile-adjust",
             {
-                "application": args.application, "excluded": study.excluded, "notes": notes,
-                "models": [{"class": name, **m.to_dict()}
-                           for name, own in shown.items() for m in own.values()],
+                "application": args.application,
+                "excluded": study.excluded,
+                "notes": notes,
+                "models": [
+                    {"class": name, **m.to_dict()}
+                    for name, own in shown.items()
+                    for m in own.values()
+                ],
             },
-        )  # fmt: skip
+        )
         return 0
     print_models(shown)
     say_notes(notes)

@@ -26,25 +26,32 @@ def run(args: argparse.Namespace) -> int:
     roles = {run.digest: "train" for run in study.trained}
     if args.json:
         data: dict[str, Any] = {
-            "application": args.application, "method": args.method,
+            "application": args.application,
+            "method": args.method,
             "classes": [
                 {
                     "name": name,
                     "runs": [
-                        {"scale": dict(run.scale), "role": roles.get(run.digest, "test"),
-                         "threads": result["members"][run.digest][i]}
+                        {
+                            "scale": dict(run.scale),
+                            "role": roles.get(run.digest, "test"),
+                            "threads": result["members"][run.digest][i],
+                        }
                         for run in runs
                     ],
                     "groups": [
                         {"scale": dict(run.scale), **result["groups"][run.digest][i]}
-                        for run in runs if run.digest in result["groups"]
+                        for run in runs
+                        if run.digest in result["groups"]
                     ],
                 }
                 for i, name in enumerate(result["classes"])
             ],
-            **{k: result[k] for k in
-               ("silhouettes", "eigenvalues", "components", "topology", "votes", "notes")},
-        }  # fmt: skip
+            **{
+                k: result[k]
+                for k in ("silhouettes", "eigenvalues", "components", "topology", "votes", "notes")
+            },
+        }
         print_json("profile-classify", data)
         return 0
     sentence = f"{len(result['classes'])} classes"
@@ -59,11 +66,14 @@ def run(args: argparse.Namespace) -> int:
     print_table(
         ("run", "role", *result["classes"]),
         [
-            (scale_text(run.scale), roles.get(run.digest, "test"),
-             *(_members(own) for own in result["members"][run.digest]))
+            (
+                scale_text(run.scale),
+                roles.get(run.digest, "test"),
+                *(_members(own) for own in result["members"][run.digest]),
+            )
             for run in runs
         ],
-    )  # fmt: skip
+    )
     print("threads of each class, and the first one's process")
     say_notes(result["notes"])
     return 0

@@ -51,11 +51,16 @@ def run(args: argparse.Namespace) -> int:
     say_notes(notes)
     if args.json:
         listed = [
-            {"file": str(p), "at": s,
-             "classes": [{"name": c.name, "NThreads": c.threads, "group": c.group is not None}
-                         for c in classes]}
+            {
+                "file": str(p),
+                "at": s,
+                "classes": [
+                    {"name": c.name, "NThreads": c.threads, "group": c.group is not None}
+                    for c in classes
+                ],
+            }
             for p, s, classes in files
-        ]  # fmt: skip
+        ]
         print_json(
             "profile-extrapolate",
             {"application": args.application, "files": listed, "notes": notes},

@@ -44,19 +44,26 @@ def _table(args: argparse.Namespace) -> int:
     if args.json:
         say_notes([note for m in models for note in m.model.notes])
         data: dict[str, Any] = {
-            "table": str(args.table), "method": args.method,
-            "models": [m.to_dict() for m in models], "predictions": predicted,
-        }  # fmt: skip
+            "table": str(args.table),
+            "method": args.method,
+            "models": [m.to_dict() for m in models],
+            "predictions": predicted,
+        }
         print_json("profile-fit", data)
         return 0
     print_table(
         ("metric", "terms", "weights", "R2", "MRE"),
         [
-            (m.name, ", ".join(t.text for t in m.model.terms) or "constant",
-             m.model.weighting or "-", f"{m.accuracy['R2']:.4f}", f"{m.accuracy['MRE']:.2%}")
+            (
+                m.name,
+                ", ".join(t.text for t in m.model.terms) or "constant",
+                m.model.weighting or "-",
+                f"{m.accuracy['R2']:.4f}",
+                f"{m.accuracy['MRE']:.2%}",
+            )
             for m in models
         ],
-    )  # fmt: skip
+    )
     for one in predicted:
         at = ", ".join(f"{n}={v:g}" for n, v in one["at"].items())
         reach = one["interval"]
@@ -85,12 +92,14 @@ def _application(args: argparse.Namespace) -> int:
     notes += [n for own in models.values() for m in own.values() for n in m.to_dict()["notes"]]
     if args.json:
         data: dict[str, Any] = {
-            "application": args.application, "method": args.method,
+            "application": args.application,
+            "method": args.method,
             "models": [
                 {"class": name, **m.to_dict()} for name, own in models.items() for m in own.values()
             ],
-            "predictions": [], "notes": notes,
-        }  # fmt: skip
+            "predictions": [],
+            "notes": notes,
+        }
         print_json("profile-fit", data)
         return 0
     print_models(models)
@@ -103,12 +112,17 @@ def print_models(models: ClassModels) -> None:
     print_table(
         ("class", "metric", "terms", "R2", "MRE train", "MRE test", "look at"),
         [
-            (name, m.name, ", ".join(t.text for t in m.first.terms) or "constant",
-             *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
-             ", ".join(m.flags))
-            for name, own in models.items() for m in own.values()
+            (
+                name,
+                m.name,
+                ", ".join(t.text for t in m.first.terms) or "constant",
+                *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
+                ", ".join(m.flags),
+            )
+            for name, own in models.items()
+            for m in own.values()
         ],
-    )  # fmt: skip
+    )
 
 
 def _number(value: float | None) -> str:

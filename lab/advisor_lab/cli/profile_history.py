@@ -13,9 +13,12 @@ from advisor.store.reader import Reader
 from advisor_lab.profile.store import ProfileStep, profile_files, profile_steps
 
 _MODULES = {
-    "import": "profile_import", "classify": "profile_classify", "fit": "profile_fit",
-    "adjust": "profile_adjust", "extrapolate": "profile_extrapolate",
-}  # fmt: skip
+    "import": "profile_import",
+    "classify": "profile_classify",
+    "fit": "profile_fit",
+    "adjust": "profile_adjust",
+    "extrapolate": "profile_extrapolate",
+}
 _PATHS = ("folder", "output")
 
 
@@ -33,10 +36,15 @@ def run(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
     if args.json:
         listed = [
-            {"step": s.number, "action": s.action, "arguments": dict(s.arguments),
-             "made_by": s.made_by, "created_at": s.created_at}
+            {
+                "step": s.number,
+                "action": s.action,
+                "arguments": dict(s.arguments),
+                "made_by": s.made_by,
+                "created_at": s.created_at,
+            }
             for s in steps
-        ]  # fmt: skip
+        ]
         print_json("profile-history", {"application": args.application, "steps": listed})
         return 0
     print_table(
@@ -67,8 +75,13 @@ def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
     if own.get("setup"):
         own["setup"] = Path(str(own["setup"]))
     again = argparse.Namespace(
-        **own, action=step.action, application=args.application, db=args.db,
-        config_dir=args.config_dir, json=args.json, plot=None,
-    )  # fmt: skip
+        **own,
+        action=step.action,
+        application=args.application,
+        db=args.db,
+        config_dir=args.config_dir,
+        json=args.json,
+        plot=None,
+    )
     code: int = import_module(f"advisor_lab.cli.{_MODULES[step.action]}").run(again)
     return code

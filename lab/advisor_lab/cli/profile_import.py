@@ -61,12 +61,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         data = [
             {
-                "application": name, "new": new, "parameters": sorted(own[0].scale),
-                "runs": [{"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)}
-                         for r in own],
+                "application": name,
+                "new": new,
+                "parameters": sorted(own[0].scale),
+                "runs": [
+                    {"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)} for r in own
+                ],
             }
             for name, own, new in answer
-        ]  # fmt: skip
+        ]
         print_json(
             "profile-import", {"role": args.role, "applications": data, "warnings": warnings}
         )

@@ -32,15 +32,19 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             "profile-show",
             {
-                "application": args.application, "method": study.method,
+                "application": args.application,
+                "method": study.method,
                 "parameters": list(study.runs.parameters),
                 "train": [dict(r.scale) for r in study.trained],
                 "test": [dict(r.scale) for r in study.runs.test],
                 "excluded": study.excluded,
-                "models": [{"class": name, **m.to_dict()}
-                           for name, own in shown.items() for m in own.values()],
+                "models": [
+                    {"class": name, **m.to_dict()}
+                    for name, own in shown.items()
+                    for m in own.values()
+                ],
             },
-        )  # fmt: skip
+        )
         return 0
     print(_summary(study))
     print_models(shown)

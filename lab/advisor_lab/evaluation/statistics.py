@@ -70,10 +70,18 @@ def _summary(name: str, configuration: Configuration, values: Any) -> RepeatSumm
     error = deviation / math.sqrt(n)
     wide = float(stats.t.ppf(0.975, n - 1)) * error
     return RepeatSummary(
-        configuration, name, n, mean, float(stats.gmean(values)), float(stats.hmean(values)),
-        float(np.median(values)), deviation, deviation**2,
-        (mean - Z95 * error, mean + Z95 * error), (mean - wide, mean + wide),
-    )  # fmt: skip
+        configuration,
+        name,
+        n,
+        mean,
+        float(stats.gmean(values)),
+        float(stats.hmean(values)),
+        float(np.median(values)),
+        deviation,
+        deviation**2,
+        (mean - Z95 * error, mean + Z95 * error),
+        (mean - wide, mean + wide),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,20 @@ _MOST_ROWS = 24
 """Configurations that a picture of repeats has room for: the least steady are shown."""
 _QUANTILE = "standard normal quantile"
 _INTERVALS: Mapping[str, Callable[[RepeatSummary], tuple[float, float]]] = {
-    "normal": lambda s: s.normal, "Student's t": lambda s: s.student,
-}  # fmt: skip
+    "normal": lambda s: s.normal,
+    "Student's t": lambda s: s.student,
+}
 """Intervals of a mean by the name that pictures give them."""
-_MEANS = ("configuration", "runs", "mean", "geometric", "harmonic", "median", "deviation",
-          "variance")  # fmt: skip
+_MEANS = (
+    "configuration",
+    "runs",
+    "mean",
+    "geometric",
+    "harmonic",
+    "median",
+    "deviation",
+    "variance",
+)
 
 
 def statistics_view(
@@ -104,12 +113,21 @@ def _distribution(view: str, title: str, sampled: Sequence[Sample]) -> Statistic
         label = f"{sample.response}, {sample.kind}, standardised"
         edges, density = sample.histogram()
         pairs = sample.q_q()
-        data.append({"response": sample.response, "kind": sample.kind, "q_q": pairs,
-                     "edges": edges, "density": density})  # fmt: skip
+        data.append(
+            {
+                "response": sample.response,
+                "kind": sample.kind,
+                "q_q": pairs,
+                "edges": edges,
+                "density": density,
+            }
+        )
         rows = [(f"{a:.4g}", f"{b:.4g}") for a, b in pairs]
         if view == "histogram":
-            rows = [(f"{a:.4g} to {b:.4g}", f"{d:.4g}")
-                    for (a, b), d in zip(pairwise(edges), density, strict=True)]  # fmt: skip
+            rows = [
+                (f"{a:.4g} to {b:.4g}", f"{d:.4g}")
+                for (a, b), d in zip(pairwise(edges), density, strict=True)
+            ]
         headers = ("from and to", "density") if view == "histogram" else (_QUANTILE, "value")
         tables.append(StatisticsTable(label, headers, tuple(rows)))
         if view == "histogram":
@@ -119,10 +137,13 @@ def _distribution(view: str, title: str, sampled: Sequence[Sample]) -> Statistic
         low, high = pairs[0][0], pairs[-1][0]
         panels.append(
             ScatterPanel(
-                _QUANTILE, label, {sample.kind: pairs},
-                ((low, low), (high, high)), "normal",
+                _QUANTILE,
+                label,
+                {sample.kind: pairs},
+                ((low, low), (high, high)),
+                "normal",
             )
-        )  # fmt: skip
+        )
     return StatisticsView(Panels(title, tuple(panels)), data, tuple(tables))
 
 
@@ -137,10 +158,15 @@ def _spearman(title: str, observations: Sequence[Observation]) -> StatisticsView
     ]
     panel = MatrixPanel("Spearman's rho", names, names, values)
     strongest = sorted(data, key=lambda d: -abs(d["rho"] or 0.0))
-    rows = [(d["of"], d["with"], "-" if d["rho"] is None else f"{d['rho']:+.2f}")
-            for d in strongest]  # fmt: skip
-    table = StatisticsTable("Spearman's rho, the strongest first", ("of", "with", "rho"),
-                            tuple(rows), in_text=_MOST_ROWS)  # fmt: skip
+    rows = [
+        (d["of"], d["with"], "-" if d["rho"] is None else f"{d['rho']:+.2f}") for d in strongest
+    ]
+    table = StatisticsTable(
+        "Spearman's rho, the strongest first",
+        ("of", "with", "rho"),
+        tuple(rows),
+        in_text=_MOST_ROWS,
+    )
     return StatisticsView(Panels(title, (panel,)), data, (table,))
 
 
@@ -148,20 +174,31 @@ def _clusters(title: str, options: Sequence[Option]) -> StatisticsView:
     clusters = front_clusters(options)
     leaves = [describe(o.configuration) for o in clusters.options]
     data = [
-        {"configuration": o.configuration.to_dict(), "cluster": cluster, "time_s": o.time_s,
-         "energy_j": o.energy_j}
+        {
+            "configuration": o.configuration.to_dict(),
+            "cluster": cluster,
+            "time_s": o.time_s,
+            "energy_j": o.energy_j,
+        }
         for o, cluster in zip(clusters.options, clusters.clusters, strict=True)
-    ]  # fmt: skip
+    ]
     tree = TreePanel(
-        "distance of ln time and ln energy, standardised (Ward)", leaves, clusters.merges,
-        clusters.order, clusters.clusters,
-    )  # fmt: skip
+        "distance of ln time and ln energy, standardised (Ward)",
+        leaves,
+        clusters.merges,
+        clusters.order,
+        clusters.clusters,
+    )
     rows = [
         (name, cluster, f"{o.time_s:.5g}", f"{o.energy_j:.5g}")
         for name, o, cluster in zip(leaves, clusters.options, clusters.clusters, strict=True)
     ]
-    table = StatisticsTable("options on the front", ("option", "cluster", "time, s", "energy, J"),
-                            tuple(rows), in_text=_MOST_ROWS)  # fmt: skip
+    table = StatisticsTable(
+        "options on the front",
+        ("option", "cluster", "time, s", "energy, J"),
+        tuple(rows),
+        in_text=_MOST_ROWS,
+    )
     return StatisticsView(Panels(title, (tree,)), data, (table,))
 
 
@@ -227,15 +264,20 @@ def _in_percent(mean: float, low: float, high: float) -> tuple[float, float, flo
 def _tables(of: str, rows: Sequence[RepeatSummary]) -> Iterator[StatisticsTable]:
     """Yield a table of means and spread, and one of the intervals, which the picture shows too."""
     places = [(describe(s.configuration), s.runs) for s in rows]
-    means = [(s.arithmetic, s.geometric, s.harmonic, s.median, s.deviation, s.variance)
-             for s in rows]  # fmt: skip
+    means = [
+        (s.arithmetic, s.geometric, s.harmonic, s.median, s.deviation, s.variance) for s in rows
+    ]
     yield StatisticsTable(
-        f"repeats: {of}", _MEANS,
+        f"repeats: {of}",
+        _MEANS,
         tuple((*p, *(f"{v:.5g}" for v in m)) for p, m in zip(places, means, strict=True)),
         _MOST_ROWS,
-    )  # fmt: skip
+    )
     yield StatisticsTable(
-        f"95 % intervals of the mean {of}", ("configuration", "runs", *_INTERVALS),
-        tuple((*p, *(" to ".join(f"{end:.5g}" for end in ends(s)) for ends in _INTERVALS.values()))
-              for p, s in zip(places, rows, strict=True)),
-    )  # fmt: skip
+        f"95 % intervals of the mean {of}",
+        ("configuration", "runs", *_INTERVALS),
+        tuple(
+            (*p, *(" to ".join(f"{end:.5g}" for end in ends(s)) for ends in _INTERVALS.values()))
+            for p, s in zip(places, rows, strict=True)
+        ),
+    )

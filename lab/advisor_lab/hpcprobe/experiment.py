@@ -275,8 +275,16 @@ def _after(file: ExperimentFile) -> PostProcessing:
 
 def _parameters(file: ExperimentFile) -> dict[str, object]:
     """Return the options that describe every run alike."""
-    names = ("ppn", "peThreads", "nodeSockets", "socketRings", "accWaitLi", "accCopyLi",
-             "execLoopLi", "execRegion")  # fmt: skip
+    names = (
+        "ppn",
+        "peThreads",
+        "nodeSockets",
+        "socketRings",
+        "accWaitLi",
+        "accCopyLi",
+        "execLoopLi",
+        "execRegion",
+    )
     parameters: dict[str, object] = {n: v for n in names if (v := file.counts[n])}
     for name in ("threadPlacement", "nodePlacement", "cpuBinding", "runtime"):
         if file.texts[name]:

@@ -20,13 +20,37 @@ T = TypeVar("T")
 SECTION = "Experiment"
 RANGES = ("threadCount", "cpuFrequency", "execParam")
 COUNTS = (
-    "nodes", "ppn", "nodePEs", "totalPEs", "peThreads", "repeatCount", "nodeSockets", "socketRings",
-    "retries", "accWaitLi", "accCopyLi", "execLoopLi", "execRegion",
-)  # fmt: skip
+    "nodes",
+    "ppn",
+    "nodePEs",
+    "totalPEs",
+    "peThreads",
+    "repeatCount",
+    "nodeSockets",
+    "socketRings",
+    "retries",
+    "accWaitLi",
+    "accCopyLi",
+    "execLoopLi",
+    "execRegion",
+)
 TEXTS = (
-    "expName", "expExec", "workFolder", "outputFolder", "walltime", "account", "queue", "env",
-    "modules", "limits", "cpuBinding", "postExec", "runtime", "threadPlacement", "nodePlacement",
-)  # fmt: skip
+    "expName",
+    "expExec",
+    "workFolder",
+    "outputFolder",
+    "walltime",
+    "account",
+    "queue",
+    "env",
+    "modules",
+    "limits",
+    "cpuBinding",
+    "postExec",
+    "runtime",
+    "threadPlacement",
+    "nodePlacement",
+)
 FLAGS = ("batch", "batchContinue", "omp", "base2", "reget")
 OPTIONS = frozenset({*RANGES, *COUNTS, *TEXTS, *FLAGS})
 """Every option of the thesis's release."""

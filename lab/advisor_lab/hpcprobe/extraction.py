@@ -21,9 +21,21 @@ FILES = ("hpcprobe.yml", "hpcprobe.yaml")
 """Beside the experiment file."""
 OutputOf = Literal["run", "post"]
 PARAMETERS = frozenset(
-    {"accWaitLi", "accCopyLi", "execLoopLi", "execRegion", "threadCount", "cpuFrequency",
-     "execParam", "nodes", "ppn", "totalPEs", "nodePEs", "peThreads"}
-)  # fmt: skip
+    {
+        "accWaitLi",
+        "accCopyLi",
+        "execLoopLi",
+        "execRegion",
+        "threadCount",
+        "cpuFrequency",
+        "execParam",
+        "nodes",
+        "ppn",
+        "totalPEs",
+        "nodePEs",
+        "peThreads",
+    }
+)
 """What ``param`` may name."""
 _DATA_PATH = re.compile(r"Experiment data (?:file|directory) written:\s*(\S+)")
 _KEYS = {"groups": {"name", "regex", "param"}, "counters": {"name", "regex", "findall", "hide"}}

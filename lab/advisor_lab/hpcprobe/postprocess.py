@@ -119,8 +119,9 @@ class PostProcessor:
         missing = [n for n in placeholders(self.settings.post_exec) if n not in values]
         if missing:
             return "", f"postExec did not run: the output of the run has no {missing[0]}"
-        odd = [n for n in placeholders(self.settings.post_exec)
-               if not _PLAIN.fullmatch(str(values[n]))]  # fmt: skip
+        odd = [
+            n for n in placeholders(self.settings.post_exec) if not _PLAIN.fullmatch(str(values[n]))
+        ]
         if odd:
             return "", f"postExec did not run: {odd[0]} is not a plain name: {values[odd[0]]!r}"
         command = _PLACEHOLDER.sub(lambda m: str(values[m[1]]), self.settings.post_exec)

@@ -36,8 +36,11 @@ def read_sweeps(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
     for note in dict.fromkeys(note for experiment in parts for note in experiment.notes):
         print(f"advisor: {path.name}: {note}", file=sys.stderr)
     if len(parts) > 1:
-        print(f"advisor: {path.name}: {len(parts)} sweeps, one for each value of execParam and "
-              "number of nodes", file=sys.stderr)  # fmt: skip
+        print(
+            f"advisor: {path.name}: {len(parts)} sweeps, one for each value of execParam and "
+            "number of nodes",
+            file=sys.stderr,
+        )
     sweeps = []
     for experiment in parts:
         own = copy.copy(args)

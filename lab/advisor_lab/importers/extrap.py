@@ -50,9 +50,10 @@ class _Experiment:
         coordinates = tuple(_number(self.path, where, v) for v in _listed(point))
         if len(coordinates) != len(self.parameters):
             raise _wrong(
-                self.path, where,
+                self.path,
+                where,
                 f"{len(coordinates)} coordinates, but there are {len(self.parameters)} parameters",
-            )  # fmt: skip
+            )
         repeats = self.values.setdefault((region, metric), {}).setdefault(coordinates, [])
         repeats += [_number(self.path, where, v) for v in _listed(values)]
 

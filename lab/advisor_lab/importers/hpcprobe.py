@@ -155,9 +155,12 @@ class _Entry:
             threads, rest = divmod(total or nodes, nodes)
             if rest or not threads:
                 problems.append(
-                    RowProblem(self.lines.get("threadCount", self.line), "threadCount",
-                            f"{total} threads do not spread evenly over {nodes} nodes")
-                )  # fmt: skip
+                    RowProblem(
+                        self.lines.get("threadCount", self.line),
+                        "threadCount",
+                        f"{total} threads do not spread evenly over {nodes} nodes",
+                    )
+                )
         freq = read(p, _FREQ, _freq, False) or 0
         time_s = read(self.objectives, (time,), _positive, True)
         energy_j = read(self.objectives, (energy,), _positive, False) if energy else None

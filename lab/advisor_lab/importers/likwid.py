@@ -16,8 +16,12 @@ from advisor.errors import InputError
 
 _RUNTIME = ("Runtime (RDTSC) [s]", "RDTSC Runtime [s]")
 _MEMORY = ("Memory bandwidth [MBytes/s]", "Memory bandwidth (channels 0-7) [MBytes/s]")
-_FLOPS = (("DP [MFLOP/s]", "SP [MFLOP/s]"), ("DP MFLOP/s", "SP MFLOP/s"), ("MFLOP/s",),
-          ("Flops [MFLOP/s]",))  # fmt: skip
+_FLOPS = (
+    ("DP [MFLOP/s]", "SP [MFLOP/s]"),
+    ("DP MFLOP/s", "SP MFLOP/s"),
+    ("MFLOP/s",),
+    ("Flops [MFLOP/s]",),
+)
 _POWER = ("Power [W]", "Power PKG [W]")
 _DRAM_POWER = ("Power DRAM [W]",)
 _CYCLES = ("CPU_CLK_UNHALTED_CORE", "CPU_CLOCKS_UNHALTED", "ACTUAL_CPU_CLOCK", "CPU_CYCLES")
@@ -73,9 +77,15 @@ def read_counts(path: Path) -> Signature:
 
 
 _USED = {
-    *_RUNTIME, *_MEMORY, *_POWER, *_DRAM_POWER, *_CYCLES, *_INSTRUCTIONS, "CPI",
+    *_RUNTIME,
+    *_MEMORY,
+    *_POWER,
+    *_DRAM_POWER,
+    *_CYCLES,
+    *_INSTRUCTIONS,
+    "CPI",
     *(name for names in _FLOPS for name in names),
-}  # fmt: skip
+}
 
 
 def _cells(text: str) -> list[str]:

@@ -111,9 +111,14 @@ def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
         count = None if _NOT.fullmatch(value) else line.parse(name, value)
         metric = rest[2] if len(rest) > 3 and _NUMBER.fullmatch(rest[2]) else ""
         yield _Event(
-            name, count, unit, running, float(metric) if metric else None,
-            rest[3] if metric else "", _interval(cells[0]) if at > 2 else None,
-        )  # fmt: skip
+            name,
+            count,
+            unit,
+            running,
+            float(metric) if metric else None,
+            rest[3] if metric else "",
+            _interval(cells[0]) if at > 2 else None,
+        )
 
 
 def _event_column(cells: list[str]) -> int | None:

@@ -21,9 +21,14 @@ from advisor.models.base import AXES, Matrix, ModelOption, Vector
 from advisor.models.regression import inference, least_squares
 
 _FUNCTIONS: dict[str, Any] = {
-    "bs": patsy.bs, "cr": patsy.cr, "log": np.log, "log2": np.log2, "log10": np.log10,
-    "exp": np.exp, "sqrt": np.sqrt,
-}  # fmt: skip
+    "bs": patsy.bs,
+    "cr": patsy.cr,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+}
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
 _KEYWORDS = {
     "bs": ("df", "degree", "include_intercept", "lower_bound", "upper_bound"),
@@ -69,12 +74,16 @@ class Formula:
     """It is a person's own choice."""
     OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
         ModelOption(
-            "formula", str, "",
+            "formula",
+            str,
+            "",
             "terms of nodes, threads and frequency, like 'bs(threads, df=3) + sqrt(frequency)'; "
             "without one: B-splines of each axis",
         ),
         ModelOption(
-            "interactions", str, "nodes:threads threads:frequency",
+            "interactions",
+            str,
+            "nodes:threads threads:frequency",
             "pairs of axes whose terms are multiplied; 'none' for none",
         ),
         ModelOption("remove", str, "", "terms to leave out, like 'threads:frequency'"),
@@ -82,12 +91,15 @@ class Formula:
         ModelOption("degree", int, 2, "degree of their piecewise polynomials", 1, 5),
         ModelOption("transform", str, "ln", "of the response", choices=tuple(_TRANSFORMS)),
         ModelOption(
-            "scaler", str, "minmax", "of the axes; logarithms of them need 'none'",
+            "scaler",
+            str,
+            "minmax",
+            "of the axes; logarithms of them need 'none'",
             choices=("minmax", "standard", "none"),
         ),
         ModelOption("lower", float, 0.0, "least predicted, as a share of the smallest run", 0, 1),
         ModelOption("upper", float, 0.0, "most predicted, in largest runs; 0: no bound", 0, 1e6),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -228,8 +240,11 @@ class Formula:
         if len(columns) > runs:
             self.notes.append(f"{runs} runs for {len(columns)} terms: not all can be determined")
             return
-        weak = [t["term"] for t in columns if t["p_value"] is not None and t["term"] != "1"
-                and t["p_value"] > _SIGNIFICANT]  # fmt: skip
+        weak = [
+            t["term"]
+            for t in columns
+            if t["p_value"] is not None and t["term"] != "1" and t["p_value"] > _SIGNIFICANT
+        ]
         if weak:
             named = ", ".join(weak[:3]) + (" and more" if len(weak) > 3 else "")
             self.notes.append(

@@ -28,12 +28,16 @@ _CountedEvent = tuple[str, int, int, float]
 
 def wanted_of(cpuinfo: str) -> tuple[_CountedEvent, ...]:
     """Return what is worth counting of bursts, the most important first."""
-    flops = ((("flops", _RAW, 0xFF03, 1.0),) if "AuthenticAMD" in cpuinfo else ())  # fmt: skip
+    flops = (("flops", _RAW, 0xFF03, 1.0),) if "AuthenticAMD" in cpuinfo else ()
     return (
-        (INSTRUCTIONS, _HARDWARE, 1, 1.0), (CYCLES, _HARDWARE, 0, 1.0),
-        ("bytes", _HARDWARE, 3, LINE_B), *flops, ("loads", _CACHE, 0, 1.0),
-        ("branches", _HARDWARE, 4, 1.0), ("stalled", _HARDWARE, 8, 1.0),
-    )  # fmt: skip
+        (INSTRUCTIONS, _HARDWARE, 1, 1.0),
+        (CYCLES, _HARDWARE, 0, 1.0),
+        ("bytes", _HARDWARE, 3, LINE_B),
+        *flops,
+        ("loads", _CACHE, 0, 1.0),
+        ("branches", _HARDWARE, 4, 1.0),
+        ("stalled", _HARDWARE, 8, 1.0),
+    )
 
 
 @dataclass(slots=True)

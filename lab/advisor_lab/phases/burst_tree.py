@@ -67,9 +67,11 @@ class CondensedBursts:
         mine = min(max(mine, most - len(other.sample)), len(self.sample))
         sample = np.concatenate([self.sample[:mine], other.sample[: most - mine]])
         return _added(
-            np.concatenate([self.cells, other.cells]), np.concatenate([self.sums, other.sums]),
-            np.concatenate([self.counts, other.counts]), rng.permutation(sample),
-        )  # fmt: skip
+            np.concatenate([self.cells, other.cells]),
+            np.concatenate([self.sums, other.sums]),
+            np.concatenate([self.counts, other.counts]),
+            rng.permutation(sample),
+        )
 
 
 def _added(cells: Ints, sums: Floats, counts: Ints, sample: Floats) -> CondensedBursts:

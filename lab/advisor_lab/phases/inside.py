@@ -90,7 +90,7 @@ def _counted_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
         ("bytes", "memory of the node", "GB/s", 1e-9),
         ("cpu_s", "cores in use", "cores", 1.0),
         ("at_work_s", "cores at work", "cores", 1.0),
-    ):  # fmt: skip
+    ):
         if name in folded:
             signals.append(InsideSignal(title, unit, _scaled(folded[name], scale)))
     return signals
@@ -102,9 +102,10 @@ def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
     Instructions before processor time: threads that wait actively use their cores evenly.
     """
     for name, source in (
-        ("instructions", "instructions per second"), ("cpu_s", "cores in use"),
+        ("instructions", "instructions per second"),
+        ("cpu_s", "cores in use"),
         ("at_work_s", "cores at work, waiting left out"),
-    ):  # fmt: skip
+    ):
         readings = np.array(counted.get(name, ()))
         if len(readings) < 2:
             continue
@@ -143,8 +144,9 @@ def _ratio(above: FoldedSignal, below: FoldedSignal) -> FoldedSignal:
     counted = below.value > _NOTHING * below.value.max(initial=0.0)
     divisor = np.where(counted, below.value, np.inf)
     value = above.value / divisor
-    half = np.hypot((above.high - above.value) / divisor,
-                    value * (below.high - below.value) / divisor)  # fmt: skip
+    half = np.hypot(
+        (above.high - above.value) / divisor, value * (below.high - below.value) / divisor
+    )
     mean = above.per_iteration / below.per_iteration if below.per_iteration else 0.0
     low = np.maximum(value - half, 0.0)
     return replace(above, value=value, low=low, high=value + half, per_iteration=mean)

@@ -64,9 +64,12 @@ def caps_of_sweep(
             costs[name][khz] = (took_s * cost.ratio, took_s * cost.ratio * (cost.power_w or 0.0))
     changes = changes_of(parts.labels, parts.names)
     chosen = best_caps(
-        costs, changes, slowdown=slowdown, switch_s=switch_s,
+        costs,
+        changes,
+        slowdown=slowdown,
+        switch_s=switch_s,
         reference_khz=_cap(state, state.subject.baseline),
-    )  # fmt: skip
+    )
     return replace(chosen, saving_half=_unsure(chosen, costs, at_caps))
 
 

@@ -109,8 +109,11 @@ class SampledBeside:
             begin, end = tail % size, head % size
             if head == tail:
                 continue
-            taken = (ring[data + begin : data + end] if begin < end
-                     else ring[data + begin : data + size] + ring[data : data + end])  # fmt: skip
+            taken = (
+                ring[data + begin : data + end]
+                if begin < end
+                else ring[data + begin : data + size] + ring[data : data + end]
+            )
             struct.pack_into("<Q", ring, _HEAD_AT + 8, head)
             self._take(taken)
 
@@ -186,13 +189,30 @@ class SampledBeside:
 
 
 def _attributes(every_s: float) -> bytes:
-    flags = (_DISABLED | _INHERIT | _NO_KERNEL | _NO_HYPERVISOR | _MAPS | _ON_EXEC | _FORKS
-             | _TIMES | _CLOCK)  # fmt: skip
+    flags = (
+        _DISABLED
+        | _INHERIT
+        | _NO_KERNEL
+        | _NO_HYPERVISOR
+        | _MAPS
+        | _ON_EXEC
+        | _FORKS
+        | _TIMES
+        | _CLOCK
+    )
     packed = bytearray(ATTRIBUTE_BYTES)
     struct.pack_into(
-        "<IIQQQQQ", packed, 0, _SOFTWARE, ATTRIBUTE_BYTES, _CPU_CLOCK, round(1e9 * every_s),
-        _ADDRESS | _THREAD | _TIME, 0, flags,
-    )  # fmt: skip
+        "<IIQQQQQ",
+        packed,
+        0,
+        _SOFTWARE,
+        ATTRIBUTE_BYTES,
+        _CPU_CLOCK,
+        round(1e9 * every_s),
+        _ADDRESS | _THREAD | _TIME,
+        0,
+        flags,
+    )
     struct.pack_into("<i", packed, _CLOCK_AT, _MONOTONIC)
     return bytes(packed)
 

@@ -177,10 +177,13 @@ def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
         stop = grid[min(end, len(grid) - 1)]
         stretches.append(
             PeriodicStretch(
-                float(grid[begin]), float(stop), samples * step,
-                int((end - begin) / samples + 1e-6), None if outer is None else outer * step,
+                float(grid[begin]),
+                float(stop),
+                samples * step,
+                int((end - begin) / samples + 1e-6),
+                None if outer is None else outer * step,
             )
-        )  # fmt: skip
+        )
     return stretches
 
 
@@ -263,6 +266,7 @@ def _edge(values: Floats, low: int, high: int, one: float | None, other: float |
     usual = float(np.nanmean([np.nanmean(v) for v in (first, second) if not np.isnan(v).all()]))
     first = np.where(np.isnan(first), usual, first)
     second = np.where(np.isnan(second), usual, second)
-    cost = np.concatenate([[0.0], np.cumsum(first)]) + (second.sum() - np.concatenate(
-        [[0.0], np.cumsum(second)]))  # fmt: skip
+    cost = np.concatenate([[0.0], np.cumsum(first)]) + (
+        second.sum() - np.concatenate([[0.0], np.cumsum(second)])
+    )
     return low + int(cost.argmin())

@@ -71,9 +71,10 @@ def watched_command(argv: Sequence[str], *, quiet: bool) -> WatchedRun:
             library = timing_library()
             before = environment.get("LD_PRELOAD", "")
             environment |= {
-                "ADVISOR_WATCH": name, "LD_PRELOAD": f"{library} {before}".strip(),
+                "ADVISOR_WATCH": name,
+                "LD_PRELOAD": f"{library} {before}".strip(),
                 VARIABLE: bursts.choose(),
-            }  # fmt: skip
+            }
         except AdvisorError as error:
             notes.append(f"calls are not watched: {error.message}")
         seen = _watch(argv, environment, EventRings(Path(name)), bursts, notes, 2 if quiet else 1)
@@ -82,9 +83,13 @@ def watched_command(argv: Sequence[str], *, quiet: bool) -> WatchedRun:
 
 
 def _watch(
-    argv: Sequence[str], environment: dict[str, str], rings: EventRings, bursts: BurstsBeside,
-    notes: list[str], out: int,
-) -> WatchedRun:  # fmt: skip
+    argv: Sequence[str],
+    environment: dict[str, str],
+    rings: EventRings,
+    bursts: BurstsBeside,
+    notes: list[str],
+    out: int,
+) -> WatchedRun:
     calls, lines = CompleteRun(), CompleteRun()
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
@@ -129,9 +134,13 @@ def _take(run: CompleteRun, events: Sequence[tuple[float, str]]) -> None:
 
 
 def _seen(
-    calls: CompleteRun, lines: CompleteRun, rings: EventRings, notes: list[str],
-    span: tuple[float, float], code: int,
-) -> WatchedRun:  # fmt: skip
+    calls: CompleteRun,
+    lines: CompleteRun,
+    rings: EventRings,
+    notes: list[str],
+    span: tuple[float, float],
+    code: int,
+) -> WatchedRun:
     """Choose the source: calls where there are any, else lines."""
     processes = tuple((p.exe.name, p.pid, p.rank, p.made, p.lost) for p in rings.processes)
     notes += lost_notes(rings)
@@ -148,9 +157,11 @@ def _seen(
         return WatchedRun(run, NOTHING, processes, tuple(notes), code)
     begins = [p.begin_s for p in rings.leading()] if source == CALLS else [span[0]]
     ends = [p.end_s for p in rings.leading() if p.end_s] if source == CALLS else [span[1]]
-    run.times = [min(*begins, run.times[0]), *run.times, max(*ends, run.times[-1])] if ends else [
-        min(*begins, run.times[0]), *run.times, run.times[-1]
-    ]  # fmt: skip
+    run.times = (
+        [min(*begins, run.times[0]), *run.times, max(*ends, run.times[-1])]
+        if ends
+        else [min(*begins, run.times[0]), *run.times, run.times[-1]]
+    )
     run.sites = [BEGIN, *run.sites, END]
     return WatchedRun(run, source, processes, tuple(notes), code)
 

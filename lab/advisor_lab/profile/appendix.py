@@ -26,11 +26,18 @@ from advisor_lab.profile.metrics import (
 from advisor_lab.profile.runs import ProfiledRun, ProfiledThread, ThreadId
 
 FIELDS: dict[str, Any] = {
-    "instructionMix": {}, "openMPinstructionMix": {}, "mpiInstructionMix": {}, "ilp": [],
-    "dataReuseDistribution": [], "instReuseDistribution": [], "memoryFootprint": {},
-    "registerAccesses": {}, "mpiDataExchanged": {}, "mpiCommunicationVector": [],
+    "instructionMix": {},
+    "openMPinstructionMix": {},
+    "mpiInstructionMix": {},
+    "ilp": [],
+    "dataReuseDistribution": [],
+    "instReuseDistribution": [],
+    "memoryFootprint": {},
+    "registerAccesses": {},
+    "mpiDataExchanged": {},
+    "mpiCommunicationVector": [],
     "externalLibraryCallCount": {},
-}  # fmt: skip
+}
 """Table 1's optional fields and what each is where it is missing."""
 SUFFIXES = (".json", ".pisa", ".cnls")
 _LISTED_OBJECTS = ("instructionMix", "mpiInstructionMix", "openMPinstructionMix")

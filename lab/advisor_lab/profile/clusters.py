@@ -120,8 +120,12 @@ def kmeans(points: Matrix2, count: int) -> NDArray[np.intp]:
             if (new == labels).all():
                 break
             labels = new
-            centres = np.array([points[labels == k].mean(axis=0) if (labels == k).any()
-                                else centres[k] for k in range(count)])  # fmt: skip
+            centres = np.array(
+                [
+                    points[labels == k].mean(axis=0) if (labels == k).any() else centres[k]
+                    for k in range(count)
+                ]
+            )
         spread = float(((points - centres[labels]) ** 2).sum())
         if best is None or spread < best[0] - 1e-12:
             best = spread, labels

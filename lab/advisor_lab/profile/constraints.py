@@ -98,8 +98,11 @@ class ModelConstraints:
         axes = []
         for column in observed.values():
             low, high = float(column.min()), max(float(column.max()), 1e-9)
-            far = [c * high * 10.0 ** (power * share) for share in (0.25, 0.5, 1.0)
-                   for c in (0.5, 0.999, 1.0, 2.0)]  # fmt: skip
+            far = [
+                c * high * 10.0 ** (power * share)
+                for share in (0.25, 0.5, 1.0)
+                for c in (0.5, 0.999, 1.0, 2.0)
+            ]
             axes.append(np.array([low, (low + high) / 2, high, *far]))
         places = np.array(
             list(itertools.islice(itertools.product(*axes), _MOST_PLACES)), dtype=np.float64
@@ -171,7 +174,7 @@ def _from_keys(written: Mapping[str, Any], parameters: Sequence[str]) -> ModelCo
         tuple(_parameter(n, parameters) for n in _listed(growing)),
         tuple(_range(t, parameters) for t in _listed(ranges)),
         str(dict(written)),
-    )  # fmt: skip
+    )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -183,7 +186,7 @@ def _parameter(name: str, parameters: Sequence[str]) -> str:
         raise InputError(
             f"constraints: there is no parameter {name!r}",
             hint=f"there are: {', '.join(parameters)}",
-        )  # fmt: skip
+        )
     return name
 
 

@@ -39,9 +39,12 @@ def count_laws(study: ProfileStudy) -> CountLaws | None:
 
 
 def _per_class(
-    study: ProfileStudy, classes: list[ClassRuns], members: list[TermSum], metric: str,
+    study: ProfileStudy,
+    classes: list[ClassRuns],
+    members: list[TermSum],
+    metric: str,
     threads: ThreadCounts,
-) -> tuple[ClassCount, ...]:  # fmt: skip
+) -> tuple[ClassCount, ...]:
     if stored_shape(study.runs.train, metric) != "scalar":
         return ()
     try:

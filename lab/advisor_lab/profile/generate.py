@@ -70,9 +70,12 @@ def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[G
 
 
 def predict_classes(
-    models: ClassModels, threads: ThreadCounts, trends: Sequence[GroupTrend | None],
-    places: Mapping[str, ClassPlaces], scale: Mapping[str, float],
-) -> tuple[list[PredictedClass], list[str]]:  # fmt: skip
+    models: ClassModels,
+    threads: ThreadCounts,
+    trends: Sequence[GroupTrend | None],
+    places: Mapping[str, ClassPlaces],
+    scale: Mapping[str, float],
+) -> tuple[list[PredictedClass], list[str]]:
     """Return every class at a scale, and what to say of it."""
     at = {n: np.array([v]) for n, v in scale.items()}
     values = threads.values(at)
@@ -118,9 +121,12 @@ def _names(trend: GroupTrend) -> set[str]:
 
 
 def profile_json(
-    application: str, scale: Mapping[str, float], classes: Sequence[PredictedClass], *,
+    application: str,
+    scale: Mapping[str, float],
+    classes: Sequence[PredictedClass],
+    *,
     per_process: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return a whole profile. Raises InputError where it would have too many threads."""
     whole = sum(c.processes * c.each for c in classes)
     if per_process and whole > MOST_PROCESSES:
@@ -138,8 +144,10 @@ def profile_json(
                 number = taken.get(rank, 0)
                 taken[rank] = number + 1
                 thread: dict[str, Any] = {
-                    "threadId": number, "processId": rank, "class": one.name,
-                }  # fmt: skip
+                    "threadId": number,
+                    "processId": rank,
+                    "class": one.name,
+                }
                 if not per_process:
                     count = one.processes * one.each
                     near = exact or abs(one.threads - count) < EXACT * count
@@ -207,10 +215,13 @@ def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
         fields["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": touched}
     if one.group is not None:
         fields["mpiCommunicationVector"] = [
-            {"source": (rank + int(v["relativeSrc"])) % processes,
-             "received_bytes": v["meanSize"], "received_messages": v["meanMsgs"]}
+            {
+                "source": (rank + int(v["relativeSrc"])) % processes,
+                "received_bytes": v["meanSize"],
+                "received_messages": v["meanMsgs"],
+            }
             for v in one.group.vector
-        ]  # fmt: skip
+        ]
     if values:
         fields["metrics"] = {name: _plain(value) for name, value in sorted(values.items())}
     return fields
@@ -236,9 +247,13 @@ def _calls(values: dict[str, MetricValue]) -> dict[str, Any]:
 
 
 _PLAIN_GROUPS = {
-    "F0load": "load", "F0store": "store", "F0addr": "address_arith", "F0control": "control",
-    "F0vector": "llvm_vector", "F0other": "misc",
-}  # fmt: skip
+    "F0load": "load",
+    "F0store": "store",
+    "F0addr": "address_arith",
+    "F0control": "control",
+    "F0vector": "llvm_vector",
+    "F0other": "misc",
+}
 
 
 def _mix(values: dict[str, MetricValue], count: float) -> dict[str, Any]:
@@ -274,8 +289,15 @@ def _mix(values: dict[str, MetricValue], count: float) -> dict[str, Any]:
 
 def _lines(cells: InstructionCells, count: float) -> list[dict[str, Any]]:
     """Return a group as the profiler writes it: a list of one object with a line per vector."""
-    kinds = {0: "int_misc", 4: "int_4bits", 8: "int_8bits", 16: "int_16bits", 32: "int_32bits",
-             64: "int_64bits", 128: "float_128bits"}  # fmt: skip
+    kinds = {
+        0: "int_misc",
+        4: "int_4bits",
+        8: "int_8bits",
+        16: "int_16bits",
+        32: "int_32bits",
+        64: "int_64bits",
+        128: "float_128bits",
+    }
     lines = []
     for vector in sorted({v for v, _ in cells}):
         own = {kinds[d]: share * count for (v, d), share in cells.items() if v == vector and share}
@@ -284,9 +306,14 @@ def _lines(cells: InstructionCells, count: float) -> list[dict[str, Any]]:
     whole = sum(line["instructions"] for line in lines)
     scalar = sum(line["instructions"] for line in lines if line["vector_size"] == 1)
     return [
-        {"total_instructions": whole, "mix": lines, "scalar_instructions": scalar,
-         "vector_instructions": whole - scalar, "misc_instructions": 0}
-    ]  # fmt: skip
+        {
+            "total_instructions": whole,
+            "mix": lines,
+            "scalar_instructions": scalar,
+            "vector_instructions": whole - scalar,
+            "misc_instructions": 0,
+        }
+    ]
 
 
 def _curve(value: MetricValue) -> list[list[float]]:

@@ -44,8 +44,9 @@ class CommunicationGroup:
     def to_dict(self) -> dict[str, Any]:
         """Return the group with appendix B.3's keys."""
         data: dict[str, Any] = {
-            "startRank": self.start_rank, "dimensions": len(self.dimensions),
-        }  # fmt: skip
+            "startRank": self.start_rank,
+            "dimensions": len(self.dimensions),
+        }
         for i, (iterations, stride) in enumerate(self.dimensions, 1):
             data[f"dimension{i}"] = {"iterations": iterations, "stride": stride}
         return {**data, "communicationVector": [dict(v) for v in self.vector]}
@@ -147,10 +148,13 @@ def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[Commun
             for row in value if isinstance(value, tuple) else ():
                 received.setdefault(int(row[0]), []).append((row[1], row[-1]))
         vector = tuple(
-            {"relativeSrc": source, **_statistics("Size", [r[0] for r in rows]),
-             **_statistics("Msgs", [r[1] for r in rows])}
+            {
+                "relativeSrc": source,
+                **_statistics("Size", [r[0] for r in rows]),
+                **_statistics("Msgs", [r[1] for r in rows]),
+            }
             for source, rows in sorted(received.items())
-        )  # fmt: skip
+        )
         groups.append(CommunicationGroup(start, dimensions, vector))
     return groups
 
@@ -158,10 +162,12 @@ def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[Commun
 def _statistics(name: str, values: list[float]) -> dict[str, float]:
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return {
-        f"min{name}": min(values), f"max{name}": max(values),
-        f"median{name}": statistics.median(values), f"mean{name}": statistics.fmean(values),
+        f"min{name}": min(values),
+        f"max{name}": max(values),
+        f"median{name}": statistics.median(values),
+        f"mean{name}": statistics.fmean(values),
         f"stdev{name}": spread,
-    }  # fmt: skip
+    }
 
 
 # -- alignment -------------------------------------------------------------------------------------
@@ -185,7 +191,7 @@ def align(
 
     The first ``known`` runs keep the classes in ``settled``. Raises InputError where runs differ in
     how many groups they have.
-    """  # fmt: skip
+    """
     members = [*settled, *(group_members(run) for run in runs[known:])]
     count = len(members[0])
     for run, own in zip(runs, members, strict=True):

@@ -89,8 +89,11 @@ class Forest:
         _, axis, cut = best
         below = x[:, axis] <= cut
         return (
-            axis, cut, self._grow(x[below], y[below], draw), self._grow(x[~below], y[~below], draw)
-        )  # fmt: skip
+            axis,
+            cut,
+            self._grow(x[below], y[below], draw),
+            self._grow(x[~below], y[~below], draw),
+        )
 
     def predict(self, x: Table) -> Table:
         """Return the mean over the trees."""
@@ -124,11 +127,15 @@ class SmallNetwork:
         size = (x.shape[1] + 1) * units + units + 1
         trained = [
             minimize(
-                self._loss, draw.normal(0, 0.7, size), (inputs, target, decay), jac=True,
-                method="L-BFGS-B", options={"maxiter": steps},
+                self._loss,
+                draw.normal(0, 0.7, size),
+                (inputs, target, decay),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": steps},
             )
             for _ in range(2)
-        ]  # fmt: skip
+        ]
         self._weights = min(trained, key=lambda f: float(f.fun)).x
 
     def _parts(self, weights: Table) -> tuple[Table, Table, Table, float]:

@@ -79,9 +79,15 @@ class CurveModel:
         if self.bins:
             known = sorted(self.bins)
             shares = np.array(
-                [float(self.bins[max((k for k in known if k <= d), default=known[0])]
-                       .predict(place)[0]) for d in at]
-            )  # fmt: skip
+                [
+                    float(
+                        self.bins[max((k for k in known if k <= d), default=known[0])].predict(
+                            place
+                        )[0]
+                    )
+                    for d in at
+                ]
+            )
         else:
             assert self.body is not None
             shares = self.body.predict(self._inside(place, at, top))
@@ -145,9 +151,13 @@ def fit_curve(
     mains = [CandidateTerm(p, frozenset({"memX"})) for p in patterns]
     names = (*(data.parameters or data.values),)
     whole = SearchData(
-        values, np.array(shares), [*mains, *data.mains], data.threads, file=data.file,
+        values,
+        np.array(shares),
+        [*mains, *data.mains],
+        data.threads,
+        file=data.file,
         parameters=names,
-    )  # fmt: skip
+    )
     inner = replace(options, boundaries=(-np.inf, np.inf))
     if inner.model in LINEAR and inner.terms is None:
         inner = replace(inner, mode="fast")  # rows of a curve depend on each other: folds mislead

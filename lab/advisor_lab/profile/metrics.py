@@ -28,54 +28,81 @@ class MetricKind(NamedTuple):
 
 LENGTHS: dict[int, tuple[str, ...]] = {
     0: ("int_misc", "struct_type", "array_type", "pointer_type"),
-    4: ("int_4bits",), 8: ("int_8bits",), 16: ("int_16bits", "float_16bits"),
-    32: ("int_32bits", "float_32bits"), 64: ("int_64bits", "float_64bits", "float_64bits_mmx"),
+    4: ("int_4bits",),
+    8: ("int_8bits",),
+    16: ("int_16bits", "float_16bits"),
+    32: ("int_32bits", "float_32bits"),
+    64: ("int_64bits", "float_64bits", "float_64bits_mmx"),
     128: ("float_80bits", "float_128bits", "float_128bits_powerpc"),
-}  # fmt: skip
+}
 """Data lengths in bits and the profiler's types of each (appendix B.2)."""
 VECTORS = (1, 2, 4, 8, 16)
 """Elements of a vector instruction; 1 is a scalar."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "F0mem": ("load", "store"), "F0load": ("load",), "F0store": ("store",),
+    "F0mem": ("load", "store"),
+    "F0load": ("load",),
+    "F0store": ("store",),
     "F0addr": ("address_arith",),
-    "F0int": ("int_arith", "int_cmp", "bitwise", "conversion"), "F0intOnly": ("int_arith",),
+    "F0int": ("int_arith", "int_cmp", "bitwise", "conversion"),
+    "F0intOnly": ("int_arith",),
     "F0intmul": ("int_arith_mul",),
     "F0intdiv": ("int_arith_udiv", "int_arith_sdiv", "int_arith_urem", "int_arith_srem"),
-    "F0fp": ("fp_arith", "fp_cmp"), "F0fpmul": ("fp_arith_mul",),
+    "F0fp": ("fp_arith", "fp_cmp"),
+    "F0fpmul": ("fp_arith_mul",),
     "F0fpdiv": ("fp_arith_div", "fp_arith_rem"),
-    "F0control": ("control",), "F0vector": ("llvm_vector",),
+    "F0control": ("control",),
+    "F0vector": ("llvm_vector",),
     "F0other": ("atomic_memory", "phi", "sync", "aggregate_nonvector", "misc"),
-}  # fmt: skip
+}
 """Fractions of instructions, each the sum of some of the profiler's groups over all instructions.
 
 A remainder is found by a division, so both count as one.
 """
 _MIXES = {
-    "F0mem": "memory instructions", "F0load": "loads", "F0store": "stores",
-    "F0addr": "address computations", "F0int": "all instructions of the integer unit",
-    "F0intOnly": "integer arithmetic", "F0intmul": "integer multiplications",
-    "F0intdiv": "integer divisions", "F0fp": "floating point instructions",
-    "F0fpmul": "floating point multiplications", "F0fpdiv": "floating point divisions",
-    "F0control": "control flow", "F0vector": "vector management", "F0other": "all others",
-}  # fmt: skip
+    "F0mem": "memory instructions",
+    "F0load": "loads",
+    "F0store": "stores",
+    "F0addr": "address computations",
+    "F0int": "all instructions of the integer unit",
+    "F0intOnly": "integer arithmetic",
+    "F0intmul": "integer multiplications",
+    "F0intdiv": "integer divisions",
+    "F0fp": "floating point instructions",
+    "F0fpmul": "floating point multiplications",
+    "F0fpdiv": "floating point divisions",
+    "F0control": "control flow",
+    "F0vector": "vector management",
+    "F0other": "all others",
+}
 ILP = {"ILP0": "", "ILP0mem": "_mem", "ILP0int": "_int", "ILP0control": "_ctrl", "ILP0fp": "_fp"}
 """Instruction-level parallelism and the ending of its field."""
 MPI_CALLS = {
-    "MPIisend": "MPI_Isend", "MPIirecv": "MPI_Irecv", "MPIsend": "MPI_Send", "MPIrecv": "MPI_Recv",
-    "MPIbcast": "MPI_Bcast", "MPIbarrier": "MPI_Barrier", "MPIreduce": "MPI_Reduce",
-}  # fmt: skip
+    "MPIisend": "MPI_Isend",
+    "MPIirecv": "MPI_Irecv",
+    "MPIsend": "MPI_Send",
+    "MPIrecv": "MPI_Recv",
+    "MPIbcast": "MPI_Bcast",
+    "MPIbarrier": "MPI_Barrier",
+    "MPIreduce": "MPI_Reduce",
+}
 MPI_DATA = {
-    "MPIsentBytes": "sent_bytes", "MPIrecvBytes": "received_bytes",
-    "MPIsentMessages": "sent_messages", "MPIrecvMessages": "received_messages",
-}  # fmt: skip
+    "MPIsentBytes": "sent_bytes",
+    "MPIrecvBytes": "received_bytes",
+    "MPIsentMessages": "sent_messages",
+    "MPIrecvMessages": "received_messages",
+}
 OPENMP = {
-    "OpenMPsynchronization": "openMP_synchronization", "OpenMPatomic": "openMP_atomic",
-    "OpenMPstartupShutdown": "openMP_startup_shutdown", "OpenMPparallel": "openMP_parallel",
-    "OpenMPthreadInfo": "openMP_thread_info", "OpenMPworkSharing": "openMP_work_sharing",
+    "OpenMPsynchronization": "openMP_synchronization",
+    "OpenMPatomic": "openMP_atomic",
+    "OpenMPstartupShutdown": "openMP_startup_shutdown",
+    "OpenMPparallel": "openMP_parallel",
+    "OpenMPthreadInfo": "openMP_thread_info",
+    "OpenMPworkSharing": "openMP_work_sharing",
     "OpenMPthreadPrivateDataSupport": "openMP_thread_private_data_support",
-    "OpenMPtaskingSupport": "openMP_tasking_support", "OpenMPothers": "openMP_others",
-}  # fmt: skip
+    "OpenMPtaskingSupport": "openMP_tasking_support",
+    "OpenMPothers": "openMP_others",
+}
 """Totals of the kinds of calls; all others of their field are parts of these."""
 REUSE = {"D0dreuse": 64, "D0dreuse128": 128}
 """Data reuse by the size of a cache line in bytes."""

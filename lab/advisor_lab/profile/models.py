@@ -94,8 +94,10 @@ class MetricModel:
         data = model_json(self.name, self.options, self.first)
         if self.curve is not None:
             top = self.curve.largest
-            data["maxMemModel"] = {"predictorTerms": [t.text for t in top.terms],
-                                    "coefficients": coefficients_of(top)}  # fmt: skip
+            data["maxMemModel"] = {
+                "predictorTerms": [t.text for t in top.terms],
+                "coefficients": coefficients_of(top),
+            }
             data["knotMemModels"] = [
                 {"predictorTerms": [t.text for t in k.terms], "coefficients": coefficients_of(k)}
                 for k in self.curve.knots
@@ -103,9 +105,11 @@ class MetricModel:
             data["notes"] = self.curve.notes
         if self.cells:
             data["model"] = {
-                "cells": [{"vector": v, "bits": d, "coefficients": coefficients_of(m)}
-                          for (v, d), m in self.cells.items()]
-            }  # fmt: skip
+                "cells": [
+                    {"vector": v, "bits": d, "coefficients": coefficients_of(m)}
+                    for (v, d), m in self.cells.items()
+                ]
+            }
         return {**data, **self.accuracy, "flags": self.flags}
 
 
@@ -172,9 +176,13 @@ def _threads_of(one: ClassRuns) -> FloatColumn:
 
 
 def _data(
-    values: Mapping[str, FloatColumn], y: FloatColumn, setup: ProfileSetup, metric: str, file: str,
+    values: Mapping[str, FloatColumn],
+    y: FloatColumn,
+    setup: ProfileSetup,
+    metric: str,
+    file: str,
     threads: ThreadCounts | None = None,
-) -> SearchData:  # fmt: skip
+) -> SearchData:
     mains = usable_mains(values, setup, metric, file)
     every = {**values, **(threads.columns if threads else {})}
     divisors = threads.expressions if threads else ()
@@ -221,9 +229,14 @@ def _names(runs: Sequence[ProfiledRun]) -> dict[str, None]:
 
 @on_one_thread
 def fit_metric(
-    one: ClassRuns, name: str, options: MetricOptions, setup: ProfileSetup, threads: ThreadCounts,
-    counts: MetricModel | None, method: SearchMethod = "strict",
-) -> MetricModel:  # fmt: skip
+    one: ClassRuns,
+    name: str,
+    options: MetricOptions,
+    setup: ProfileSetup,
+    threads: ThreadCounts,
+    counts: MetricModel | None,
+    method: SearchMethod = "strict",
+) -> MetricModel:
     """Fit one metric of one class. ``counts`` is the class's model of LSys. Raises InputError."""
     runs = [run for run, _ in one.train]
     where = f"class {one.name}: {name}"
@@ -235,9 +248,13 @@ def fit_metric(
         options = replace(options, terms=counts.scalar.terms)
     observed = [(counted_mean if share else mean_of)(r, m, name) for r, m in one.train]
     data = _data(
-        scale, np.array([total(v) for v in observed]), setup, name, where,
+        scale,
+        np.array([total(v) for v in observed]),
+        setup,
+        name,
+        where,
         None if name == "NThreads" else threads,
-    )  # fmt: skip
+    )
     model = MetricModel(name, options, divisor=counts if share else None)
     if options.type == "memFunction":
         curves = [v if isinstance(v, tuple) else () for v in observed]

@@ -54,9 +54,15 @@ def scatter(
 
 
 def along(
-    model: MetricModel, one: ClassRuns, threads: ThreadCounts, names: Sequence[str],
-    given: Mapping[str, float], *, logarithmic: bool, counts: bool,
-) -> Panel:  # fmt: skip
+    model: MetricModel,
+    one: ClassRuns,
+    threads: ThreadCounts,
+    names: Sequence[str],
+    given: Mapping[str, float],
+    *,
+    logarithmic: bool,
+    counts: bool,
+) -> Panel:
     """Return the trend along a parameter, or a map over two with the trained region.
 
     The other parameters are those given, else those of the largest run.
@@ -81,13 +87,23 @@ def along(
             (min(r.scale[n] for r in runs), max(r.scale[n] for r in runs)) for n in names
         )
         trained = frozenset(
-            (i, j) for i, y in enumerate(axes[1]) for j, x in enumerate(axes[0])
+            (i, j)
+            for i, y in enumerate(axes[1])
+            for j, x in enumerate(axes[0])
             if region[0][0] <= x <= region[0][1] and region[1][0] <= y <= region[1][1]
-        )  # fmt: skip
+        )
         return Surface(
-            names[0], names[1], label, axes[0], axes[1], inside, trained, None,
-            "within the trained region", (region[0], region[1]),
-        )  # fmt: skip
+            names[0],
+            names[1],
+            label,
+            axes[0],
+            axes[1],
+            inside,
+            trained,
+            None,
+            "within the trained region",
+            (region[0], region[1]),
+        )
     predicted = [at((x,)) for x in axes[0]]
     lines = [Line("model", axes[0], predicted, predicted, predicted)]
     for kind, own in (("train", one.train), ("test", one.test)):
@@ -150,12 +166,14 @@ def class_picture(study: ProfileStudy, result: Mapping[str, Any], kind: str) -> 
         f"{title}; {scale_text(run.scale)}",
         tuple(
             RadarPanel(
-                f"class {name}", axes, [scaled[at[t]].tolist() for t in own],
+                f"class {name}",
+                axes,
+                [scaled[at[t]].tolist() for t in own],
                 scaled[[at[t] for t in own]].mean(axis=0).tolist(),
             )
             for name, own in zip(names, members[run.digest], strict=True)
         ),
-    )  # fmt: skip
+    )
 
 
 def _components(

@@ -48,11 +48,13 @@ def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], 
                 "is written as a process of its own"
             )
         beside = tuple(
-            other.name for other in classes
-            if trend is not None and first[other.name] < first[one.name]
+            other.name
+            for other in classes
+            if trend is not None
+            and first[other.name] < first[one.name]
             and first[other.name] == min(first.values())
             and all(a <= b for a, b in zip(homes[other.name], homes[one.name], strict=True))
-        )  # fmt: skip
+        )
         places[one.name] = ClassPlaces(trend or ExactTrend((), (1.0,)), first[one.name], beside)
     return places, notes
 

@@ -116,8 +116,10 @@ def _strict(data: SearchData) -> TermChoice:
     reason = f"it has a trend over {trend}" if trend else f"{len(data.y)} runs are few"
     where = f"{data.file}: " if data.file else ""
     if manual.terms and _stays_above_0(data, manual):
-        note = f"{where}the strict search is sure of no term, but {reason}: the manual's search " \
-               "found one, and the interval reckons with others"  # fmt: skip
+        note = (
+            f"{where}the strict search is sure of no term, but {reason}: the manual's search "
+            "found one, and the interval reckons with others"
+        )
         return replace(manual, notes=[*manual.notes, note])
     note = f"{where}no term explains it, though {reason}: do not extrapolate the constant"
     return replace(choice, notes=[*choice.notes, note])
@@ -162,9 +164,12 @@ class OtherTerms:
     data: SearchData
 
     def apart(
-        self, chosen: Sequence[CandidateTerm], fit: LinearFit, values: Values,
+        self,
+        chosen: Sequence[CandidateTerm],
+        fit: LinearFit,
+        values: Values,
         predicted: FloatColumn,
-    ) -> FloatColumn:  # fmt: skip
+    ) -> FloatColumn:
         """Return how far other terms' predictions lie from ``predicted``, 90 % of them at most.
 
         Other terms stand in the place of each chosen one, or beside a constant; each counts by how
@@ -174,14 +179,19 @@ class OtherTerms:
         known = {t.expression.text for t in chosen}
         candidates = distinct(
             data,
-            [*shares(data.threads), *divided(data.mains, data.threads), *products(data.mains),
-             *self._powers()],
-        )  # fmt: skip
+            [
+                *shares(data.threads),
+                *divided(data.mains, data.threads),
+                *products(data.mains),
+                *self._powers(),
+            ],
+        )
         sets = [
             [*chosen[:i], other, *chosen[i + 1 :]]
-            for i in range(max(1, len(chosen))) for other in candidates
+            for i in range(max(1, len(chosen)))
+            for other in candidates
             if other.expression.text not in known
-        ]  # fmt: skip
+        ]
         if len(data.y) < len(chosen) + 3 and chosen:
             sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
         scores, distances = [likelihood(data.y, fit)], [np.zeros(len(predicted))]
@@ -234,8 +244,10 @@ def _learned(data: SearchData, options: MetricOptions) -> ScalarModel:
         best = score
         chosen.append(options_left.pop(i).expression)
         if len(chosen) == 1:
-            options_left += [*divided(data.mains, data.threads)[len(data.mains) :],
-                             *shares(data.threads)]  # fmt: skip
+            options_left += [
+                *divided(data.mains, data.threads)[len(data.mains) :],
+                *shares(data.threads),
+            ]
             texts = {c.text for c in chosen}
             options_left = [t for t in options_left if t.expression.text not in texts]
     design = columns(chosen, data.values, data.file)

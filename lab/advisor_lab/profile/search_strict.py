@@ -65,9 +65,13 @@ class _Search:
     """The search under one weighting, on weighted columns."""
 
     def __init__(
-        self, data: SearchData, candidates: Sequence[CandidateTerm], table: NDArray[np.float64],
-        weighting: str, level: float,
-    ) -> None:  # fmt: skip
+        self,
+        data: SearchData,
+        candidates: Sequence[CandidateTerm],
+        table: NDArray[np.float64],
+        weighting: str,
+        level: float,
+    ) -> None:
         self.data, self.candidates, self.table = data, candidates, table
         self.weighting, self.level = weighting, level
         root = np.sqrt(weights_of(data.y, weighting))
@@ -199,8 +203,10 @@ class _Search:
         data = self.data
         names = list(data.values)
         top = {n: float(np.max(data.values[n])) for n in names}
-        rows = [{n: top[n] * (FAR if n == far or far == "" else 1.0) for n in names}
-                for far in ("", *names)]  # fmt: skip
+        rows = [
+            {n: top[n] * (FAR if n == far or far == "" else 1.0) for n in names}
+            for far in ("", *names)
+        ]
         values = {n: np.array([row[n] for row in rows]) for n in names}
         with np.errstate(all="ignore"):
             return np.column_stack(

@@ -63,8 +63,9 @@ class SearchData:
         def predict(values: Values) -> NDArray[np.float64]:
             floats = {n: np.asarray(v, dtype=np.float64) for n, v in values.items()}
             length = len(next(iter(floats.values())))
-            term_columns = [np.broadcast_to(np.asarray(e.value(floats, ARRAYS)), (length,))
-                     for e in expressions]  # fmt: skip
+            term_columns = [
+                np.broadcast_to(np.asarray(e.value(floats, ARRAYS)), (length,)) for e in expressions
+            ]
             design = np.column_stack(term_columns) if term_columns else np.zeros((length, 0))
             return fit.predict(design)
 

@@ -17,9 +17,12 @@ from advisor_lab.profile.metrics import ILP, KNOWN, MetricShape
 from advisor_lab.profile.regression import WEIGHTINGS
 
 TYPES: dict[str, MetricShape] = {
-    "numeric": "scalar", "vnumeric": "mix", "instrPercentage": "scalar",
-    "vinstrPercentage": "mix", "memFunction": "curve",
-}  # fmt: skip
+    "numeric": "scalar",
+    "vnumeric": "mix",
+    "instrPercentage": "scalar",
+    "vinstrPercentage": "mix",
+    "memFunction": "curve",
+}
 """Metric types (section 6.2.1) and the values they take."""
 LINEAR = ("LinearRegression", "WeightedLinearRegression")
 LEARNERS = ("NearestNeighbors", "NeuralNetwork", "RandomForest")
@@ -57,13 +60,21 @@ class MetricOptions:
         """Return what is stored of a step, and read again by ``options_from``."""
         c = self.constraints
         return {
-            "type": self.type, "model": self.model, "mode": self.mode, "knots": self.knots,
+            "type": self.type,
+            "model": self.model,
+            "mode": self.mode,
+            "knots": self.knots,
             "terms": None if self.terms is None else [t.text for t in self.terms],
             "weighting": self.weighting,
-            "constraints": {"lower_bound": c.lower_bound, "growing": list(c.growing),
-                            "ranges": [r.text for r in c.ranges]} if c else {},
+            "constraints": {
+                "lower_bound": c.lower_bound,
+                "growing": list(c.growing),
+                "ranges": [r.text for r in c.ranges],
+            }
+            if c
+            else {},
             "boundaries": [bound_text(b) for b in self.boundaries],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +278,11 @@ class _SetupReader:
 
 
 def options_from(
-    metric: str, written: Mapping[str, Any], parameters: Sequence[str],
+    metric: str,
+    written: Mapping[str, Any],
+    parameters: Sequence[str],
     base: MetricOptions | None = None,
-) -> MetricOptions:  # fmt: skip
+) -> MetricOptions:
     """Return a metric's options from their written form, over ``base`` or the default.
 
     Raises InputError whose message begins with the key.

@@ -68,12 +68,16 @@ def save_profile_files(
                 db,
                 "profiled_runs",
                 {
-                    "application": application, "role": one.role,
-                    "scale": json.dumps(dict(one.scale)), "file": _rows.clean(one.file),
-                    "digest": one.digest, "content": zlib.compress(one.text),
-                    "contributor": by, "created_at": _rows.now(),
+                    "application": application,
+                    "role": one.role,
+                    "scale": json.dumps(dict(one.scale)),
+                    "file": _rows.clean(one.file),
+                    "digest": one.digest,
+                    "content": zlib.compress(one.text),
+                    "contributor": by,
+                    "created_at": _rows.now(),
                 },
-            )  # fmt: skip
+            )
     return new
 
 
@@ -105,9 +109,14 @@ def _has_tables(reader: Reader) -> bool:
 
 
 def add_profile_step(
-    writer: StoreTransaction, application: str, action: str, arguments: Mapping[str, Any],
-    result: Mapping[str, Any], *, by: str,
-) -> int:  # fmt: skip
+    writer: StoreTransaction,
+    application: str,
+    action: str,
+    arguments: Mapping[str, Any],
+    result: Mapping[str, Any],
+    *,
+    by: str,
+) -> int:
     """Store what was done; return its number."""
     with writer.transaction() as db:
         sql = "SELECT max(number) FROM profile_steps WHERE application = ?"
@@ -116,11 +125,15 @@ def add_profile_step(
             db,
             "profile_steps",
             {
-                "application": application, "number": number, "action": action,
-                "arguments": json.dumps(dict(arguments)), "result": json.dumps(dict(result)),
-                "made_by": by, "created_at": _rows.now(),
+                "application": application,
+                "number": number,
+                "action": action,
+                "arguments": json.dumps(dict(arguments)),
+                "result": json.dumps(dict(result)),
+                "made_by": by,
+                "created_at": _rows.now(),
             },
-        )  # fmt: skip
+        )
     return number
 
 

@@ -169,12 +169,17 @@ def classify(study: ProfileStudy, method: str, count: int) -> dict[str, Any]:
     tested = apply_classes(test, train, clusters, components) if test else ()
     names = class_names(len(clusters.members[0]))
     return {
-        "method": method, "classes": names,
+        "method": method,
+        "classes": names,
         "members": _members(train, clusters.members) | _members(test, tested),
         "silhouettes": {str(k): v for k, v in clusters.silhouettes.items()},
-        "eigenvalues": list(components.eigenvalues[:20]), "components": components.axes.shape[1],
-        "topology": "", "votes": [], "groups": {}, "notes": list(clusters.notes),
-    }  # fmt: skip
+        "eigenvalues": list(components.eigenvalues[:20]),
+        "components": components.axes.shape[1],
+        "topology": "",
+        "votes": [],
+        "groups": {},
+        "notes": list(clusters.notes),
+    }
 
 
 def _by_communication(
@@ -189,16 +194,20 @@ def _by_communication(
     every = align([*train, *test], len(train), aligned.members)
     runs = [*train, *test]
     return {
-        "method": "communication", "classes": class_names(group_count),
-        "members": _members(runs, every.members), "silhouettes": {}, "eigenvalues": [],
-        "components": 0, "topology": topology_of(train[0]),
+        "method": "communication",
+        "classes": class_names(group_count),
+        "members": _members(runs, every.members),
+        "silhouettes": {},
+        "eigenvalues": [],
+        "components": 0,
+        "topology": topology_of(train[0]),
         "votes": votes_json(train, aligned.votes),
         "groups": {
             run.digest: [g.to_dict() for g in communication_groups(run, own)]
             for run, own in zip(runs, every.members, strict=True)
         },
         "notes": [],
-    }  # fmt: skip
+    }
 
 
 def _members(
@@ -234,8 +243,11 @@ def fit_all(
         for name, own in models.items()
     }
     result = {
-        "setup": setup_text, "setup_file": setup_file, "method": method, "specs": specs,
-    }  # fmt: skip
+        "setup": setup_text,
+        "setup_file": setup_file,
+        "method": method,
+        "specs": specs,
+    }
     return result, models, notes
 
 

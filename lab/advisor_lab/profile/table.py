@@ -124,9 +124,7 @@ def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
         cells.append([_number(path, number, n, c) for n, c in zip(header, row, strict=True)])
     table = np.array(cells, dtype=np.float64)
     columns = {name: table[:, i] for i, name in enumerate(header)}
-    return MetricTable(
-        str(path), {n: columns[n] for n in own}, {n: columns[n] for n in metrics}
-    )  # fmt: skip
+    return MetricTable(str(path), {n: columns[n] for n in own}, {n: columns[n] for n in metrics})
 
 
 def _number(path: Path, line: int, column: str, text: str) -> float:
@@ -175,9 +173,13 @@ def _scalar_options(options: MetricOptions, counted: bool) -> MetricOptions:
 
 
 def _fit(
-    table: MetricTable, setup: ProfileSetup, name: str, options: MetricOptions,
-    method: SearchMethod, counts: TableModel | None = None,
-) -> TableModel:  # fmt: skip
+    table: MetricTable,
+    setup: ProfileSetup,
+    name: str,
+    options: MetricOptions,
+    method: SearchMethod,
+    counts: TableModel | None = None,
+) -> TableModel:
     y = table.metrics[name]
     target = y if counts is None else y * table.metrics["LSys"]
     if counts is not None and options.terms is None:
@@ -187,8 +189,9 @@ def _fit(
     fitted = TableModel(name, options, model, counts.model if counts is not None else None)
     predicted = fitted.predict(table.values)
     fitted.accuracy = {
-        "R2": determination(y, predicted), "MRE": relative_error(y, predicted),
-    }  # fmt: skip
+        "R2": determination(y, predicted),
+        "MRE": relative_error(y, predicted),
+    }
     return fitted
 
 

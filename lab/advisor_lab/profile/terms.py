@@ -14,9 +14,16 @@ from advisor.core.expression import PLACEHOLDERS, Expression, parse_expression, 
 from advisor.errors import InputError
 
 ARRAYS: dict[str, Callable[..., Any]] = {
-    "log": np.log, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt, "cbrt": np.cbrt,
-    "exp": np.exp, "abs": np.abs, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "exp": np.exp,
+    "abs": np.abs,
+    "min": np.minimum,
+    "max": np.maximum,
+}
 Values = Mapping[str, NDArray[np.float64]]
 """Arrays by name: parameters, thread counts, and reuse distances."""
 _ONE = parse_expression("1")

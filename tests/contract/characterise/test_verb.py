@@ -47,8 +47,10 @@ def test_what_is_found_is_stored_and_written(
     assert read_phases(file) == found
     phase = next(p for p in found.phases if p.name.startswith("triad"))
     assert sorted((s.stride_b, s.access, s.writes) for s in phase.streams) == [
-        (8, "P", False), (8, "P", False), (8, "P", True),
-    ]  # fmt: skip
+        (8, "P", False),
+        (8, "P", False),
+        (8, "P", True),
+    ]
     assert found.threads == 2 and found.method == "advisor cc"
     assert 0 < phase.time_s < found.time_s and phase.iterations == 20 * 100_000
     # a second one takes its place; a file can be stored under another name

@@ -13,9 +13,13 @@ from queuejob.whole import HOOK, WHOLE, inventory, stamped, untouched
 ALL = {"select": "1:ncpus=28:mem=4gb", "place": "excl"}
 PART = {"select": "1:ncpus=14:mem=4gb"}
 SHARINGS = (
-    "default_shared", "default_excl", "default_exclhost", "ignore_excl", "force_excl",
+    "default_shared",
+    "default_excl",
+    "default_exclhost",
+    "ignore_excl",
+    "force_excl",
     "force_exclhost",
-)  # fmt: skip
+)
 
 
 def with_(given: dict[str, str], words: str) -> dict[str, str]:
@@ -29,12 +33,24 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
         (ALL, with_(ALL, "ompthreads=99999"), {}, "99999 threads are more than a rank has: 28"),
         (ALL, with_(ALL, "ompthreads=29"), {}, "more than a rank has: 28"),
         (WHOLE, with_(WHOLE, "ompthreads=29"), {}, "more than a rank has: 28"),
-        ({"select": "1:ncpus=28:mpiprocs=4:ompthreads=4", "place": "excl"},
-         {"select": "1:ncpus=28:mpiprocs=4:ompthreads=7"}, {}, "more than a rank has: 4"),
-        ({"select": "1:ncpus=28:mpiprocs=4", "place": "excl"},
-         {"select": "1:ncpus=28:mpiprocs=4:ompthreads=8"}, {}, "more than a rank has: 7"),
-        ({"select": "1:mem=4gb", "place": "excl"},
-         {"select": "1:mem=4gb:ompthreads=2"}, {}, "more than a rank has: 1"),
+        (
+            {"select": "1:ncpus=28:mpiprocs=4:ompthreads=4", "place": "excl"},
+            {"select": "1:ncpus=28:mpiprocs=4:ompthreads=7"},
+            {},
+            "more than a rank has: 4",
+        ),
+        (
+            {"select": "1:ncpus=28:mpiprocs=4", "place": "excl"},
+            {"select": "1:ncpus=28:mpiprocs=4:ompthreads=8"},
+            {},
+            "more than a rank has: 7",
+        ),
+        (
+            {"select": "1:mem=4gb", "place": "excl"},
+            {"select": "1:mem=4gb:ompthreads=2"},
+            {},
+            "more than a rank has: 1",
+        ),
         ({"ncpus": "4"}, {"ompthreads": "5"}, {}, "more than a rank has: 4"),
         ({}, {"ompthreads": "2"}, {}, "more than a rank has: 1"),
         (ALL, {}, {"MKL_NUM_THREADS": "29"}, "more than a rank has: 28"),
@@ -49,25 +65,50 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
         ({**PART, "place": "free:shared"}, {"cpu_freq_mhz": "1900"}, {}, "may be shared"),
         ({"select": "2:ncpus=14", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"select": "1:ncpus=28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),  # of 64 in places
-        ({"select": "2:ncpus=14:node_type=bdw", "place": "scatter"}, {"cpu_freq_mhz": "1900"}, {},
-         "be shared"),
-        ({"select": "1:ncpus=14:node_type=bdw+1:ncpus=14:node_type=bdw"},
-         {"cpu_freq_mhz": "1900"}, {}, "be shared"),
-        ({"select": "3:ncpus=9:node_type=bdw", "place": "pack"}, {"cpu_freq_mhz": "1900"}, {},
-         "be shared"),
+        (
+            {"select": "2:ncpus=14:node_type=bdw", "place": "scatter"},
+            {"cpu_freq_mhz": "1900"},
+            {},
+            "be shared",
+        ),
+        (
+            {"select": "1:ncpus=14:node_type=bdw+1:ncpus=14:node_type=bdw"},
+            {"cpu_freq_mhz": "1900"},
+            {},
+            "be shared",
+        ),
+        (
+            {"select": "3:ncpus=9:node_type=bdw", "place": "pack"},
+            {"cpu_freq_mhz": "1900"},
+            {},
+            "be shared",
+        ),
         ({"ncpus": "28"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
         ({"nodes": "2:ppn=14"}, {"cpu_freq_mhz": "1900"}, {}, "be shared"),
-        ({"select": "1:ncpus=28:mem=999gb", "place": "excl"}, {"cpu_freq_mhz": "1900"}, {},
-         "queue workq has no nodes for 1 of ncpus=28:mem=999gb"),
+        (
+            {"select": "1:ncpus=28:mem=999gb", "place": "excl"},
+            {"cpu_freq_mhz": "1900"},
+            {},
+            "queue workq has no nodes for 1 of ncpus=28:mem=999gb",
+        ),
         # 72 GB in words of 8 bytes
-        ({"select": "1:ncpus=28:mem=9gw:node_type=bdw", "place": "excl"}, {"cpu_freq_mhz": "1900"},
-         {}, "queue workq has no nodes for 1 of ncpus=28:mem=9gw"),
+        (
+            {"select": "1:ncpus=28:mem=9gw:node_type=bdw", "place": "excl"},
+            {"cpu_freq_mhz": "1900"},
+            {},
+            "queue workq has no nodes for 1 of ncpus=28:mem=9gw",
+        ),
     ],
-)  # fmt: skip
+)
 def test_no_answer_goes_beyond_what_the_job_has(
-    tmp_path: Path, path: Path, settings: dict[str, object], given: dict[str, str | int],
-    rewrite: dict[str, str], env: dict[str, str], said: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    given: dict[str, str | int],
+    rewrite: dict[str, str],
+    env: dict[str, str],
+    said: str,
+) -> None:
     event = job(given)
     with daemon(path, answering(plan(rewrite, env=env))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
@@ -89,9 +130,13 @@ def test_no_answer_goes_beyond_what_the_job_has(
     ],
 )
 def test_what_is_within_them_is_written(
-    tmp_path: Path, path: Path, settings: dict[str, object], given: dict[str, str],
-    rewrite: dict[str, str], env: dict[str, str],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    given: dict[str, str],
+    rewrite: dict[str, str],
+    env: dict[str, str],
+) -> None:
     with daemon(path, answering(plan(rewrite, env=env))):
         [done] = run_hook(HOOK, [job(given)], settings, folder=tmp_path)
     assert done["resources"] == stamped(given, rewrite), done["log"]
@@ -125,9 +170,12 @@ def test_steps_that_were_not_known_at_install(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
     for steps, cap, taken in (
-        ({}, "1901", True), ({"node_type=skl": [1901]}, "1901", False),
-        ({"": [1901]}, "1901", True), ({"": [1900]}, "1901", False), ({}, "20001", False),
-    ):  # fmt: skip
+        ({}, "1901", True),
+        ({"node_type=skl": [1901]}, "1901", False),
+        ({"": [1901]}, "1901", True),
+        ({"": [1900]}, "1901", False),
+        ({}, "20001", False),
+    ):
         path.unlink(missing_ok=True)
         with daemon(path, answering(plan({"cpu_freq_mhz": cap}))):
             known = {**settings, "steps_mhz": steps}
@@ -154,17 +202,26 @@ def test_a_cap_needs_nodes_that_are_the_job_s_by_place_and_sharing(
         events = [job({**PART, "place": place}) for place in places]
         done = run_hook(HOOK, events, settings, folder=tmp_path)
     capped = "".join("x" if "cpu_freq_mhz" in one["resources"] else "-" for one in done)
-    assert capped == {
-        "default_shared": "-x-x", "default_excl": "xx-x", "default_exclhost": "xx-x",
-        "ignore_excl": "----", "force_excl": "xxxx", "force_exclhost": "xxxx",
-    }[sharing], [one["log"] for one in done]  # fmt: skip
+    assert (
+        capped
+        == {
+            "default_shared": "-x-x",
+            "default_excl": "xx-x",
+            "default_exclhost": "xx-x",
+            "ignore_excl": "----",
+            "force_excl": "xxxx",
+            "force_exclhost": "xxxx",
+        }[sharing]
+    ), [one["log"] for one in done]
 
 
 @pytest.mark.parametrize(
     ("rewrite", "said"),
-    [({"select": "1:ncpus=10:mem=4gb"}, "its nodes are whole"),
-     ({"cpu_freq_mhz": "1900"}, "its nodes may be shared")],
-)  # fmt: skip
+    [
+        ({"select": "1:ncpus=10:mem=4gb"}, "its nodes are whole"),
+        ({"cpu_freq_mhz": "1900"}, "its nodes may be shared"),
+    ],
+)
 def test_hosts_of_either_kind_count(
     tmp_path: Path, path: Path, settings: dict[str, object], rewrite: dict[str, str], said: str
 ) -> None:
@@ -196,11 +253,16 @@ def test_each_vnode_of_a_host_must_be_the_job_s(
 @pytest.mark.parametrize(
     ("asked", "has", "capped"),
     [
-        ("true", "True", True), ("Y", "True", True), ("false", "True", False),
-        ("false", "False", True), ("No", None, True), ("true", "False", False),
-        ("true", None, False), ("maybe", "True", False),
+        ("true", "True", True),
+        ("Y", "True", True),
+        ("false", "True", False),
+        ("false", "False", True),
+        ("No", None, True),
+        ("true", "False", False),
+        ("true", None, False),
+        ("maybe", "True", False),
     ],
-)  # fmt: skip
+)
 def test_hosts_have_what_is_true_or_false(
     tmp_path: Path, path: Path, settings: dict[str, Any], asked: str, has: str | None, capped: bool
 ) -> None:
@@ -254,22 +316,37 @@ def after(resources: dict[str, str], **variables: str) -> dict[str, object]:
     ("given", "rewrite", "filled"),
     [
         (ALL, {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"}, {"ncpus": "28"}),
-        ({"select": "2:ncpus=28"}, {"select": "2:ncpus=28:ompthreads=20"},
-         {"place": "free", "ncpus": "56", "nodect": "2"}),
-        ({"ncpus": "4"}, {"ompthreads": "2"},
-         {"place": "pack", "select": "1:ncpus=4:ompthreads=2", "nodect": "1"}),
-        ({}, {"ompthreads": "1"},
-         {"place": "pack", "ncpus": "1", "select": "1:ncpus=1:ompthreads=1"}),
-        ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"},
-         {"place": "scatter", "select": "2:ncpus=28:mpiprocs=28", "ncpus": "56"}),
+        (
+            {"select": "2:ncpus=28"},
+            {"select": "2:ncpus=28:ompthreads=20"},
+            {"place": "free", "ncpus": "56", "nodect": "2"},
+        ),
+        (
+            {"ncpus": "4"},
+            {"ompthreads": "2"},
+            {"place": "pack", "select": "1:ncpus=4:ompthreads=2", "nodect": "1"},
+        ),
+        (
+            {},
+            {"ompthreads": "1"},
+            {"place": "pack", "ncpus": "1", "select": "1:ncpus=1:ompthreads=1"},
+        ),
+        (
+            {"nodes": "2:ppn=28"},
+            {"cpu_freq_mhz": "1200"},
+            {"place": "scatter", "select": "2:ncpus=28:mpiprocs=28", "ncpus": "56"},
+        ),
         ({"place": "excl"}, {"cpu_freq_mhz": "1900"}, {"select": "1:ncpus=1:mpiprocs=1"}),
         ({"place": "excl"}, {"cpu_freq_mhz": "1900"}, {"ncpus": "1"}),
     ],
-)  # fmt: skip
+)
 def test_what_the_server_fills_in_is_no_change(
-    tmp_path: Path, settings: dict[str, object], given: dict[str, str],
-    rewrite: dict[str, str], filled: dict[str, str],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    settings: dict[str, object],
+    given: dict[str, str],
+    rewrite: dict[str, str],
+    filled: dict[str, str],
+) -> None:
     sets = {"GOMAXPROCS": "20", "ADVISOR_SET": "GOMAXPROCS=20"}
     event = after({**stamped(given, rewrite), **filled}, **sets)
     [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
@@ -282,57 +359,127 @@ def test_what_the_server_fills_in_is_no_change(
     ("given", "rewrite", "then", "left", "changed"),
     [
         # ranks behind our threads: 28 of 20 each
-        (ALL, {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"},
-         {"select": "1:ncpus=28:mem=4gb:ompthreads=20:mpiprocs=28"},
-         {"select": "1:ncpus=28:mem=4gb:mpiprocs=28", "cpu_freq_mhz": "0"}, ["select"]),
-        ({"select": "1:ncpus=28:ompthreads=28", "place": "excl"},
-         {"select": "1:ncpus=28:ompthreads=20:node_type=bdw"},
-         {"select": "2:ompthreads=20:ncpus=28:node_type=bdw+1:ncpus=4"},
-         {"select": "2:ompthreads=28:ncpus=28+1:ncpus=4"}, ["select"]),
-        (PART, {"select": "1:ncpus=10:mem=4gb"}, {"select": "1:ncpus=10:mem=4gb:mpiprocs=14"},
-         {"select": "1:ncpus=14:mem=4gb:mpiprocs=14"}, ["select"]),
+        (
+            ALL,
+            {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"},
+            {"select": "1:ncpus=28:mem=4gb:ompthreads=20:mpiprocs=28"},
+            {"select": "1:ncpus=28:mem=4gb:mpiprocs=28", "cpu_freq_mhz": "0"},
+            ["select"],
+        ),
+        (
+            {"select": "1:ncpus=28:ompthreads=28", "place": "excl"},
+            {"select": "1:ncpus=28:ompthreads=20:node_type=bdw"},
+            {"select": "2:ompthreads=20:ncpus=28:node_type=bdw+1:ncpus=4"},
+            {"select": "2:ompthreads=28:ncpus=28+1:ncpus=4"},
+            ["select"],
+        ),
+        (
+            PART,
+            {"select": "1:ncpus=10:mem=4gb"},
+            {"select": "1:ncpus=10:mem=4gb:mpiprocs=14"},
+            {"select": "1:ncpus=14:mem=4gb:mpiprocs=14"},
+            ["select"],
+        ),
         (ALL, {"cpu_freq_mhz": "1900"}, {"place": "free:shared"}, {"cpu_freq_mhz": "0"}, ["place"]),
-        ({"select": "1:ncpus=64"}, {"cpu_freq_mhz": "1900"}, {"place": "scatter:shared"},
-         {"cpu_freq_mhz": "0"}, ["place"]),
-        ({**ALL, "cpu_freq_mhz": "2200"}, {"cpu_freq_mhz": "1900"}, {"select": "1:ncpus=4"},
-         {"cpu_freq_mhz": "2200"}, ["select"]),
+        (
+            {"select": "1:ncpus=64"},
+            {"cpu_freq_mhz": "1900"},
+            {"place": "scatter:shared"},
+            {"cpu_freq_mhz": "0"},
+            ["place"],
+        ),
+        (
+            {**ALL, "cpu_freq_mhz": "2200"},
+            {"cpu_freq_mhz": "1900"},
+            {"select": "1:ncpus=4"},
+            {"cpu_freq_mhz": "2200"},
+            ["select"],
+        ),
         # a cap of the later hook's own stays
-        (ALL, {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"}, {"cpu_freq_mhz": "1200"},
-         {"select": "1:ncpus=28:mem=4gb"}, ["cpu_freq_mhz"]),
-        ({"ncpus": "28"}, {"ompthreads": "20"},
-         {"mpiprocs": "28", "select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "place": "pack"},
-         {"ompthreads": "28"}, ["select"]),
-        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "2:ncpus=28:ompthreads=20"},
-         {"select": "2:ncpus=28:ompthreads=20", "ompthreads": "28"}, ["select"]),
-        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "1:ncpus=14:ompthreads=20"},
-         {"select": "1:ncpus=14:ompthreads=20", "ompthreads": "28"}, ["select"]),
-        ({"ncpus": "28"}, {"ompthreads": "20"}, {"select": "1:ncpus=1:ompthreads=20"},
-         {"select": "1:ncpus=1:ompthreads=20", "ompthreads": "28"}, ["select"]),
-        ({"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb"},
-         {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb"}, ["select"]),
+        (
+            ALL,
+            {**with_(ALL, "ompthreads=20"), "cpu_freq_mhz": "1900"},
+            {"cpu_freq_mhz": "1200"},
+            {"select": "1:ncpus=28:mem=4gb"},
+            ["cpu_freq_mhz"],
+        ),
+        (
+            {"ncpus": "28"},
+            {"ompthreads": "20"},
+            {"mpiprocs": "28", "select": "1:ncpus=28:mpiprocs=28:ompthreads=20", "place": "pack"},
+            {"ompthreads": "28"},
+            ["select"],
+        ),
+        (
+            {"ncpus": "28"},
+            {"ompthreads": "20"},
+            {"select": "2:ncpus=28:ompthreads=20"},
+            {"select": "2:ncpus=28:ompthreads=20", "ompthreads": "28"},
+            ["select"],
+        ),
+        (
+            {"ncpus": "28"},
+            {"ompthreads": "20"},
+            {"select": "1:ncpus=14:ompthreads=20"},
+            {"select": "1:ncpus=14:ompthreads=20", "ompthreads": "28"},
+            ["select"],
+        ),
+        (
+            {"ncpus": "28"},
+            {"ompthreads": "20"},
+            {"select": "1:ncpus=1:ompthreads=20"},
+            {"select": "1:ncpus=1:ompthreads=20", "ompthreads": "28"},
+            ["select"],
+        ),
+        (
+            {"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb"},
+            {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb"},
+            ["select"],
+        ),
         # each chunk has what was written into itself: the second one's threads are the user's
-        ({"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb:ompthreads=2"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb:ompthreads=2"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=2"},
-         {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=2"}, ["select"]),
-        ({"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb:ompthreads=3"},
-         {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=3"},
-         {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb"}, ["select"]),
-        ({}, {"ompthreads": "1"}, {"place": "excl", "select": "1:ncpus=1:ompthreads=1"},
-         {"ompthreads": "1"}, ["place"]),
-        ({"nodes": "1:ppn=28"}, {"cpu_freq_mhz": "1200"}, {"nodes": "2:ppn=28"},
-         {"cpu_freq_mhz": "0"}, ["nodes"]),
+        (
+            {"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb:ompthreads=2"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb:ompthreads=2"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=2"},
+            {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=2"},
+            ["select"],
+        ),
+        (
+            {"select": "2:ncpus=4:mem=1gb+2:ncpus=4:mem=1gb"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2+2:ncpus=4:mem=1gb:ompthreads=3"},
+            {"select": "2:ncpus=4:mem=1gb:ompthreads=2:mpiprocs=4+2:ncpus=4:mem=1gb:ompthreads=3"},
+            {"select": "2:ncpus=4:mem=1gb:mpiprocs=4+2:ncpus=4:mem=1gb"},
+            ["select"],
+        ),
+        (
+            {},
+            {"ompthreads": "1"},
+            {"place": "excl", "select": "1:ncpus=1:ompthreads=1"},
+            {"ompthreads": "1"},
+            ["place"],
+        ),
+        (
+            {"nodes": "1:ppn=28"},
+            {"cpu_freq_mhz": "1200"},
+            {"nodes": "2:ppn=28"},
+            {"cpu_freq_mhz": "0"},
+            ["nodes"],
+        ),
         # threads of the later hook's own stay
         ({"ncpus": "28"}, {"ompthreads": "20"}, {"ompthreads": "7"}, {}, ["ompthreads"]),
     ],
-)  # fmt: skip
+)
 def test_what_another_hook_changed_is_taken_back_and_recorded(
-    tmp_path: Path, settings: dict[str, object], given: dict[str, str], rewrite: dict[str, str],
-    then: dict[str, str], left: dict[str, str], changed: list[str],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    settings: dict[str, object],
+    given: dict[str, str],
+    rewrite: dict[str, str],
+    then: dict[str, str],
+    left: dict[str, str],
+    changed: list[str],
+) -> None:
     resources = {**stamped(given, rewrite), **then}
     sets = {
         "MKL_NUM_THREADS": "20",
@@ -347,8 +494,10 @@ def test_what_another_hook_changed_is_taken_back_and_recorded(
     assert "MKL_NUM_THREADS" not in done["variables"] and done["variables"]["GOMAXPROCS"] == "3"
     assert f"another hook changed its {', '.join(changed)}" in done["log"][0]
     assert json.loads((tmp_path / "altered").read_text()) == {
-        "count": 2, "job": "7.pbs1", "changed": changed,
-    }  # fmt: skip
+        "count": 2,
+        "job": "7.pbs1",
+        "changed": changed,
+    }
     # the server calls again for each queue that a job comes into
     event["job"]["Resource_List"] = done["resources"]  # type: ignore[index]
     [third] = run_hook(HOOK, [event], settings, folder=tmp_path)
@@ -384,16 +533,28 @@ def test_what_is_gone_keeps_no_cap(
 @pytest.mark.parametrize(
     ("defaults", "given", "rewrite", "filled"),
     [
-        ({"place": "scatter:excl"}, {"select": ALL["select"]}, with_(ALL, "ompthreads=20"),
-         {"place": "scatter:excl"}),
-        ({"select": "1:ncpus=28:mpiprocs=28"}, {"place": "excl"}, {"cpu_freq_mhz": "1900"},
-         {"select": "1:ncpus=28:mpiprocs=28"}),
+        (
+            {"place": "scatter:excl"},
+            {"select": ALL["select"]},
+            with_(ALL, "ompthreads=20"),
+            {"place": "scatter:excl"},
+        ),
+        (
+            {"select": "1:ncpus=28:mpiprocs=28"},
+            {"place": "excl"},
+            {"cpu_freq_mhz": "1900"},
+            {"select": "1:ncpus=28:mpiprocs=28"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_queue_fills_in_is_no_change(
-    tmp_path: Path, settings: dict[str, object], defaults: dict[str, str],
-    given: dict[str, str], rewrite: dict[str, str], filled: dict[str, str],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    settings: dict[str, object],
+    defaults: dict[str, str],
+    given: dict[str, str],
+    rewrite: dict[str, str],
+    filled: dict[str, str],
+) -> None:
     settings["inventory"] = inventory(resources_default=defaults).text()
     event = after({**stamped(given, rewrite), **filled})
     [done] = run_hook(HOOK, [event], settings, folder=tmp_path)

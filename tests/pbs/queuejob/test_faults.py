@@ -129,28 +129,44 @@ def test_a_plan_that_cannot_be_is_not_begun(
         ({"ncpus": "4", "ompthreads": "4"}, {"ompthreads": "2"}, "not the advisor's to write"),
         ({}, {"place": "excl"}, "not the advisor's to write"),
         ({"ncpus": "4"}, {"select": "1:ncpus=4"}, "does not make chunks"),
-        ({"select": "+".join(["1:ncpus=28:node_type=bdw"] * 170), "place": "excl"},
-         {"cpu_freq_mhz": "1900"}, "too long to be kept"),
-        ({"select": "1:ncpus=14:mem=4gb+1:ncpus=14"}, {"select": "1:ncpus=10:mem=4gb+1:ncpus=14"},
-         "does not write ncpus=10 for ncpus=14"),
+        (
+            {"select": "+".join(["1:ncpus=28:node_type=bdw"] * 170), "place": "excl"},
+            {"cpu_freq_mhz": "1900"},
+            "too long to be kept",
+        ),
+        (
+            {"select": "1:ncpus=14:mem=4gb+1:ncpus=14"},
+            {"select": "1:ncpus=10:mem=4gb+1:ncpus=14"},
+            "does not write ncpus=10 for ncpus=14",
+        ),
         ({"select": "2:ncpus=14"}, {"select": "2:ncpus=10"}, "does not write ncpus=10"),
         ({"select": "1:ncpus=14"}, {"select": "1:ncpus=0"}, "does not write ncpus=0"),
         ({"select": "1:ncpus=14"}, {"select": "1:ncpus=15"}, "does not write ncpus=15"),
         ({"select": "1:mpiprocs=14"}, {"select": "1:ncpus=1"}, "does not write ncpus=1"),
         ({"select": "1:ncpus=14"}, {"select": "1:mpiprocs=10"}, "does not write mpiprocs=10"),
         ({"select": "1:mem=14"}, {"select": "1:mem=13"}, "does not write mem=13 for mem=14"),
-        ({"select": "1:ncpus=4:mem=4gb"}, {"select": "1:ncpus=4:ompthreads=4"},
-         "does not write ompthreads=4 for mem=4gb"),
+        (
+            {"select": "1:ncpus=4:mem=4gb"},
+            {"select": "1:ncpus=4:ompthreads=4"},
+            "does not write ompthreads=4 for mem=4gb",
+        ),
         ({"select": "1:ncpus=4"}, {"select": "1:ncpus=4:ompthreads=0"}, "does not write ompth"),
-        ({"select": "1:ncpus=4:node_type=bdw"}, {"select": "1:ncpus=4:node_type=skl"},
-         "does not write node_type=skl for node_type=bdw"),
+        (
+            {"select": "1:ncpus=4:node_type=bdw"},
+            {"select": "1:ncpus=4:node_type=skl"},
+            "does not write node_type=skl for node_type=bdw",
+        ),
         ({"select": "1:ncpus=4"}, {"select": "1:ncpus=4:mem=4gb"}, "for nothing"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_does_not_go_with_its_job_is_not_begun(
-    tmp_path: Path, path: Path, settings: dict[str, object], given: dict[str, str | int],
-    rewrite: dict[str, str], said: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    given: dict[str, str | int],
+    rewrite: dict[str, str],
+    said: str,
+) -> None:
     event = job(given)
     with daemon(path, answering(plan(rewrite))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
@@ -215,9 +231,13 @@ def test_a_write_that_fails_takes_the_others_back(
     ],
 )
 def test_what_cannot_be_written_or_taken_back_keeps_nothing_else(
-    tmp_path: Path, path: Path, settings: dict[str, object], stuck: str, left: dict[str, str],
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    stuck: str,
+    left: dict[str, str],
     written: int,
-) -> None:  # fmt: skip
+) -> None:
     given = {"ncpus": "28", "mem": "1gb"}
     event = job(given, {"PBS_O_X": "the user's"}, queue="bdw")
     hook = tmp_path / "broken.py"

@@ -102,9 +102,13 @@ def test_what_may_be_written_into_a_chunk(
     ],
 )
 def test_what_is_not_in_the_installed_list_is_not_rewritten(
-    tmp_path: Path, path: Path, settings: dict[str, object], event: dict[str, Any], said: str,
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    event: dict[str, Any],
+    said: str,
     change: bytes,
-) -> None:  # fmt: skip
+) -> None:
     with daemon(path, answering(change)):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)
@@ -125,11 +129,22 @@ def test_a_route_to_another_server_is_left_alone(
 def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
     event = job(
         WHOLE,
-        {"ADVISOR_GOAL": "power", "ADVISOR_SIZE_N": "4e6", "SECRET": "x",
-         "ADVISOR_QSUB": "packed", "ADVISOR_STAMP": "y"},
-        queue="workq", Account_Name="climate", project="p1", array_indices_submitted="1-4",
-        Hold_Types="u", depend="afterok:1.pbs1", Priority="0", Mail_Points="a",
-    )  # fmt: skip
+        {
+            "ADVISOR_GOAL": "power",
+            "ADVISOR_SIZE_N": "4e6",
+            "SECRET": "x",
+            "ADVISOR_QSUB": "packed",
+            "ADVISOR_STAMP": "y",
+        },
+        queue="workq",
+        Account_Name="climate",
+        project="p1",
+        array_indices_submitted="1-4",
+        Hold_Types="u",
+        depend="afterok:1.pbs1",
+        Priority="0",
+        Mail_Points="a",
+    )
     with daemon(path, answering(plan())) as asked:
         [done] = run_hook(
             HOOK, [event], {**settings, "host_resources": ["node_type"]}, folder=tmp_path
@@ -137,17 +152,29 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
     question = json.loads(asked[0])
     check_request(question)
     assert question == {
-        "v": 1, "op": "decide", "scheduler": "pbs", "hook": "queuejob", "type": "qsub",
-        "user": "root", "host_resources": ["node_type"], "executable": "", "argument_list": "",
+        "v": 1,
+        "op": "decide",
+        "scheduler": "pbs",
+        "hook": "queuejob",
+        "type": "qsub",
+        "user": "root",
+        "host_resources": ["node_type"],
+        "executable": "",
+        "argument_list": "",
         "options": {
-            **WHOLE, "queue": "workq", "account": "climate", "job-name": "job.sh",
-            "project": "p1", "array": "1-4",
+            **WHOLE,
+            "queue": "workq",
+            "account": "climate",
+            "job-name": "job.sh",
+            "project": "p1",
+            "array": "1-4",
         },
         "attributes": {"Hold_Types": "u", "depend": "afterok:1.pbs1"},
         "submit_arguments": "<jsdl-hpcpa:Argument>job.sh</jsdl-hpcpa:Argument>",
-        "client": "packed", "cwd": "/home/alice",
+        "client": "packed",
+        "cwd": "/home/alice",
         "env": {"ADVISOR_GOAL": "power", "ADVISOR_SIZE_N": "4e6"},
-    }  # fmt: skip
+    }
     assert "ADVISOR_QSUB" not in done["variables"]
     assert done["variables"]["SECRET"] == "x"
 
@@ -156,9 +183,11 @@ def test_what_is_too_long_is_not_sent(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
     event = job(
-        WHOLE, {"ADVISOR_QSUB": "x" * 65537, "ADVISOR_GOAL": "x" * 65536},
-        Submit_arguments="x" * 65537, depend="x" * 201,
-    )  # fmt: skip
+        WHOLE,
+        {"ADVISOR_QSUB": "x" * 65537, "ADVISOR_GOAL": "x" * 65536},
+        Submit_arguments="x" * 65537,
+        depend="x" * 201,
+    )
     with daemon(path, answering(plan())) as asked:
         run_hook(HOOK, [event], settings, folder=tmp_path)
     question = json.loads(asked[0])
@@ -201,9 +230,14 @@ def test_interactive_jobs_and_those_who_opted_out_are_not_asked_about(
     ],
 )
 def test_the_inventory_says_what_can_run(
-    tmp_path: Path, path: Path, settings: dict[str, object], select: str, place: str, kind: str,
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    select: str,
+    place: str,
+    kind: str,
     possible: bool,
-) -> None:  # fmt: skip
+) -> None:
     event = job({"select": select, "place": place})
     with daemon(path, answering(plan({"select": f"{select}:node_type={kind}"}))):
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)

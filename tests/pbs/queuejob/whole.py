@@ -37,9 +37,11 @@ def inventory(sharing: str = "default_shared", **queue: object) -> HookInventory
     skl = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "sharing": sharing}
     nodes = {"n1": bdw, "n2": bdw, "k1": skl}
     server = {
-        "name": "pbs1", "default_queue": "workq", "resources_default": {"ncpus": 1},
+        "name": "pbs1",
+        "default_queue": "workq",
+        "resources_default": {"ncpus": 1},
         "default_chunk": {"ncpus": 1},
-    }  # fmt: skip
+    }
     listed = fake_qstat.nodes_of({"nodes": nodes, "jobs": {}})
     execution = {"queue_type": "Execution"}
     queues = {

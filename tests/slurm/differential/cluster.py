@@ -169,9 +169,14 @@ class Cluster:
     def occupy(self, nodes: str, count: int) -> Callable[[], None]:
         """Let other jobs take nodes for longer than any shape waits; returns what undoes it."""
         job = self.testbed.sbatch(
-            f"-N{count}", f"-w{nodes}", "--exclusive", "-t1-0", "-Jothers", "--wrap=sleep 7200",
+            f"-N{count}",
+            f"-w{nodes}",
+            "--exclusive",
+            "-t1-0",
+            "-Jothers",
+            "--wrap=sleep 7200",
             env={"ADVISOR": "off"},
-        )  # fmt: skip
+        )
         _until(lambda: self.testbed.scontrol_job(job.job_id)["JobState"] == "RUNNING")
         return lambda: void(self.testbed.run(["scancel", str(job.job_id)]))
 
@@ -219,13 +224,17 @@ STATES: dict[str, Callable[[Cluster], Callable[[], None]]] = {
         c.reserve("theirs", "skl[1-2]", "Users=root", "StartTime=now", "Duration=1:00:00"),
         c.reserve("mine", "bdw3", "Users=nobody", "StartTime=now", "Duration=1:00:00"),
         c.reserve(
-            "work", "mil[1-2]", "Users=root", "StartTime=now+3minutes", "Duration=1:00:00",
+            "work",
+            "mil[1-2]",
+            "Users=root",
+            "StartTime=now+3minutes",
+            "Duration=1:00:00",
             "Flags=MAINT,IGNORE_JOBS",
         ),
     ),
     "one-left": lambda c: _all(c.drain("mil1"), c.occupy("skl1", 1), c.drain("bdw4")),
     "enforced": Cluster.enforce,
-}  # fmt: skip
+}
 
 
 def _until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:

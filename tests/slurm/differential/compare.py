@@ -21,11 +21,29 @@ from .pairs import Pair, Record, Tried
 
 #: What a record holds of one job only, or of the moment; the stamp is the advisor's.
 VOLATILE = frozenset(
-    {"JobId", "ArrayJobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime",
-     "LastSchedEval", "Priority", "AllocNode:Sid", "AdminComment", "RunTime", "SuspendTime",
-     "PreemptEligibleTime", "PreemptTime", "Deadline", "ResizeTime", "Scheduler", "Reason",
-     "JobState"}
-)  # fmt: skip
+    {
+        "JobId",
+        "ArrayJobId",
+        "SubmitTime",
+        "EligibleTime",
+        "AccrueTime",
+        "StartTime",
+        "EndTime",
+        "LastSchedEval",
+        "Priority",
+        "AllocNode:Sid",
+        "AdminComment",
+        "RunTime",
+        "SuspendTime",
+        "PreemptEligibleTime",
+        "PreemptTime",
+        "Deadline",
+        "ResizeTime",
+        "Scheduler",
+        "Reason",
+        "JobState",
+    }
+)
 _PASSING = re.compile(
     r"(SLURM_)?ADVISOR.*|SLURM_(ARRAY_)?JOB_?ID|SLURM_JOB_(START|END)_TIME|SLURM_.*_PORT|SLURM_.*PID"
     r"|SLURM_.*IPADDR|SLURM_SRUN_COMM_.*|SLURM_TOPOLOGY_ADDR.*|SLURMD_.*|SLURM_(JOB_|STEP_)?NODELIST(_.*)?"
@@ -322,9 +340,17 @@ def _reason(record: Record) -> str:
 
 
 _OF_JOB = (
-    "ExitCode", "DerivedExitCode", "Restarts", "QOS", "Account", "WorkDir", "JobName", "TimeLimit",
-    "NtasksPerN:B:S:C", "Licenses",
-)  # fmt: skip
+    "ExitCode",
+    "DerivedExitCode",
+    "Restarts",
+    "QOS",
+    "Account",
+    "WorkDir",
+    "JobName",
+    "TimeLimit",
+    "NtasksPerN:B:S:C",
+    "Licenses",
+)
 
 
 def _compare_jobs(verdict: Verdict, off: Record, on: Record) -> None:

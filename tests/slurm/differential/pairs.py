@@ -196,10 +196,17 @@ class Trial:
         tried = Tried(shape, side, folder, stamped=asked)
         command, text = command_of(shape)
         process = subprocess.Popen(
-            command, env=self._environment(shape, side), cwd=folder, text=True,
-            user=account.pw_uid, group=account.pw_gid, extra_groups=[],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            command,
+            env=self._environment(shape, side),
+            cwd=folder,
+            text=True,
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=[],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         if shape.blocking:
             assert process.stdin is not None
             process.stdin.close()
@@ -225,9 +232,10 @@ class Trial:
         while waiting and time.monotonic() < end:
             jobs = self._jobs()
             waiting = [
-                t for t in waiting
+                t
+                for t in waiting
                 if t.process is not None and t.process.poll() is None and not _own(jobs, t)
-            ]  # fmt: skip
+            ]
             if waiting:
                 time.sleep(0.1)
 

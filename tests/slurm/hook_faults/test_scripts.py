@@ -62,9 +62,16 @@ def test_scripts_that_are_no_files(cluster: Cluster, daemon: HookDaemon) -> None
 
 @pytest.mark.parametrize(
     "name",
-    ["$(reboot) `id` ; | & > * ? ~", "a\nb\tc\x01\x1b[2Jd", '"quotes\' and \\ back', "%s %n %",
-     "\u00fcml\u00e4ut \u2603", ":", '","argv":["x"]}'],
-)  # fmt: skip
+    [
+        "$(reboot) `id` ; | & > * ? ~",
+        "a\nb\tc\x01\x1b[2Jd",
+        "\"quotes' and \\ back",
+        "%s %n %",
+        "\u00fcml\u00e4ut \u2603",
+        ":",
+        '","argv":["x"]}',
+    ],
+)
 def test_names(cluster: Cluster, serve: Callable[..., Serving], name: str) -> None:
     serving = serve()
     done = cluster.submit(f"--job-name={name}")
@@ -90,8 +97,10 @@ def test_a_users_choices_file_of_any_kind(cluster: Cluster, daemon: HookDaemon) 
     choices = config / "choices.json"
     env = {"XDG_CONFIG_HOME": str(cluster.runtime)}
     for data, sent in (
-        (b"\xff\0{", "\ufffd\0{"), (b"x" * 70_000, ""), (b"{}", "{}"),
-    ):  # fmt: skip
+        (b"\xff\0{", "\ufffd\0{"),
+        (b"x" * 70_000, ""),
+        (b"{}", "{}"),
+    ):
         choices.write_bytes(data)
         assert cluster.job(env=env)["AdminComment"] == STAMP
         assert daemon.requests[-1]["choices"] == sent

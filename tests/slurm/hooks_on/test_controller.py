@@ -45,9 +45,11 @@ def test_slurmctld_asks_nobody_unless_told_to(
 
 
 ENFORCED = answer(
-    {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "1"},
-    "advisor: 100 % better", to="always",
-)  # fmt: skip
+    {"constraint": "milan", "cpu-freq": "1500000-2000000"},
+    {"OMP_NUM_THREADS": "1"},
+    "advisor: 100 % better",
+    to="always",
+)
 
 
 def test_enforce_writes_place_threads_and_cap_and_nothing_else(
@@ -56,54 +58,103 @@ def test_enforce_writes_place_threads_and_cap_and_nothing_else(
     marker(hooked).touch()
     daemon.reply = lambda _: ENFORCED
     job = past_the_filter(
-        "-n2", "-c2", "--mem=300", "-t", "90", hold=False, user="nobody",
+        "-n2",
+        "-c2",
+        "--mem=300",
+        "-t",
+        "90",
+        hold=False,
+        user="nobody",
         env={"OMP_NUM_THREADS": "2", "ADVISOR_ESTIMATED_NODE_TYPES": "refuse"},
         script=SHOW + "srun sh -c 'echo step $SLURM_NTASKS $OMP_NUM_THREADS $SLURM_CPU_FREQ_REQ'\n",
-    )  # fmt: skip
+    )
     assert (job["Features"], job["NumNodes"], job["NumTasks"]) == ("milan", "1", "2")
     assert (job["NumCPUs"], job["CPUs/Task"], job["MinCPUsNode"]) == ("4", "2", "2")
     assert job["AdminComment"] == STAMP
     shown = hooked.testbed.output(int(job["JobId"])).splitlines()
     assert [line for line in shown if "=" not in line] == ["step 2 1 1500000-2000000"] * 2
     assert dict(line.split("=", 1) for line in shown if "=" in line) == {
-        "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "1",
+        "ADVISOR_DECISION": DECISION,
+        "ADVISOR_STAMP": STAMP,
+        "OMP_NUM_THREADS": "1",
         "ADVISOR_ESTIMATED_NODE_TYPES": "refuse",
         "ADVISOR_SET": "OMP_NUM_THREADS=1<2 SLURM_CPU_FREQ_REQ=1500000-2000000",
-        "SLURM_CPUS_PER_TASK": "2", "SLURM_CPU_FREQ_REQ": "1500000-2000000",
-        "SLURM_NPROCS": "2", "SLURM_NTASKS": "2",
-    }  # fmt: skip
+        "SLURM_CPUS_PER_TASK": "2",
+        "SLURM_CPU_FREQ_REQ": "1500000-2000000",
+        "SLURM_NPROCS": "2",
+        "SLURM_NTASKS": "2",
+    }
     [request] = daemon.asked()
     assert (request["hook"], request["uid"], request["stamp"]) == ("job_submit", 65534, "")
     assert request["options"] == {
-        "job-name": Path(request["argv"][0]).name, "cpus-per-task": "2", "ntasks": "2",
-        "mem": "300", "time": "90",
-    }  # fmt: skip
+        "job-name": Path(request["argv"][0]).name,
+        "cpus-per-task": "2",
+        "ntasks": "2",
+        "mem": "300",
+        "time": "90",
+    }
     assert request["env"] == {
-        "OMP_NUM_THREADS": "2", "ADVISOR_ESTIMATED_NODE_TYPES": "refuse", "SLURM_NTASKS": "2",
-        "SLURM_NPROCS": "2", "SLURM_CPUS_PER_TASK": "2",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "2",
+        "ADVISOR_ESTIMATED_NODE_TYPES": "refuse",
+        "SLURM_NTASKS": "2",
+        "SLURM_NPROCS": "2",
+        "SLURM_CPUS_PER_TASK": "2",
+    }
     assert request["script"].startswith("#!/bin/bash\nenv | grep")
 
 
 UNASKED = "job_submit does not ask"
 # What no plan may touch, and whether job_submit can see it; None: binds nothing.
 BINDING = {
-    "-x bdw1": True, "--nodelist=bdw1": True, "--switches=1": True, "--contiguous": True,
-    "--prefer=broadwell": True, "--threads-per-core=1": True, "-B 2:14:1": True, "--tmp=1": True,
-    "--time-min=1": True, "--oversubscribe": True, "--ntasks-per-socket=1": True,
-    "--mem-per-cpu=10": True, "--mincpus=4": True, "--cpu-freq=1200000-1900000:Performance": True,
-    "--hint=nomultithread": True, "--reservation=kept": True, "--gpus-per-task=0": True,
-    "--core-spec=0": False, "--deadline=now+9days": False, "--distribution=plane=2": True,
-    "--overcommit": False, "--spread-job": False, "SRUN_CPUS_PER_TASK=4": True,
-    "SLURM_CPU_FREQ_REQ=1200000-1900000": True, "SLURM_HINT=nomultithread": True,
-    "SLURM_CPU_BIND=map_cpu:0": True, "SLURM_NTASKS=28": True, "SLURM_NO_SUCH=1": False,
-    "SBATCH_REQ_SWITCH=1": True, "SLURM_OVERCOMMIT=": True, "SLURM_EXPORT_ENV=NONE": UNASKED,
-    "SBATCH_EXCLUSIVE=user": None, "SLURM_OVERCOMMIT=0": None, "SLURM_CLUSTER_NAME=x": None,
-    "--comment=x": None, "--requeue": None, "--nice=5": None, "--begin=now+1hour": None,
-    "--array=1-2": None, "--signal=USR1@60": None, "--mem=100": None, "--exclusive": None,
-    "--cpu-freq=1200000-1900000": None, "--constraint=skylake": None, "-c2": None,
-    "--open-mode=append": None, "--no-kill": None, "SLURM_NTASKS_HET_GROUP_1=3": None,
-}  # fmt: skip
+    "-x bdw1": True,
+    "--nodelist=bdw1": True,
+    "--switches=1": True,
+    "--contiguous": True,
+    "--prefer=broadwell": True,
+    "--threads-per-core=1": True,
+    "-B 2:14:1": True,
+    "--tmp=1": True,
+    "--time-min=1": True,
+    "--oversubscribe": True,
+    "--ntasks-per-socket=1": True,
+    "--mem-per-cpu=10": True,
+    "--mincpus=4": True,
+    "--cpu-freq=1200000-1900000:Performance": True,
+    "--hint=nomultithread": True,
+    "--reservation=kept": True,
+    "--gpus-per-task=0": True,
+    "--core-spec=0": False,
+    "--deadline=now+9days": False,
+    "--distribution=plane=2": True,
+    "--overcommit": False,
+    "--spread-job": False,
+    "SRUN_CPUS_PER_TASK=4": True,
+    "SLURM_CPU_FREQ_REQ=1200000-1900000": True,
+    "SLURM_HINT=nomultithread": True,
+    "SLURM_CPU_BIND=map_cpu:0": True,
+    "SLURM_NTASKS=28": True,
+    "SLURM_NO_SUCH=1": False,
+    "SBATCH_REQ_SWITCH=1": True,
+    "SLURM_OVERCOMMIT=": True,
+    "SLURM_EXPORT_ENV=NONE": UNASKED,
+    "SBATCH_EXCLUSIVE=user": None,
+    "SLURM_OVERCOMMIT=0": None,
+    "SLURM_CLUSTER_NAME=x": None,
+    "--comment=x": None,
+    "--requeue": None,
+    "--nice=5": None,
+    "--begin=now+1hour": None,
+    "--array=1-2": None,
+    "--signal=USR1@60": None,
+    "--mem=100": None,
+    "--exclusive": None,
+    "--cpu-freq=1200000-1900000": None,
+    "--constraint=skylake": None,
+    "-c2": None,
+    "--open-mode=append": None,
+    "--no-kill": None,
+    "SLURM_NTASKS_HET_GROUP_1=3": None,
+}
 EVERYTHING = answer(
     {"constraint": "milan", "cpu-freq": "1500000-2000000"}, {"OMP_NUM_THREADS": "2"}
 )
@@ -159,9 +210,12 @@ BEYOND = {
 @pytest.mark.parametrize("what", BEYOND)
 @pytest.mark.parametrize("hook", ["filter", "enforce"])
 def test_neither_hook_gives_a_job_more_than_it_has_nor_does_the_controller_shrink_it(
-    hooked: Hooked, daemon: HookDaemon, past_the_filter: Callable[..., dict[str, str]], hook: str,
+    hooked: Hooked,
+    daemon: HookDaemon,
+    past_the_filter: Callable[..., dict[str, str]],
+    hook: str,
     what: str,
-) -> None:  # fmt: skip
+) -> None:
     """Whatever the daemon says; only the filter may make a request smaller."""
     reply, args = BEYOND[what]
     daemon.reply = lambda _: reply
@@ -201,8 +255,9 @@ def test_enforce_leaves_a_job_its_daemon_has_seen(
     daemon.reply = lambda r: answer(stamp=own) if r["hook"] == "cli_filter" else answer(stamp=None)
     assert hooked.job(hooked.sbatch())["AdminComment"] == own
     assert [(r["hook"], r.get("stamp")) for r in daemon.asked()] == [
-        ("cli_filter", None), ("job_submit", own),
-    ]  # fmt: skip
+        ("cli_filter", None),
+        ("job_submit", own),
+    ]
     assert "AdminComment" not in past_the_filter(env={"ADVISOR": "off"})
     assert len(daemon.requests) == 2
 

@@ -23,9 +23,12 @@ def test_the_filter_sends_what_the_user_set_and_nothing_else(
     (config / "choices.json").write_text('{"version": 1, "goal": "power"}')
     text = "#!/bin/bash\n#SBATCH -t 10\nsrun ./app $1\n"
     hooked.sbatch(
-        "-n4", "--job-name=a b", script=text, script_args=["x y", 'q"t'],
+        "-n4",
+        "--job-name=a b",
+        script=text,
+        script_args=["x y", 'q"t'],
         env={"OMP_NUM_THREADS": "7", "ADVISOR_GOAL": "power", "SECRET": "1"},
-    )  # fmt: skip
+    )
     (config / "choices.json").unlink()
     [request] = daemon.asked()
     check_request(request)
@@ -37,14 +40,20 @@ def test_the_filter_sends_what_the_user_set_and_nothing_else(
     slurm = {name: value for name, value in request["env"].items() if name.startswith("SLURM_")}
     assert slurm["SLURM_CONF"] == str(hooked.testbed.conf_dir / "slurm.conf")
     assert {k: v for k, v in request["env"].items() if k not in slurm} == {
-        "OMP_NUM_THREADS": "7", "ADVISOR_GOAL": "power",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "7",
+        "ADVISOR_GOAL": "power",
+    }
     assert json.loads(request["choices"]) == {"version": 1, "goal": "power"}
     assert request["cwd"] == str(hooked.testbed.home())
     for key, value in {
-        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-        "truncated": False, "het": False,
-    }.items():  # fmt: skip
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "type": "sbatch",
+        "truncated": False,
+        "het": False,
+    }.items():
         assert request[key] == value
 
 
@@ -57,7 +66,7 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
         {"OMP_NUM_THREADS": "10", "MKL_NUM_THREADS": "5"},
         "advisor: stencil runs on skylake: energy \u221220 % expected; refuse with ADVISOR=off",
         to="always",
-    )  # fmt: skip
+    )
     done = hooked.testbed.sbatch("-n1", "-c14", script=SHOW, user=user, env=hooked.env(user))
     assert done.stderr.splitlines() == [
         "advisor: stencil runs on skylake: energy \u221220 % expected; refuse with ADVISOR=off"
@@ -68,12 +77,17 @@ def test_a_batch_job_is_rewritten_stamped_and_told(
     assert (job["CPUs/Task"], job["NumCPUs"]) == ("10", "10")
     assert job["AdminComment"].split() == [STAMP]
     assert dict(line.split("=", 1) for line in hooked.testbed.output(done.job_id).splitlines()) == {
-        "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "10",
+        "ADVISOR_DECISION": DECISION,
+        "ADVISOR_STAMP": STAMP,
+        "OMP_NUM_THREADS": "10",
         "ADVISOR_SET": "MKL_NUM_THREADS=5 OMP_NUM_THREADS=10 SLURM_CPUS_PER_TASK=10<14 "
         f"SLURM_CPU_FREQ_REQ={CAP}",
-        "MKL_NUM_THREADS": "5", "SLURM_CPUS_PER_TASK": "10", "SLURM_CPU_FREQ_REQ": CAP,
-        "SLURM_NPROCS": "1", "SLURM_NTASKS": "1",
-    }  # fmt: skip
+        "MKL_NUM_THREADS": "5",
+        "SLURM_CPUS_PER_TASK": "10",
+        "SLURM_CPU_FREQ_REQ": CAP,
+        "SLURM_NPROCS": "1",
+        "SLURM_NTASKS": "1",
+    }
     assert not daemon.asked("submitted")
 
 
@@ -202,9 +216,15 @@ def at_a_terminal(hooked: Hooked, command: str) -> str:
     """Run a shell command with a terminal; return all it said."""
     env = {**hooked.testbed.env(), **hooked.env()}
     done = subprocess.run(
-        ["script", "-qec", command, "/dev/null"], env=env, cwd=hooked.testbed.home(), text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60,
-    )  # fmt: skip
+        ["script", "-qec", command, "/dev/null"],
+        env=env,
+        cwd=hooked.testbed.home(),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
     return done.stdout.replace("\r\n", "\n")
 
 

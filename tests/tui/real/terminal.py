@@ -72,9 +72,15 @@ def until_left(terminal: Terminal) -> None:
 
 
 _CODES = {
-    "Enter": b"\r", "Escape": b"\x1b", "Tab": b"\t", "C-p": b"\x10",
-    "Up": b"\x1b[A", "Down": b"\x1b[B", "Right": b"\x1b[C", "Left": b"\x1b[D",
-}  # fmt: skip
+    "Enter": b"\r",
+    "Escape": b"\x1b",
+    "Tab": b"\t",
+    "C-p": b"\x10",
+    "Up": b"\x1b[A",
+    "Down": b"\x1b[B",
+    "Right": b"\x1b[C",
+    "Left": b"\x1b[D",
+}
 
 
 class Tmux:
@@ -92,9 +98,11 @@ class Tmux:
     def _tmux(self, *words: str) -> str:
         done = subprocess.run(
             ["tmux", "-S", str(self._folder / "s"), *words],
-            capture_output=True, text=True, check=True,
+            capture_output=True,
+            text=True,
+            check=True,
             env={**_environment(), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"},
-        )  # fmt: skip
+        )
         return done.stdout
 
     def type(self, keys: str) -> None:

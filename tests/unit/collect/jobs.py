@@ -22,9 +22,13 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 
 
 BDW = NodeType(
-    "bdw", "broadwell", ("batch",), cores=28, freq_khz=(1_200_000, 1_900_000, 2_200_000),
+    "bdw",
+    "broadwell",
+    ("batch",),
+    cores=28,
+    freq_khz=(1_200_000, 1_900_000, 2_200_000),
     nodes=tuple(f"bdw{i}" for i in range(1, 9)),
-)  # fmt: skip
+)
 
 
 BASE = Configuration("bdw", 1, 1, 28, 2_200_000)
@@ -49,17 +53,31 @@ class Accounting:
 
 def option(c: Configuration, time_s: float, energy_j: float) -> Option:
     return Option(
-        c, time_s, time_s / 1.02, time_s * 1.02, energy_j, energy_j / 1.02, energy_j * 1.02,
-        True, True,
-    )  # fmt: skip
+        c,
+        time_s,
+        time_s / 1.02,
+        time_s * 1.02,
+        energy_j,
+        energy_j / 1.02,
+        energy_j * 1.02,
+        True,
+        True,
+    )
 
 
 def model(store: Writer, scope: str = "all", owner: str = "") -> StoredModel:
     return store.save_model(
-        "stencil", "n64", "bdw", scope=scope, owner=owner, name="bspline",  # type: ignore[arg-type]
-        energy_quality="measured", n_train=12, stats={},
+        "stencil",
+        "n64",
+        "bdw",
+        scope=scope,
+        owner=owner,
+        name="bspline",  # type: ignore[arg-type]
+        energy_quality="measured",
+        n_train=12,
+        stats={},
         options=[option(BASE, 100.0, 10_000.0), option(TO, 102.0, 9_000.0)],
-    )  # fmt: skip
+    )
 
 
 def decision(
@@ -116,10 +134,24 @@ def job(
 ) -> JobRecord:
     step = StepRecord("0", "stencil", "COMPLETED", time_s, 1, 1, energy_j, freq, freq, cpus)
     return JobRecord(
-        job_id or str(number), "job", user, account, state, at.isoformat(), time_s + 2, 1,
-        f"bdw{number % 8 + 1}", energy_j, freq, freq, admin_comment=stamp, partition="batch",
-        ended_at=(at + timedelta(seconds=time_s)).isoformat(), cpus=cpus, steps=(step,),
-    )  # fmt: skip
+        job_id or str(number),
+        "job",
+        user,
+        account,
+        state,
+        at.isoformat(),
+        time_s + 2,
+        1,
+        f"bdw{number % 8 + 1}",
+        energy_j,
+        freq,
+        freq,
+        admin_comment=stamp,
+        partition="batch",
+        ended_at=(at + timedelta(seconds=time_s)).isoformat(),
+        cpus=cpus,
+        steps=(step,),
+    )
 
 
 def run(store: Writer, *jobs: JobRecord) -> Collected:
@@ -148,7 +180,14 @@ OLD = {"path": "/x/stencil", "size": 1, "mtime": 2, "build": "aa" * 20}
 def measured(store: Writer, **stats: object) -> StoredModel:
     m = model(store)
     return store.save_model(
-        "stencil", "n64", "bdw", scope="all", owner="", name="bspline",
-        energy_quality="measured", n_train=12, stats={"program": [OLD], **stats},
+        "stencil",
+        "n64",
+        "bdw",
+        scope="all",
+        owner="",
+        name="bspline",
+        energy_quality="measured",
+        n_train=12,
+        stats={"program": [OLD], **stats},
         options=m.options(),
-    )  # fmt: skip
+    )

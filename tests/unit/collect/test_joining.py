@@ -23,8 +23,11 @@ def test_a_stamped_job_gets_its_outcome_and_is_kept_as_a_run(store: Writer) -> N
     found = store.outcome("11")
     assert found is not None
     assert (found.verdict, found.user, found.time_s, found.energy_j) == (
-        "as-promised", "ann", 102.0, 9_000.0,
-    )  # fmt: skip
+        "as-promised",
+        "ann",
+        102.0,
+        9_000.0,
+    )
     assert found.record["trust"] == "verified" and found.record["judged_model"] == m.id
     linked = store.decision_for_job("11")
     assert linked is not None and linked.id == found.decision_id
@@ -42,9 +45,13 @@ def test_a_stamped_job_gets_its_outcome_and_is_kept_as_a_run(store: Writer) -> N
     ],
 )
 def test_a_jobs_run_is_marked_with_how_it_got_its_threads(
-    store: Writer, threads: int, rewrite: dict[str, str], variables: dict[str, str], cpus: int,
+    store: Writer,
+    threads: int,
+    rewrite: dict[str, str],
+    variables: dict[str, str],
+    cpus: int,
     method: str,
-) -> None:  # fmt: skip
+) -> None:
     d = decision(1, model(store).id)
     assert d.chosen is not None
     to = d.chosen._replace(configuration=replace(TO, threads_per_node=threads))

@@ -121,10 +121,16 @@ def test_a_rebuilt_program_counts_once_it_came_out_as_predicted(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"time_s": 120.0}, {"time_s": 80.0}, {"energy_j": 12_000.0}, {"energy_j": 8_000.0},
-        {"state": "FAILED"}, {"cpus": 14}, {"user": "bob"}, {"freq": 1_200_000},
+        {"time_s": 120.0},
+        {"time_s": 80.0},
+        {"energy_j": 12_000.0},
+        {"energy_j": 8_000.0},
+        {"state": "FAILED"},
+        {"cpus": 14},
+        {"user": "bob"},
+        {"freq": 1_200_000},
     ],
-)  # fmt: skip
+)
 def test_a_rebuilt_program_that_runs_otherwise_does_not(
     store: Writer, changes: dict[str, object]
 ) -> None:

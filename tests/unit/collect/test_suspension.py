@@ -172,10 +172,21 @@ def test_a_choice_on_another_node_type_is_that_models_promise(store: Writer) -> 
     skl = NodeType("skl", "skylake", ("batch",), cores=28, nodes=("skl1",))
     store.save_node_types([skl], source="test")
     there = Configuration("skl", 1, 1, 28, 0)
-    base, other = model(store), store.save_model(
-        "stencil", "n64", "skl", scope="all", owner="", name="bspline",
-        energy_quality="measured", n_train=12, stats={}, options=[option(there, 102.0, 9_000.0)],
-    )  # fmt: skip
+    base, other = (
+        model(store),
+        store.save_model(
+            "stencil",
+            "n64",
+            "skl",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=[option(there, 102.0, 9_000.0)],
+        ),
+    )
     d = decision(1, base.id)
     assert d.chosen is not None
     d = replace(d, chosen=d.chosen._replace(configuration=there), rewrite={"constraint": "skylake"})

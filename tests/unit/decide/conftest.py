@@ -16,6 +16,9 @@ def store(store_path: Path) -> Iterator[Writer]:
     with Writer(store_path) as writer:
         writer.save_node_types([BDW, SKL], source="test")
         policy(writer)
-        model(writer, "bdw", [response("bdw", n, 1, t, f)
-                              for n in (1, 2) for t in range(4, 29, 4) for f in FREQS])  # fmt: skip
+        model(
+            writer,
+            "bdw",
+            [response("bdw", n, 1, t, f) for n in (1, 2) for t in range(4, 29, 4) for f in FREQS],
+        )
         yield writer

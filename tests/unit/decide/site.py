@@ -21,16 +21,29 @@ FREQS = tuple(range(1_200_000, 2_300_000, 100_000))
 
 
 BDW = NodeType(
-    "bdw", feature="broadwell", partitions=("batch", "mixed"), sockets=2, cores=28,
-    memory_mb=64_000, freq_khz=FREQS, default_freq_khz=2_200_000,
-    nodes=("bdw1", "bdw2", "bdw3", "bdw4"), default_partition="batch",
-)  # fmt: skip
+    "bdw",
+    feature="broadwell",
+    partitions=("batch", "mixed"),
+    sockets=2,
+    cores=28,
+    memory_mb=64_000,
+    freq_khz=FREQS,
+    default_freq_khz=2_200_000,
+    nodes=("bdw1", "bdw2", "bdw3", "bdw4"),
+    default_partition="batch",
+)
 
 
 SKL = NodeType(
-    "skl", feature="skylake", partitions=("mixed",), sockets=2, cores=40, memory_mb=96_000,
-    nodes=("skl1", "skl2"), weight=10,
-)  # fmt: skip
+    "skl",
+    feature="skylake",
+    partitions=("mixed",),
+    sockets=2,
+    cores=40,
+    memory_mb=96_000,
+    nodes=("skl1", "skl2"),
+    weight=10,
+)
 
 
 SCRIPT = "#!/bin/bash\nsrun ./stencil\n"
@@ -44,24 +57,39 @@ def response(node_type: str, nodes: int, ranks: int, threads: int, freq: int) ->
         time_s, energy = time_s * 0.9, energy * 0.6
     c = Configuration(node_type, nodes, ranks, threads, freq)
     return Option(
-        c, time_s, time_s * 0.995, time_s * 1.005, energy, energy * 0.995, energy * 1.005,
-        measured=True, confirmed=True, in_zone=True,
-    )  # fmt: skip
+        c,
+        time_s,
+        time_s * 0.995,
+        time_s * 1.005,
+        energy,
+        energy * 0.995,
+        energy * 1.005,
+        measured=True,
+        confirmed=True,
+        in_zone=True,
+    )
 
 
 def policy(writer: Writer, **settings: Any) -> None:
     rules = settings.pop("rules", [])
     base = {"mode": "apply", "goal": "min_energy", "holdout": 0.0, **settings}
     writer.apply_config(
-        "policy", path="p.yaml", text=repr(settings), compiled={"base": base, "rules": rules},
+        "policy",
+        path="p.yaml",
+        text=repr(settings),
+        compiled={"base": base, "rules": rules},
         by="test",
-    )  # fmt: skip
+    )
 
 
 def model(
-    writer: Writer, node_type: str, options: list[Option], application: str = "stencil",
-    workload: str = "default", **key: Any,
-) -> int:  # fmt: skip
+    writer: Writer,
+    node_type: str,
+    options: list[Option],
+    application: str = "stencil",
+    workload: str = "default",
+    **key: Any,
+) -> int:
     settings = {
         "scope": "all",
         "owner": "",
@@ -70,9 +98,14 @@ def model(
         **key,
     }
     return writer.save_model(
-        application, workload, node_type, name="bspline", n_train=12, options=options,
+        application,
+        workload,
+        node_type,
+        name="bspline",
+        n_train=12,
+        options=options,
         **settings,
-    ).id  # fmt: skip
+    ).id
 
 
 def snapshot(writer: Writer) -> Snapshot:
@@ -99,10 +132,18 @@ def ask(
         limit | (read_directives(script) if script else {}) | read_arguments(arguments.split())
     )
     request = parse_request(
-        {"type": "sbatch", "options": options, "script": script, "script_path": "/home/job.sh",
-         "argv": ["/home/job.sh"], **payload},
-        user=user, uid=1000, choices=choices or {},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": options,
+            "script": script,
+            "script_path": "/home/job.sh",
+            "argv": ["/home/job.sh"],
+            **payload,
+        },
+        user=user,
+        uid=1000,
+        choices=choices or {},
+    )
     site = snapshot(writer)
     decision = decide(request, site, chance=chance)
     same_again(decision, site, chance)

@@ -58,15 +58,13 @@ def test_a_baseline_far_off_the_grid_is_not_guessed(store: Writer) -> None:
 
 def test_a_baseline_outside_of_what_was_run_is_not_trusted(store: Writer) -> None:
     """What the job takes as written is extrapolated: no saving against it is one."""
-    grid = [
-        response("bdw", 1, 1, threads, freq)
-        for threads in range(4, 29, 4) for freq in FREQS
-    ]  # fmt: skip
+    grid = [response("bdw", 1, 1, threads, freq) for threads in range(4, 29, 4) for freq in FREQS]
     far = [
         replace(o, measured=False, confirmed=False, extrapolated=True)
-        if o.configuration.threads_per_node == 28 else o
+        if o.configuration.threads_per_node == 28
+        else o
         for o in grid
-    ]  # fmt: skip
+    ]
     assert ask(store).changed
     model(store, "bdw", far)
     decision = ask(store)
@@ -194,8 +192,10 @@ def decided(
     options = read_arguments(arguments.split())
     request = parse_request(
         {"type": "sbatch", "options": options, "script": SCRIPT, **payload},
-        user="ada", uid=1000, choices=choices or {},
-    )  # fmt: skip
+        user="ada",
+        uid=1000,
+        choices=choices or {},
+    )
     decision = decide(request, site, chance=lambda: 1.0)
     same_again(decision, site, lambda: 1.0)
     return decision
@@ -265,10 +265,14 @@ def test_without_a_limit_what_is_faster_may_still_be_chosen(store: Writer) -> No
         option = response("bdw", 1, 1, threads, freq)
         factor = 1 + (threads - 20) / 100
         return replace(
-            option, time_s=option.time_s * factor, time_lo_s=option.time_lo_s * factor,
-            time_hi_s=option.time_hi_s * factor, energy_j=option.energy_j * factor,
-            energy_lo_j=option.energy_lo_j * factor, energy_hi_j=option.energy_hi_j * factor,
-        )  # fmt: skip
+            option,
+            time_s=option.time_s * factor,
+            time_lo_s=option.time_lo_s * factor,
+            time_hi_s=option.time_hi_s * factor,
+            energy_j=option.energy_j * factor,
+            energy_lo_j=option.energy_lo_j * factor,
+            energy_hi_j=option.energy_hi_j * factor,
+        )
 
     grid = [contended(t, f) for t in (20, 24, 28) for f in BDW.freq_khz]
     model(store, "bdw", grid)
@@ -351,18 +355,29 @@ def test_a_pin_that_would_be_ended_is_refused_and_says_why(
 @pytest.mark.parametrize(
     ("value", "asked", "threads"),
     [
-        ("14", "", 14), ("$N", "", 14), ("'14'", "", 14),
-        ("$SLURM_CPUS_PER_TASK", "", 28), ("${SLURM_CPUS_PER_TASK}", "-n1 -c14", 14),
-        ("${SLURM_CPUS_PER_TASK:-14}", "", 14), ("${SLURM_CPUS_PER_TASK-14}", "", 14),
-        ("${SLURM_CPUS_PER_TASK:=14}", "", 14), ("${SLURM_CPUS_PER_TASK:-14}", "-n1 -c20", 20),
-        ("$(nproc)", "", 28), ("$SLURM_CPUS_ON_NODE", "-n1", 28),
-        ("$(nproc)", "-n2", None), ("$SLURM_CPUS_ON_NODE", "-n2", None),
-        ("$((SLURM_CPUS_PER_TASK / 2))", "", None), ("$(cat threads)", "", None),
-        ("`cat threads`", "", None), ("$X", "", None), ("${X:-14}", "", None),
-        ("$SLURM_NTASKS", "", None), ("14; export OMP_NUM_THREADS=7", "", None),
+        ("14", "", 14),
+        ("$N", "", 14),
+        ("'14'", "", 14),
+        ("$SLURM_CPUS_PER_TASK", "", 28),
+        ("${SLURM_CPUS_PER_TASK}", "-n1 -c14", 14),
+        ("${SLURM_CPUS_PER_TASK:-14}", "", 14),
+        ("${SLURM_CPUS_PER_TASK-14}", "", 14),
+        ("${SLURM_CPUS_PER_TASK:=14}", "", 14),
+        ("${SLURM_CPUS_PER_TASK:-14}", "-n1 -c20", 20),
+        ("$(nproc)", "", 28),
+        ("$SLURM_CPUS_ON_NODE", "-n1", 28),
+        ("$(nproc)", "-n2", None),
+        ("$SLURM_CPUS_ON_NODE", "-n2", None),
+        ("$((SLURM_CPUS_PER_TASK / 2))", "", None),
+        ("$(cat threads)", "", None),
+        ("`cat threads`", "", None),
+        ("$X", "", None),
+        ("${X:-14}", "", None),
+        ("$SLURM_NTASKS", "", None),
+        ("14; export OMP_NUM_THREADS=7", "", None),
         ("14; [ -f x ] && export OMP_NUM_THREADS=7", "", None),
     ],
-)  # fmt: skip
+)
 def test_a_baseline_has_the_threads_that_its_script_sets(
     store: Writer, value: str, asked: str, threads: int | None
 ) -> None:

@@ -79,8 +79,10 @@ def test_a_scheduler_that_cannot_be_read_keeps_the_node_type_and_nothing_else(
     def decided(arguments: str) -> Decision:
         request = parse_request(
             {"type": "sbatch", "options": read_arguments(arguments.split()), "script": SCRIPT},
-            user="ada", uid=1000, choices={},
-        )  # fmt: skip
+            user="ada",
+            uid=1000,
+            choices={},
+        )
         decision = decide(request, unread, chance=lambda: 1.0)
         same_again(decision, unread, lambda: 1.0)
         return decision
@@ -133,10 +135,16 @@ def test_where_the_policy_keeps_node_types_a_mixed_partition_is_left_alone(store
 def skylake(store: Writer, freq: int, quality: str = "measured") -> None:
     """Stencil on skylake, with less energy than on broadwell, at one frequency that it has."""
     kind = NodeType(
-        "skl", feature="skylake", partitions=("mixed",), sockets=2, cores=40, memory_mb=96_000,
-        nodes=("skl1", "skl2"), freq_khz=(1_500_000, 1_800_000, 2_000_000),
+        "skl",
+        feature="skylake",
+        partitions=("mixed",),
+        sockets=2,
+        cores=40,
+        memory_mb=96_000,
+        nodes=("skl1", "skl2"),
+        freq_khz=(1_500_000, 1_800_000, 2_000_000),
         default_freq_khz=2_000_000,
-    )  # fmt: skip
+    )
     store.save_node_types([kind], source="test")
     options = [response("skl", 1, 1, t, freq) for t in range(4, 41, 4)]
     model(store, "skl", options, energy_quality=quality)
@@ -285,9 +293,13 @@ def test_srun_takes_such_a_cap_as_its_own_option(store: Writer) -> None:
 
     def decided(option: str) -> Decision:
         return ask(
-            store, f"-N1 --exclusive --cpu-freq={option}", None, type="srun", argv=["./stencil"],
+            store,
+            f"-N1 --exclusive --cpu-freq={option}",
+            None,
+            type="srun",
+            argv=["./stencil"],
             env=EVERYBODY,
-        )  # fmt: skip
+        )
 
     assert "cpu-freq" in decided("2000000").rewrite
     own = decided("1800000")

@@ -26,9 +26,21 @@ def test_a_stamp_brings_the_decision_back(store: Writer) -> None:
     assert record is not None
     stamped = record.to_dict()
     for key in (
-        "decision", "application", "workload", "baseline", "reasons", "chosen", "model_id", "mode",
-        "goal", "holdout", "policy_version", "changed", "program", "predicted",
-    ):  # fmt: skip
+        "decision",
+        "application",
+        "workload",
+        "baseline",
+        "reasons",
+        "chosen",
+        "model_id",
+        "mode",
+        "goal",
+        "holdout",
+        "policy_version",
+        "changed",
+        "program",
+        "predicted",
+    ):
         assert stamped[key] == full[key] or key == "predicted", key
     assert record.changed and not record.rewrite
     assert record.chosen is not None and decision.chosen is not None
@@ -51,21 +63,54 @@ def test_a_decision_comes_back_from_its_json_form(store: Writer) -> None:
 
 
 OLD = {
-    "decision": "00000000000000aa", "created_at": "2026-03-01T08:00:00+00:00",
-    "scheduler": "slurm", "hook": "cli_filter", "user": "ada", "account": "", "mode": "apply",
-    "goal": "min_energy", "application": "stencil", "workload": "default",
-    "baseline": {"node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 28,
-                 "threads_per_rank": 28, "freq_khz": 2_200_000, "time_s": 100.0, "energy_j": 9e3},
-    "rewrite": {"cpu-freq": "1900000"}, "environment": {},
-    "chosen": {"node_type": "bdw", "nodes": 1, "ranks_per_node": 1, "threads_per_node": 28,
-               "threads_per_rank": 28, "freq_khz": 1_900_000},
-    "predicted": {"time_s": 102.0, "energy_j": 8.1e3, "time_pct": 2.0, "energy_pct": -10.0,
-                  "time_pct_interval": [1.0, 3.0], "energy_pct_interval": [-12.0, -8.0],
-                  "energy_quality": "measured"},
-    "alternatives": [], "reasons": ["chosen"], "explanation": ["chosen: energy −10.0 %"],
-    "message": "", "holdout": False, "model_id": 3, "policy_version": 2,
+    "decision": "00000000000000aa",
+    "created_at": "2026-03-01T08:00:00+00:00",
+    "scheduler": "slurm",
+    "hook": "cli_filter",
+    "user": "ada",
+    "account": "",
+    "mode": "apply",
+    "goal": "min_energy",
+    "application": "stencil",
+    "workload": "default",
+    "baseline": {
+        "node_type": "bdw",
+        "nodes": 1,
+        "ranks_per_node": 1,
+        "threads_per_node": 28,
+        "threads_per_rank": 28,
+        "freq_khz": 2_200_000,
+        "time_s": 100.0,
+        "energy_j": 9e3,
+    },
+    "rewrite": {"cpu-freq": "1900000"},
+    "environment": {},
+    "chosen": {
+        "node_type": "bdw",
+        "nodes": 1,
+        "ranks_per_node": 1,
+        "threads_per_node": 28,
+        "threads_per_rank": 28,
+        "freq_khz": 1_900_000,
+    },
+    "predicted": {
+        "time_s": 102.0,
+        "energy_j": 8.1e3,
+        "time_pct": 2.0,
+        "energy_pct": -10.0,
+        "time_pct_interval": [1.0, 3.0],
+        "energy_pct_interval": [-12.0, -8.0],
+        "energy_quality": "measured",
+    },
+    "alternatives": [],
+    "reasons": ["chosen"],
+    "explanation": ["chosen: energy −10.0 %"],
+    "message": "",
+    "holdout": False,
+    "model_id": 3,
+    "policy_version": 2,
     "request": {"kind": "batch", "time_limit_s": 600, "explicit": ["nodes"]},
-}  # fmt: skip
+}
 """A decision as version 0.2 stored it, without ``changed`` and ``program``."""
 
 
@@ -81,8 +126,9 @@ def test_decisions_and_stamps_of_earlier_versions_stay_readable() -> None:
     stored, stamped = Decision.from_dict(OLD), read_stamp(OLD_STAMP)
     assert stamped is not None
     assert {
-        **stored.to_dict(), "request": OLD["request"],
-    } == {**OLD, "changed": True, "program": {}}  # fmt: skip
+        **stored.to_dict(),
+        "request": OLD["request"],
+    } == {**OLD, "changed": True, "program": {}}
     assert stored.request is not None and stored.request.time_limit_s == 600
     for decision in (stored, stamped):
         assert decision.changed and decision.configuration == Configuration(
@@ -113,10 +159,25 @@ def test_no_text_breaks_reading_a_stamp(text: str) -> None:
 
 
 OPTION_TEXT = st.dictionaries(
-    st.sampled_from(["nodes", "ntasks", "cpus-per-task", "time", "mem", "cpu-freq", "constraint",
-                     "exclusive", "partition", "nodelist", "export", "wrap", "array"]),
+    st.sampled_from(
+        [
+            "nodes",
+            "ntasks",
+            "cpus-per-task",
+            "time",
+            "mem",
+            "cpu-freq",
+            "constraint",
+            "exclusive",
+            "partition",
+            "nodelist",
+            "export",
+            "wrap",
+            "array",
+        ]
+    ),
     st.text(max_size=12),
-)  # fmt: skip
+)
 
 
 @example({"cpu-freq": "\u00b2"}, "", {})  # a digit to Python, and no number

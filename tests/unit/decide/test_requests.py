@@ -33,8 +33,12 @@ def test_a_known_application_is_rewritten(store: Writer) -> None:
         ("-N1 --exclusive -c 28", SCRIPT, {}, "user-set"),
         ("-N1 -c 28", SCRIPT, {}, "user-set"),  # takes all cores of its node
         ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", {}, "threads-own"),
-        ("-N1 --exclusive -c 28", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil",
-         {"ADVISOR_MODE": "apply"}, "user-set"),
+        (
+            "-N1 --exclusive -c 28",
+            "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./stencil",
+            {"ADVISOR_MODE": "apply"},
+            "user-set",
+        ),
         ("-N1 --exclusive", "srun -c 28 ./stencil", {}, "threads-own"),
         ("-N1 --exclusive", "echo $OMP_NUM_THREADS\nsrun ./stencil", {}, "threads-own"),
         ("-N1 --exclusive", "echo $(nproc)\nsrun ./stencil", {}, "threads-own"),
@@ -45,7 +49,7 @@ def test_a_known_application_is_rewritten(store: Writer) -> None:
         ("-N1 --exclusive", SCRIPT, {"GOMP_CPU_AFFINITY": "0-27"}, "threads-own"),
         ("-N1 --exclusive --export=NONE", SCRIPT, {}, "threads-own"),
     ],
-)  # fmt: skip
+)
 def test_what_the_user_fixed_is_kept(
     store: Writer, arguments: str, script: str, env: dict[str, str], code: str
 ) -> None:
@@ -164,14 +168,22 @@ def test_requests_stay_as_they_are_where_the_policy_says_so(store: Writer) -> No
     assert "user-set" in codes(ask(store, SHARED))
     policy(store, axes={"threads": "cap"})
     assert ask(store, SHARED).rewrite
-    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 24, 28) for f in FREQS],
-          stats={"method": "variables"})  # fmt: skip
+    model(
+        store,
+        "bdw",
+        [response("bdw", 1, 1, t, f) for t in (20, 24, 28) for f in FREQS],
+        stats={"method": "variables"},
+    )
     assert not ask(store, SHARED).rewrite
 
 
 def test_a_model_of_smaller_requests_is_not_used_inside_of_an_allocation(store: Writer) -> None:
-    model(store, "bdw", [response("bdw", 1, 1, t, f) for t in (20, 28) for f in FREQS],
-          stats={"method": "request"})  # fmt: skip
+    model(
+        store,
+        "bdw",
+        [response("bdw", 1, 1, t, f) for t in (20, 28) for f in FREQS],
+        stats={"method": "request"},
+    )
     decision = ask(store)
     assert not decision.rewrite and not decision.environment
     assert "measured-otherwise" in codes(decision)

@@ -176,14 +176,22 @@ def test_a_site_whose_slurm_binds_no_step_caps_none(
 ) -> None:
     site = snapshot(store)
     site.availability = Availability(
-        "slurm", {}, {"batch": PartitionState()}, limits=JobLimits(enforced=False),
+        "slurm",
+        {},
+        {"batch": PartitionState()},
+        limits=JobLimits(enforced=False),
         settings=settings,
-    )  # fmt: skip
+    )
     request = slurm_request(
-        {"type": "sbatch", "options": read_arguments(["-N1", "-n1", "--exclusive", "-t", "60"]),
-         "script": f"#!/bin/bash\n{line}\n"},
-        user="ada", uid=1000, choices={},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": read_arguments(["-N1", "-n1", "--exclusive", "-t", "60"]),
+            "script": f"#!/bin/bash\n{line}\n",
+        },
+        user="ada",
+        uid=1000,
+        choices={},
+    )
     decision = decide(request, site, chance=lambda: 1.0)
     same_again(decision, site, lambda: 1.0)
     assert ("cpu-freq" in decision.rewrite) is not bool(why)
@@ -211,9 +219,12 @@ def test_a_cap_of_the_users_own_that_does_not_land_is_no_baseline(
 @pytest.mark.parametrize("binding", [{"cpu-bind": "none"}, {}])
 def test_a_command_of_srun_is_a_step(store: Writer, binding: dict[str, str]) -> None:
     decision = ask(
-        store, " ".join(["-N1 --exclusive", *(f"--{k}={v}" for k, v in binding.items())]), None,
-        type="srun", argv=["./stencil"],
-    )  # fmt: skip
+        store,
+        " ".join(["-N1 --exclusive", *(f"--{k}={v}" for k, v in binding.items())]),
+        None,
+        type="srun",
+        argv=["./stencil"],
+    )
     assert ("cpu-freq" in decision.rewrite) is not bool(binding)
 
 
@@ -229,10 +240,15 @@ def ask_pbs(store: Writer, select: str, line: str = "./stencil", **options: str)
     client = {"v": 1, "script": f"#!/bin/bash\n{line}\n", "whole": True}
     packed = base64.urlsafe_b64encode(zlib.compress(json.dumps(client).encode())).decode()
     request = parse_request(
-        {"options": {"select": select, "place": "scatter:excl", "queue": "batch", **options},
-         "host_resources": ["node_type"], "client": packed},
-        user="ada", uid=1000, choices={},
-    )  # fmt: skip
+        {
+            "options": {"select": select, "place": "scatter:excl", "queue": "batch", **options},
+            "host_resources": ["node_type"],
+            "client": packed,
+        },
+        user="ada",
+        uid=1000,
+        choices={},
+    )
     site = snapshot(store)
     queues = {"": Queue(""), "batch": Queue("batch")}
     site.availability = Availability(

@@ -29,9 +29,15 @@ def answer(
 ) -> bytes:
     """Return an answer line of the daemon; ``other`` keys replace, add or (None) remove."""
     data = {
-        "v": 1, "decision": DECISION, "rewrite": dict(rewrite or {}), "env": dict(env or {}),
-        "message": "", "to": "tty", "stamp": STAMP, **other,
-    }  # fmt: skip
+        "v": 1,
+        "decision": DECISION,
+        "rewrite": dict(rewrite or {}),
+        "env": dict(env or {}),
+        "message": "",
+        "to": "tty",
+        "stamp": STAMP,
+        **other,
+    }
     data = {k: v for k, v in data.items() if v is not None}
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
@@ -85,9 +91,12 @@ end })
 assert(dofile(STUB) == slurm.SUCCESS)
 """
 """Loads a stub, and lets nothing but Slurm's functions be global."""
-FILTER = """\
+FILTER = (
+    """\
 slurm = { SUCCESS = 0, ERROR = -1, json_cli_options = function() return EXPLICIT end }
-""" + STRICT + """\
+"""
+    + STRICT
+    + """\
 local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, name, value)
   if name == FAILS then FAILS = nil error("Slurm does not take it", 0) end
   OPTIONS[name] = value
@@ -106,8 +115,10 @@ end
 for _, result in ipairs(results) do io.write("r", result, "\\0") end
 io.flush()
 os.execute("env -0")
-"""  # fmt: skip
-SUBMIT = """\
+"""
+)
+SUBMIT = (
+    """\
 local function note(kind) return function(...)
   io.stderr:write(kind, " ", string.format(...), "\\n")
 end end
@@ -115,7 +126,9 @@ slurm = {
   SUCCESS = 0, ERROR = -1, log_info = note("info"), log_error = note("error"),
   user_msg = function(text) io.stderr:write("user ", text, "\\n") end,
 }
-""" + STRICT + """\
+"""
+    + STRICT
+    + """\
 for number, job in ipairs(JOBS) do
   local _, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
   io.write("r", tostring(result), "\\0")
@@ -126,7 +139,8 @@ for number, job in ipairs(JOBS) do
     for name, value in pairs(job.environment or {}) do io.write(name, "=", value, "\\0") end
   end
 end
-"""  # fmt: skip
+"""
+)
 
 
 class Installed:
@@ -161,19 +175,30 @@ class Installed:
         (self.folder / hook).write_bytes(stub(hook, self.folder, "id", name))
 
     def filter(
-        self, options: Mapping[str, str] | None = None, *, kind: str = "sbatch",
-        argv: Sequence[str] = ("job.sh",), explicit: str | None = None,
-        more: Mapping[str, str] | None = None, words: Sequence[str] = (), fails: str = "",
-        offsets: Sequence[int] = (0,), posts: Sequence[int] = (), **env: str,
-    ) -> Job:  # fmt: skip
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        kind: str = "sbatch",
+        argv: Sequence[str] = ("job.sh",),
+        explicit: str | None = None,
+        more: Mapping[str, str] | None = None,
+        words: Sequence[str] = (),
+        fails: str = "",
+        offsets: Sequence[int] = (0,),
+        posts: Sequence[int] = (),
+        **env: str,
+    ) -> Job:
         """Let the filter see a submission; ``more`` options are set, but not by the user."""
         given = dict(options or {})
         explicit = options_json(given, argv) if explicit is None else explicit
         all_options = {"type": kind, "argv": list(argv), **given, **(more or {})}
         names = {
-            "EXPLICIT": explicit, "FAILS": fails or None, "OFFSETS": list(offsets),
-            "POSTS": list(posts), "OPTIONS": all_options,
-        }  # fmt: skip
+            "EXPLICIT": explicit,
+            "FAILS": fails or None,
+            "OFFSETS": list(offsets),
+            "POSTS": list(posts),
+            "OPTIONS": all_options,
+        }
         return self._run("cli_filter.lua", FILTER, names, words, env)
 
     def submit(self, *jobs: Mapping[str, object]) -> Job:
@@ -191,18 +216,25 @@ class Installed:
         return self._run("job_submit.lua", SUBMIT, names, (), {})
 
     def _run(
-        self, hook: str, code: str, names: Mapping[str, object], words: Sequence[str],
+        self,
+        hook: str,
+        code: str,
+        names: Mapping[str, object],
+        words: Sequence[str],
         env: Mapping[str, str],
-    ) -> Job:  # fmt: skip
+    ) -> Job:
         script = self.folder / "main.lua"
         lines = [f"{name} = {lua(value)}" for name, value in names.items()]
         script.write_text("\n".join([f"STUB = {lua(self.folder / hook)}", *lines, code]))
         with daemon(self.socket, lambda c, line: c.sendall(self.reply(read(line)))) as asked:
             done = subprocess.run(
-                [self.lua, script, *words], cwd=self.folder, capture_output=True, check=False,
+                [self.lua, script, *words],
+                cwd=self.folder,
+                capture_output=True,
+                check=False,
                 timeout=60,
                 env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.runtime), **env},
-            )  # fmt: skip
+            )
             with socket.socket(socket.AF_UNIX) as last:  # after it nothing waits to be read
                 last.connect(str(self.socket))
                 last.shutdown(socket.SHUT_WR)

@@ -23,14 +23,23 @@ LUA_OF: dict[Path, str] = {}
 
 
 def _node(
-    name: str, features: tuple[str, ...], cores: int, memory_mb: int, *partitions: str,
+    name: str,
+    features: tuple[str, ...],
+    cores: int,
+    memory_mb: int,
+    *partitions: str,
     threads_per_core: int = 1,
-) -> Node:  # fmt: skip
+) -> Node:
     """Return a node of two sockets."""
     return Node(
-        name, features, sockets=2, cores=cores, threads_per_core=threads_per_core,
-        memory_mb=memory_mb, partitions=partitions,
-    )  # fmt: skip
+        name,
+        features,
+        sockets=2,
+        cores=cores,
+        threads_per_core=threads_per_core,
+        memory_mb=memory_mb,
+        partitions=partitions,
+    )
 
 
 CLUSTER = Cluster(
@@ -72,8 +81,11 @@ def run(home: Path, code: str, stdin: bytes = b"", *arguments: object) -> bytes:
     script.write_text(f"{PRELUDE}\n{code}")
     done = subprocess.run(
         [LUA_OF.get(home, LUAS[0]), script, str(home), *map(str, arguments)],
-        input=stdin, capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -132,9 +144,13 @@ class Peer:
     """
 
     def __init__(
-        self, path: Path, *pieces: bytes, pause_s: float = 0.0, read: bool = True,
+        self,
+        path: Path,
+        *pieces: bytes,
+        pause_s: float = 0.0,
+        read: bool = True,
         stops_s: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.got, self._stops_s = b"", stops_s
         self._pieces, self._pause_s, self._read = pieces, pause_s, read
         self._listener = socket.socket(socket.AF_UNIX)

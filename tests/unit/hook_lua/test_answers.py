@@ -38,10 +38,12 @@ end
             st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.none(),
             max_size=4,
         ),
-        min_size=1, max_size=30,
+        min_size=1,
+        max_size=30,
     ),
-    st.booleans(), st.booleans(),
-)  # fmt: skip
+    st.booleans(),
+    st.booleans(),
+)
 def test_a_flat_object_is_taken_apart(
     home: Path, objects: list[dict[str, str | None]], spaces: bool, argv: bool
 ) -> None:
@@ -56,9 +58,25 @@ def test_a_flat_object_is_taken_apart(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", '{"a"', '{"a":', '{"a":"', '{"a":"b', '{"a":"b"', '{"a":"b",}', '{"a":"b"}}',
-     '{"a":{}}', '{"x":["a"]}', '{"argv":["a"],"x":"b"}', '{"a":"\\"}', '{"a\\n":"b"}', '{,}'],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        "{",
+        '{"a"',
+        '{"a":',
+        '{"a":"',
+        '{"a":"b',
+        '{"a":"b"',
+        '{"a":"b",}',
+        '{"a":"b"}}',
+        '{"a":{}}',
+        '{"x":["a"]}',
+        '{"argv":["a"],"x":"b"}',
+        '{"a":"\\"}',
+        '{"a\\n":"b"}',
+        "{,}",
+    ],
+)
 def test_what_is_no_flat_object_is_not_taken_apart(home: Path, text: str) -> None:
     assert run(home, FLAT, text.encode() + b"\n") == b"null\n"
 
@@ -136,8 +154,15 @@ def test_the_daemons_own_answer_is_the_usual_line(home: Path, tmp_path: Path) ->
     from advisor.service.peer import Peer
     from advisor.service.snapshot import StoreSource
 
-    request = {"v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter",
-               "options": {}, "argv": ["x"], "script": "#!/bin/sh\nsrun ./app\n"}  # fmt: skip
+    request = {
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "options": {},
+        "argv": ["x"],
+        "script": "#!/bin/sh\nsrun ./app\n",
+    }
     answer = Handlers(StoreSource(tmp_path / "none.db")).answer(
         json.dumps(request).encode(), Peer(1, os.getuid(), 0)
     )
@@ -194,15 +219,21 @@ PLANS: dict[str, dict[str, Any]] = {
     "no stamp": {"stamp": None},
     "a program": {"program": PROGRAM},
     "a program's long path": {"program": {**PROGRAM, "path": "/" + "x" * 3999}},
-}  # fmt: skip
+}
 NO_PLANS: dict[str, dict[str, Any]] = {
-    "version 2": {"v": 2}, "no version": {"v": None}, "a text as version": {"v": "1"},
-    "no decision": {"decision": None}, "a number": {"decision": 1234567812345678},
-    "15 digits": {"decision": "0" * 15}, "17 digits": {"decision": "0" * 17},
+    "version 2": {"v": 2},
+    "no version": {"v": None},
+    "a text as version": {"v": "1"},
+    "no decision": {"decision": None},
+    "a number": {"decision": 1234567812345678},
+    "15 digits": {"decision": "0" * 15},
+    "17 digits": {"decision": "0" * 17},
     "no digit before": {"decision": "x" + "0" * 15},
     "no digit behind": {"decision": "0" * 15 + "x"},
-    "no rewrite": {"rewrite": None}, "a text as rewrite": {"rewrite": "x"},
-    "a list of rewrites": {"rewrite": ["x"]}, "a text as variables": {"env": "x"},
+    "no rewrite": {"rewrite": None},
+    "a text as rewrite": {"rewrite": "x"},
+    "a list of rewrites": {"rewrite": ["x"]},
+    "a text as variables": {"env": "x"},
     "another option": {"rewrite": {**OPTION, "nodes": "1"}},
     "an option's value is a number": {"rewrite": {"cpus-per-task": 2}},
     "an option's value is a table": {"rewrite": {"constraint": {"a": "b"}}},
@@ -228,17 +259,23 @@ NO_PLANS: dict[str, dict[str, Any]] = {
     "no threads": {"env": {"OMP_NUM_THREADS": "0"}},
     "a number of threads": {"env": {"OMP_NUM_THREADS": 4}},
     "threads with more": {"env": {"OMP_NUM_THREADS": "4;reboot"}},
-    "a long message": {"message": "x" * 501}, "two lines": {"message": "a\nb"},
-    "a steering message": {"message": "a\x1b[2J"}, "a deleting message": {"message": "a\x7f"},
-    "nul": {"message": "a\0"}, "a number to say": {"message": 7},
-    "for nobody": {"to": "nobody"}, "for a number": {"to": 1},
+    "a long message": {"message": "x" * 501},
+    "two lines": {"message": "a\nb"},
+    "a steering message": {"message": "a\x1b[2J"},
+    "a deleting message": {"message": "a\x7f"},
+    "nul": {"message": "a\0"},
+    "a number to say": {"message": 7},
+    "for nobody": {"to": "nobody"},
+    "for a number": {"to": 1},
     "a long stamp": {"stamp": "advisor:{" + "x" * 1991 + "}"},
     "a stamp of two lines": {"stamp": "advisor:{}\nx"},
     "a stamp of no form": {"stamp": "advisor:x"},
-    "a stamp with more before": {"stamp": "xadvisor:{}"}, "a number as stamp": {"stamp": 7},
+    "a stamp with more before": {"stamp": "xadvisor:{}"},
+    "a number as stamp": {"stamp": 7},
     "a stamp that is not ASCII": {"stamp": "advisor:{\u00e9}"},
     "a stamp in two lines": {"stamp": "advisor:{\n}"},
-    "a text as program": {"program": "x"}, "no path": {"program": {**PROGRAM, "path": ""}},
+    "a text as program": {"program": "x"},
+    "no path": {"program": {**PROGRAM, "path": ""}},
     "too long a path": {"program": {**PROGRAM, "path": "x" * 4001}},
     "a path of two lines": {"program": {**PROGRAM, "path": "a\nb"}},
     "no size": {"program": {k: v for k, v in PROGRAM.items() if k != "size"}},
@@ -250,14 +287,21 @@ NO_PLANS: dict[str, dict[str, Any]] = {
     "a build with more": {"program": {**PROGRAM, "build": "0a%"}},
     "a build with more before": {"program": {**PROGRAM, "build": "%0a"}},
     "more facts": {"program": {**PROGRAM, "uid": "0"}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("usual", [True, False], ids=["usual", "json"])
 def test_a_plan_is_taken_whole_or_not_at_all(home: Path, usual: bool) -> None:
     """Both readers, of the usual line and of any JSON, take and refuse the same."""
-    base = {"v": 1, "decision": "0123456789abcdef", "rewrite": {}, "env": {}, "message": "",
-            "to": "tty", "stamp": "advisor:{}"}  # fmt: skip
+    base = {
+        "v": 1,
+        "decision": "0123456789abcdef",
+        "rewrite": {},
+        "env": {},
+        "message": "",
+        "to": "tty",
+        "stamp": "advisor:{}",
+    }
 
     separators = (",", ":") if usual else (", ", ": ")
 
@@ -271,8 +315,9 @@ def test_a_plan_is_taken_whole_or_not_at_all(home: Path, usual: bool) -> None:
     assert len(said) == len(lines)
     words = [text.split("\t")[0] for text in said]
     assert dict(zip((*PLANS, *NO_PLANS), words, strict=False)) == {
-        **dict.fromkeys(PLANS, "plan"), **dict.fromkeys(NO_PLANS, "garbage"),
-    }  # fmt: skip
+        **dict.fromkeys(PLANS, "plan"),
+        **dict.fromkeys(NO_PLANS, "garbage"),
+    }
     assert words[-5:] == ["garbage"] * 4 + ["error"]
     assert said[-1].endswith("the daemon says: busy")
 
@@ -283,21 +328,39 @@ USUAL = (
     '"program":{"path":"/x","size":"1","mtime":"-1","build":"adler:0000000a:1"}}'
 )
 BROKEN = [
-    ('{"v"', 'x{"v"'), ('{"v"', ' x {"v"'), ('1"}}', '1"}}x'), ('1"}}', '1"}'), ('1"}}', '1"}}}'),
-    ('"2"},"env"', '"2",},"env"'), ('"2"},"env"', '"2"x},"env"'), ('"2"},"env"', '"2"},,"env"'),
-    ('"cpus-per-task":"2"', ","), ('"cpus-per-task":"2"', '"cpus-per-task""2"'),
+    ('{"v"', 'x{"v"'),
+    ('{"v"', ' x {"v"'),
+    ('1"}}', '1"}}x'),
+    ('1"}}', '1"}'),
+    ('1"}}', '1"}}}'),
+    ('"2"},"env"', '"2",},"env"'),
+    ('"2"},"env"', '"2"x},"env"'),
+    ('"2"},"env"', '"2"},,"env"'),
+    ('"cpus-per-task":"2"', ","),
+    ('"cpus-per-task":"2"', '"cpus-per-task""2"'),
     ('"cpus-per-task":"2"', 'x"cpus-per-task":"2"'),
     ('"cpus-per-task":"2"', '"cpus-per-task":"2""constraint":"a"'),
     ('"cpus-per-task":"2"', '"cpus-per-task":"2",x,"constraint":"a"'),
-    ('"OMP_NUM_THREADS":"2"', '"OMP_NUM_THREADS":"2",'), ('"OMP_NUM_THREADS":"2"', '"OMP"'),
-    ('advisor:{}"', 'advisor:{"}"'), ('advisor:{}"', 'advisor:{\\n}"'), ('advisor:{}"', 'x{}"'),
-    ('advisor:{}"}', 'advisor:{}"}x'), ('advisor:{}"', 'advisor:{\\}"'),
+    ('"OMP_NUM_THREADS":"2"', '"OMP_NUM_THREADS":"2",'),
+    ('"OMP_NUM_THREADS":"2"', '"OMP"'),
+    ('advisor:{}"', 'advisor:{"}"'),
+    ('advisor:{}"', 'advisor:{\\n}"'),
+    ('advisor:{}"', 'x{}"'),
+    ('advisor:{}"}', 'advisor:{}"}x'),
+    ('advisor:{}"', 'advisor:{\\}"'),
     ('advisor:{}"', 'advisor:{\\"}""'),
-    ('"m"', '"m\\"'), ('"m"', '"\\u001b[2J"'), ('"m"', '"\\n"'), ('"m"', '"\\u00"'),
+    ('"m"', '"m\\"'),
+    ('"m"', '"\\u001b[2J"'),
+    ('"m"', '"\\n"'),
+    ('"m"', '"\\u00"'),
     ('"m"', '"\\x"'),
-    ('"path":"/x"', '"path":"/x",,'), ('"path":"/x"', '"path":"/x"x'), ('"path":"/x",', ""),
-    ('"mtime":"-1"', '"mtime":"-1x"'), ('"tty"', '"nobody"'), ('"v":1', '"v":11'),
-]  # fmt: skip
+    ('"path":"/x"', '"path":"/x",,'),
+    ('"path":"/x"', '"path":"/x"x'),
+    ('"path":"/x",', ""),
+    ('"mtime":"-1"', '"mtime":"-1x"'),
+    ('"tty"', '"nobody"'),
+    ('"v":1', '"v":11'),
+]
 """What stands in the usual line, and what makes the whole of it no plan."""
 
 
@@ -311,8 +374,29 @@ def test_a_line_that_is_only_nearly_usual_is_no_plan(home: Path, program: bool) 
 
 
 def test_a_character_is_written_as_utf_8(home: Path) -> None:
-    codes = [1, 0x7E, 0x7F, 0x80, 0x81, 0xBF, 0xC0, 0x7FF, 0x800, 0x801, 0xFFF, 0x1000, 0xD7FF,
-             0xE000, 0xFFFF, 0x10000, 0x10001, 0x1F331, 0x3FFFF, 0x40000, 0x10FFFF]  # fmt: skip
+    codes = [
+        1,
+        0x7E,
+        0x7F,
+        0x80,
+        0x81,
+        0xBF,
+        0xC0,
+        0x7FF,
+        0x800,
+        0x801,
+        0xFFF,
+        0x1000,
+        0xD7FF,
+        0xE000,
+        0xFFFF,
+        0x10000,
+        0x10001,
+        0x1F331,
+        0x3FFFF,
+        0x40000,
+        0x10FFFF,
+    ]
     code = 'for line in io.lines() do print(use("answer").utf8(tonumber(line))) end'
     text = run(home, code, "".join(f"{code}\n" for code in codes).encode()).decode()
     assert text == "".join(f"{chr(code)}\n" for code in codes)

@@ -40,24 +40,37 @@ def assert_as_written(job: Job, options: Mapping[str, str], **env: str) -> None:
 
 def test_a_whole_plan_is_assigned(installed: Installed) -> None:
     installed.reply = lambda _: PLAN
-    job = installed.filter({"cpus-per-task": "14", "cpu-freq": "1200000-2000000"},
-                           OMP_NUM_THREADS="12", MKL_NUM_THREADS="2")  # fmt: skip
+    job = installed.filter(
+        {"cpus-per-task": "14", "cpu-freq": "1200000-2000000"},
+        OMP_NUM_THREADS="12",
+        MKL_NUM_THREADS="2",
+    )
     assert job.values == {
-        "type": "sbatch", "constraint": "old", "cpu-freq": CAP, "cpus-per-task": "10",
-    }  # fmt: skip
+        "type": "sbatch",
+        "constraint": "old",
+        "cpu-freq": CAP,
+        "cpus-per-task": "10",
+    }
     assert ours(job) == {
-        "ADVISOR_DECISION": DECISION, "ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "9",
+        "ADVISOR_DECISION": DECISION,
+        "ADVISOR_STAMP": STAMP,
+        "OMP_NUM_THREADS": "9",
         "MKL_NUM_THREADS": "2",
         "ADVISOR_SET": "OMP_NUM_THREADS=9<12 SLURM_CPUS_PER_TASK=10<14"
         f" SLURM_CPU_FREQ_REQ={CAP}<1200000-2000000",
-    }  # fmt: skip
+    }
     assert (job.said, job.log, job.results) == ("", [], ["0"])
     [request] = job.requests
     check_request(request)
     assert {k: request[k] for k in ("v", "op", "scheduler", "hook", "type", "het", "argv")} == {
-        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
-        "het": False, "argv": ["job.sh"],
-    }  # fmt: skip
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "cli_filter",
+        "type": "sbatch",
+        "het": False,
+        "argv": ["job.sh"],
+    }
     assert request["options"]["cpus-per-task"] == "14"
 
 
@@ -75,9 +88,11 @@ def test_what_is_set_travels_where_not_all_is_exported(installed: Installed, exp
     job = installed.filter({"export": export}, OMP_NUM_THREADS="7")
     assert job.values["export"] == f"{export},OMP_NUM_THREADS=4"
     assert ours(job) == {
-        "ADVISOR_DECISION": DECISION, "SLURM_ADVISOR_STAMP": STAMP, "OMP_NUM_THREADS": "4",
+        "ADVISOR_DECISION": DECISION,
+        "SLURM_ADVISOR_STAMP": STAMP,
+        "OMP_NUM_THREADS": "4",
         "SLURM_ADVISOR_SET": f"OMP_NUM_THREADS=4 SLURM_CPU_FREQ_REQ={CAP}",
-    }  # fmt: skip
+    }
     installed.reply = lambda _: answer({"cpu-freq": CAP})
     assert installed.filter({"export": export}).values["export"] == export
 
@@ -108,9 +123,11 @@ def test_off_is_off(installed: Installed, word: str) -> None:
         assert_as_written(job, {"cpus-per-task": "14"}, **{})
         # inside an advised job what that one was given is taken out nevertheless
         job = installed.filter(
-            {"cpus-per-task": "14"}, ADVISOR=value, ADVISOR_SET="OMP_NUM_THREADS=4<2",
+            {"cpus-per-task": "14"},
+            ADVISOR=value,
+            ADVISOR_SET="OMP_NUM_THREADS=4<2",
             OMP_NUM_THREADS="4",
-        )  # fmt: skip
+        )
         assert not job.requests
         assert_as_written(job, {"cpus-per-task": "14"}, OMP_NUM_THREADS="2")
 
@@ -153,10 +170,15 @@ def test_what_an_outer_job_was_given_is_taken_out(installed: Installed) -> None:
     set_ = f"OMP_NUM_THREADS=4 MKL_NUM_THREADS=2<%20x%2Cy SLURM_CPU_FREQ_REQ={CAP} GOMAXPROCS=3<1"
     for name in ("ADVISOR_SET", "SLURM_ADVISOR_SET"):
         job = installed.filter(
-            OMP_NUM_THREADS="4", MKL_NUM_THREADS="2", SLURM_CPU_FREQ_REQ=CAP, GOMAXPROCS="5",
-            ADVISOR_STAMP="advisor:{}", SLURM_ADVISOR_STAMP="advisor:{}", ADVISOR_DECISION="x",
+            OMP_NUM_THREADS="4",
+            MKL_NUM_THREADS="2",
+            SLURM_CPU_FREQ_REQ=CAP,
+            GOMAXPROCS="5",
+            ADVISOR_STAMP="advisor:{}",
+            SLURM_ADVISOR_STAMP="advisor:{}",
+            ADVISOR_DECISION="x",
             **cast(dict[str, Any], {name: set_}),
-        )  # fmt: skip
+        )
         assert ours(job) == {
             "MKL_NUM_THREADS": " x,y",
             "ADVISOR_DECISION": DECISION,
@@ -277,8 +299,12 @@ def test_what_was_assigned_is_taken_back_where_slurm_does_not_take_the_rest(
     installed: Installed, name: str
 ) -> None:
     installed.reply = lambda _: PLAN
-    options = {"cpus-per-task": "14", "cpu-freq": "1200000-2000000", "export": "PATH",
-               "constraint": "big"}  # fmt: skip
+    options = {
+        "cpus-per-task": "14",
+        "cpu-freq": "1200000-2000000",
+        "export": "PATH",
+        "constraint": "big",
+    }
     job = installed.filter(options, fails=name, OMP_NUM_THREADS="12")
     assert_as_written(job, options, OMP_NUM_THREADS="12")
     assert job.log == ["<12>advisor: submitted unchanged: Slurm does not take it"]
@@ -413,8 +439,10 @@ def test_a_site_s_own_script_comes_first(installed: Installed) -> None:
     assert (job.results, job.said, len(job.requests)) == (["0", "0"], "", 1)
     job = installed.filter({"job-name": "forbidden"})
     assert (job.results, job.requests) == (["-1"], [])
-    assert_as_written(installed.filter({"job-name": "x", "comment": "by site"}, ADVISOR="off"),
-                      {"job-name": "x", "comment": "by site"})  # fmt: skip
+    assert_as_written(
+        installed.filter({"job-name": "x", "comment": "by site"}, ADVISOR="off"),
+        {"job-name": "x", "comment": "by site"},
+    )
     job = installed.filter({"job-name": "silent"})
     assert (job.results, len(job.requests)) == (["nil"], 1)
 

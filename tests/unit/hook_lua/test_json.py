@@ -25,9 +25,27 @@ def test_json_comes_back_as_it_went(home: Path, values: list[Any], ascii_only: b
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1,]", '{"a" 1}', '{"a":1,}', "{a:1}", "01x", "-", "nul", "tru", "[1 2]", '"a',
-     '"\\x"', '"\\u12"', "1 2", '{"a":1}}', "[" * 99 + "]" * 99, '"\x01"'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[1,]",
+        '{"a" 1}',
+        '{"a":1,}',
+        "{a:1}",
+        "01x",
+        "-",
+        "nul",
+        "tru",
+        "[1 2]",
+        '"a',
+        '"\\x"',
+        '"\\u12"',
+        "1 2",
+        '{"a":1}}',
+        "[" * 99 + "]" * 99,
+        '"\x01"',
+    ],
+)
 def test_json_that_is_none_is_said_to_be_none(home: Path, text: str) -> None:
     assert run(home, ECHO, text.encode() + b"\n").startswith(b"!")
 

@@ -119,9 +119,12 @@ def beyond(home: Path, plan: dict[str, str], env: dict[str, str], **other: Any) 
     ],
 )
 def test_what_is_no_more_than_the_job_has(
-    home: Path, plan: dict[str, str], env: dict[str, str], wanted: dict[str, str],
+    home: Path,
+    plan: dict[str, str],
+    env: dict[str, str],
+    wanted: dict[str, str],
     variables: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     assert beyond(home, plan, env, wanted=wanted, variables=variables) == ""
 
 
@@ -135,10 +138,20 @@ def test_what_is_no_more_than_the_job_has(
         ({}, {"OMP_NUM_THREADS": "29"}, {"partition": "debug"}, {}, "than the job has: 28"),
         ({}, {"OMP_NUM_THREADS": "41"}, {"ntasks-per-node": "2"}, {}, "than the job has: 40"),
         ({"constraint": "old"}, {"OMP_NUM_THREADS": "8"}, {"ntasks": "4"}, {}, "has: 7"),
-        ({"constraint": "old"}, {"OMP_NUM_THREADS": "15"}, {"ntasks": "4", "nodes": "2"}, {},
-         "has: 14"),
-        ({"constraint": "old"}, {"OMP_NUM_THREADS": "15"}, {"ntasks": "3", "nodes": "2"}, {},
-         "has: 14"),
+        (
+            {"constraint": "old"},
+            {"OMP_NUM_THREADS": "15"},
+            {"ntasks": "4", "nodes": "2"},
+            {},
+            "has: 14",
+        ),
+        (
+            {"constraint": "old"},
+            {"OMP_NUM_THREADS": "15"},
+            {"ntasks": "3", "nodes": "2"},
+            {},
+            "has: 14",
+        ),
         ({"constraint": "old"}, {"OMP_NUM_THREADS": "10"}, {"ntasks": "3"}, {}, "has: 9"),
         ({}, {"OMP_NUM_THREADS": "2"}, {"constraint": "none"}, {}, "has: 1"),
         ({}, {"MKL_NUM_THREADS": "8"}, {}, {"MKL_NUM_THREADS": "7"}, "than the job has: 7"),
@@ -148,11 +161,15 @@ def test_what_is_no_more_than_the_job_has(
         ({"cpu-freq": "1200000-2000000"}, {}, {"constraint": "old"}, {}, "2000000 kHz is no"),
         ({"cpu-freq": "1500000-2000000", "constraint": "old"}, {}, {}, {}, "2000000 kHz is no"),
     ],
-)  # fmt: skip
+)
 def test_what_is_more_than_the_job_has(
-    home: Path, plan: dict[str, str], env: dict[str, str], wanted: dict[str, str],
-    variables: dict[str, str], why: str,
-) -> None:  # fmt: skip
+    home: Path,
+    plan: dict[str, str],
+    env: dict[str, str],
+    wanted: dict[str, str],
+    variables: dict[str, str],
+    why: str,
+) -> None:
     assert why in beyond(home, plan, env, wanted=wanted, variables=variables)
 
 
@@ -184,11 +201,42 @@ end
 
 
 VALUES_SET = [
-    "1", "", "0", "no", "yes", "unset", "ALL", "ALL,OMP_NUM_THREADS=4", "map_cpu:1,2", "cores",
-    "quiet,mask_cpu:0x1", "block:cyclic", "plane=4", "1200000-1900000", "1-2:Performance", "high",
-    "1-4", "2-2", "1,3,5", "1-9:2", "4-", "2k", "2-2k", "x2-2", "(null)", "+1", "-1", "00", "10",
-    "1x", "x1", "YES", "all", "Mask_cpu:1", "a@b",
-]  # fmt: skip
+    "1",
+    "",
+    "0",
+    "no",
+    "yes",
+    "unset",
+    "ALL",
+    "ALL,OMP_NUM_THREADS=4",
+    "map_cpu:1,2",
+    "cores",
+    "quiet,mask_cpu:0x1",
+    "block:cyclic",
+    "plane=4",
+    "1200000-1900000",
+    "1-2:Performance",
+    "high",
+    "1-4",
+    "2-2",
+    "1,3,5",
+    "1-9:2",
+    "4-",
+    "2k",
+    "2-2k",
+    "x2-2",
+    "(null)",
+    "+1",
+    "-1",
+    "00",
+    "10",
+    "1x",
+    "x1",
+    "YES",
+    "all",
+    "Mask_cpu:1",
+    "a@b",
+]
 
 
 CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
@@ -218,16 +266,23 @@ def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str)
     more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR aSLURM_X"
     groups = ("HET_GROUP_0", "HET_GROUP_0X", "PACK_GROUP_1", "PACK_GROUP_1X", "PACK_GROUP_")
     variables = [*slurm_table.VARIABLES, *more.split(), *(f"SLURM_NEW_{g}" for g in groups)]
-    cases = [
-        {"program": program, "options": {o: value}, "variables": {}}
-        for o in options for value in VALUES_SET
-    ] + [
-        {"program": program, "options": {}, "variables": {v: value}}
-        for v in variables for value in VALUES_SET
-    ] + [
-        {"program": program, "options": {option: "1"}, "variables": {v: "2"}}
-        for v in variables for option in [slurm_table.SETS.get(v, "mem")]
-    ]  # fmt: skip
+    cases = (
+        [
+            {"program": program, "options": {o: value}, "variables": {}}
+            for o in options
+            for value in VALUES_SET
+        ]
+        + [
+            {"program": program, "options": {}, "variables": {v: value}}
+            for v in variables
+            for value in VALUES_SET
+        ]
+        + [
+            {"program": program, "options": {option: "1"}, "variables": {v: "2"}}
+            for v in variables
+            for option in [slurm_table.SETS.get(v, "mem")]
+        ]
+    )
     assert_judged_alike(home, cases)
 
 

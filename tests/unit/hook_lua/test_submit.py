@@ -22,14 +22,30 @@ NO_VAL16, NO_VAL, INFINITE = 65534, 4294967294, 4294967295
 CAP = "1200000-1900000"
 PLAN = answer({"constraint": "old", "cpu-freq": CAP}, {"OMP_NUM_THREADS": "9"})
 UNSET: dict[str, object] = {
-    "user_id": 1000, "script": "#!/bin/sh\nsrun ./app\n", "argc": 2, "argv": {0: "job.sh", 1: "x"},
-    "work_dir": "/home/alice", "environment": {}, "min_nodes": NO_VAL, "max_nodes": NO_VAL,
-    "time_limit": NO_VAL, "shared": NO_VAL16, "priority": NO_VAL, "begin_time": 0,
-    "het_job_offset": NO_VAL, "cpus_per_task": NO_VAL16, "num_tasks": NO_VAL,
-    "ntasks_per_node": NO_VAL16, "pn_min_cpus": NO_VAL16, "cpu_freq_min": NO_VAL,
-    "cpu_freq_max": NO_VAL, "cpu_freq_gov": NO_VAL, "contiguous": NO_VAL16, "immediate": 0,
+    "user_id": 1000,
+    "script": "#!/bin/sh\nsrun ./app\n",
+    "argc": 2,
+    "argv": {0: "job.sh", 1: "x"},
+    "work_dir": "/home/alice",
+    "environment": {},
+    "min_nodes": NO_VAL,
+    "max_nodes": NO_VAL,
+    "time_limit": NO_VAL,
+    "shared": NO_VAL16,
+    "priority": NO_VAL,
+    "begin_time": 0,
+    "het_job_offset": NO_VAL,
+    "cpus_per_task": NO_VAL16,
+    "num_tasks": NO_VAL,
+    "ntasks_per_node": NO_VAL16,
+    "pn_min_cpus": NO_VAL16,
+    "cpu_freq_min": NO_VAL,
+    "cpu_freq_max": NO_VAL,
+    "cpu_freq_gov": NO_VAL,
+    "contiguous": NO_VAL16,
+    "immediate": 0,
     "features": "",
-}  # fmt: skip
+}
 
 
 def desc(environment: dict[str, str] | None = None, **fields: object) -> dict[str, object]:
@@ -117,20 +133,35 @@ def test_a_plan_is_written_into_the_job(enforced: Installed) -> None:
     )
     job = enforced.submit(desc(mine, cpus_per_task=14))
     assert job.env == {
-        "OMP_NUM_THREADS": "9", "SLURM_CPU_FREQ_REQ": CAP, "ADVISOR_DECISION": DECISION,
-        "ADVISOR_STAMP": STAMP, "ADVISOR_SET": f"OMP_NUM_THREADS=9<12 SLURM_CPU_FREQ_REQ={CAP}",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "9",
+        "SLURM_CPU_FREQ_REQ": CAP,
+        "ADVISOR_DECISION": DECISION,
+        "ADVISOR_STAMP": STAMP,
+        "ADVISOR_SET": f"OMP_NUM_THREADS=9<12 SLURM_CPU_FREQ_REQ={CAP}",
+    }
     assert (job.values["features"], job.values["admin_comment"]) == ("old", STAMP)
     assert job.said == f"info advisor: uid 1000: job rewritten, decision {DECISION}\nuser m\n"
     assert job.results == ["0"]
     [request] = job.requests
     check_request(request)
     assert request == {
-        "v": 1, "op": "decide", "scheduler": "slurm", "hook": "job_submit", "type": "sbatch",
-        "uid": 1000, "stamp": "", "options": {"cpus-per-task": "14"}, "argv": ["job.sh", "x"],
-        "script": "#!/bin/sh\nsrun ./app\n", "truncated": False, "script_path": "job.sh",
-        "env": mine, "choices": "", "cwd": "/home/alice", "het": False,
-    }  # fmt: skip
+        "v": 1,
+        "op": "decide",
+        "scheduler": "slurm",
+        "hook": "job_submit",
+        "type": "sbatch",
+        "uid": 1000,
+        "stamp": "",
+        "options": {"cpus-per-task": "14"},
+        "argv": ["job.sh", "x"],
+        "script": "#!/bin/sh\nsrun ./app\n",
+        "truncated": False,
+        "script_path": "job.sh",
+        "env": mine,
+        "choices": "",
+        "cwd": "/home/alice",
+        "het": False,
+    }
     enforced.reply = lambda _: answer({"constraint": "old"}, message="m")
     job = enforced.submit(desc())
     assert "user" not in job.said  # only what is for everybody
@@ -165,28 +196,53 @@ def test_without_changes_the_daemon_s_stamp_counts_where_there_is_none(enforced:
 
 
 FIELDS = {
-    "account": "account", "array": "array_inx", "batch": "batch_features", "bb": "burst_buffer",
-    "clusters": "clusters", "constraint": "features", "container": "container",
-    "cpus-per-gpu": "cpus_per_tres", "dependency": "dependency", "exclude": "exc_nodes",
-    "extra": "extra", "gpus": "tres_per_job", "gpus-per-socket": "tres_per_socket",
-    "gres": "tres_per_node", "job-name": "name", "licenses": "licenses",
-    "mem-per-gpu": "mem_per_tres", "network": "network", "nodelist": "req_nodes",
-    "partition": "partition", "prefer": "prefer", "qos": "qos", "reservation": "reservation",
-    "tres-bind": "tres_bind", "tres-per-task": "tres_per_task", "wckey": "wckey",
-}  # fmt: skip
+    "account": "account",
+    "array": "array_inx",
+    "batch": "batch_features",
+    "bb": "burst_buffer",
+    "clusters": "clusters",
+    "constraint": "features",
+    "container": "container",
+    "cpus-per-gpu": "cpus_per_tres",
+    "dependency": "dependency",
+    "exclude": "exc_nodes",
+    "extra": "extra",
+    "gpus": "tres_per_job",
+    "gpus-per-socket": "tres_per_socket",
+    "gres": "tres_per_node",
+    "job-name": "name",
+    "licenses": "licenses",
+    "mem-per-gpu": "mem_per_tres",
+    "network": "network",
+    "nodelist": "req_nodes",
+    "partition": "partition",
+    "prefer": "prefer",
+    "qos": "qos",
+    "reservation": "reservation",
+    "tres-bind": "tres_bind",
+    "tres-per-task": "tres_per_task",
+    "wckey": "wckey",
+}
 NUMBERS = {
     "cores-per-socket": ("cores_per_socket", NO_VAL16),
-    "cpus-per-task": ("cpus_per_task", NO_VAL16), "delay-boot": ("delay_boot", NO_VAL),
-    "mem": ("min_mem_per_node", NO_VAL), "mem-per-cpu": ("min_mem_per_cpu", NO_VAL),
-    "ntasks": ("num_tasks", NO_VAL), "ntasks-per-core": ("ntasks_per_core", NO_VAL16),
+    "cpus-per-task": ("cpus_per_task", NO_VAL16),
+    "delay-boot": ("delay_boot", NO_VAL),
+    "mem": ("min_mem_per_node", NO_VAL),
+    "mem-per-cpu": ("min_mem_per_cpu", NO_VAL),
+    "ntasks": ("num_tasks", NO_VAL),
+    "ntasks-per-core": ("ntasks_per_core", NO_VAL16),
     "ntasks-per-gpu": ("ntasks_per_tres", NO_VAL16),
     "ntasks-per-node": ("ntasks_per_node", NO_VAL16),
     "ntasks-per-socket": ("ntasks_per_socket", NO_VAL16),
-    "sockets-per-node": ("sockets_per_node", NO_VAL16), "switches": ("req_switch", NO_VAL),
-    "threads-per-core": ("threads_per_core", NO_VAL16), "time-min": ("time_min", NO_VAL),
-    "tmp": ("pn_min_tmp_disk", NO_VAL), "contiguous": ("contiguous", NO_VAL16),
-    "immediate": ("immediate", NO_VAL16), "reboot": ("reboot", NO_VAL16),
-}  # fmt: skip
+    "sockets-per-node": ("sockets_per_node", NO_VAL16),
+    "switches": ("req_switch", NO_VAL),
+    "threads-per-core": ("threads_per_core", NO_VAL16),
+    "time-min": ("time_min", NO_VAL),
+    "tmp": ("pn_min_tmp_disk", NO_VAL),
+    "contiguous": ("contiguous", NO_VAL16),
+    "immediate": ("immediate", NO_VAL16),
+    "reboot": ("reboot", NO_VAL16),
+}
 
 
 def asked(enforced: Installed, **fields: Any) -> dict[str, str]:
@@ -236,12 +292,16 @@ def test_every_field_that_is_set_is_sent(enforced: Installed) -> None:
         ({"cpu_freq_gov": 0}, {}),
         ({"pn_min_cpus": 2}, {"mincpus": "2"}),
         ({"pn_min_cpus": 1}, {}),
-        ({"pn_min_cpus": 6, "cpus_per_task": 3, "ntasks_per_node": 2},
-         {"cpus-per-task": "3", "ntasks-per-node": "2"}),
-        ({"pn_min_cpus": 7, "cpus_per_task": 3, "ntasks_per_node": 2},
-         {"cpus-per-task": "3", "ntasks-per-node": "2", "mincpus": "7"}),
+        (
+            {"pn_min_cpus": 6, "cpus_per_task": 3, "ntasks_per_node": 2},
+            {"cpus-per-task": "3", "ntasks-per-node": "2"},
+        ),
+        (
+            {"pn_min_cpus": 7, "cpus_per_task": 3, "ntasks_per_node": 2},
+            {"cpus-per-task": "3", "ntasks-per-node": "2", "mincpus": "7"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_job_asks_for_in_sbatch_s_words(
     enforced: Installed, fields: dict[str, object], options: dict[str, str]
 ) -> None:
@@ -273,10 +333,16 @@ def test_of_a_long_script_comes_the_beginning(enforced: Installed) -> None:
     ("plan", "fields", "why"),
     [
         (answer({"cpus-per-task": "10"}), {"cpus_per_task": 14}, "cores of a job are not changed"),
-        (answer({}, {"FOO_NUM_THREADS": "1"}), {"environment": {"FOO_NUM_THREADS": "2"}},
-         "FOO_NUM_THREADS is the user's own"),
-        (answer({}, {"OMP_NUM_THREADS": "9"}), {"environment": {"OMP_NUM_THREADS": "8"}},
-         "more threads than the job has: 8"),
+        (
+            answer({}, {"FOO_NUM_THREADS": "1"}),
+            {"environment": {"FOO_NUM_THREADS": "2"}},
+            "FOO_NUM_THREADS is the user's own",
+        ),
+        (
+            answer({}, {"OMP_NUM_THREADS": "9"}),
+            {"environment": {"OMP_NUM_THREADS": "8"}},
+            "more threads than the job has: 8",
+        ),
         (answer({}, {"OMP_NUM_THREADS": "15"}), {"cpus_per_task": 14}, "more threads"),
         (answer({"constraint": "new"}), {"partition": "debug"}, "partition debug has no"),
         (answer({"constraint": "old"}), {"req_nodes": "a1"}, "--nodelist binds it"),
@@ -284,7 +350,7 @@ def test_of_a_long_script_comes_the_beginning(enforced: Installed) -> None:
         (answer({"cpu-freq": "1200000-2000000"}), {"features": "old"}, "no frequency step"),
         (answer({"cpu-freq": CAP}), {"cpu_freq_gov": 8}, "--cpu-freq binds it"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_must_not_be_is_not_written(
     enforced: Installed, plan: bytes, fields: dict[str, object], why: str
 ) -> None:

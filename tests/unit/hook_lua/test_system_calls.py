@@ -46,9 +46,13 @@ SOON_S, LATE_S = 0.3, 30.0
 
 
 def exchange(
-    home: Path, system: str, path: Path, line: str = '"hello\\n"', more: str = "",
+    home: Path,
+    system: str,
+    path: Path,
+    line: str = '"hello\\n"',
+    more: str = "",
     within_s: float = LATE_S,
-) -> str:  # fmt: skip
+) -> str:
     code = f"""{system}
     local answer, word = sys.exchange(select(2, ...), {line}, {within_s}{more})
     print(answer, word)"""
@@ -89,16 +93,24 @@ def test_the_installed_filter_changes_a_job(
     installed = tmp_path / "cli_filter.lua"
     installed.write_bytes(stub("cli_filter.lua", tmp_path, "id", ""))
     answer = {
-        "v": 1, "decision": "0123456789abcdef", "rewrite": {"cpu-freq": "1200000-1900000"},
-        "env": {"OMP_NUM_THREADS": "4"}, "message": "", "stamp": "advisor:{}", "to": "tty",
-    }  # fmt: skip
+        "v": 1,
+        "decision": "0123456789abcdef",
+        "rewrite": {"cpu-freq": "1200000-1900000"},
+        "env": {"OMP_NUM_THREADS": "4"},
+        "message": "",
+        "stamp": "advisor:{}",
+        "to": "tty",
+    }
     peer = Peer(path, json.dumps(answer).encode() + b"\n")
     (tmp_path / "filter.lua").write_text(FILTER)
     done = subprocess.run(
         [lua, tmp_path / "filter.lua", installed],
         env={"PATH": os.environ["PATH"], **({} if precompiled else {"ADVISOR_DEBUG": "1"})},
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "1200000-1900000\n4 0123456789abcdef\n"
     request = json.loads(peer.got)
@@ -119,9 +131,13 @@ def test_an_answer_of_the_version_before_changes_a_job(
     Peer(path, (BEFORE / "cli_filter.answer").read_bytes())
     (tmp_path / "filter.lua").write_text(FILTER)
     done = subprocess.run(
-        [LUA_OF[home], tmp_path / "filter.lua", installed], env={"PATH": os.environ["PATH"]},
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        [LUA_OF[home], tmp_path / "filter.lua", installed],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     answer = json.loads((BEFORE / "cli_filter.answer").read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"1200000-2000000\n16 {answer['decision']}\n"
@@ -231,9 +247,13 @@ def as_user(
     script = home / "main.lua"
     script.write_text(f"{PRELUDE}\n{code}")
     return subprocess.run(
-        [LUA_OF.get(home, LUAS[0]), script, home, *arguments], cwd=folder, env=environment,
-        capture_output=True, check=True, timeout=60,
-    )  # fmt: skip
+        [LUA_OF.get(home, LUAS[0]), script, home, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
 
 
 REQUEST = """\
@@ -258,10 +278,18 @@ def test_a_request_holds_script_choices_and_variables(
     (tmp_path / "job.sh").write_bytes(b'#!/bin/sh\n"\\\t\0\x7f\xff')
     (tmp_path / "choices").write_text("{}")
     environment = {
-        "A": 'x"\n', "B_C": "y", "SECRET": "z", "LONG": "7" * 4097, "OMP_PLACES": "\t" * 300,
-        "FOO_NUM_THREADS": "3", "SLURM_JWT": "key", "SLURM_JWT_": "", "SLURM_SACK_KEY": "key",
-        "OMP": "no", "NUM_THREADS": "no",
-    }  # fmt: skip
+        "A": 'x"\n',
+        "B_C": "y",
+        "SECRET": "z",
+        "LONG": "7" * 4097,
+        "OMP_PLACES": "\t" * 300,
+        "FOO_NUM_THREADS": "3",
+        "SLURM_JWT": "key",
+        "SLURM_JWT_": "",
+        "SLURM_SACK_KEY": "key",
+        "OMP": "no",
+        "NUM_THREADS": "no",
+    }
     assert asked(home, system, tmp_path, "job.sh", f"{tmp_path}/choices", **environment) == {
         "v": 1,
         "script": '#!/bin/sh\n"\\\t\0\x7f\ufffd',

@@ -26,10 +26,16 @@ from tests.again import same_again
 
 FREQS = (1_200_000, 1_700_000, 2_200_000)
 BDW = NodeType(
-    "bdw", feature="broadwell", partitions=("batch",), sockets=2, cores=28, freq_khz=FREQS,
-    default_freq_khz=2_200_000, nodes=tuple(f"bdw{i}" for i in range(40)),
+    "bdw",
+    feature="broadwell",
+    partitions=("batch",),
+    sockets=2,
+    cores=28,
+    freq_khz=FREQS,
+    default_freq_khz=2_200_000,
+    nodes=tuple(f"bdw{i}" for i in range(40)),
     default_partition="batch",
-)  # fmt: skip
+)
 THREADS = (8, 12, 16, 20, 24, 28)
 CELLS = [Configuration("bdw", 1, 1, t, f) for t in THREADS for f in FREQS]
 BASE = CELLS[-1]
@@ -38,9 +44,13 @@ _ONE = ((1.0, "1"),)
 
 def time_energy(n: float, c: Configuration) -> tuple[float, float]:
     """A memory-bound code of work n^1.5: threads saturate at 16, frequency hardly matters."""
-    time_s = 100 * (n / 4e6) ** 1.5 * (16 / min(c.threads_per_node, 16)) * (
-        2.2e6 / c.freq_khz
-    ) ** 0.1 / c.nodes  # fmt: skip
+    time_s = (
+        100
+        * (n / 4e6) ** 1.5
+        * (16 / min(c.threads_per_node, 16))
+        * (2.2e6 / c.freq_khz) ** 0.1
+        / c.nodes
+    )
     watts = 90 + c.threads_per_node * (1.5 + 3 * (c.freq_khz / 2.2e6) ** 3)
     return time_s, time_s * watts * c.nodes
 
@@ -51,8 +61,9 @@ def _counted(c: Configuration) -> dict[str, Any]:
     return {"thread_use": use} if c.threads_per_node == BASE.threads_per_node else {}
 
 
-def runs(n: float, cells: list[Configuration], scope: Scope = "all", who: str = "",
-         source: Any = "sweep") -> list[Observation]:  # fmt: skip
+def runs(
+    n: float, cells: list[Configuration], scope: Scope = "all", who: str = "", source: Any = "sweep"
+) -> list[Observation]:
     rng = random.Random(int(n) + len(cells))
     found = []
     for c in cells:
@@ -60,10 +71,16 @@ def runs(n: float, cells: list[Configuration], scope: Scope = "all", who: str = 
         off = math.exp(rng.gauss(0, 0.004))
         found.append(
             Observation(
-                c, time_s * off, energy_j * off, source=source, scope=scope, contributor=who,
-                job_id=f"{who}{n}{c}", extra=_counted(c) if source == "sweep" else {},
+                c,
+                time_s * off,
+                energy_j * off,
+                source=source,
+                scope=scope,
+                contributor=who,
+                job_id=f"{who}{n}{c}",
+                extra=_counted(c) if source == "sweep" else {},
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -76,8 +93,9 @@ def options(n: float, confirmed: bool = True) -> list[Option]:
     return found
 
 
-def sweep(writer: Writer, n: float, cells: list[Configuration], scope: Scope = "all",
-          who: str = "") -> None:  # fmt: skip
+def sweep(
+    writer: Writer, n: float, cells: list[Configuration], scope: Scope = "all", who: str = ""
+) -> None:
     writer.add_observations("stencil", f"-n {n:.0f}", runs(n, cells, scope, who))
 
 
@@ -90,9 +108,15 @@ def fit(
         "n_train": 12,
     } | more
     model = writer.save_model(
-        "stencil", f"-n {n:.0f}", "bdw", scope=scope, owner=owner, name="bspline",
-        stats={"error": 0.05, "threads_unset": [[1, 1, BASE.threads_per_node]]}, **values,
-    )  # fmt: skip
+        "stencil",
+        f"-n {n:.0f}",
+        "bdw",
+        scope=scope,
+        owner=owner,
+        name="bspline",
+        stats={"error": 0.05, "threads_unset": [[1, 1, BASE.threads_per_node]]},
+        **values,
+    )
     if not writer.in_transaction:
         assert derive(writer)
     return model
@@ -131,17 +155,31 @@ def snapshot(path: Path, **settings: Any) -> Snapshot:
     return replace(site, policy=replace(site.policy, base=policy), choices={}, baselines={})
 
 
-def ask(site: Snapshot, arguments: str = "-n 8000000", *, line: str = "", sbatch: str = "",
-        user: str = "ada", environment: dict[str, str] | None = None,
-        chance: Callable[[], float] = lambda: 1.0) -> Decision:  # fmt: skip
+def ask(
+    site: Snapshot,
+    arguments: str = "-n 8000000",
+    *,
+    line: str = "",
+    sbatch: str = "",
+    user: str = "ada",
+    environment: dict[str, str] | None = None,
+    chance: Callable[[], float] = lambda: 1.0,
+) -> Decision:
     script = f"#!/bin/bash\n{line}\nsrun ./stencil {arguments}\n"
     words = ("-N1 --exclusive " + sbatch).split()
     request = parse_request(
-        {"type": "sbatch", "options": read_directives(script) | read_arguments(words),
-         "script": script, "script_path": "/home/job.sh", "argv": ["/home/job.sh"],
-         "env": environment or {}},
-        user=user, uid=1000, choices={},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": read_directives(script) | read_arguments(words),
+            "script": script,
+            "script_path": "/home/job.sh",
+            "argv": ["/home/job.sh"],
+            "env": environment or {},
+        },
+        user=user,
+        uid=1000,
+        choices={},
+    )
     decision = decide(request, site, chance=chance)
     same_again(decision, site, chance)
     return decision

@@ -95,19 +95,29 @@ def test_advice_is_shown_and_a_pin_needs_acceptance_too(family: Path) -> None:
     assert decision.codes[-1] == "extrapolated-advise"
     assert decision.chosen is not None and "would give" in decision.message
     pinned = parse_request(
-        {"type": "sbatch", "options": {"nodes": "1", "exclusive": ""},
-         "script": "srun ./stencil -n 8000000", "script_path": "/j", "argv": ["/j"]},
-        user="ada", uid=1, choices={"version": 1, "workloads": {"stencil/*": {"pin": {
-            "threads_per_node": 20}}}},
-    )  # fmt: skip
+        {
+            "type": "sbatch",
+            "options": {"nodes": "1", "exclusive": ""},
+            "script": "srun ./stencil -n 8000000",
+            "script_path": "/j",
+            "argv": ["/j"],
+        },
+        user="ada",
+        uid=1,
+        choices={"version": 1, "workloads": {"stencil/*": {"pin": {"threads_per_node": 20}}}},
+    )
     assert not decide(pinned, site, chance=lambda: 1.0).changed
 
 
 @pytest.mark.parametrize(
     ("line", "environment"),
-    [("#ADVISOR extrapolated=advise", {}), ("", {"ADVISOR_EXTRAPOLATED": "refuse"}),
-     ("#ADVISOR max_extrapolation=1.5", {}), ("", {"ADVISOR_MAX_EXTRAPOLATION": "1.9"})],
-)  # fmt: skip
+    [
+        ("#ADVISOR extrapolated=advise", {}),
+        ("", {"ADVISOR_EXTRAPOLATED": "refuse"}),
+        ("#ADVISOR max_extrapolation=1.5", {}),
+        ("", {"ADVISOR_MAX_EXTRAPOLATION": "1.9"}),
+    ],
+)
 def test_a_user_may_be_more_careful(family: Path, line: str, environment: dict[str, str]) -> None:
     assert not ask(snapshot(family), line=line, environment=environment).changed
 
@@ -159,8 +169,10 @@ def test_a_job_of_a_new_size_is_held_out_stamped_and_judged(family: Path) -> Non
         assert not unmetered(decision)
         assert all(m.workload == "-n 4000000" for m in writer.find_models("stencil"))
         assert [w.name for w in writer.workloads("stencil")] == [
-            "-n 1000000", "-n 2000000", "-n 4000000",
-        ]  # fmt: skip
+            "-n 1000000",
+            "-n 2000000",
+            "-n 4000000",
+        ]
 
 
 def test_a_suspended_family_decides_nothing_and_the_swept_size_goes_on(family: Path) -> None:
@@ -176,8 +188,9 @@ def test_a_suspended_family_decides_nothing_and_the_swept_size_goes_on(family: P
 @pytest.mark.parametrize("blob", [b"", b"\x01123", b"\x01" + bytes(400)])
 def test_a_damaged_table_changes_no_job(family: Path, blob: bytes) -> None:
     site = snapshot(family)
-    site.models = {i: replace(m, sizes_blob=blob) if m.of_sizes else m
-                   for i, m in site.models.items()}  # fmt: skip
+    site.models = {
+        i: replace(m, sizes_blob=blob) if m.of_sizes else m for i, m in site.models.items()
+    }
     site = replace(site, _decoded=OrderedDict())
     site.index()
     with suppress(StoreError):  # which the daemon answers by leaving the job alone
@@ -190,13 +203,29 @@ def test_a_number_of_nodes_that_never_ran_is_decided_from_those_that_did(store_p
         writer.save_node_types([BDW], source="test")
         cells = [replace(c, nodes=n) for n in (1, 2, 4) for c in some]
         writer.add_observations("stencil", "mesh", runs(4e6, cells))
-        table = [replace(o, configuration=replace(o.configuration, nodes=n), time_s=o.time_s / n,
-                         time_lo_s=o.time_lo_s / n, time_hi_s=o.time_hi_s / n)
-                 for n in (1, 2, 4) for o in options(4e6)]  # fmt: skip
+        table = [
+            replace(
+                o,
+                configuration=replace(o.configuration, nodes=n),
+                time_s=o.time_s / n,
+                time_lo_s=o.time_lo_s / n,
+                time_hi_s=o.time_hi_s / n,
+            )
+            for n in (1, 2, 4)
+            for o in options(4e6)
+        ]
         writer.save_model(
-            "stencil", "mesh", "bdw", scope="all", owner="", name="bspline", options=table,
-            energy_quality="measured", n_train=12, stats=as_measured(table),
-        )  # fmt: skip
+            "stencil",
+            "mesh",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            options=table,
+            energy_quality="measured",
+            n_train=12,
+            stats=as_measured(table),
+        )
         assert derive(writer)
     site = snapshot(store_path)
     measured, never, far = (ask(site, "mesh", sbatch=f"-N{n}") for n in (4, 8, 17))

@@ -73,9 +73,17 @@ def test_two_sizes_say_what_is_measured_and_default_is_not_used(
         for n in (1e6, 2e6):
             fit(writer, n)
         writer.save_model(
-            "stencil", "default", "bdw", scope="all", owner="", name="bspline",
-            energy_quality="measured", n_train=12, stats={}, options=options(4e6),
-        )  # fmt: skip
+            "stencil",
+            "default",
+            "bdw",
+            scope="all",
+            owner="",
+            name="bspline",
+            energy_quality="measured",
+            n_train=12,
+            stats={},
+            options=options(4e6),
+        )
         site = snapshot(store_path)
         decision = ask(site)
         assert decision.codes[-2:] == ("few-sizes", "training-ask")
@@ -153,8 +161,10 @@ def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: 
         assert "n 1e6 to 8e6" in " ".join(r.text for r in decisions["ada"].reasons)
         assert "too-far" in decisions["eve"].codes
         # Jobs that break the law show that there is none beyond what was measured.
-        broken = [replace(o, time_s=4 * o.time_s) for o in runs(1.6e7, [BASE] * 3, "own", "eve",
-                                                                source="job")]  # fmt: skip
+        broken = [
+            replace(o, time_s=4 * o.time_s)
+            for o in runs(1.6e7, [BASE] * 3, "own", "eve", source="job")
+        ]
         writer.add_observations("stencil", "-n 16000000", broken)
         assert derive(writer)
         decision = ask(snapshot(store_path), "-n 8000000", user="eve")

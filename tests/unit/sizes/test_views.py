@@ -31,8 +31,15 @@ def test_another_policy_is_tried_on_jobs_of_sizes_never_swept(family: Path, tmp_
         new = changes["-n 8000000"]
         assert (new.case.runs, new.case.baseline) == (2, BASE)
         assert new.then is not None and new.then.energy < -0.03
-        accept = {"base": {"mode": "apply", "goal": "min_energy", "holdout": 0.0,
-                           "extrapolated": "accept"}, "rules": []}  # fmt: skip
+        accept = {
+            "base": {
+                "mode": "apply",
+                "goal": "min_energy",
+                "holdout": 0.0,
+                "extrapolated": "accept",
+            },
+            "rules": [],
+        }
         tried = simulate(writer, accept, datetime.now(UTC) - timedelta(hours=1))
         assert (tried.decisions, tried.different, dict(tried.undecided)) == (4, 3, {})
 

@@ -59,11 +59,21 @@ class Site:
     def ask(self, script: str = SCRIPT, daemon: int = 0, **more: Any) -> dict[str, Any]:
         """Ask the daemon as the filter does."""
         body = {
-            "v": 1, "op": "decide", "scheduler": "slurm", "hook": "cli_filter", "type": "sbatch",
+            "v": 1,
+            "op": "decide",
+            "scheduler": "slurm",
+            "hook": "cli_filter",
+            "type": "sbatch",
             "options": {"nodes": "1", "exclusive": "exclusive", "mem": "2G", "time": "600", **more},
-            "argv": ["/home/job.sh"], "script": script, "script_path": "/home/job.sh",
-            "truncated": False, "env": {}, "choices": "", "cwd": "/home", "het": False,
-        }  # fmt: skip
+            "argv": ["/home/job.sh"],
+            "script": script,
+            "script_path": "/home/job.sh",
+            "truncated": False,
+            "env": {},
+            "choices": "",
+            "cwd": "/home",
+            "het": False,
+        }
         found: dict[str, Any] = json.loads(
             self.daemons[daemon].answer(json.dumps(body).encode(), HERE)
         )
@@ -88,10 +98,17 @@ class Site:
         time_s, watts = law(memory, ran.threads_per_node, ran.freq_khz)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         values: dict[str, Any] = {
-            "submitted_at": now, "ended_at": now, "elapsed_s": time_s, "nodes": 1,
-            "node_list": "n1", "cpus": CORES, "energy_j": time_s * watts, "resolution_s": 0.01,
-            "freq_requested_khz": ran.freq_khz, "partition": "batch",
-        } | more  # fmt: skip
+            "submitted_at": now,
+            "ended_at": now,
+            "elapsed_s": time_s,
+            "nodes": 1,
+            "node_list": "n1",
+            "cpus": CORES,
+            "energy_j": time_s * watts,
+            "resolution_s": 0.01,
+            "freq_requested_khz": ran.freq_khz,
+            "partition": "batch",
+        } | more
         self.store.link_job(decision.id, str(self.jobs))
         step = StepRecord("0", "new", "COMPLETED", time_s, 1, 1, time_s * watts, ran.freq_khz)
         record = JobRecord(str(self.jobs), "job", USER, "", values.pop("state", "COMPLETED"))

@@ -24,21 +24,25 @@ def test_the_looked_up_trial_is_the_one_the_prior_would_try() -> None:
     for _ in range(12):
         known = [
             WorkloadSurface(
-                f"a{i}", {"gbs": float(m), "power_w": 200.0 + 10 * i}, grid,
+                f"a{i}",
+                {"gbs": float(m), "power_w": 200.0 + 10 * i},
+                grid,
                 np.log((1 - m) / np.exp(grid.sum(axis=1)) + m),
                 np.log(((1 - m) / np.exp(grid.sum(axis=1)) + m) * (1 + np.exp(grid.sum(axis=1)))),
             )
             for i, m in enumerate(rng.uniform(0.2, 1.0, 9))
-        ]  # fmt: skip
+        ]
         own = np.zeros(2)
         prior = learn(known, ("gbs", "power_w"), grid, own).prior({"gbs": 0.9, "power_w": 230.0})
         made = options(prior, OWN, NODE_TYPE, 100.0, 200.0)
         for slowdown, confidence, saving in rng.uniform((0, 0.5, 0), (0.4, 0.95, 0.1), (8, 3)):
             cold = ColdStart(confidence=round(float(confidence), 2))
             values = Policy(
-                goal="min_energy", max_slowdown=float(slowdown), min_saving=float(saving),
+                goal="min_energy",
+                max_slowdown=float(slowdown),
+                min_saving=float(saving),
                 cold_start=cold,
-            )  # fmt: skip
+            )
             bounds = TrialBounds(
                 float(slowdown), float(saving), trial_confidence=cold.confidence, min_applications=1
             )

@@ -62,9 +62,9 @@ def sweep_in(root: Path, *, command: str = "x", earlier: str = "", **named: obje
     )
     state = states.new(
         root,
-        replace(subject, **named),
+        replace(subject, **named),  # type: ignore[arg-type]
         SearchSpace.of("t", CELLS),
-        settings,  # type: ignore[arg-type]
+        settings,
         planned([CELLS[-1], *CELLS[:-1]], CELLS[-1]),
     )
     states.begin(state)

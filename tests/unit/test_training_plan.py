@@ -429,7 +429,7 @@ def observed(
         Configuration("local", 1, 1, threads, 0),
         time_s,
         energy_j,
-        energy_quality=quality,
+        energy_quality=quality,  # type: ignore[arg-type]
         source=source,  # type: ignore[arg-type]
     )
 

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -252,12 +253,11 @@ def test_intervals_are_true_between_posed_node_types(kernel: str) -> None:
     assert min(inside.values()) >= 0.9 * total, (inside, total)
 
 
-def node_type(posed: object) -> NodeType:
-    p = posed
+def node_type(posed: Any) -> NodeType:
     return NodeType(
-        p.name,
-        cores=p.cores,
-        freq_khz=p.frequencies_khz,  # type: ignore[attr-defined]
-        default_freq_khz=p.max_khz,
-        nodes=p.nodes,  # type: ignore[attr-defined]
+        posed.name,
+        cores=posed.cores,
+        freq_khz=posed.frequencies_khz,
+        default_freq_khz=posed.max_khz,
+        nodes=posed.nodes,
     )

@@ -70,9 +70,9 @@ def model(store: Writer, scope: str = "all", owner: str = "") -> StoredModel:
         "stencil",
         "n64",
         "bdw",
-        scope=scope,
+        scope=scope,  # type: ignore[arg-type]
         owner=owner,
-        name="bspline",  # type: ignore[arg-type]
+        name="bspline",
         energy_quality="measured",
         n_train=12,
         stats={},

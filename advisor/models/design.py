@@ -67,33 +67,56 @@ def random_(
 def latin_hypercube(
     space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
 ) -> list[Configuration]:
-    """Return ``samples`` configurations of a Latin hypercube, moved to the nearest free ones."""
+    """Return ``samples`` configurations of a Latin hypercube, moved to the nearest free ones.
+
+    ``must_include`` is its first point, and the others are drawn around it: a point put in place
+    of another afterwards would leave a row or a column without a run.
+    """
     _check(space, samples)
     grid = list(space)
     measure = _Measure.of(space)
-    chosen: list[Configuration] = []
-    for point in hypercube(min(samples, len(grid)), seed):
+    chosen: list[Configuration] = [] if must_include is None else [must_include]
+    through = None if must_include is None else _place(must_include, space)
+    points = hypercube(min(samples, len(grid)), seed, through)
+    for point in points[len(chosen) :]:
         n = _cell(point[0], space.nodes)
         ranks, threads = _cell(point[1], space.threads)
-        wanted = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
+        drawn = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
         free = set(grid) - set(chosen)
-        chosen.append(min(free, key=lambda c: (measure(c, wanted), c)))
-    return _sorted(_swap(chosen, must_include, measure))
+        chosen.append(min(free, key=lambda c: (measure(c, drawn), c)))
+    return _sorted(chosen)
 
 
-def hypercube(count: int, seed: int) -> NDArray[np.float64]:
+def hypercube(
+    count: int, seed: int, through: tuple[float, float, float] | None = None
+) -> NDArray[np.float64]:
     """Return points (count, 3) in 0..1: along each axis one in each of ``count`` equal parts.
 
     (McKay, Beckman and Conover 1979.) Drawn in the order of scipy.stats.qmc.LatinHypercube, so that
-    a seed gives the design that it gave before.
+    a seed gives the design that it gave before. The first point lies in the same parts as
+    ``through``, where that is given.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
     inside = rng.uniform(size=(count, 3))
     parts = np.tile(np.arange(1, count + 1), (3, 1))
     for axis in parts:
         rng.shuffle(axis)
+    for axis, share in zip(parts, through or (), strict=False):
+        holding = int(np.flatnonzero(axis == min(int(share * count) + 1, count))[0])
+        axis[[0, holding]] = axis[[holding, 0]]
     points: NDArray[np.float64] = (parts.T - inside) / count
     return points
+
+
+def _place(configuration: Configuration, space: SearchSpace) -> tuple[float, float, float]:
+    """Return where on each axis, in 0..1, the cell nearest to a configuration has its middle."""
+    nearest = min(space, key=lambda c: (_Measure.of(space)(c, configuration), c))
+    pair = (nearest.ranks_per_node, nearest.threads_per_node)
+    return (
+        (space.nodes.index(nearest.nodes) + 0.5) / len(space.nodes),
+        (space.threads.index(pair) + 0.5) / len(space.threads),
+        (space.freqs_khz.index(nearest.freq_khz) + 0.5) / len(space.freqs_khz),
+    )
 
 
 def _cell(share: float, axis: Sequence[_T]) -> _T:

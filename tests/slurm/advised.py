@@ -121,6 +121,10 @@ class AdvisedSite:
                 raise AssertionError(f"{status}\n{(self.folder / 'serve.log').read_text()}")
             time.sleep(0.05)
 
+    def refusals(self) -> int:
+        """Return how often the daemon has begun to refuse a user who asked too much."""
+        return (self.folder / "serve.log").read_text().count(" event=too-much ")
+
     def install_hooks(self) -> None:
         """Install both hooks where the testbed's Slurm looks for them."""
         where = ["--scheduler", "slurm", "--dir", str(self.testbed.conf_dir)]

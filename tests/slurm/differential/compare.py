@@ -56,6 +56,9 @@ _OF_NODE = re.compile(
 )
 _OF_CORES = re.compile(r"SLURM_CPUS_PER_TASK|SLURM_TRES_PER_TASK|" + _OF_NODE.pattern)
 
+UNSTAMPED = "stamp: one a job -> none"
+"""The difference of a job whose submission got no answer."""
+
 
 @dataclass
 class Verdict:
@@ -89,7 +92,7 @@ def compare(pair: Pair) -> Verdict:
     if on.stamped and not all(
         r.get("AdminComment", "").startswith("advisor:") for r in on.submitted
     ):
-        verdict.differs("stamp", "one a job", "none")
+        verdict.differences.append(UNSTAMPED)
     _equal(verdict, "jobs submitted", len(off.submitted), len(on.submitted))
     for one, other in zip(off.submitted, on.submitted, strict=False):
         _compare_requests(verdict, one, other)

@@ -88,7 +88,8 @@ def tried(kind: str, trial: Trial, shapes: Sequence[Shape], *, verbose: bool = F
     ran = sum(v.pair.ran for v in verdicts)
     print(
         f"{kind}: {len(verdicts)} shapes, {differing} differing ({again} again), {advised} advised,"
-        f" {len(refused)} refused an answer, {ran} run to their end, {time.monotonic() - start:.0f} s",
+        f" {len(refused)} refused an answer, {ran} run to their end,"
+        f" {time.monotonic() - start:.0f} s",
         flush=True,
     )
     return int(differing > 0)

@@ -16,6 +16,7 @@ An error limit is a fraction of the largest absolute value on the extended front
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,6 +118,101 @@ def front(
     _check(x, y)
     sign_x, sign_y = (1.0 if max_x else -1.0), (1.0 if max_y else -1.0)
     return tuple(_front([(sign_x * a, sign_y * b) for a, b in zip(x, y, strict=True)]))
+
+
+def iterated(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    max_x: bool = True,
+    max_y: bool = True,
+    iterations: int = 4,
+) -> tuple[tuple[int, ...], ...]:
+    """Return the front, the front of the rows that are left without it, and so on.
+
+    At most ``iterations`` fronts, fewer where no row is left; each as :func:`front` has it.
+    Source: Michanan, Dewri and Rutherford 2017, in Endrei 2019, figure 2.3.
+    """
+    rows = list(range(len(x)))
+    fronts: list[tuple[int, ...]] = []
+    while len(fronts) < iterations and (rows or not fronts):
+        places = front([x[i] for i in rows], [y[i] for i in rows], max_x=max_x, max_y=max_y)
+        fronts.append(tuple(rows[place] for place in places))
+        rows = sorted(set(rows) - set(fronts[-1]))
+    return tuple(fronts)
+
+
+def relaxed(
+    x: Sequence[float], y: Sequence[float], front: Sequence[int], error_x: float, error_y: float
+) -> tuple[int, ...]:
+    """Return the rows that are within error of a row of the front, in both axes; ascending.
+
+    The errors are fractions of the front row's own values. Rows between two of the front may be
+    left out, which the trade-off zone avoids. Source: Balaprakash, Tiwari and Wild 2014, in
+    Endrei 2019, figure 2.4.
+    """
+    return tuple(
+        row
+        for row in range(len(x))
+        if any(
+            abs(x[row] - x[i]) <= error_x * abs(x[i]) and abs(y[row] - y[i]) <= error_y * abs(y[i])
+            for i in front
+        )
+    )
+
+
+def overlap(polygon: Sequence[Point], other: Sequence[Point]) -> float:
+    """Return the area that two polygons share over the area of both together, 0 to 1.
+
+    What is inside follows from the even-odd rule. Two polygons without an area share all of it
+    where they are the same points, nothing else. Exact: between two neighbouring corners or
+    crossings of edges every edge is straight, and so the middle of that strip has its mean.
+    """
+    edges = [list(zip(p, [*p[1:], *p[:1]], strict=True)) for p in (polygon, other)]
+    cuts = sorted({u for p in (polygon, other) for u, _ in p} | _crossings(*edges))
+    shared = whole = 0.0
+    for left, right in itertools.pairwise(cuts):
+        middle = (left + right) / 2
+        one, two = (_heights(e, middle) for e in edges)
+        both = _measure(one, two)
+        shared += (right - left) * both
+        whole += (right - left) * (_measure(one, one) + _measure(two, two) - both)
+    return shared / whole if whole else float(set(polygon) == set(other))
+
+
+_Edges = Sequence[tuple[Point, Point]]
+_Intervals = Sequence[tuple[float, float]]
+
+
+def _crossings(edges: _Edges, others: _Edges) -> set[float]:
+    """Return where edges of either kind cross any edge: the u of each crossing."""
+    every = [*edges, *others]
+    places = set()
+    for ((au, av), (bu, bv)), ((cu, cv), (du, dv)) in itertools.combinations(every, 2):
+        turn = (bu - au) * (dv - cv) - (bv - av) * (du - cu)
+        if turn:
+            share = ((cu - au) * (dv - cv) - (cv - av) * (du - cu)) / turn
+            if 0.0 < share < 1.0:
+                places.add(au + share * (bu - au))
+    return places
+
+
+def _heights(edges: _Edges, u: float) -> _Intervals:
+    """Return the intervals of v that are inside a polygon at u, ascending."""
+    v = sorted(
+        av + (u - au) * (bv - av) / (bu - au)
+        for (au, av), (bu, bv) in edges
+        if min(au, bu) <= u < max(au, bu)  # half open: an even number of edges, always
+    )
+    return list(zip(v[::2], v[1::2], strict=True))
+
+
+def _measure(intervals: _Intervals, others: _Intervals) -> float:
+    return sum(
+        max(0.0, min(high, top) - max(low, bottom))
+        for low, high in intervals
+        for bottom, top in others
+    )
 
 
 def _check(x: Sequence[float], y: Sequence[float]) -> None:

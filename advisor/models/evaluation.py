@@ -16,7 +16,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation
 from advisor.core.option import Option
-from advisor.core.pareto import ErrorLimits, Point, trade_off
+from advisor.core.pareto import ErrorLimits, TradeOff, overlap, trade_off
 from advisor.core.policy import Policy
 from advisor.core.rate import Work
 from advisor.errors import InputError, UnknownNameError
@@ -58,8 +58,10 @@ class FrontScore:
     """The forecast trade-off zone against the observed one.
 
     ``by_distance`` counts forecast points 0 to 4 search steps (one value of one axis) from the
-    nearest observed one, ``farther`` the rest. ``responses`` holds per response the baseline and
-    the ends of the extended front, observed and forecast.
+    nearest observed one, ``farther`` the rest; ``overlap_pct`` is the area that both zones share,
+    of the area of both together. ``responses`` holds per response the baseline and the ends of the
+    extended front, observed and forecast: ``p_min`` where the response is at its worst, ``p_max``
+    at its best (Endrei 2019, table 6.8).
     """
 
     error_pct: float
@@ -68,6 +70,7 @@ class FrontScore:
     forecast_points: int
     by_distance: tuple[int, ...]
     farther: int
+    overlap_pct: float
     responses: Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
@@ -251,8 +254,9 @@ def _front(
     error, forecast_error = errors
     order = [o.configuration for o in predicted]
     seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
-    zone, line = _zone(seen, error)
-    forecast_zone, forecast_line = _zone(forecast, forecast_error)
+    observed_zone, predicted_zone = _zone(seen, error), _zone(forecast, forecast_error)
+    zone, line = observed_zone.zone, observed_zone.extended_front
+    forecast_zone, forecast_line = predicted_zone.zone, predicted_zone.extended_front
     step = _steps(space)
     counts = [0] * (_DISTANCES + 1)
     for i in forecast_zone:
@@ -273,8 +277,8 @@ def _front(
             continue
         responses[name] = {
             "baseline": _both(getattr(seen[at], name), getattr(forecast[at], name)),
-            "p_min": _both(min(ends[0]), min(ends[1])),
-            "p_max": _both(max(ends[0]), max(ends[1])),
+            "p_min": _both(max(ends[0]), max(ends[1])),
+            "p_max": _both(min(ends[0]), min(ends[1])),
         }
     return FrontScore(
         100.0 * error,
@@ -283,6 +287,7 @@ def _front(
         len(forecast_zone),
         tuple(counts[:_DISTANCES]),
         counts[_DISTANCES],
+        100.0 * overlap(observed_zone.polygon, predicted_zone.polygon),
         responses,
     )
 
@@ -291,8 +296,8 @@ def _both(observed: float, forecast: float) -> dict[str, float]:
     return {"observed": observed, "forecast": forecast}
 
 
-def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tuple[Point, ...]]:
-    result = trade_off(
+def _zone(cells: Sequence[GridCell], error: float) -> TradeOff:
+    return trade_off(
         [c.energy for c in cells],
         [c.time for c in cells],
         max_x=False,
@@ -300,7 +305,6 @@ def _zone(cells: Sequence[GridCell], error: float) -> tuple[tuple[int, ...], tup
         x_limits=ErrorLimits(error),
         y_limits=ErrorLimits(error),
     )
-    return result.zone, result.extended_front
 
 
 def _steps(space: SearchSpace) -> Callable[[Configuration, Configuration], int]:

@@ -36,6 +36,7 @@ VERBS = (
     "demo",
     "doctor",
     "metrics",
+    "pareto",
     "predict",
     "promote",
     "prune",
@@ -48,8 +49,8 @@ VERBS = (
     "why",
 )
 """The verbs whose answers are dataclasses; other schemas are kept by hand."""
-MODULES = {"train": "train_output"}
-"""Of a verb whose answers lie in a module of another name."""
+MODULES = {"pareto": "advisor_lab.cli.pareto", "train": "advisor.cli.train_output"}
+"""Of a verb whose answers do not lie in the module of ``advisor.cli`` of its name."""
 TITLES = {"choose": "advisor choose, on and off"}
 SHARED = {
     Decision: "decision.json",
@@ -90,7 +91,7 @@ def text(data: Any, indent: str = "", before: int = 0) -> str:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one answer's name."""
-    module = import_module(f"advisor.cli.{MODULES.get(name, name)}")
+    module = import_module(MODULES.get(name, f"advisor.cli.{name}"))
     answer = getattr(module, f"{name.title()}Answer")
     answers = getattr(module, "ANSWERS", (answer,))
     head: dict[str, Any] = {

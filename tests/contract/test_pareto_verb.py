@@ -72,6 +72,26 @@ def test_minimised_columns_and_errors_of_their_own(advisor: Advisor, tmp_path: P
     assert (own["x"]["error_pct"], own["y"]["error_pct"]) == (10, 5)
 
 
+def test_the_older_ways_to_find_what_is_near_the_front(advisor: Advisor, tmp_path: Path) -> None:
+    """Relaxed and iterated fronts (Endrei 2019, figures 2.3 and 2.4), beside the zone."""
+    data = advisor("pareto", GOLDEN, *AXES, "--json").json()
+    assert data["iterated"][0] == data["front"] and len(data["iterated"]) == 4
+    assert set(data["front"]) <= set(data["relaxed"])
+    relaxed = advisor("pareto", GOLDEN, *AXES, "--near", "relaxed").out
+    assert f"{len(data['relaxed'])} of 121 on the front relaxed by 5 % error" in relaxed
+    assert sum(line.endswith(" relaxed") for line in relaxed.splitlines()) == (
+        len(data["relaxed"]) - len(data["front"])
+    )
+    iterated = advisor("pareto", GOLDEN, *AXES, "--near", "iterated", "--all").out
+    for number, rows in enumerate(data["iterated"][1:], start=2):
+        assert sum(line.endswith(f"front {number}") for line in iterated.splitlines()) == len(rows)
+    assert "on the first 4 fronts" in iterated
+    wide = advisor("pareto", GOLDEN, *AXES, "--outer-error", "10%", "--json").json()
+    assert wide["x"]["outer_error_pct"] == 10
+    assert max(p[0] for p in wide["polygon"]) > max(p[0] for p in data["polygon"])
+    assert advisor("pareto", GOLDEN, *AXES, "--near", "far").code == 2
+
+
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_a_picture_file(advisor: Advisor, tmp_path: Path, kind: str) -> None:
     picture = tmp_path / f"zone.{kind}"

@@ -70,8 +70,8 @@ def test_the_front_is_counted_by_search_steps(found: Evaluation) -> None:
     assert front.responses["energy"]["baseline"]["observed"] == pytest.approx(energy)
     for axis, name in enumerate(("time", "energy")):
         ends = front.responses[name]
-        assert ends["p_min"]["observed"] == pytest.approx(min(t[axis] for t in TRUTH.values()))
-        assert ends["p_min"]["observed"] <= ends["p_max"]["observed"]
+        assert ends["p_max"]["observed"] == pytest.approx(min(t[axis] for t in TRUTH.values()))
+        assert ends["p_max"]["observed"] <= ends["p_min"]["observed"]
 
 
 def test_the_decision_is_confirmed_by_its_run_and_worth_what_the_grid_says(

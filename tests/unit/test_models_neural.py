@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from advisor.errors import MissingExtraError
+from advisor.errors import InputError, MissingExtraError
 from advisor.models.base import Matrix, Vector
 from advisor.models.registry import create
 
@@ -49,3 +49,29 @@ def test_without_scikit_learn_one_line_says_how_to_get_it(monkeypatch: pytest.Mo
     with pytest.raises(MissingExtraError, match="model neural needs scikit-learn") as told:
         create("neural")
     assert told.value.hint == f"{sys.executable} -P -m pip install scikit-learn"
+
+
+def predicted(**options: int | float | str) -> Vector:
+    model = create("neural", **options)  # type: ignore[arg-type]
+    model.fit(DESIGN, times(DESIGN))
+    response: Vector = model.predict(DESIGN)
+    return response
+
+
+def test_layers_and_scaling_are_options_and_the_thesis_s_are_the_default() -> None:
+    """Hidden units as h_units has them, scaling as in figure 5.3 (Endrei 2019)."""
+    pytest.importorskip("sklearn")
+    default = predicted()
+    assert (predicted(hidden="10-20-10", scaling="standard") == default).all()
+    changes = ({"hidden": "6"}, {"hidden": "8-8"}, {"scaling": "minmax"}, {"scaling": "none"})
+    for change in changes:
+        assert not (predicted(**change) == default).all(), change
+    misses = [np.abs(np.log(p / times(DESIGN))).mean() for p in (default, predicted(**changes[3]))]
+    assert misses[0] < misses[1], "frequencies in kHz drown the other axes"
+
+
+@pytest.mark.parametrize("hidden", ["", "0", "10-", "ten", "10-2000", "\u00b2"])
+def test_layers_that_are_none_are_refused(hidden: str) -> None:
+    pytest.importorskip("sklearn")
+    with pytest.raises(InputError, match=r"hidden: .* is not a list of layers"):
+        create("neural", hidden=hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -9,7 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from advisor.core.pareto import ErrorLimits, TradeOff, front, trade_off
+from advisor.core.pareto import (
+    ErrorLimits,
+    TradeOff,
+    front,
+    iterated,
+    overlap,
+    relaxed,
+    trade_off,
+)
 from advisor.errors import InputError
 
 FAST = settings(deadline=None, max_examples=100)
@@ -200,3 +209,55 @@ def test_no_rows_and_wrong_limits_are_refused() -> None:
         trade_off([1.0], [1.0, 2.0])
     with pytest.raises(InputError, match="means 5 %"):
         ErrorLimits(5.0)
+
+
+def box(left: float, low: float, right: float, high: float) -> list[tuple[float, float]]:
+    return [(left, low), (left, high), (right, high), (right, low)]
+
+
+def test_two_zones_share_the_area_that_they_share() -> None:
+    square = box(0, 0, 2, 2)
+    assert overlap(square, square) == pytest.approx(1.0)
+    assert overlap(square, box(1, 0, 3, 2)) == pytest.approx(1 / 3)
+    assert overlap(square, box(0.5, 0.5, 1, 1)) == pytest.approx(0.25 / 4)
+    assert overlap(square, box(2, 0, 3, 2)) == 0.0
+    triangle = [(0.0, 0.0), (2.0, 2.0), (2.0, 0.0)]
+    assert overlap(square, triangle) == pytest.approx(0.5)
+    assert overlap(triangle, [(0.0, 0.0), (0.0, 2.0), (2.0, 2.0)]) == pytest.approx(0.0)
+    assert overlap(triangle, [(0.0, 2.0), (2.0, 2.0), (2.0, 0.0)]) == pytest.approx(1 / 3)
+    line = [(0.0, 0.0), (1.0, 1.0)]
+    assert overlap(line, line) == 1.0
+    assert overlap(line, [(0.0, 0.0), (1.0, 2.0)]) == 0.0
+
+
+@FAST
+@given(table(FINE), table(FINE), st.floats(0.01, 0.3))
+def test_the_overlap_of_zones_is_a_share_and_the_same_both_ways(
+    rows: list[tuple[float, float]], others: list[tuple[float, float]], error: float
+) -> None:
+    one, other = solve(rows, error).polygon, solve(others, error).polygon
+    share = overlap(one, other)
+    assert -1e-9 <= share <= 1 + 1e-9
+    assert overlap(other, one) == pytest.approx(share, abs=1e-6)
+    assert overlap(one, one) == pytest.approx(1.0)
+
+
+@FAST
+@given(TABLES)
+def test_iterated_fronts_are_fronts_of_what_is_left(rows: list[tuple[float, float]]) -> None:
+    x, y = [r[0] for r in rows], [r[1] for r in rows]
+    fronts = iterated(x, y, iterations=40)
+    assert sorted(row for one in fronts for row in one) == list(range(len(rows)))
+    assert fronts[0] == front(x, y)
+    for earlier, later in itertools.pairwise(fronts):
+        for row in later:
+            assert any(x[i] >= x[row] and y[i] >= y[row] for i in earlier)
+    assert iterated(x, y, iterations=2) == fronts[:2]
+
+
+def test_a_relaxed_front_holds_what_is_within_error_of_its_rows() -> None:
+    x, y = [10.0, 1.0, 9.6, 9.4, 5.0], [1.0, 10.0, 0.96, 0.96, 5.0]
+    assert front(x, y) == (0, 4, 1)
+    assert relaxed(x, y, front(x, y), 0.05, 0.05) == (0, 1, 2, 4)
+    assert relaxed(x, y, front(x, y), 0.07, 0.05) == (0, 1, 2, 3, 4)
+    assert relaxed(x, y, front(x, y), 0.0, 0.0) == (0, 1, 4)

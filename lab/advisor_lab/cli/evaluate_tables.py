@@ -113,11 +113,17 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
     out.say(f"\ntrade-off zone at {limits}; search steps from the observed one:")
     steps = [str(i) for i in range(len(front.by_distance))]
     out.table(
-        ["zone", "points", *steps, "more"],
+        ["zone", "points", *steps, "more", "overlap"],
         [
-            ["observed", front.observed_points, *[""] * (len(steps) + 1)],
+            ["observed", front.observed_points, *[""] * (len(steps) + 2)],
             *(
-                [f"{c.model} forecast", f.forecast_points, *f.by_distance, f.farther]
+                [
+                    f"{c.model} forecast",
+                    f.forecast_points,
+                    *f.by_distance,
+                    f.farther,
+                    f"{f.overlap_pct:.0f} %",
+                ]
                 for c in cases
                 for f in [c.evaluation.front]
             ),

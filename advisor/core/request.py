@@ -76,6 +76,8 @@ class JobRequest:
     freq_variables: Mapping[str, int] = field(default_factory=dict, metadata=_BINDS)
     """Variables that a site may set for everybody and that cap the job's steps, kHz, where the job
     asks for nothing else; see :meth:`with_understood`."""
+    freq_unclear: str = field(default="", metadata=_BINDS)
+    """What sets the frequency of the job's steps to what is not known before it runs."""
     time_limit_s: int | None = field(default=None, metadata=_LIMIT)
     """The limit that will hold, the job's own or the scheduler's default; 0: none is to hold. None:
     the job states none, and which will hold is not known (yet)."""
@@ -242,6 +244,7 @@ _KEPT = (
 _KEPT_IF_SET = (
     "node_list",
     "freq_low_khz",
+    "freq_unclear",
     "memory_per_node_mb",
     "memory_per_cpu_mb",
     "het",

@@ -152,9 +152,11 @@ def configuration_of(
     Threads come from a literal OMP_NUM_THREADS in the script, else ``-c``, else the submitting
     environment's OMP_NUM_THREADS, else all cores of an exclusive job with at most one rank a
     socket, else one a rank. Raises UnclearError as :func:`shape` does, and where the script sets
-    the threads to what is not known before it runs.
+    the threads, or the frequency of its steps, to what is not known before it runs.
     """
     nodes, ranks = shape(request, node_type.cores, use)
+    if unclear := use.freq_unclear or request.freq_unclear:
+        raise UnclearError(f"at which frequency it runs: {unclear}")
     if use.threads_unclear:
         raise UnclearError(f"how many threads a rank has: {use.threads_unclear}")
     if use.threads_of_node and (ranks > 1 or node_type.threads_per_core > 1):

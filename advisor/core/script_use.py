@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
@@ -128,6 +129,10 @@ class ScriptUse:
     obstacle: tuple[str, str] = ("", "")
     threads: str = ""
     frequency: str = ""
+    freq_khz: int | None = None
+    """The frequency that the launcher's line states in place of the job's."""
+    freq_unclear: str = ""
+    """What on that line sets it to what is not known before it runs."""
     node_type: str = ""
     cores: str = ""
     ranks: int | None = None
@@ -272,7 +277,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         detail = f"{wrapper} takes variables out that are not known"
         return ScriptUse(("script-not-understood", detail))
     obstacles = {"threads": "", "frequency": "", "node_type": ""}
-    binding = ""
+    binding = cpu_freq = ""
     for option in main.launcher_options:
         axis = option_keeps(main.launcher, option)
         if axis is None:
@@ -284,6 +289,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
             )
         name, _, value = option.partition("=")
         binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
+        cpu_freq = value if axis == "frequency" else cpu_freq
     wrapped = " ".join(main.wrappers)
     ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
@@ -328,6 +334,8 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     return ScriptUse(
         threads=threads,
         frequency=obstacles["frequency"] or (f"the script uses {cap}" if cap else ""),
+        freq_khz=parse_cpu_freq(cpu_freq)[1],
+        freq_unclear=obstacles["frequency"] if is_unclear(cpu_freq) else "",
         node_type=node_type,
         cores=cores,
         ranks=ranks,

@@ -70,8 +70,10 @@ def understand(submission: Submission) -> UnderstoodJob | Conclusion:
     if why is not None:
         left = Submission(request, snapshot, policy, reading)
         return Conclusion(left, (*reasons, why), recognised.workload)
-    if reading.uncapped and request.freq_khz:  # a cap of the user's own has no effect either
-        request = replace(request, freq_khz=None)
+    if use.freq_khz:  # the launcher's own option goes before the job's
+        request = replace(request, freq_khz=use.freq_khz)
+    if reading.uncapped:  # a cap of the user's own has no effect either
+        request = replace(request, freq_khz=None, freq_unclear="")
     return UnderstoodJob(
         request, snapshot, policy, reading, recognised, use, partition, tuple(node_types), reasons
     )

@@ -211,6 +211,8 @@ def understand(
     partition = _partition(request, chosen, site.inventory)
     vouched = named_by_user or bool(recognition.rule and recognition.rule.executable)
     use = use_of(request, recognition.threads_from, named=vouched)
+    if use.freq_khz:  # the launcher's own option goes before the job's
+        request = replace(request, freq_khz=use.freq_khz)
     if "place" not in request.options and gives_whole_nodes(partition):
         request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
     whole = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from advisor.core.availability import Availability, JobLimits, PartitionState
 from advisor.core.configuration import Configuration
+from advisor.core.cpu_freq import parse_cpu_freq
 from advisor.core.inventory import NodeType
 from advisor.core.request import CannotWriteError, JobRequest
 from advisor.core.script_use import NO_USE
@@ -24,7 +25,6 @@ from advisor.schedulers.slurm.translator import (
     fold,
     launched,
     limited,
-    parse_cpu_freq,
     parse_request,
     render,
     uncapped_by,

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
+from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
 from advisor.core.placement import cores_by_rank
@@ -217,7 +218,8 @@ def parse_request(
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
     given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
     judged = slurm_table.judge(given, environment, program)
-    if isinstance(script, str) and (assigned := _assigned(script, argv)):
+    assigned = _assigned(script, argv) if isinstance(script, str) else {}
+    if assigned:
         judged = slurm_table.both(judged, slurm_table.judge_script(assigned))
 
     def get(name: str) -> str:
@@ -230,7 +232,8 @@ def parse_request(
         except ValueError:
             raise ValueError(f"--{name}={value} is not a number") from None
 
-    freq_low_khz, freq_khz = parse_cpu_freq(get("cpu-freq"))
+    caps = _caps(environment, program, get("cpu-freq"))
+    freq_low_khz, freq_khz = parse_cpu_freq(get("cpu-freq") or next(iter({*caps.values()}), ""))
     # srun on its own takes --exclusive for its step, too: exactly what its tasks ask for
     one_each = (
         program == "srun" and "exclusive" in options and not options.keys().isdisjoint(_TASKS)
@@ -265,6 +268,7 @@ def parse_request(
         freq_khz=freq_khz,
         freq_low_khz=freq_low_khz,
         freq_variables=_freq_variables(environment, get("cpu-freq"), program),
+        freq_unclear=_freq_unclear(caps, assigned),
         time_limit_s=_time(get("time")),
         signal_before_s=_signal_before_s(get("signal")),
         memory_per_node_mb=_memory("mem", get("mem")),
@@ -288,27 +292,30 @@ def _is_het(script: str) -> bool:
     return _HET.search(script) is not None
 
 
-def parse_cpu_freq(text: str) -> tuple[int | None, int | None]:
-    """Return the least and the highest frequency, kHz, of ``--cpu-freq``.
-
-    Forms as in sbatch(1): ``min-max[:governor]``, or one number, at which the cores stay. A name
-    such as ``high`` is no number: None.
-    """
-    bounds = text.partition(":")[0].split("-")
-    numbers = [int(b) if b.strip().isdecimal() else None for b in bounds]
-    return numbers[0], numbers[-1]
-
-
 def _bound_by_name(cpu_freq: str) -> dict[str, str]:
     """Return what a frequency given by its name binds.
 
-    ``high`` alone keeps the cores at their highest frequency. What ``low``, ``medium`` and
-    ``highm1`` are is only known on the node, so there is no baseline to compare with.
+    ``high`` alone keeps the cores at their highest frequency. Where it is unclear, there is no
+    baseline to compare with.
     """
-    bounds = cpu_freq.partition(":")[0].split("-")
-    if any(b.strip().lower() in ("low", "medium", "highm1") for b in bounds):
+    if is_unclear(cpu_freq):
         return {"all": "--cpu-freq"}
     return {"frequency": "--cpu-freq"} if cpu_freq.lower().startswith("high") else {}
+
+
+def _caps(environment: Mapping[str, str], program: str, option: str) -> Mapping[str, str]:
+    """Return the variables that cap the job's steps in place of its option, with their values."""
+    return {} if option else slurm_table.frequency_variables(environment, program)
+
+
+def _freq_unclear(caps: Mapping[str, str], assigned: Mapping[str, Sequence[str | None]]) -> str:
+    """Return what sets the frequency of a job's steps to what is not known before it runs."""
+    in_script = slurm_table.frequency_variables(dict.fromkeys(assigned, "set"), "srun")
+    if in_script:
+        return f"the script sets {next(iter(in_script))}"
+    if len({*caps.values()}) > 1 or any(map(is_unclear, caps.values())):
+        return f"{next(iter(caps))} sets it"
+    return ""
 
 
 def _freq_variables(environment: Mapping[str, str], option: str, program: str) -> dict[str, int]:

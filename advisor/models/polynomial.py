@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from advisor.models.base import AXES, Matrix, ModelOption, Vector
-from advisor.models.regression import inference, least_squares
+from advisor.models.regression import inference, least_squares, without_inflated
 
 _FLOOR = 0.1
 """Predictions stay above this share of the smallest run: a polynomial may cross zero."""
@@ -25,12 +25,22 @@ class Polynomial:
     DESCRIPTION: ClassVar[str] = "polynomial of the response, least squares"
     OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
         ModelOption("degree", int, 3, "greatest sum of powers in a term", 1, 6),
+        ModelOption(
+            "vif",
+            float,
+            0.0,
+            "leave out terms of a larger variance inflation factor, 100 in the thesis; 0: none",
+            0.0,
+            1e9,
+        ),
     )
 
-    def __init__(self, *, bounds: Matrix | None = None, degree: int = 3, **_: Any) -> None:
+    def __init__(
+        self, *, bounds: Matrix | None = None, degree: int = 3, vif: float = 0.0, **_: Any
+    ) -> None:
         self.notes: list[str] = []
         self._bounds = bounds
-        self._degree = degree
+        self._degree, self._largest_vif = degree, vif
         self._low = self._high = np.zeros(3)
         self._powers: list[tuple[int, ...]] = [(0, 0, 0)]
         self._fitted: Any = None
@@ -48,6 +58,12 @@ class Polynomial:
         self._powers = [
             p for p in itertools.product(*(range(m + 1) for m in most)) if sum(p) <= self._degree
         ]
+        if self._largest_vif:
+            columns = without_inflated(self._design(x), self._largest_vif)
+            inflated = [_term(p) for i, p in enumerate(self._powers) if i not in columns]
+            if inflated:
+                self.notes.append(f"left out as collinear: {', '.join(inflated)}")
+            self._powers = [self._powers[i] for i in columns]
         if len(self._powers) > len(y):
             self.notes.append(
                 f"{len(y)} runs for {len(self._powers)} terms: not all can be determined"

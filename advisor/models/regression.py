@@ -77,7 +77,7 @@ def inference(fitted: LeastSquares, terms: Sequence[str]) -> dict[str, Any]:
             variance = fitted.squares / freedom
             errors = np.sqrt(variance * np.diag(fitted.unscaled)).tolist()
             chances = [_chance(freedom, t) for t in np.abs(fitted.params / errors).tolist()]
-            factors = _inflation(fitted.design)
+            factors = inflation(fitted.design)
             r2_adjusted = 1.0 - (n - has_constant(fitted.design)) / freedom * (1.0 - fitted.r2)
     rows = zip(terms, fitted.params.tolist(), errors, chances, factors, strict=True)
     return {
@@ -105,8 +105,12 @@ def _chance(freedom: int, t: float) -> float:
     return 0.0 if t == math.inf else 2 * student.beyond(freedom, t)
 
 
-def _inflation(design: Matrix) -> list[float]:
-    """Return each column's variance inflation factor: NaN of a constant, 1 of one alone."""
+def inflation(design: Matrix) -> list[float]:
+    """Return the variance inflation factor of each column of a design (n, k).
+
+    It is NaN of a constant, 1 of a column alone, and infinite or very large of one that the others
+    make up.
+    """
     if design.shape[1] == 1:
         return [1.0]
     others = (np.delete(design, i, axis=1) for i in range(design.shape[1]))
@@ -114,5 +118,21 @@ def _inflation(design: Matrix) -> list[float]:
         least_squares(other, column).r2 if np.ptp(column) else math.nan
         for other, column in zip(others, design.T, strict=True)
     ]
-    factors: list[float] = (1.0 / (1.0 - np.array(explained))).tolist()
+    with np.errstate(divide="ignore"):
+        factors: list[float] = (1.0 / np.maximum(1.0 - np.array(explained), 0.0)).tolist()
     return factors
+
+
+def without_inflated(design: Matrix, limit: float) -> list[int]:
+    """Return the columns of a design (n, k) that are left when none is inflated above a limit.
+
+    The most inflated one goes first, and the factors of the others are worked out anew. Source:
+    Endrei 2019, appendix A, calculateVif.
+    """
+    columns = list(range(design.shape[1]))
+    while True:
+        factors = np.nan_to_num(inflation(design[:, columns]), nan=0.0, posinf=math.inf)
+        worst = int(factors.argmax())
+        if factors[worst] <= limit:
+            return columns
+        del columns[worst]

@@ -117,6 +117,21 @@ def test_a_polynomial_gives_a_polynomial_back_exactly() -> None:
     assert model.notes == ["frequency: the runs have only 3 values, degree 2"]
 
 
+def test_terms_that_others_make_up_are_left_out_on_request() -> None:
+    x: Matrix = np.array([(1.0, c, f) for c in (8.0, 20.0, 32.0, 44.0) for f in (1.2, 1.9, 2.2)])
+    y = 5.0 + x[:, 1] * x[:, 2]
+    every, few = create("polynomial"), create("polynomial", vif=10.0)
+    for model in (every, few):
+        model.fit(x, y)
+    terms = [[t["term"] for t in model.facts["inference"]["terms"]] for model in (every, few)]
+    assert set(terms[1]) < set(terms[0])
+    assert all((t["vif"] or 0.0) <= 10.0 for t in few.facts["inference"]["terms"])
+    (note,) = (n for n in few.notes if n.startswith("left out as collinear: "))
+    assert set(note.partition(": ")[2].split(", ")) == set(terms[0]) - set(terms[1])
+    few.fit(x, y)
+    assert len(few.notes) == len(every.notes) + 1
+
+
 def test_a_polynomial_never_predicts_a_run_of_no_time() -> None:
     x = grid([1], [1, 2, 3, 64], [2_000_000])
     y = np.array([100.0, 50.0, 1.0, 90.0])

@@ -14,7 +14,13 @@ from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 from advisor.models.base import Matrix, Vector
 from advisor.models.bspline import spline_basis
-from advisor.models.regression import has_constant, inference, least_squares
+from advisor.models.regression import (
+    has_constant,
+    inference,
+    inflation,
+    least_squares,
+    without_inflated,
+)
 from advisor.scaling.process import whitened
 
 DICE = np.random.default_rng(7)
@@ -139,3 +145,18 @@ def test_a_triangular_system_is_solved_as_scipy_does(size: int) -> None:
     right = DICE.normal(size=(size, 7))
     expected = solve_triangular(factor, right, lower=True)
     assert whitened(factor, right) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [*DETERMINED, *OPEN])
+@pytest.mark.parametrize("limit", [5.0, 100.0])
+def test_no_column_that_is_left_is_inflated_above_the_limit(name: str, limit: float) -> None:
+    design = (DETERMINED | OPEN)[name]
+    columns = without_inflated(design, limit)
+    left = design[:, columns]
+    assert all(not factor > limit for factor in inflation(left))
+    assert np.linalg.matrix_rank(left) == len(columns)
+    for column in set(range(design.shape[1])) - set(columns):  # it is nearly made up of the others
+        more = design[:, sorted({*columns, column})]
+        assert max(f for f in inflation(more) if f == f) > limit / 2
+    if name in ("constant and three", "no constant", "a constant alone", "one column"):
+        assert len(columns) == design.shape[1]

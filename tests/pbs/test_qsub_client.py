@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import hashlib
 import importlib.util
 import json
 import os
 import pty
 import re
+import resource
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import termios
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +133,10 @@ class Qsub:
         qstat = self.folder / "pbs" / "qstat"
         qstat.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/asked; cat {answer}\n')
         qstat.chmod(0o755)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what the server said."""
         for noted in self.left.glob("server-*"):
             noted.unlink()
 
@@ -133,6 +146,7 @@ class Qsub:
         stdin: bytes | int = subprocess.DEVNULL,
         program: str = "qsub",
         env: Mapping[str, str] | None = None,
+        user: int | None = None,
     ) -> Seen:
         (self.folder / "seen.json").unlink(missing_ok=True)
         environment = {**self.env, **(env or {})}
@@ -145,6 +159,7 @@ class Qsub:
             cwd=self.folder,
             capture_output=True,
             check=False,
+            user=user,
             **given_in,
         )
         seen = json.loads((self.folder / "seen.json").read_text())
@@ -253,6 +268,12 @@ def test_variables_of_the_script_s_own_lines_stay(
     assert seen.argv == [*words, "-v", value, "job.sh"]
 
 
+def test_the_environment_says_what_a_script_s_own_lines_begin_with(qsub: Qsub) -> None:
+    (qsub.folder / "job.sh").write_text("#!/bin/sh\n#QQ -v A=1\n#PBS -v B=1\n./a\n")
+    seen = qsub("job.sh", env={"PBS_DPREFIX": "#QQ"})
+    assert seen.argv == ["-v", "A=1,ADVISOR_QSUB", "job.sh"]
+
+
 def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
     env = {
         "ADVISOR_GOAL": "power",
@@ -268,6 +289,12 @@ def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
     assert qsub("--", "/bin/app", "-v", "x", env={"ADVISOR": "off"}).argv[1] == "ADVISOR"
 
 
+def test_sizes_go_along_by_names_that_are_variables_and_no_more_than_twenty(qsub: Qsub) -> None:
+    sizes = {f"ADVISOR_SIZE_{number:02d}": "1" for number in range(21)}
+    seen = qsub("job.sh", env={**sizes, "ADVISOR_SIZE_,LD_PRELOAD": "x", "ADVISOR_SIZE_": "x"})
+    assert seen.argv[1].split(",") == [*sorted(sizes)[:20], "ADVISOR_QSUB"]
+
+
 def test_what_came_from_the_job_it_is_submitted_from_is_forgotten(qsub: Qsub) -> None:
     seen = qsub("-I", env={"ADVISOR_QSUB": "old", "ADVISOR_DECISION": "old"})
     assert "ADVISOR_QSUB" not in seen.env
@@ -280,8 +307,20 @@ def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
     (folder / "choices.json").write_text('{"version": 1, "goal": "min_time"}')
     assert qsub("job.sh").client()["choices"] == '{"version": 1, "goal": "min_time"}'
     assert qsub("--", "/bin/app").client()["choices"]
-    (folder / "choices.json").write_text("x" * 10_000)
+    (folder / "choices.json").write_text("x" * 4000)
+    assert qsub("job.sh").client()["choices"] == "x" * 4000
+    (folder / "choices.json").write_text("x" * 4001)
     assert "choices" not in qsub("job.sh").client()
+
+
+def test_a_user_s_choices_are_where_the_environment_says(qsub: Qsub) -> None:
+    for root in (".config", "theirs"):
+        (qsub.folder / root / "advisor").mkdir(parents=True)
+        (qsub.folder / root / "advisor" / "choices.json").write_text(root)
+    env = {"XDG_CONFIG_HOME": str(qsub.folder / "theirs")}
+    assert qsub("job.sh", env=env).client()["choices"] == "theirs"
+    env = {"XDG_CONFIG_HOME": "theirs"}  # one that is relative counts for nothing
+    assert qsub("job.sh", env=env).client()["choices"] == ".config"
 
 
 @pytest.mark.parametrize(
@@ -362,11 +401,62 @@ def test_without_a_qsub_behind_it_that_is_said(qsub: Qsub) -> None:
     assert done.stderr == "qsub: /opt/pbs/bin/qsub: No such file or directory\n"
 
 
+def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> None:
+    with subprocess.Popen(
+        [qsub.folder / "bin" / "qsub"], env=qsub.env, cwd=qsub.folder, stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"#!/bin/sh\n")
+        process.stdin.flush()
+        unread = array.array("i", [1])
+        while unread[0]:
+            fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    assert not (qsub.folder / "seen.json").exists()
+
+
+def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\nexec cat\n")
+    text = SCRIPT.encode() + b"x" * 300_000
+    done = subprocess.run(
+        [qsub.folder / "bin" / "qsub"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        input=text,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)),
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (text, b"")
+
+
+def test_a_script_in_a_pipe_is_read_by_qsub_alone(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").write_text('#!/bin/sh\nexec cat "$1"\n')
+    done = subprocess.run(
+        ["bash", "-c", "qsub <(cat job.sh)"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == SCRIPT
+
+
+def test_of_a_long_script_the_beginning_tells_which_one_it_is(qsub: Qsub) -> None:
+    text = SCRIPT.encode() + b"#" * (1 << 20)
+    (qsub.folder / "job.sh").write_bytes(text)
+    fingerprint = hashlib.sha256(text[: 1 << 20]).hexdigest()[:16]
+    assert qsub("job.sh").client()["fingerprint"] == fingerprint
+    assert qsub(stdin=text).client()["fingerprint"] == fingerprint
+
+
 def test_a_client_that_breaks_is_not_in_the_way(qsub: Qsub) -> None:
     path = qsub.folder / "bin" / "qsub"
     path.write_text(path.read_text().replace("def excerpt(lines):", "def excerpt(lines):\n    1/0"))
     seen = qsub("job.sh")
-    assert seen.argv == ["job.sh"]
+    assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     seen = qsub(stdin=SCRIPT.encode(), env={"ADVISOR_DEBUG": "1"})
     assert (seen.argv, seen.stdin) == ([], SCRIPT)
     assert "ZeroDivisionError" in seen.err
@@ -438,12 +528,54 @@ def test_another_daemon_is_not_relied_on(qsub: Qsub, answer: bytes) -> None:
         assert qsub("job.sh").client()["script"]
 
 
+def test_a_daemon_is_where_the_environment_says(qsub: Qsub) -> None:
+    answer = answering(b'{"v":1,"ok":true,"asked":true}\n')
+    with daemon(qsub.folder / "theirs", answer) as asked:
+        qsub("job.sh", env={"ADVISOR_SOCKET": str(qsub.folder / "theirs")})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("said", [b"", b"x" * 100])
+def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: bytes) -> None:
+    """One that says a letter now and then, too: the time is that of all waiting."""
+    took_s = []
+
+    def watched(connection: socket.socket, _: bytes) -> None:
+        begin = time.monotonic()
+        for byte in said:
+            connection.sendall(bytes([byte]))
+            if select.select([connection], [], [], 0.05)[0]:
+                break
+        select.select([connection], [], [], 10)  # until it hangs up
+        took_s.append(time.monotonic() - begin)
+
+    with daemon(qsub.folder / "socket", watched):
+        assert qsub("job.sh").client()["script"]
+    assert took_s[0] < 1
+
+
+def test_a_daemon_that_says_too_much_is_not_heard_out(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", answering(b"x" * 100_000)):
+        assert qsub("job.sh").client()["script"]
+    assert not (qsub.left / "daemon").exists()  # it does not hang
+
+
+def test_a_daemon_that_hangs_up_is_asked_again(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", answering(b"")) as asked:
+        for _ in range(2):
+            assert qsub("job.sh").client()["script"]
+    assert len(asked) == 2
+
+
 def test_a_daemon_that_hangs_is_not_asked_again_for_a_while(qsub: Qsub) -> None:
     with daemon(qsub.folder / "socket", hanging) as asked:
         assert qsub("job.sh").client()["script"]
         assert len(asked) == 1
         assert qsub("job.sh").client()["script"]
         assert len(asked) == 1
+        (qsub.left / "daemon").write_text(f"{int(time.time()) - 31} ")
+        assert qsub("job.sh").client()["script"]
+        assert len(asked) == 2
 
 
 def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
@@ -451,12 +583,51 @@ def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
     old = qsub.left / ("a" * 32)
     old.write_text("x")
     os.utime(old, (1, 1))
+    foreign = qsub.left / "notes"
+    foreign.write_text("x")
+    os.utime(foreign, (1, 1))
     for number in range(70):
         (qsub.left / f"{number:032x}").write_text("x")
     seen = qsub("job.sh")
     assert not old.exists()
+    assert foreign.exists()
     assert len(list(qsub.left.glob("?" * 32))) == 64
     assert seen.client()["script"]
+
+
+def test_what_no_daemon_takes_is_there_for_ten_minutes(qsub: Qsub) -> None:
+    qsub("job.sh")
+    for name, age_s in (("a" * 32, 590), ("b" * 32, 600.5)):
+        (qsub.left / name).write_text("x")
+        written = time.time() - age_s
+        os.utime(qsub.left / name, (written, written))
+    qsub("job.sh")
+    assert [(qsub.left / (letter * 32)).exists() for letter in "ab"] == [True, False]
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o710, 0o720, 0o702])
+def test_a_folder_that_is_not_the_user_s_alone_gets_nothing(qsub: Qsub, mode: int) -> None:
+    qsub.left.mkdir(parents=True)
+    qsub.left.chmod(mode)
+    assert qsub("-v", "A=1", "job.sh").argv == ["-v", "A=1", "job.sh"]
+    assert list(qsub.left.iterdir()) == []
+
+
+def test_what_is_noted_is_the_user_s_alone(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", hanging):
+        qsub("job.sh")
+    notes = [path for path in qsub.left.iterdir() if len(path.name) != 32]
+    assert sorted(path.name.partition("-")[0] for path in notes) == ["daemon", "server"]
+    assert {path.stat().st_mode & 0o7777 for path in notes} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without a name")
+def test_a_user_without_a_name_has_no_home_to_leave_it_in() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        seen = Qsub(Path(name))("-v", "A=1", "job.sh", env={"ADVISOR": "on"}, user=54321)
+        assert seen.argv == ["-v", "A=1", "-v", "A=1,ADVISOR", "job.sh"]
+        assert not seen.env["ADVISOR_QSUB"]
 
 
 def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
@@ -546,6 +717,35 @@ def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
     assert len((qsub.folder / "asked").read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("name", ["PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE"])
+def test_another_server_by_the_environment_is_asked_for_itself(qsub: Qsub, name: str) -> None:
+    qsub("job.sh")
+    qsub.serve("-v X=1")
+    qsub("job.sh", env={name: "other"})
+    assert qsub("job.sh", env={name: "other"}).argv[1] == "X=1,ADVISOR_QSUB"
+    assert len((qsub.folder / "asked").read_text().splitlines()) == 2
+
+
+def test_a_server_that_does_not_answer_delays_once_and_not_for_long(qsub: Qsub) -> None:
+    """A site's own qstat, too, whose child hangs when it is ended; Python 3.6 waited for that."""
+    (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\nsleep 40\n")
+    begin = time.monotonic()
+    for _ in range(3):
+        assert qsub("job.sh").argv == ["job.sh"]
+    client = str(qsub.folder / "bin" / "qsub")
+    for python in (Path.home() / ".pyenv" / "versions").glob("3.6.*/bin/python3"):
+        qsub.forget()
+        assert qsub("-IS", client, "job.sh", program=str(python)).argv == ["job.sh"]
+    assert time.monotonic() - begin < 20
+
+
+def test_without_qstat_in_path_the_one_beside_pbs_s_own_qsub_is_asked(qsub: Qsub) -> None:
+    installed(qsub)
+    qsub.serve("-v X=1")
+    qsub.env["PATH"] = f"{qsub.folder}/bin:/usr/bin:/bin"
+    assert qsub("job.sh").argv == ["-v", "X=1,ADVISOR_QSUB", "job.sh"]
+
+
 def wrapper(folder: Path, call: str) -> None:
     folder.mkdir()
     (folder / "qsub").write_text(f"#!/bin/sh\necho wrapped {folder.name} >&2\n{call}\n")
@@ -588,12 +788,28 @@ def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> Non
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
-@pytest.mark.parametrize("mark", ["x", "1", "99999999999"])
+@pytest.mark.parametrize("path", ["", "{0}/bin::/usr/bin", "{0}/bin:{0}/folder:{0}/text:{0}/pbs"])
+def test_the_next_qsub_of_path_is_a_program(qsub: Qsub, path: str) -> None:
+    """An empty word of PATH is the folder one is in, as for a shell."""
+    (qsub.folder / "folder" / "qsub").mkdir(parents=True)
+    (qsub.folder / "text").mkdir()
+    (qsub.folder / "text" / "qsub").write_text("#!/bin/sh\nexit 1\n")
+    if path:
+        (qsub.folder / "qsub").symlink_to(qsub.folder / "pbs" / "qsub")
+        qsub.env["PATH"] = path.format(qsub.folder)
+    else:
+        installed(qsub)
+        del qsub.env["PATH"]
+    assert qsub("job.sh", program=str(qsub.folder / "bin" / "qsub")).err == "a warning\n"
+
+
+@pytest.mark.parametrize("mark", ["x", "1", "", "99999999999"])
 def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
     qsub: Qsub, mark: str
 ) -> None:
     """A job from inside of another, with -V: of an hour ago, or by a clock that was set back."""
     installed(qsub)
+    mark = mark or str(int(time.time()) - 60)
     seen = qsub("job.sh", env={"ADVISOR_QSUB_PREPARED": mark})
     assert seen.argv == ["-v", "ADVISOR_QSUB", "job.sh"]
     assert "ADVISOR_QSUB_PREPARED" not in seen.env

@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -973,3 +974,97 @@ def test_the_client_reads_builds_as_everybody_does(tmp_path: Path, flag: str) ->
     found = module().facts_of(str(tmp_path / "a"))
     assert found == program.find(str(tmp_path / "a"), tmp_path)
     assert found["build"].startswith("adler") == ("none" in flag)
+
+
+def note(kind: int, name: bytes, text: bytes) -> bytes:
+    """Return one note of an ELF file, padded as there."""
+    head = struct.pack("<III", len(name), len(text), kind)
+    return head + b"".join(part + b"\0" * (-len(part) % 4) for part in (name, text))
+
+
+def elf(*segments: tuple[int, bytes], start: bytes = b"\x7fELF\x02\x01", length: int = 56) -> bytes:
+    """Return a 64-bit little-endian ELF file with these segments, each its kind and content."""
+    head = start.ljust(32, b"\0") + struct.pack("<QQIHHH", 64, 0, 0, 64, length, len(segments))
+    table, content = b"", b""
+    for kind, text in segments:
+        place = 64 + length * len(segments) + len(content)
+        table += struct.pack("<IIQQQQQQ", kind, 0, place, 0, 0, len(text), 0, 0).ljust(length)
+        content += text
+    return head.ljust(64, b"\0") + table + content
+
+
+ID = note(3, b"GNU\0", b"0123456789abcdef")
+PROPERTY = note(5, b"GNU\0", b"x" * 9)
+LOAD = (1, b"code")
+
+
+@pytest.mark.parametrize(
+    ("file", "build"),
+    [
+        (elf((4, ID)), b"0123456789abcdef".hex()),
+        (elf(LOAD, (4, PROPERTY), (4, note(1, b"longer\0", b"abc") + ID)), ID[16:].hex()),
+        (elf((4, ID), length=64), ID[16:].hex()),
+        (elf(*[LOAD] * 63, (4, ID)), ID[16:].hex()),
+        (elf(*[LOAD] * 64, (4, ID)), "adler"),
+        (elf((4, note(3, b"GNU\0", b"1234"))), b"1234".hex()),
+        (elf((4, note(3, b"GNU\0", b"x" * 64))), (b"x" * 64).hex()),
+        (elf((4, note(3, b"GNU\0", b"x" * 65))), "adler"),
+        (elf((4, note(3, b"GNU\0", b"123"))), "adler"),
+        (elf((4, note(3, b"GNU\0", b""))), "adler"),
+        (elf((4, note(3, b"XXX\0", b"1234"))), "adler"),
+        (elf((4, note(3, b"GNU\0\0", b"1234"))), "adler"),
+        (elf((4, note(2, b"GNU\0", b"1234"))), "adler"),
+        (elf((4, ID[:-1])), "adler"),
+        (elf((4, ID[:11])), "adler"),
+        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ID)), "adler"),  # beyond what is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65484) + ID)), ID[16:].hex()),  # all that is read
+        (elf((7, ID)), "adler"),
+        (elf((4, ID), start=b"\x7fELF\x01\x01"), "adler"),
+        (elf((4, ID), start=b"\x7fELF\x02\x02"), "adler"),
+        (elf((4, ID))[:100], "adler"),
+        (elf((4, ID), length=0), "adler"),
+        (b"\x7fELF\x02\x01", "adler"),
+        (b"#!/bin/sh\n" + b"x" * 65526 + b"y", "adler"),
+        (b"", "adler"),
+    ],
+)
+def test_builds_of_odd_files_are_read_as_everybody_does(
+    client: ModuleType, tmp_path: Path, file: bytes, build: str
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(file)
+    path.chmod(0o755)
+    facts = client.facts_of(str(path))
+    assert facts == program.find(str(path), tmp_path)
+    expected = f"adler:{zlib.adler32(file[:65536]):08x}:{len(file)}" if build == "adler" else build
+    assert facts["build"] == expected
+
+
+def test_what_is_no_program_is_not_waited_for(client: ModuleType, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o755)
+    assert client.facts_of(str(tmp_path / "pipe")) is None
+    assert client.facts_of(str(tmp_path)) is None
+
+
+def test_of_many_programs_five_are_told(qsub: Qsub) -> None:
+    for number in range(7):
+        (qsub.folder / f"p{number}").write_text("x")
+        (qsub.folder / f"p{number}").chmod(0o755)
+    lines = "".join(f"mpirun {qsub.folder}/p{number}\n" for number in range(7))
+    (qsub.folder / "job.sh").write_text(lines)
+    assert len(qsub("job.sh").client()["programs"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("script", "whole"),
+    [
+        ("./a\n" * 10_000, True),  # 39,999 characters between the first and the last
+        ("./a\n" * 10_000 + "true\n", False),
+        ("cat <<E\n$A\nE\n./a", True),
+        ("cat <<E\n$(date)\nE\n./a", False),
+        ("cat <<E\n`date`\nE\n./a", False),
+        ("A=$(date)\n./a", True),
+    ],
+)
+def test_an_outline_is_whole_or_is_none(client: ModuleType, script: str, whole: bool) -> None:
+    assert (client.outline(script.splitlines()) is not None) == whole

@@ -140,7 +140,8 @@ def test_a_state_is_drafted_in_a_file_that_nobody_else_has(
     gone.wait()
     left = state / f".7.pbs1.json.{gone.pid}.0123abcd.draft"
     alive = state / f".7.pbs1.json.{os.getpid()}.0123abcd.draft"
-    for draft in (left, alive):
+    other_kind = state / f"{left.name}s"
+    for draft in (left, alive, other_kind):
         draft.write_text("{")
     mom(event("EXECJOB_BEGIN"))
     assert other.read_text() == "of somebody else\n"
@@ -148,7 +149,7 @@ def test_a_state_is_drafted_in_a_file_that_nobody_else_has(
     written = state / "7.pbs1.json"
     assert not written.is_symlink() and written.stat().st_mode & 0o777 == 0o600
     assert sorted(p.name for p in state.iterdir()) == sorted(
-        [alive.name, written.name, "7.pbs1.json.new"]
+        [alive.name, other_kind.name, written.name, "7.pbs1.json.new"]
     )
     mom(event("EXECJOB_END"))
     assert node.caps() == [HIGH] * 4
@@ -822,6 +823,8 @@ def test_only_whole_packages_and_their_memory_are_counted(node: PosedSys, mom: M
         "intel-rapl:1": "psys",
         "intel-rapl-mmio:0": "package-0",
         "intel-rapl:2": "package-1-die-1",
+        "intel-rapl:3:0:0": "package-3",
+        "intel-rapl:4": "package-4-uncore",
     }
     for kind, begin in (("EXECJOB_BEGIN", True), ("EXECJOB_EPILOGUE", False)):
         for zone, name in zones.items():
@@ -963,12 +966,28 @@ def test_a_job_s_name_is_no_path(node: PosedSys, state: Path, mom: Mom) -> None:
     assert json.loads((state / ".._.._x.json").read_text())["job"] == "../../x"
 
 
-def test_the_state_is_in_pbs_mom_s_own_folder(tmp_path: Path, node: PosedSys) -> None:
+@pytest.mark.parametrize("conf", [{"PBS_HOME": "pbs"}, {"PBS_HOME": "x", "PBS_MOM_HOME": "pbs"}])
+def test_the_state_is_in_pbs_mom_s_own_folder(
+    tmp_path: Path, node: PosedSys, conf: dict[str, str]
+) -> None:
     settings = {"sys_root": str(node.root), "boot_id": str(node.boot)}
-    given = {**event("EXECJOB_BEGIN"), "conf": {"PBS_HOME": str(tmp_path / "pbs")}}
+    folders = {name: str(tmp_path / folder) for name, folder in conf.items()}
+    given = {**event("EXECJOB_BEGIN"), "conf": folders}
     assert accepted(run_hook(HOOK, [given], settings, folder=tmp_path))
     assert (tmp_path / "pbs/mom_priv/advisor/7.pbs1.json").is_file()
     assert (tmp_path / "pbs/mom_priv/advisor").stat().st_mode & 0o77 == 0
+
+
+def test_without_settings_the_node_s_own_files_are_read(tmp_path: Path) -> None:
+    given = {
+        **event("EXECJOB_BEGIN", mhz=None, place="free", ncpus=1),
+        "conf": {"PBS_HOME": str(tmp_path)},
+    }
+    assert accepted(run_hook(HOOK, [given], folder=tmp_path))
+    state = json.loads((tmp_path / "mom_priv/advisor/7.pbs1.json").read_text())
+    assert state["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    assert state["whole"] == (len({path.read_text() for path in siblings}) <= 1)
 
 
 def test_it_is_python_3_6_and_standard_library() -> None:

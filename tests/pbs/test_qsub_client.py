@@ -419,14 +419,15 @@ def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> Non
 
 def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:
     (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\nexec cat\n")
-    text = SCRIPT.encode() + b"x" * 300_000
+    room = 32 << 20
+    text = SCRIPT.encode() + b"x" * room
     done = subprocess.run(
         [qsub.folder / "bin" / "qsub"],
         env=qsub.env,
         cwd=qsub.folder,
         input=text,
         capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         check=True,
     )
     assert (done.stdout, done.stderr) == (text, b"")

@@ -10,6 +10,7 @@ quick ones and those that noticed others.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import gc
 import importlib
@@ -166,6 +167,8 @@ def outcome(session: pytest.Session) -> str:
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)  # what tests have left
             return "survived" if status == 0 else "killed"
         time.sleep(0.005)
     os.killpg(child, signal.SIGKILL)

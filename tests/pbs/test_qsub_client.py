@@ -780,7 +780,9 @@ def test_a_site_s_own_qsub_in_front_of_it_calls_it(qsub: Qsub) -> None:
 
 @pytest.mark.parametrize("call", ['exec qsub "$@"', 'qsub "$@"'])
 def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> None:
-    wrapper(qsub.folder / "site", call)
+    calls = qsub.folder / "calls"
+    ends = f"echo >> {calls}; [ $(wc -l < {calls}) -lt 5 ] || exit 9"
+    wrapper(qsub.folder / "site", f"{ends}; {call}")
     qsub.env["PATH"] = f"{qsub.folder}/bin:{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
     installed(qsub)
     seen = qsub("job.sh", env={"ADVISOR_GOAL": "power"})

@@ -825,11 +825,13 @@ def test_only_whole_packages_and_their_memory_are_counted(node: PosedSys, mom: M
         "intel-rapl:2": "package-1-die-1",
         "intel-rapl:3:0:0": "package-3",
         "intel-rapl:4": "package-4-uncore",
+        "intel-rapl:5": "package-5",  # which does not say where it wraps
     }
     for kind, begin in (("EXECJOB_BEGIN", True), ("EXECJOB_EPILOGUE", False)):
         for zone, name in zones.items():
             node.rapl({zone: 0 if begin else 7_000_000})
             (node.root / "class/powercap" / zone / "name").write_text(name + "\n")
+        (node.root / "class/powercap/intel-rapl:5/max_energy_range_uj").unlink()
         [done] = mom(event(kind))
     assert done["used"]["energy_j"] == "7"
 
@@ -850,10 +852,21 @@ def test_pm_counters_of_another_form_are_not_believed(node: PosedSys, mom: Mom, 
 def test_pm_counters_without_a_time_of_start_are_counted(node: PosedSys, mom: Mom) -> None:
     node.pm_counters(5000)
     (node.root / "cray/pm_counters/startup").unlink()
+    (node.root / "cray/pm_counters/energy").write_text("1 J\n")
     mom(event("EXECJOB_BEGIN"))
-    (node.root / "cray/pm_counters/energy").write_text("5100 J 1 us\n")
+    (node.root / "cray/pm_counters/energy").write_text("101 J\n")
     [done] = mom(event("EXECJOB_EPILOGUE"))
     assert done["used"]["energy_j"] == "100"
+
+
+@pytest.mark.parametrize("cray", [True, False])
+def test_a_counter_that_hardly_moves_has_not_wrapped(node: PosedSys, mom: Mom, cray: bool) -> None:
+    if cray:
+        node.pm_counters(5000)
+    for more_uj, kind in ((0, "EXECJOB_BEGIN"), (0, "EXECHOST_PERIODIC"), (1, "EXECJOB_EPILOGUE")):
+        node.rapl({"intel-rapl:0": 1_000_000_000 + more_uj})
+        [done] = mom({**event(kind), "job_list": {"7.pbs1": {}}})
+    assert (done["used"]["energy_j"], done["log"]) == ("0", [])
 
 
 def test_of_several_problems_of_a_meter_the_first_is_told(
@@ -930,6 +943,15 @@ def test_damaged_states_go(node: PosedSys, state: Path, mom: Mom, first: dict[st
         (state / f"{name}.json").write_text(text)
     mom(first)
     assert list(state.iterdir()) == []
+
+
+def test_what_went_wrong_is_one_plain_line_in_the_log(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, max_power_w="\u00e9~ " * 200))
+    [done] = mom(event("EXECJOB_BEGIN"))
+    words = "ValueError(\"could not convert string to float: '" + " ~ " * 200
+    assert done["log"] == ["advisor: the execution hook failed: " + words[:400]]
 
 
 def test_a_full_disk_is_a_line_in_the_log(tmp_path: Path, node: PosedSys) -> None:

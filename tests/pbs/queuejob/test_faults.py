@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -174,6 +177,44 @@ def test_a_plan_that_does_not_go_with_its_job_is_not_begun(
     assert said in done["log"][0]
 
 
+@contextmanager
+def full(path: Path) -> Iterator[socket.socket]:
+    """Listen with as many waiting as may."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(str(path))
+        listener.listen(0)
+        waiting.connect(str(path))
+        yield listener
+
+
+def test_where_nobody_is_let_in_the_job_goes_on(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    with full(path):
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 1.0}, folder=tmp_path)
+    assert untouched(done, job(WHOLE))
+    assert "did not answer in time" in done["log"][0]
+    assert done["took_s"] < 1.5
+
+
+def test_who_is_let_in_late_is_answered(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    def serve(listener: socket.socket) -> None:
+        time.sleep(0.3)
+        with listener.accept()[0], listener.accept()[0] as connection:
+            connection.recv(65536)
+            time.sleep(1.2)  # longer than half of the deadline
+            connection.sendall(plan(REWRITE))
+
+    with full(path) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 2.0}, folder=tmp_path)
+        thread.join()
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
+
+
 def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
@@ -252,6 +293,19 @@ def test_what_cannot_be_written_or_taken_back_keeps_nothing_else(
     assert len(done["written"]) == written
     assert done["variables"] == event["job"]["Variable_List"]
     assert ("advisor: ompthreads is not as it was: OSError()" in done["log"]) == bool(left)
+
+
+def test_settings_are_where_pbs_says_and_may_be_a_part_of_them(tmp_path: Path, path: Path) -> None:
+    """PBS names them in the environment, or in its module."""
+    config, hook = tmp_path / "c.json", tmp_path / "hook.py"
+    config.write_text(json.dumps({"socket": str(path)}))
+    named = f"import pbs\npbs.hook_config_filename = {str(config)!r}\n"
+    hook.write_text(named + (HOOKS / HOOK).read_text())
+    other = {"ADVISOR_SOCKET": str(tmp_path / "nosuch")}  # only for where there are no settings
+    with daemon(path, answering(plan())) as asked:
+        run_hook(HOOK, [job(WHOLE)], config, folder=tmp_path, environment=other)
+        run_hook(str(hook), [job(WHOLE)], folder=tmp_path)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("config", ["{", "[]", '{"deadline_s": "soon"}', '{"socket": null}'])

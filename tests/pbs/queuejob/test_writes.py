@@ -196,6 +196,29 @@ def test_what_is_too_long_is_not_sent(
     assert question["attributes"] == {"depend": "x" * 200}
 
 
+def test_a_long_question_is_sent_whole(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    """More than a socket holds at once; of sizes there are twenty."""
+    sizes = {f"ADVISOR_SIZE_{number:02d}": "x" * 65536 for number in range(21)}
+    event = job(WHOLE, {**sizes, "ADVISOR_SIZES": "x"}, queue=None)
+    with daemon(path, answering(plan(REWRITE, env=None))) as asked:
+        [done] = run_hook(HOOK, [event], {**settings, "deadline_s": 10.0}, folder=tmp_path)
+    question = json.loads(asked[0])
+    assert sorted(question["env"]) == sorted(sizes)[:20]
+    assert "queue" not in question["options"]
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
+
+
+def test_a_stamp_may_be_as_long_as_two_thousand_characters(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    stamp = "advisor:{" + "x" * 1990 + "}"
+    with daemon(path, answering(plan(stamp=stamp))):
+        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
+    assert done["resources"]["advisor_stamp"] == stamp
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -444,6 +444,7 @@ def test_a_script_in_a_pipe_is_read_by_qsub_alone(qsub: Qsub) -> None:
         check=True,
     )
     assert done.stdout == SCRIPT
+    assert not (qsub.folder / "asked").exists()  # there is nothing to be told
 
 
 def test_of_a_long_script_the_beginning_tells_which_one_it_is(qsub: Qsub) -> None:

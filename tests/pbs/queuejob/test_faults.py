@@ -22,6 +22,19 @@ from tests.stopped import stop_peer
 Behaviour = Callable[[socket.socket, bytes], None]
 
 
+def padded(size: int) -> bytes:
+    """Return an answer of so many bytes."""
+    return plan(REWRITE, message="x" * (size - len(plan(REWRITE))))
+
+
+def test_an_answer_may_be_as_long_as_one_packet(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    with daemon(path, answering(padded(65536))):
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 5.0}, folder=tmp_path)
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
+
+
 def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
     event = job(WHOLE)
     done, again = run_hook(HOOK, [event, event], settings, folder=tmp_path)
@@ -55,6 +68,7 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, env={"PATH": "/x"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "0"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": 4})), "not a number of threads"),
+        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "4\n"})), "not a number of threads"),
         (answering(plan(REWRITE, env=["MKL_NUM_THREADS"])), "not one for PBS"),
         (answering(plan().replace(b"{}", b"[]", 1)), "not one for PBS"),
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
@@ -66,6 +80,10 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
         (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
         (answering(plan({"select": ""})), "not one the advisor writes"),
+        (answering(plan({"select": "1:ncpus=4\n"})), "not one the advisor writes"),
+        (answering(plan({"ompthreads": "4\n"})), "not one the advisor writes"),
+        (answering(plan({"cpu_freq_mhz": "1900\n"})), "not one the advisor writes"),
+        (answering(padded(65537)), "too long"),
         (answering(plan({"place; x": "free"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "-1"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "19e3"})), "not one the advisor writes"),
@@ -315,6 +333,13 @@ def test_broken_settings(tmp_path: Path, config: str) -> None:
     [done] = run_hook(HOOK, [event], tmp_path / "c.json", folder=tmp_path)
     assert untouched(done, event)
     assert len(done["log"]) == 1
+
+
+def test_what_went_wrong_is_one_plain_line_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"deadline_s": "\u00e9~ " * 200}))
+    [done] = run_hook(HOOK, [job(WHOLE)], tmp_path / "c.json", folder=tmp_path)
+    words = "ValueError(\"could not convert string to float: '" + " ~ " * 200
+    assert done["log"] == ["advisor: job goes on unchanged: " + words[:400]]
 
 
 def test_settings_that_are_gone(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_a_decision_to_change_nothing_is_stamped_too(
     ("resources", "rewrite"),
     [
         ({"ncpus": 28, "mem": "8gb"}, {"ompthreads": "20", "cpu_freq_mhz": "1200"}),
+        ({"ncpus": 28, "mpiprocs": 4}, {"ompthreads": "7"}),
         ({}, {"ompthreads": "1"}),
         ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"}),
         ({"nodes": "1:ppn=14:cpp=2"}, {"cpu_freq_mhz": "1200"}),

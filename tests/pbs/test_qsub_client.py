@@ -9,12 +9,14 @@ import importlib.util
 import json
 import os
 import pty
+import random
 import re
 import resource
 import select
 import shutil
 import signal
 import socket
+import string
 import struct
 import subprocess
 import sys
@@ -923,6 +925,24 @@ def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     assert len(value) <= client.MAX_VALUE
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
+    told = read_client(value)
+    assert len(told["script"]) == client.MAX_EXCERPT and not told["whole"]
+
+
+def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Path) -> None:
+    """Its beginning and what it is known by, rather than nothing."""
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "a").chmod(0o755)
+    letters = random.Random(1)
+    words = ["".join(letters.choices(string.ascii_letters, k=70)) for _ in range(550)]
+    lines = [*words, f"mpirun {tmp_path}/a"]
+    assert client.outline(lines) is not None
+    value = client.client("\n".join(lines).encode(), [["-l", "ncpus=4"]], lines)
+    assert len(value) <= client.MAX_VALUE
+    told = read_client(value)
+    assert told["script"].startswith("#PBS -l ncpus=4\n")
+    assert len(told["script"]) <= client.MAX_EXCERPT
+    assert not told.get("whole") and not told.get("programs")
 
 
 # -- the programs a script runs --------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import Any
 
 import pytest
 from fake_qstat import folded
-from hooked import HOOKS, answering, daemon, hanging
+from hooked import HOOKS, answering, daemon, full, hanging
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -241,11 +241,17 @@ def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
         (["-vA=1"], "A=1,ADVISOR_QSUB"),
         (["-v", "A=1", "-v", "C='x,y'"], "C='x,y',ADVISOR_QSUB"),
         (["-zVv", "A=1"], "A=1,ADVISOR_QSUB"),
+        (["-v", "A=1, ADVISOR_GOAL=x"], "A=1, ADVISOR_GOAL=x,ADVISOR_QSUB"),
     ],
 )
 def test_the_user_s_own_variables_stay(qsub: Qsub, given: list[str], value: str) -> None:
     seen = qsub(*given, "job.sh")
     assert seen.argv == [*given, "-v", value, "job.sh"]
+
+
+def test_a_key_of_the_user_s_own_stays(qsub: Qsub) -> None:
+    assert qsub("-v", "ADVISOR_QSUB=x", "job.sh").argv == ["-v", "ADVISOR_QSUB=x", "job.sh"]
+    assert not qsub.left.exists()
 
 
 @pytest.mark.parametrize(
@@ -559,6 +565,12 @@ def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: b
     assert took_s[0] < 1
 
 
+def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
+    with full(qsub.folder / "socket"):
+        assert qsub("job.sh").client()["script"]
+    assert (qsub.left / "daemon").exists()
+
+
 def test_a_daemon_that_says_too_much_is_not_heard_out(qsub: Qsub) -> None:
     with daemon(qsub.folder / "socket", answering(b"x" * 100_000)):
         assert qsub("job.sh").client()["script"]
@@ -716,10 +728,11 @@ def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
     qsub("-q", "q@other", "job.sh")
     assert (qsub.folder / "asked").read_text() == "-B -f\n-B -f other\n"
     [noted] = [f for f in qsub.left.glob("server-*") if f.read_text().split()[0].isdigit()][:1]
-    noted.write_text("1 ")
-    qsub("job.sh")
-    qsub("-q", "q@other", "job.sh")
-    assert len((qsub.folder / "asked").read_text().splitlines()) == 3
+    for count, noted_s in ((3, 1), (4, int(time.time()) + 1000)):  # by a clock that was set back
+        noted.write_text(f"{noted_s} ")
+        qsub("job.sh")
+        qsub("-q", "q@other", "job.sh")
+        assert len((qsub.folder / "asked").read_text().splitlines()) == count
 
 
 @pytest.mark.parametrize("name", ["PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE"])

@@ -9,12 +9,11 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hooked import HOOKS, STAMP, answering, daemon, dripping, hanging, job, plan, run_hook
+from hooked import HOOKS, STAMP, answering, daemon, dripping, full, hanging, job, plan, run_hook
 from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from tests.stopped import stop_peer
@@ -193,16 +192,6 @@ def test_a_plan_that_does_not_go_with_its_job_is_not_begun(
         [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
     assert untouched(done, event)
     assert said in done["log"][0]
-
-
-@contextmanager
-def full(path: Path) -> Iterator[socket.socket]:
-    """Listen with as many waiting as may."""
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
-        listener.bind(str(path))
-        listener.listen(0)
-        waiting.connect(str(path))
-        yield listener
 
 
 def test_where_nobody_is_let_in_the_job_goes_on(

@@ -716,6 +716,7 @@ def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | N
     assert seen.argv == ["job.sh"]
     said, warning = seen.err.splitlines()
     assert said.startswith("advisor: ADVISOR not passed on: the server")
+    assert ("does not say" in said) == (answer is None)
     assert said.endswith("use qsub -v") and warning == "a warning"
     assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
 

@@ -81,7 +81,8 @@ def main() -> int:
     parser.add_argument("--lines", default="", metavar="A-B", help="only changes in these lines")
     arguments = parser.parse_args()
     low, _, high = (arguments.lines or "1-1000000").partition("-")
-    equivalent = Path(__file__).with_name("equivalent.txt").read_text().splitlines()
+    lines = Path(__file__).with_name("equivalent.txt").read_text().splitlines()
+    equivalent = {" ".join(line.split()) for line in lines}
     bad = 0
     for source in arguments.sources or TESTS:
         text = (ROOT / source).read_text()
@@ -90,8 +91,8 @@ def main() -> int:
         counts = Counter[str]()
         begin = time.monotonic()
         for mutant, outcome in tried(source, chosen, arguments.jobs):
-            listed = f"{source}:{mutant.before}  =>  {mutant.after or '(nothing)'}" in equivalent
-            outcome = "equivalent" if outcome == "survived" and listed else outcome
+            key = " ".join(f"{source}:{mutant.before} => {mutant.after or '(nothing)'}".split())
+            outcome = "equivalent" if outcome == "survived" and key in equivalent else outcome
             counts[outcome] += 1
             if outcome not in ("killed", "equivalent"):
                 print(f"{outcome} {source}:{mutant}", flush=True)

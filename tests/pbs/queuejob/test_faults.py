@@ -26,10 +26,11 @@ def padded(size: int) -> bytes:
     return plan(REWRITE, message="x" * (size - len(plan(REWRITE))))
 
 
-def test_an_answer_may_be_as_long_as_one_packet(
-    tmp_path: Path, path: Path, settings: dict[str, object]
+@pytest.mark.parametrize("answer", [padded(65536), plan(REWRITE) + b"more\n"])
+def test_an_answer_is_one_line_of_so_many_bytes(
+    tmp_path: Path, path: Path, settings: dict[str, object], answer: bytes
 ) -> None:
-    with daemon(path, answering(padded(65536))):
+    with daemon(path, answering(answer)):
         [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 5.0}, folder=tmp_path)
     assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
 

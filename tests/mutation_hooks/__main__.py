@@ -1,6 +1,6 @@
 """Mutation tests of the schedulers' hooks.
 
-python -m tests.mutation_hooks [--jobs N] [--lines A-B] [SOURCE...]
+python -m tests.mutation_hooks [--jobs N] [--lines A-B,...] [SOURCE...]
 
 Makes small changes to each hook, one at a time, and runs the tests that are quick enough to be run
 a thousand times; prints each change that no test noticed, and exits with 1 if there was one. What
@@ -78,17 +78,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation_hooks", description=__doc__)
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help="hooks/... (default: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--lines", default="", metavar="A-B", help="only changes in these lines")
+    parser.add_argument("--lines", default="1-1000000", metavar="A-B,...", help="only these lines")
     arguments = parser.parse_args()
-    low, _, high = (arguments.lines or "1-1000000").partition("-")
+    ranges = [part.partition("-") for part in arguments.lines.split(",")]
     lines = Path(__file__).with_name("equivalent.txt").read_text().splitlines()
     equivalent = {" ".join(line.split()) for line in lines}
     bad = 0
     for source in arguments.sources or TESTS:
         text = (ROOT / source).read_text()
         make = lua.mutants if source.endswith(".lua") else pbs_hooks.mutants
-        chosen = [m for m in make(text) if int(low) <= m.line <= int(high or low)]
-        new = [m for m in chosen if written(source, m) not in equivalent]
+        chosen = [
+            mutant
+            for mutant in make(text)
+            if any(int(low) <= mutant.line <= int(high or low) for low, _, high in ranges)
+        ]
+        new = [mutant for mutant in chosen if written(source, mutant) not in equivalent]
         counts = Counter(equivalent=len(chosen) - len(new))
         begin = time.monotonic()
         for mutant, outcome in tried(source, new, arguments.jobs):

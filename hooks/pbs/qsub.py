@@ -222,13 +222,13 @@ def tidy(folder, written):
             try:
                 ages.append((written - os.lstat(path).st_mtime, path))
             except OSError:
-                continue
+                pass
     for number, (age, path) in enumerate(sorted(ages)):
         if age > LASTS_S or number >= MOST_FILES:
             try:
                 os.unlink(path)
             except OSError:
-                continue
+                pass
 
 
 def own_folder():

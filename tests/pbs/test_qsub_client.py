@@ -708,14 +708,14 @@ def test_variables_that_the_server_gives_every_job_stay(
 def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | None) -> None:
     qsub.serve(answer or "")
     if answer is None:
-        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\nexit 1\n")
+        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\necho Server: pbs1\nexit 1\n")
     seen = qsub("job.sh")
     assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     assert list(qsub.left.glob("?" * 32)) == []
-    seen = qsub("job.sh", env={"ADVISOR": "off"})
+    seen = qsub("job.sh", env={"ADVISOR": "off", "ADVISOR_SIZE_N": "1"})
     assert seen.argv == ["job.sh"]
     said, warning = seen.err.splitlines()
-    assert said.startswith("advisor: ADVISOR not passed on: the server")
+    assert said.startswith("advisor: ADVISOR, ADVISOR_SIZE_N not passed on: the server")
     assert ("does not say" in said) == (answer is None)
     assert said.endswith("use qsub -v") and warning == "a warning"
     assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
@@ -756,6 +756,15 @@ def test_a_server_that_does_not_answer_delays_once_and_not_for_long(qsub: Qsub) 
         qsub.forget()
         assert qsub("-IS", client, "job.sh", program=str(python)).argv == ["job.sh"]
     assert time.monotonic() - begin < 20
+
+
+def test_a_qstat_of_the_folder_one_is_in_is_not_run(qsub: Qsub) -> None:
+    plant = qsub.folder / "qstat"
+    plant.write_text(f"#!/bin/sh\necho > {qsub.folder}/planted\n")
+    plant.chmod(0o755)
+    qsub.env["PATH"] = f"{qsub.folder}/bin::{qsub.folder}/pbs:/usr/bin:/bin"
+    assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    assert not (qsub.folder / "planted").exists()
 
 
 def test_without_qstat_in_path_the_one_beside_pbs_s_own_qsub_is_asked(qsub: Qsub) -> None:

@@ -222,13 +222,13 @@ def tidy(folder, written):
             try:
                 ages.append((written - os.lstat(path).st_mtime, path))
             except OSError:
-                continue
+                pass
     for number, (age, path) in enumerate(sorted(ages)):
         if age > LASTS_S or number >= MOST_FILES:
             try:
                 os.unlink(path)
             except OSError:
-                continue
+                pass
 
 
 def own_folder():
@@ -300,22 +300,26 @@ def variables_of_all_jobs(server):
 def default_arguments(server):
     """Return the server's `default_qsub_arguments`, "?" where it does not answer."""
     import subprocess
+    import tempfile
 
     paths = [os.path.join(p, "qstat") for p in os.environ.get("PATH", "").split(os.pathsep) if p]
     paths.append(os.path.join(os.path.dirname(QSUB or "/opt/pbs/bin/qsub"), "qstat"))
     words = [next((p for p in paths if os.access(p, os.X_OK)), "qstat"), "-B", "-f"]
     try:
-        done = subprocess.run(
-            [*words, *([server] if server else [])],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=2,
-            check=True,
-        )
+        with tempfile.TemporaryFile() as file:  # a pipe would be held by qstat's own children
+            subprocess.run(
+                [*words, *([server] if server else [])],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.DEVNULL,
+                timeout=2,
+                check=True,
+            )
+            file.seek(0)
+            answer = file.read()
     except (OSError, subprocess.SubprocessError):
         return "?"
-    lines = done.stdout.decode("utf-8", "replace").replace("\n\t", "")  # long ones are folded
+    lines = answer.decode("utf-8", "replace").replace("\n\t", "")  # long ones are folded
     match = re.search(r"(?m)^ +default_qsub_arguments = (.*)$", lines)
     return match.group(1) if match else "" if re.search(r"(?m)^Server", lines) else "?"
 

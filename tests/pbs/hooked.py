@@ -138,6 +138,16 @@ def daemon(path: Path, behave: Callable[[socket.socket, bytes], None]) -> Iterat
         listener.close()
 
 
+@contextmanager
+def full(path: Path) -> Iterator[socket.socket]:
+    """Listen with as many waiting as may."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(str(path))
+        listener.listen(0)
+        waiting.connect(str(path))
+        yield listener
+
+
 def answering(line: bytes) -> Callable[[socket.socket, bytes], None]:
     """Answer a line at once."""
     return lambda connection, _: connection.sendall(line)

@@ -140,7 +140,8 @@ def test_a_state_is_drafted_in_a_file_that_nobody_else_has(
     gone.wait()
     left = state / f".7.pbs1.json.{gone.pid}.0123abcd.draft"
     alive = state / f".7.pbs1.json.{os.getpid()}.0123abcd.draft"
-    for draft in (left, alive):
+    other_kind = state / f"{left.name}s"
+    for draft in (left, alive, other_kind):
         draft.write_text("{")
     mom(event("EXECJOB_BEGIN"))
     assert other.read_text() == "of somebody else\n"
@@ -148,7 +149,7 @@ def test_a_state_is_drafted_in_a_file_that_nobody_else_has(
     written = state / "7.pbs1.json"
     assert not written.is_symlink() and written.stat().st_mode & 0o777 == 0o600
     assert sorted(p.name for p in state.iterdir()) == sorted(
-        [alive.name, written.name, "7.pbs1.json.new"]
+        [alive.name, other_kind.name, written.name, "7.pbs1.json.new"]
     )
     mom(event("EXECJOB_END"))
     assert node.caps() == [HIGH] * 4
@@ -822,11 +823,15 @@ def test_only_whole_packages_and_their_memory_are_counted(node: PosedSys, mom: M
         "intel-rapl:1": "psys",
         "intel-rapl-mmio:0": "package-0",
         "intel-rapl:2": "package-1-die-1",
+        "intel-rapl:3:0:0": "package-3",
+        "intel-rapl:4": "package-4-uncore",
+        "intel-rapl:5": "package-5",  # which does not say where it wraps
     }
     for kind, begin in (("EXECJOB_BEGIN", True), ("EXECJOB_EPILOGUE", False)):
         for zone, name in zones.items():
             node.rapl({zone: 0 if begin else 7_000_000})
             (node.root / "class/powercap" / zone / "name").write_text(name + "\n")
+        (node.root / "class/powercap/intel-rapl:5/max_energy_range_uj").unlink()
         [done] = mom(event(kind))
     assert done["used"]["energy_j"] == "7"
 
@@ -847,10 +852,21 @@ def test_pm_counters_of_another_form_are_not_believed(node: PosedSys, mom: Mom, 
 def test_pm_counters_without_a_time_of_start_are_counted(node: PosedSys, mom: Mom) -> None:
     node.pm_counters(5000)
     (node.root / "cray/pm_counters/startup").unlink()
+    (node.root / "cray/pm_counters/energy").write_text("1 J\n")
     mom(event("EXECJOB_BEGIN"))
-    (node.root / "cray/pm_counters/energy").write_text("5100 J 1 us\n")
+    (node.root / "cray/pm_counters/energy").write_text("101 J\n")
     [done] = mom(event("EXECJOB_EPILOGUE"))
     assert done["used"]["energy_j"] == "100"
+
+
+@pytest.mark.parametrize("cray", [True, False])
+def test_a_counter_that_hardly_moves_has_not_wrapped(node: PosedSys, mom: Mom, cray: bool) -> None:
+    if cray:
+        node.pm_counters(5000)
+    for more_uj, kind in ((0, "EXECJOB_BEGIN"), (0, "EXECHOST_PERIODIC"), (1, "EXECJOB_EPILOGUE")):
+        node.rapl({"intel-rapl:0": 1_000_000_000 + more_uj})
+        [done] = mom({**event(kind), "job_list": {"7.pbs1": {}}})
+    assert (done["used"]["energy_j"], done["log"]) == ("0", [])
 
 
 def test_of_several_problems_of_a_meter_the_first_is_told(
@@ -929,6 +945,15 @@ def test_damaged_states_go(node: PosedSys, state: Path, mom: Mom, first: dict[st
     assert list(state.iterdir()) == []
 
 
+def test_what_went_wrong_is_one_plain_line_in_the_log(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    mom = Mom(tmp_path, node.settings(state, max_power_w="\u00e9~ " * 200))
+    [done] = mom(event("EXECJOB_BEGIN"))
+    words = "ValueError(\"could not convert string to float: '" + " ~ " * 200
+    assert done["log"] == ["advisor: the execution hook failed: " + words[:400]]
+
+
 def test_a_full_disk_is_a_line_in_the_log(tmp_path: Path, node: PosedSys) -> None:
     (tmp_path / "file").write_text("")
     mom = Mom(tmp_path, node.settings(tmp_path / "file"))
@@ -963,12 +988,28 @@ def test_a_job_s_name_is_no_path(node: PosedSys, state: Path, mom: Mom) -> None:
     assert json.loads((state / ".._.._x.json").read_text())["job"] == "../../x"
 
 
-def test_the_state_is_in_pbs_mom_s_own_folder(tmp_path: Path, node: PosedSys) -> None:
+@pytest.mark.parametrize("conf", [{"PBS_HOME": "pbs"}, {"PBS_HOME": "x", "PBS_MOM_HOME": "pbs"}])
+def test_the_state_is_in_pbs_mom_s_own_folder(
+    tmp_path: Path, node: PosedSys, conf: dict[str, str]
+) -> None:
     settings = {"sys_root": str(node.root), "boot_id": str(node.boot)}
-    given = {**event("EXECJOB_BEGIN"), "conf": {"PBS_HOME": str(tmp_path / "pbs")}}
+    folders = {name: str(tmp_path / folder) for name, folder in conf.items()}
+    given = {**event("EXECJOB_BEGIN"), "conf": folders}
     assert accepted(run_hook(HOOK, [given], settings, folder=tmp_path))
     assert (tmp_path / "pbs/mom_priv/advisor/7.pbs1.json").is_file()
     assert (tmp_path / "pbs/mom_priv/advisor").stat().st_mode & 0o77 == 0
+
+
+def test_without_settings_the_node_s_own_files_are_read(tmp_path: Path) -> None:
+    given = {
+        **event("EXECJOB_BEGIN", mhz=None, place="free", ncpus=1),
+        "conf": {"PBS_HOME": str(tmp_path)},
+    }
+    assert accepted(run_hook(HOOK, [given], folder=tmp_path))
+    state = json.loads((tmp_path / "mom_priv/advisor/7.pbs1.json").read_text())
+    assert state["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    assert state["whole"] == (len({path.read_text() for path in siblings}) <= 1)
 
 
 def test_it_is_python_3_6_and_standard_library() -> None:

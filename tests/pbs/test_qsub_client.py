@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import hashlib
 import importlib.util
 import json
 import os
 import pty
+import random
 import re
+import resource
+import select
 import shutil
 import signal
+import socket
+import string
+import struct
 import subprocess
 import sys
+import tempfile
+import termios
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +32,7 @@ from typing import Any
 
 import pytest
 from fake_qstat import folded
-from hooked import HOOKS, answering, daemon, hanging
+from hooked import HOOKS, answering, daemon, full, hanging
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +136,10 @@ class Qsub:
         qstat = self.folder / "pbs" / "qstat"
         qstat.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/asked; cat {answer}\n')
         qstat.chmod(0o755)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what the server said."""
         for noted in self.left.glob("server-*"):
             noted.unlink()
 
@@ -133,6 +149,7 @@ class Qsub:
         stdin: bytes | int = subprocess.DEVNULL,
         program: str = "qsub",
         env: Mapping[str, str] | None = None,
+        user: int | None = None,
     ) -> Seen:
         (self.folder / "seen.json").unlink(missing_ok=True)
         environment = {**self.env, **(env or {})}
@@ -145,6 +162,7 @@ class Qsub:
             cwd=self.folder,
             capture_output=True,
             check=False,
+            user=user,
             **given_in,
         )
         seen = json.loads((self.folder / "seen.json").read_text())
@@ -223,11 +241,17 @@ def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
         (["-vA=1"], "A=1,ADVISOR_QSUB"),
         (["-v", "A=1", "-v", "C='x,y'"], "C='x,y',ADVISOR_QSUB"),
         (["-zVv", "A=1"], "A=1,ADVISOR_QSUB"),
+        (["-v", "A=1, ADVISOR_GOAL=x"], "A=1, ADVISOR_GOAL=x,ADVISOR_QSUB"),
     ],
 )
 def test_the_user_s_own_variables_stay(qsub: Qsub, given: list[str], value: str) -> None:
     seen = qsub(*given, "job.sh")
     assert seen.argv == [*given, "-v", value, "job.sh"]
+
+
+def test_a_key_of_the_user_s_own_stays(qsub: Qsub) -> None:
+    assert qsub("-v", "ADVISOR_QSUB=x", "job.sh").argv == ["-v", "ADVISOR_QSUB=x", "job.sh"]
+    assert not qsub.left.exists()
 
 
 @pytest.mark.parametrize(
@@ -253,6 +277,12 @@ def test_variables_of_the_script_s_own_lines_stay(
     assert seen.argv == [*words, "-v", value, "job.sh"]
 
 
+def test_the_environment_says_what_a_script_s_own_lines_begin_with(qsub: Qsub) -> None:
+    (qsub.folder / "job.sh").write_text("#!/bin/sh\n#QQ -v A=1\n#PBS -v B=1\n./a\n")
+    seen = qsub("job.sh", env={"PBS_DPREFIX": "#QQ"})
+    assert seen.argv == ["-v", "A=1,ADVISOR_QSUB", "job.sh"]
+
+
 def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
     env = {
         "ADVISOR_GOAL": "power",
@@ -268,6 +298,12 @@ def test_the_environment_s_settings_go_along(qsub: Qsub) -> None:
     assert qsub("--", "/bin/app", "-v", "x", env={"ADVISOR": "off"}).argv[1] == "ADVISOR"
 
 
+def test_sizes_go_along_by_names_that_are_variables_and_no_more_than_twenty(qsub: Qsub) -> None:
+    sizes = {f"ADVISOR_SIZE_{number:02d}": "1" for number in range(21)}
+    seen = qsub("job.sh", env={**sizes, "ADVISOR_SIZE_,LD_PRELOAD": "x", "ADVISOR_SIZE_": "x"})
+    assert seen.argv[1].split(",") == [*sorted(sizes)[:20], "ADVISOR_QSUB"]
+
+
 def test_what_came_from_the_job_it_is_submitted_from_is_forgotten(qsub: Qsub) -> None:
     seen = qsub("-I", env={"ADVISOR_QSUB": "old", "ADVISOR_DECISION": "old"})
     assert "ADVISOR_QSUB" not in seen.env
@@ -280,8 +316,20 @@ def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
     (folder / "choices.json").write_text('{"version": 1, "goal": "min_time"}')
     assert qsub("job.sh").client()["choices"] == '{"version": 1, "goal": "min_time"}'
     assert qsub("--", "/bin/app").client()["choices"]
-    (folder / "choices.json").write_text("x" * 10_000)
+    (folder / "choices.json").write_text("x" * 4000)
+    assert qsub("job.sh").client()["choices"] == "x" * 4000
+    (folder / "choices.json").write_text("x" * 4001)
     assert "choices" not in qsub("job.sh").client()
+
+
+def test_a_user_s_choices_are_where_the_environment_says(qsub: Qsub) -> None:
+    for root in (".config", "theirs"):
+        (qsub.folder / root / "advisor").mkdir(parents=True)
+        (qsub.folder / root / "advisor" / "choices.json").write_text(root)
+    env = {"XDG_CONFIG_HOME": str(qsub.folder / "theirs")}
+    assert qsub("job.sh", env=env).client()["choices"] == "theirs"
+    env = {"XDG_CONFIG_HOME": "theirs"}  # one that is relative counts for nothing
+    assert qsub("job.sh", env=env).client()["choices"] == ".config"
 
 
 @pytest.mark.parametrize(
@@ -362,11 +410,64 @@ def test_without_a_qsub_behind_it_that_is_said(qsub: Qsub) -> None:
     assert done.stderr == "qsub: /opt/pbs/bin/qsub: No such file or directory\n"
 
 
+def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> None:
+    with subprocess.Popen(
+        [qsub.folder / "bin" / "qsub"], env=qsub.env, cwd=qsub.folder, stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"#!/bin/sh\n")
+        process.stdin.flush()
+        unread = array.array("i", [1])
+        while unread[0]:
+            fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    assert not (qsub.folder / "seen.json").exists()
+
+
+def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").write_text("#!/bin/sh\nexec cat\n")
+    room = 32 << 20
+    text = SCRIPT.encode() + b"x" * room
+    done = subprocess.run(
+        [qsub.folder / "bin" / "qsub"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        input=text,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (text, b"")
+
+
+def test_a_script_in_a_pipe_is_read_by_qsub_alone(qsub: Qsub) -> None:
+    (qsub.folder / "pbs" / "qsub").write_text('#!/bin/sh\nexec cat "$1"\n')
+    done = subprocess.run(
+        ["bash", "-c", "qsub <(cat job.sh)"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == SCRIPT
+    assert not (qsub.folder / "asked").exists()  # there is nothing to be told
+
+
+def test_of_a_long_script_the_beginning_tells_which_one_it_is(qsub: Qsub) -> None:
+    text = SCRIPT.encode() + b"#" * (1 << 20)
+    (qsub.folder / "job.sh").write_bytes(text)
+    fingerprint = hashlib.sha256(text[: 1 << 20]).hexdigest()[:16]
+    assert qsub("job.sh").client()["fingerprint"] == fingerprint
+    assert qsub(stdin=text).client()["fingerprint"] == fingerprint
+
+
 def test_a_client_that_breaks_is_not_in_the_way(qsub: Qsub) -> None:
     path = qsub.folder / "bin" / "qsub"
     path.write_text(path.read_text().replace("def excerpt(lines):", "def excerpt(lines):\n    1/0"))
     seen = qsub("job.sh")
-    assert seen.argv == ["job.sh"]
+    assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     seen = qsub(stdin=SCRIPT.encode(), env={"ADVISOR_DEBUG": "1"})
     assert (seen.argv, seen.stdin) == ([], SCRIPT)
     assert "ZeroDivisionError" in seen.err
@@ -438,12 +539,60 @@ def test_another_daemon_is_not_relied_on(qsub: Qsub, answer: bytes) -> None:
         assert qsub("job.sh").client()["script"]
 
 
+def test_a_daemon_is_where_the_environment_says(qsub: Qsub) -> None:
+    answer = answering(b'{"v":1,"ok":true,"asked":true}\n')
+    with daemon(qsub.folder / "theirs", answer) as asked:
+        qsub("job.sh", env={"ADVISOR_SOCKET": str(qsub.folder / "theirs")})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("said", [b"", b"x" * 100])
+def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: bytes) -> None:
+    """One that says a letter now and then, too: the time is that of all waiting."""
+    took_s = []
+
+    def watched(connection: socket.socket, _: bytes) -> None:
+        begin = time.monotonic()
+        for byte in said:
+            connection.sendall(bytes([byte]))
+            if select.select([connection], [], [], 0.05)[0]:
+                break
+        select.select([connection], [], [], 10)  # until it hangs up
+        took_s.append(time.monotonic() - begin)
+
+    with daemon(qsub.folder / "socket", watched):
+        assert qsub("job.sh").client()["script"]
+    assert took_s[0] < 1
+
+
+def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
+    with full(qsub.folder / "socket"):
+        assert qsub("job.sh").client()["script"]
+    assert (qsub.left / "daemon").exists()
+
+
+def test_a_daemon_that_says_too_much_is_not_heard_out(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", answering(b"x" * 100_000)):
+        assert qsub("job.sh").client()["script"]
+    assert not (qsub.left / "daemon").exists()  # it does not hang
+
+
+def test_a_daemon_that_hangs_up_is_asked_again(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", answering(b"")) as asked:
+        for _ in range(2):
+            assert qsub("job.sh").client()["script"]
+    assert len(asked) == 2
+
+
 def test_a_daemon_that_hangs_is_not_asked_again_for_a_while(qsub: Qsub) -> None:
     with daemon(qsub.folder / "socket", hanging) as asked:
         assert qsub("job.sh").client()["script"]
         assert len(asked) == 1
         assert qsub("job.sh").client()["script"]
         assert len(asked) == 1
+        (qsub.left / "daemon").write_text(f"{int(time.time()) - 31} ")
+        assert qsub("job.sh").client()["script"]
+        assert len(asked) == 2
 
 
 def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
@@ -451,12 +600,51 @@ def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
     old = qsub.left / ("a" * 32)
     old.write_text("x")
     os.utime(old, (1, 1))
+    foreign = qsub.left / "notes"
+    foreign.write_text("x")
+    os.utime(foreign, (1, 1))
     for number in range(70):
         (qsub.left / f"{number:032x}").write_text("x")
     seen = qsub("job.sh")
     assert not old.exists()
+    assert foreign.exists()
     assert len(list(qsub.left.glob("?" * 32))) == 64
     assert seen.client()["script"]
+
+
+def test_what_no_daemon_takes_is_there_for_ten_minutes(qsub: Qsub) -> None:
+    qsub("job.sh")
+    for name, age_s in (("a" * 32, 590), ("b" * 32, 600.5)):
+        (qsub.left / name).write_text("x")
+        written = time.time() - age_s
+        os.utime(qsub.left / name, (written, written))
+    qsub("job.sh")
+    assert [(qsub.left / (letter * 32)).exists() for letter in "ab"] == [True, False]
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o710, 0o720, 0o702])
+def test_a_folder_that_is_not_the_user_s_alone_gets_nothing(qsub: Qsub, mode: int) -> None:
+    qsub.left.mkdir(parents=True)
+    qsub.left.chmod(mode)
+    assert qsub("-v", "A=1", "job.sh").argv == ["-v", "A=1", "job.sh"]
+    assert list(qsub.left.iterdir()) == []
+
+
+def test_what_is_noted_is_the_user_s_alone(qsub: Qsub) -> None:
+    with daemon(qsub.folder / "socket", hanging):
+        qsub("job.sh")
+    notes = [path for path in qsub.left.iterdir() if len(path.name) != 32]
+    assert sorted(path.name.partition("-")[0] for path in notes) == ["daemon", "server"]
+    assert {path.stat().st_mode & 0o7777 for path in notes} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without a name")
+def test_a_user_without_a_name_has_no_home_to_leave_it_in() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        seen = Qsub(Path(name))("-v", "A=1", "job.sh", env={"ADVISOR": "on"}, user=54321)
+        assert seen.argv == ["-v", "A=1", "-v", "A=1,ADVISOR", "job.sh"]
+        assert not seen.env["ADVISOR_QSUB"]
 
 
 def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
@@ -520,14 +708,15 @@ def test_variables_that_the_server_gives_every_job_stay(
 def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | None) -> None:
     qsub.serve(answer or "")
     if answer is None:
-        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\nexit 1\n")
+        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\necho Server: pbs1\nexit 1\n")
     seen = qsub("job.sh")
     assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     assert list(qsub.left.glob("?" * 32)) == []
-    seen = qsub("job.sh", env={"ADVISOR": "off"})
+    seen = qsub("job.sh", env={"ADVISOR": "off", "ADVISOR_SIZE_N": "1"})
     assert seen.argv == ["job.sh"]
     said, warning = seen.err.splitlines()
-    assert said.startswith("advisor: ADVISOR not passed on: the server")
+    assert said.startswith("advisor: ADVISOR, ADVISOR_SIZE_N not passed on: the server")
+    assert ("does not say" in said) == (answer is None)
     assert said.endswith("use qsub -v") and warning == "a warning"
     assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
 
@@ -540,10 +729,49 @@ def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
     qsub("-q", "q@other", "job.sh")
     assert (qsub.folder / "asked").read_text() == "-B -f\n-B -f other\n"
     [noted] = [f for f in qsub.left.glob("server-*") if f.read_text().split()[0].isdigit()][:1]
-    noted.write_text("1 ")
+    for count, noted_s in ((3, 1), (4, int(time.time()) + 1000)):  # by a clock that was set back
+        noted.write_text(f"{noted_s} ")
+        qsub("job.sh")
+        qsub("-q", "q@other", "job.sh")
+        assert len((qsub.folder / "asked").read_text().splitlines()) == count
+
+
+@pytest.mark.parametrize("name", ["PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE"])
+def test_another_server_by_the_environment_is_asked_for_itself(qsub: Qsub, name: str) -> None:
     qsub("job.sh")
-    qsub("-q", "q@other", "job.sh")
-    assert len((qsub.folder / "asked").read_text().splitlines()) == 3
+    qsub.serve("-v X=1")
+    qsub("job.sh", env={name: "other"})
+    assert qsub("job.sh", env={name: "other"}).argv[1] == "X=1,ADVISOR_QSUB"
+    assert len((qsub.folder / "asked").read_text().splitlines()) == 2
+
+
+def test_a_server_that_does_not_answer_delays_once_and_not_for_long(qsub: Qsub) -> None:
+    """A site's own qstat, too, whose child hangs when it is ended; Python 3.6 waited for that."""
+    (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\nsleep 40\n")
+    begin = time.monotonic()
+    for _ in range(3):
+        assert qsub("job.sh").argv == ["job.sh"]
+    client = str(qsub.folder / "bin" / "qsub")
+    for python in (Path.home() / ".pyenv" / "versions").glob("3.6.*/bin/python3"):
+        qsub.forget()
+        assert qsub("-IS", client, "job.sh", program=str(python)).argv == ["job.sh"]
+    assert time.monotonic() - begin < 20
+
+
+def test_a_qstat_of_the_folder_one_is_in_is_not_run(qsub: Qsub) -> None:
+    plant = qsub.folder / "qstat"
+    plant.write_text(f"#!/bin/sh\necho > {qsub.folder}/planted\n")
+    plant.chmod(0o755)
+    qsub.env["PATH"] = f"{qsub.folder}/bin::{qsub.folder}/pbs:/usr/bin:/bin"
+    assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    assert not (qsub.folder / "planted").exists()
+
+
+def test_without_qstat_in_path_the_one_beside_pbs_s_own_qsub_is_asked(qsub: Qsub) -> None:
+    installed(qsub)
+    qsub.serve("-v X=1")
+    qsub.env["PATH"] = f"{qsub.folder}/bin:/usr/bin:/bin"
+    assert qsub("job.sh").argv == ["-v", "X=1,ADVISOR_QSUB", "job.sh"]
 
 
 def wrapper(folder: Path, call: str) -> None:
@@ -578,7 +806,9 @@ def test_a_site_s_own_qsub_in_front_of_it_calls_it(qsub: Qsub) -> None:
 
 @pytest.mark.parametrize("call", ['exec qsub "$@"', 'qsub "$@"'])
 def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> None:
-    wrapper(qsub.folder / "site", call)
+    calls = qsub.folder / "calls"
+    ends = f"echo >> {calls}; [ $(wc -l < {calls}) -lt 5 ] || exit 9"
+    wrapper(qsub.folder / "site", f"{ends}; {call}")
     qsub.env["PATH"] = f"{qsub.folder}/bin:{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
     installed(qsub)
     seen = qsub("job.sh", env={"ADVISOR_GOAL": "power"})
@@ -588,12 +818,28 @@ def test_two_that_call_each_other_end_at_pbs_s_own(qsub: Qsub, call: str) -> Non
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
-@pytest.mark.parametrize("mark", ["x", "1", "99999999999"])
+@pytest.mark.parametrize("path", ["", "{0}/bin::/usr/bin", "{0}/bin:{0}/folder:{0}/text:{0}/pbs"])
+def test_the_next_qsub_of_path_is_a_program(qsub: Qsub, path: str) -> None:
+    """An empty word of PATH is the folder one is in, as for a shell."""
+    (qsub.folder / "folder" / "qsub").mkdir(parents=True)
+    (qsub.folder / "text").mkdir()
+    (qsub.folder / "text" / "qsub").write_text("#!/bin/sh\nexit 1\n")
+    if path:
+        (qsub.folder / "qsub").symlink_to(qsub.folder / "pbs" / "qsub")
+        qsub.env["PATH"] = path.format(qsub.folder)
+    else:
+        installed(qsub)
+        del qsub.env["PATH"]
+    assert qsub("job.sh", program=str(qsub.folder / "bin" / "qsub")).err == "a warning\n"
+
+
+@pytest.mark.parametrize("mark", ["x", "1", "", "99999999999"])
 def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
     qsub: Qsub, mark: str
 ) -> None:
     """A job from inside of another, with -V: of an hour ago, or by a clock that was set back."""
     installed(qsub)
+    mark = mark or str(int(time.time()) - 60)
     seen = qsub("job.sh", env={"ADVISOR_QSUB_PREPARED": mark})
     assert seen.argv == ["-v", "ADVISOR_QSUB", "job.sh"]
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
@@ -702,6 +948,24 @@ def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     assert len(value) <= client.MAX_VALUE
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
+    told = read_client(value)
+    assert len(told["script"]) == client.MAX_EXCERPT and not told["whole"]
+
+
+def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Path) -> None:
+    """Its beginning and what it is known by, rather than nothing."""
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "a").chmod(0o755)
+    letters = random.Random(1)
+    words = ["".join(letters.choices(string.ascii_letters, k=70)) for _ in range(550)]
+    lines = [*words, f"mpirun {tmp_path}/a"]
+    assert client.outline(lines) is not None
+    value = client.client("\n".join(lines).encode(), [["-l", "ncpus=4"]], lines)
+    assert len(value) <= client.MAX_VALUE
+    told = read_client(value)
+    assert told["script"].startswith("#PBS -l ncpus=4\n")
+    assert len(told["script"]) <= client.MAX_EXCERPT
+    assert not told.get("whole") and not told.get("programs")
 
 
 # -- the programs a script runs --------------------------------------------------------------------
@@ -757,3 +1021,97 @@ def test_the_client_reads_builds_as_everybody_does(tmp_path: Path, flag: str) ->
     found = module().facts_of(str(tmp_path / "a"))
     assert found == program.find(str(tmp_path / "a"), tmp_path)
     assert found["build"].startswith("adler") == ("none" in flag)
+
+
+def note(kind: int, name: bytes, text: bytes) -> bytes:
+    """Return one note of an ELF file, padded as there."""
+    head = struct.pack("<III", len(name), len(text), kind)
+    return head + b"".join(part + b"\0" * (-len(part) % 4) for part in (name, text))
+
+
+def elf(*segments: tuple[int, bytes], start: bytes = b"\x7fELF\x02\x01", length: int = 56) -> bytes:
+    """Return a 64-bit little-endian ELF file with these segments, each its kind and content."""
+    head = start.ljust(32, b"\0") + struct.pack("<QQIHHH", 64, 0, 0, 64, length, len(segments))
+    table, content = b"", b""
+    for kind, text in segments:
+        place = 64 + length * len(segments) + len(content)
+        table += struct.pack("<IIQQQQQQ", kind, 0, place, 0, 0, len(text), 0, 0).ljust(length)
+        content += text
+    return head.ljust(64, b"\0") + table + content
+
+
+ID = note(3, b"GNU\0", b"0123456789abcdef")
+PROPERTY = note(5, b"GNU\0", b"x" * 9)
+LOAD = (1, b"code")
+
+
+@pytest.mark.parametrize(
+    ("file", "build"),
+    [
+        (elf((4, ID)), b"0123456789abcdef".hex()),
+        (elf(LOAD, (4, PROPERTY), (4, note(1, b"longer\0", b"abc") + ID)), ID[16:].hex()),
+        (elf((4, ID), length=64), ID[16:].hex()),
+        (elf(*[LOAD] * 63, (4, ID)), ID[16:].hex()),
+        (elf(*[LOAD] * 64, (4, ID)), "adler"),
+        (elf((4, note(3, b"GNU\0", b"1234"))), b"1234".hex()),
+        (elf((4, note(3, b"GNU\0", b"x" * 64))), (b"x" * 64).hex()),
+        (elf((4, note(3, b"GNU\0", b"x" * 65))), "adler"),
+        (elf((4, note(3, b"GNU\0", b"123"))), "adler"),
+        (elf((4, note(3, b"GNU\0", b""))), "adler"),
+        (elf((4, note(3, b"XXX\0", b"1234"))), "adler"),
+        (elf((4, note(3, b"GNU\0\0", b"1234"))), "adler"),
+        (elf((4, note(2, b"GNU\0", b"1234"))), "adler"),
+        (elf((4, ID[:-1])), "adler"),
+        (elf((4, ID[:11])), "adler"),
+        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ID)), "adler"),  # beyond what is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65484) + ID)), ID[16:].hex()),  # all that is read
+        (elf((7, ID)), "adler"),
+        (elf((4, ID), start=b"\x7fELF\x01\x01"), "adler"),
+        (elf((4, ID), start=b"\x7fELF\x02\x02"), "adler"),
+        (elf((4, ID))[:100], "adler"),
+        (elf((4, ID), length=0), "adler"),
+        (b"\x7fELF\x02\x01", "adler"),
+        (b"#!/bin/sh\n" + b"x" * 65526 + b"y", "adler"),
+        (b"", "adler"),
+    ],
+)
+def test_builds_of_odd_files_are_read_as_everybody_does(
+    client: ModuleType, tmp_path: Path, file: bytes, build: str
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(file)
+    path.chmod(0o755)
+    facts = client.facts_of(str(path))
+    assert facts == program.find(str(path), tmp_path)
+    expected = f"adler:{zlib.adler32(file[:65536]):08x}:{len(file)}" if build == "adler" else build
+    assert facts["build"] == expected
+
+
+def test_what_is_no_program_is_not_waited_for(client: ModuleType, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o755)
+    assert client.facts_of(str(tmp_path / "pipe")) is None
+    assert client.facts_of(str(tmp_path)) is None
+
+
+def test_of_many_programs_five_are_told(qsub: Qsub) -> None:
+    for number in range(7):
+        (qsub.folder / f"p{number}").write_text("x")
+        (qsub.folder / f"p{number}").chmod(0o755)
+    lines = "".join(f"mpirun {qsub.folder}/p{number}\n" for number in range(7))
+    (qsub.folder / "job.sh").write_text(lines)
+    assert len(qsub("job.sh").client()["programs"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("script", "whole"),
+    [
+        ("./a\n" * 10_000, True),  # 39,999 characters between the first and the last
+        ("./a\n" * 10_000 + "true\n", False),
+        ("cat <<E\n$A\nE\n./a", True),
+        ("cat <<E\n$(date)\nE\n./a", False),
+        ("cat <<E\n`date`\nE\n./a", False),
+        ("A=$(date)\n./a", True),
+    ],
+)
+def test_an_outline_is_whole_or_is_none(client: ModuleType, script: str, whole: bool) -> None:
+    assert (client.outline(script.splitlines()) is not None) == whole

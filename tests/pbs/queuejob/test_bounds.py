@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def with_(given: dict[str, str], words: str) -> dict[str, str]:
             "more than a rank has: 1",
         ),
         ({"ncpus": "4"}, {"ompthreads": "5"}, {}, "more than a rank has: 4"),
+        ({"ncpus": "28", "mpiprocs": "4"}, {"ompthreads": "8"}, {}, "more than a rank has: 7"),
         ({}, {"ompthreads": "2"}, {}, "more than a rank has: 1"),
         (ALL, {}, {"MKL_NUM_THREADS": "29"}, "more than a rank has: 28"),
         (PART, {}, {"MKL_NUM_THREADS": "15"}, "more than a rank has: 14"),
@@ -276,6 +278,29 @@ def test_hosts_have_what_is_true_or_false(
     assert ("cpu_freq_mhz" in done["resources"]) == capped, done["log"]
     if not capped:
         assert "has no nodes for 1 of" in done["log"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "asked"),
+    [("mem", 2**30, "2gb"), ("vmem", 2**30, "2gb"), ("hbmem", 2**30, "2gb"), ("arch", "a", "b")],
+)
+def test_what_a_job_asks_for_beside_chunks_is_looked_for_on_its_host(
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, Any],
+    name: str,
+    has: object,
+    asked: str,
+) -> None:
+    known = json.loads(settings["inventory"])
+    for kind in known["queues"]["bdw"]:
+        kind["resources"][name] = has
+    changed = {"inventory": json.dumps(known), "resources": [*settings["resources"], name]}
+    event = job({"ncpus": "28", name: asked}, queue="bdw")
+    with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
+        [done] = run_hook(HOOK, [event], {**settings, **changed}, folder=tmp_path)
+    assert untouched(done, event)
+    assert "queue bdw has no nodes for 1 of" in done["log"][0]
 
 
 def test_a_host_may_have_several_values_of_a_resource(
@@ -569,8 +594,46 @@ def test_the_note_for_the_admin_is_written_through_no_link(
     event = after({**stamped(ALL, {"cpu_freq_mhz": "1900"}), "place": "shared"})
     run_hook(HOOK, [event], settings, folder=tmp_path)
     assert not (tmp_path / "elsewhere").exists()
+    note = tmp_path / "altered"
+    assert json.loads(note.read_text())["count"] == 1
+    assert not note.is_symlink() and note.stat().st_mode & 0o7777 == 0o644
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"count": "x"}', '{"count": null}'])
+def test_a_note_that_is_not_the_hook_s_own_counts_for_nothing(
+    tmp_path: Path, settings: dict[str, object], text: str
+) -> None:
+    note = tmp_path / "altered"
+    if text:
+        note.write_text(text)
+    else:
+        (tmp_path / "elsewhere").write_text('{"count": 41}')
+        note.symlink_to("elsewhere")
+    event = after({**stamped(ALL, {"cpu_freq_mhz": "1900"}), "place": "shared"})
+    run_hook(HOOK, [event], settings, folder=tmp_path)
+    assert json.loads(note.read_text())["count"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_note_of_another_user_counts_for_nothing(
+    tmp_path: Path, settings: dict[str, object]
+) -> None:
+    (tmp_path / "altered").write_text('{"count": 41}')
+    os.chown(tmp_path / "altered", 65534, 65534)
+    event = after({**stamped(ALL, {"cpu_freq_mhz": "1900"}), "place": "shared"})
+    run_hook(HOOK, [event], settings, folder=tmp_path)
     assert json.loads((tmp_path / "altered").read_text())["count"] == 1
-    assert not (tmp_path / "altered").is_symlink()
+
+
+def test_a_note_that_cannot_be_written_keeps_no_cap(
+    tmp_path: Path, settings: dict[str, object]
+) -> None:
+    note = tmp_path / "nosuch" / "altered"
+    event = after({**stamped(ALL, {"cpu_freq_mhz": "1900"}), "place": "shared"})
+    [done] = run_hook(HOOK, [event], {**settings, "altered": str(note)}, folder=tmp_path)
+    assert done["resources"]["cpu_freq_mhz"] == "0"
+    assert done["log"][0] == f"advisor: {note}: No such file or directory"
+    assert "is taken back" in done["log"][1]
 
 
 def test_a_release_without_the_event_runs_it_all_the_same(

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hooked import HOOKS, STAMP, answering, daemon, dripping, hanging, job, plan, run_hook
+from hooked import HOOKS, STAMP, answering, daemon, dripping, full, hanging, job, plan, run_hook
 from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from tests.stopped import stop_peer
 
 Behaviour = Callable[[socket.socket, bytes], None]
+
+
+def padded(size: int) -> bytes:
+    """Return an answer of so many bytes."""
+    return plan(REWRITE, message="x" * (size - len(plan(REWRITE))))
+
+
+@pytest.mark.parametrize("answer", [padded(65536), plan(REWRITE) + b"more\n"])
+def test_an_answer_is_one_line_of_so_many_bytes(
+    tmp_path: Path, path: Path, settings: dict[str, object], answer: bytes
+) -> None:
+    with daemon(path, answering(answer)):
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 5.0}, folder=tmp_path)
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
 
 
 def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> None:
@@ -52,6 +68,7 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, env={"PATH": "/x"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "0"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": 4})), "not a number of threads"),
+        (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "4\n"})), "not a number of threads"),
         (answering(plan(REWRITE, env=["MKL_NUM_THREADS"])), "not one for PBS"),
         (answering(plan().replace(b"{}", b"[]", 1)), "not one for PBS"),
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
@@ -63,6 +80,10 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
         (answering(plan({"select": "1:ncpus=4:file='x'"})), "not one the advisor writes"),
         (answering(plan({"select": ""})), "not one the advisor writes"),
+        (answering(plan({"select": "1:ncpus=4\n"})), "not one the advisor writes"),
+        (answering(plan({"ompthreads": "4\n"})), "not one the advisor writes"),
+        (answering(plan({"cpu_freq_mhz": "1900\n"})), "not one the advisor writes"),
+        (answering(padded(65537)), "too long"),
         (answering(plan({"place; x": "free"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "-1"})), "not one the advisor writes"),
         (answering(plan({"cpu_freq_mhz": "19e3"})), "not one the advisor writes"),
@@ -174,6 +195,34 @@ def test_a_plan_that_does_not_go_with_its_job_is_not_begun(
     assert said in done["log"][0]
 
 
+def test_where_nobody_is_let_in_the_job_goes_on(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    with full(path):
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 1.0}, folder=tmp_path)
+    assert untouched(done, job(WHOLE))
+    assert "did not answer in time" in done["log"][0]
+    assert done["took_s"] < 1.5
+
+
+def test_who_is_let_in_late_is_answered(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    def serve(listener: socket.socket) -> None:
+        time.sleep(0.3)
+        with listener.accept()[0], listener.accept()[0] as connection:
+            connection.recv(65536)
+            time.sleep(1.2)  # longer than half of the deadline
+            connection.sendall(plan(REWRITE))
+
+    with full(path) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        [done] = run_hook(HOOK, [job(WHOLE)], {**settings, "deadline_s": 2.0}, folder=tmp_path)
+        thread.join()
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
+
+
 def test_a_host_that_stands_still_is_not_a_daemon_that_hangs(
     tmp_path: Path, path: Path, settings: dict[str, object]
 ) -> None:
@@ -254,6 +303,19 @@ def test_what_cannot_be_written_or_taken_back_keeps_nothing_else(
     assert ("advisor: ompthreads is not as it was: OSError()" in done["log"]) == bool(left)
 
 
+def test_settings_are_where_pbs_says_and_may_be_a_part_of_them(tmp_path: Path, path: Path) -> None:
+    """PBS names them in the environment, or in its module."""
+    config, hook = tmp_path / "c.json", tmp_path / "hook.py"
+    config.write_text(json.dumps({"socket": str(path)}))
+    named = f"import pbs\npbs.hook_config_filename = {str(config)!r}\n"
+    hook.write_text(named + (HOOKS / HOOK).read_text())
+    other = {"ADVISOR_SOCKET": str(tmp_path / "nosuch")}  # only for where there are no settings
+    with daemon(path, answering(plan())) as asked:
+        run_hook(HOOK, [job(WHOLE)], config, folder=tmp_path, environment=other)
+        run_hook(str(hook), [job(WHOLE)], folder=tmp_path)
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("config", ["{", "[]", '{"deadline_s": "soon"}', '{"socket": null}'])
 def test_broken_settings(tmp_path: Path, config: str) -> None:
     event = job(WHOLE)
@@ -261,6 +323,13 @@ def test_broken_settings(tmp_path: Path, config: str) -> None:
     [done] = run_hook(HOOK, [event], tmp_path / "c.json", folder=tmp_path)
     assert untouched(done, event)
     assert len(done["log"]) == 1
+
+
+def test_what_went_wrong_is_one_plain_line_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"deadline_s": "\u00e9~ " * 200}))
+    [done] = run_hook(HOOK, [job(WHOLE)], tmp_path / "c.json", folder=tmp_path)
+    words = "ValueError(\"could not convert string to float: '" + " ~ " * 200
+    assert done["log"] == ["advisor: job goes on unchanged: " + words[:400]]
 
 
 def test_settings_that_are_gone(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_a_decision_to_change_nothing_is_stamped_too(
     ("resources", "rewrite"),
     [
         ({"ncpus": 28, "mem": "8gb"}, {"ompthreads": "20", "cpu_freq_mhz": "1200"}),
+        ({"ncpus": 28, "mpiprocs": 4}, {"ompthreads": "7"}),
         ({}, {"ompthreads": "1"}),
         ({"nodes": "2:ppn=28"}, {"cpu_freq_mhz": "1200"}),
         ({"nodes": "1:ppn=14:cpp=2"}, {"cpu_freq_mhz": "1200"}),
@@ -194,6 +195,29 @@ def test_what_is_too_long_is_not_sent(
     assert (question["client"], question["submit_arguments"]) == ("", "")
     assert question["env"] == {"ADVISOR_GOAL": "x" * 65536}
     assert question["attributes"] == {"depend": "x" * 200}
+
+
+def test_a_long_question_is_sent_whole(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    """More than a socket holds at once; of sizes there are twenty."""
+    sizes = {f"ADVISOR_SIZE_{number:02d}": "x" * 65536 for number in range(21)}
+    event = job(WHOLE, {**sizes, "ADVISOR_SIZES": "x"}, queue=None)
+    with daemon(path, answering(plan(REWRITE, env=None))) as asked:
+        [done] = run_hook(HOOK, [event], {**settings, "deadline_s": 10.0}, folder=tmp_path)
+    question = json.loads(asked[0])
+    assert sorted(question["env"]) == sorted(sizes)[:20]
+    assert "queue" not in question["options"]
+    assert done["resources"] == stamped(WHOLE, REWRITE), done["log"]
+
+
+def test_a_stamp_may_be_as_long_as_two_thousand_characters(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    stamp = "advisor:{" + "x" * 1990 + "}"
+    with daemon(path, answering(plan(stamp=stamp))):
+        [done] = run_hook(HOOK, [job(WHOLE)], settings, folder=tmp_path)
+    assert done["resources"]["advisor_stamp"] == stamp
 
 
 @pytest.mark.parametrize(

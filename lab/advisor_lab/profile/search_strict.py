@@ -103,13 +103,13 @@ class _Search:
         """Return the residual sum with each candidate added, infinite for dependent ones."""
         basis = self._basis(chosen)
         residual = self.y - basis @ (basis.T @ self.y)
-        left = self.columns - basis @ (basis.T @ self.columns)
-        norms = np.einsum("ij,ij->j", left, left)
-        own = np.einsum("ij,ij->j", self.columns, self.columns)
+        residual_columns = self.columns - basis @ (basis.T @ self.columns)
+        norms = np.einsum("ij,ij->j", residual_columns, residual_columns)
+        column_norms = np.einsum("ij,ij->j", self.columns, self.columns)
         rest = float(residual @ residual)
         with np.errstate(all="ignore"):
-            rests = rest - (residual @ left) ** 2 / norms
-        rests[(norms < 1e-12 * own) | ~np.isfinite(rests)] = np.inf
+            rests = rest - (residual @ residual_columns) ** 2 / norms
+        rests[(norms < 1e-12 * column_norms) | ~np.isfinite(rests)] = np.inf
         return np.maximum(rests, self.floor), rest
 
     def _order(self, rests: FloatColumn) -> list[int]:
@@ -146,12 +146,14 @@ class _Search:
         """Put a better candidate in a term's place."""
         n = len(self.y)
         for place in range(len(self.chosen)):
-            others = [c for i, c in enumerate(self.chosen) if i != place]
-            rests, _ = self._rests(others)
-            now = self.chosen[place]
+            other_terms = [c for i, c in enumerate(self.chosen) if i != place]
+            rests, _ = self._rests(other_terms)
+            incumbent = self.chosen[place]
             for i in self._order(rests)[:3]:
-                gain = n * np.log(rests[now] / rests[i]) + _TIE * (self.parts[now] - self.parts[i])
-                if i == now or i in others or gain <= _TIE:
+                gain = n * np.log(rests[incumbent] / rests[i]) + _TIE * (
+                    self.parts[incumbent] - self.parts[i]
+                )
+                if i == incumbent or i in other_terms or gain <= _TIE:
                     break
                 swapped = [*self.chosen[:place], i, *self.chosen[place + 1 :]]
                 if self._kept(swapped):
@@ -189,12 +191,12 @@ class _Search:
 
     def _turns(self, chosen: list[int]) -> bool:
         """Tell whether the last term makes a metric that grew fall below 0 far away."""
-        data, before = self.data, chosen[:-1]
-        if data.y.min() <= 0 or not before:
+        data, earlier_terms = self.data, chosen[:-1]
+        if data.y.min() <= 0 or not earlier_terms:
             return False
         far = self._far()
         with np.errstate(all="ignore"):
-            old = self._fit(before).predict(far[:, before])
+            old = self._fit(earlier_terms).predict(far[:, earlier_terms])
             new = self._fit(chosen).predict(far[:, chosen])
         return bool(np.any((old > data.y.max()) & (new < 0)))
 

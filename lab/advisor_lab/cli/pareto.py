@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
         print_json("pareto", _json(args, errors, tradeoff, scene.points))
         return 0
     out = TableWriter(args.format)
-    whole = args.all or args.format != "text"  # papers and spreadsheets want every row
-    _print_rows(out, table, tradeoff, None if whole else _SHOWN)
+    all_rows = args.all or args.format != "text"  # papers and spreadsheets want every row
+    _print_rows(out, table, tradeoff, None if all_rows else _SHOWN)
     if args.format == "text":
         print()
         print_picture(scene)

@@ -311,8 +311,8 @@ def _replay(args: argparse.Namespace) -> int:
         readings = read_readings(args.readings)
         pairs = list(zip(readings.times.tolist(), readings.values.tolist(), strict=True))
     stop = replay(Baseline(base, meter), recorded, pairs, within=args.within)
-    whole = recorded.times[-1] - recorded.times[0]
-    share = stop.stop_s / whole if whole > 0 else 1.0
+    run_s = recorded.times[-1] - recorded.times[0]
+    share = stop.stop_s / run_s if run_s > 0 else 1.0
     data = {
         "base": str(args.base),
         "run": str(args.run),

@@ -220,7 +220,7 @@ class Formula:
         bad = np.argwhere(~np.isfinite(design))
         if len(bad):
             row, column = bad[0]
-            at = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
+            place_text = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
             scaled = "" if self._scaler == "none" else f", axes scaled ({self._scaler})"
             instead = (
                 "exponentials small ones; frequency is in kHz"
@@ -228,7 +228,8 @@ class Formula:
                 else "or leave the axes unscaled: --model-option scaler=none"
             )
             raise InputError(
-                f"formula: {self._info.column_names[column]} is not a number at {at}{scaled}",
+                f"formula: {self._info.column_names[column]} is not a number at "
+                f"{place_text}{scaled}",
                 hint=f"logarithms and roots need positive values, {instead}",
             )
         return design
@@ -316,12 +317,12 @@ def _plain(node: ast.AST) -> bool:
 def _misused(call: ast.Call) -> str:
     """Return what is wrong with the arguments of a function of ``_FUNCTIONS``, "" if nothing."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
-    known = _KEYWORDS.get(name, ())
+    keywords = _KEYWORDS.get(name, ())
     if len(call.args) != 1:
         return f"{name} takes one value, not {len(call.args)}"
     for keyword in call.keywords:
-        if keyword.arg not in known:
-            listed = f"it has {', '.join(known)}" if known else "it has none"
+        if keyword.arg not in keywords:
+            listed = f"it has {', '.join(keywords)}" if keywords else "it has none"
             return f"{name}: unexpected keyword argument {keyword.arg!r}; {listed}"
         if keyword.arg in ("df", "degree") and not (
             isinstance(keyword.value, ast.Constant)
@@ -329,7 +330,7 @@ def _misused(call: ast.Call) -> str:
             and _between(keyword.value.value, 1, _MOST_DF)
         ):
             return f"{name}: {keyword.arg} is a whole number from 1 to {_MOST_DF}"
-    if "df" in known and all(k.arg != "df" for k in call.keywords):
+    if "df" in keywords and all(k.arg != "df" for k in call.keywords):
         return f"{name} needs df, like {name}(threads, df=3)"
     return ""
 

@@ -139,11 +139,11 @@ def _overlaps(first: Floats, last: Floats, marks: Floats) -> Floats:
     lengths = np.append(np.diff(marks), 0.0)
 
     def until(place: Floats) -> Floats:
-        whole = np.floor(place).astype(int)
-        part = np.minimum((place - whole)[:, None], edges[1:])
+        iteration = np.floor(place).astype(int)
+        part = np.minimum((place - iteration)[:, None], edges[1:])
         covered = np.maximum(part - edges[:-1], 0.0)
-        before = (marks[whole] - marks[0]) / _BINS
-        return np.asarray(before[:, None] + lengths[whole][:, None] * covered)
+        start_s = (marks[iteration] - marks[0]) / _BINS
+        return np.asarray(start_s[:, None] + lengths[iteration][:, None] * covered)
 
     spread = until(last) - until(first)
     return np.asarray(spread / spread.sum(axis=1, keepdims=True))
@@ -151,8 +151,8 @@ def _overlaps(first: Floats, last: Floats, marks: Floats) -> Floats:
 
 def _unknown(value: Floats, deviation: Floats, mean: float) -> bool:
     """Tell whether a curve leaves more open than it shows, and more than a little."""
-    left = float(np.sqrt(np.mean(deviation**2)))
-    return left > max(float(np.std(value)), _LITTLE * abs(mean))
+    deviation_rms = float(np.sqrt(np.mean(deviation**2)))
+    return deviation_rms > max(float(np.std(value)), _LITTLE * abs(mean))
 
 
 def _last_digit(total: Floats) -> float:
@@ -198,9 +198,11 @@ def _curve(
         values = values.clip(0.0)
         turned = vectors.T @ (lower.T @ right)
         shrunk = 1 / (1 + ratio * values)
-        left = squares - (ratio * shrunk * turned**2).sum(axis=2)
+        residual = squares - (ratio * shrunk * turned**2).sum(axis=2)
         likelihood = -n * np.log(noise[..., 0]) + 0.5 * np.log(shrunk).sum(axis=2)
-        likelihoods.append(likelihood - 0.5 * left.clip(0.0) / noise[..., 0] ** 2 + prior[:, None])
+        likelihoods.append(
+            likelihood - 0.5 * residual.clip(0.0) / noise[..., 0] ** 2 + prior[:, None]
+        )
         basis = lower @ vectors
         means.append(((ratio * shrunk * turned) @ basis.T).reshape(-1, _BINS))
         variances.append(((swing[:, None, None] ** 2 * shrunk) @ (basis**2).T).reshape(-1, _BINS))

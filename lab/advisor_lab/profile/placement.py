@@ -36,7 +36,7 @@ def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], 
     homes = {c.name: [{p for p, _ in members} for _, members in c.train] for c in classes}
     places, notes = {}, []
     for class_runs in classes:
-        numbers = [_each(run, members) for run, members in class_runs.train]
+        numbers = [_threads_per_process(run, members) for run, members in class_runs.train]
         trend = None
         if len(set(numbers)) == 1 and numbers[0]:
             trend = ExactTrend((), (float(numbers[0]),))
@@ -61,7 +61,7 @@ def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], 
     return places, notes
 
 
-def _each(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
+def _threads_per_process(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
     """Return how many threads of a class each of its processes has; 0 where they differ.
 
     A thread that stands for others of its class is in all of the run's processes, if it can be.

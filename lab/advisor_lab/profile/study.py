@@ -72,13 +72,13 @@ class ProfileStudy:
         return [
             ClassRuns(
                 name,
-                tuple((run, self._of(run)[i]) for run in self.trained),
-                tuple((run, self._of(run)[i]) for run in self.runs.test),
+                tuple((run, self._members_of(run)[i]) for run in self.trained),
+                tuple((run, self._members_of(run)[i]) for run in self.runs.test),
             )
             for i, name in enumerate(self.classes)
         ]
 
-    def _of(self, run: ProfiledRun) -> tuple[tuple[ThreadId, ...], ...]:
+    def _members_of(self, run: ProfiledRun) -> tuple[tuple[ThreadId, ...], ...]:
         if not self.members:
             return (tuple(run.threads),)
         if run.digest not in self.members:

@@ -157,8 +157,8 @@ def fit_table(
         options = _scalar_options(setup.options(name), "LSys" in table.metrics)
         share = options.type == "instrPercentage"
         if share and counts is None:
-            counts = _fit(table, setup, "LSys", setup.options("LSys"), method)
-        model = _fit(table, setup, name, options, method, counts if share else None)
+            counts = _fit_column(table, setup, "LSys", setup.options("LSys"), method)
+        model = _fit_column(table, setup, name, options, method, counts if share else None)
         counts = model if name == "LSys" else counts
         models.append(model)
     return sorted(models, key=lambda m: list(setup.metrics or table.metrics).index(m.name))
@@ -174,7 +174,7 @@ def _scalar_options(options: MetricOptions, counted: bool) -> MetricOptions:
     return replace(options, type=kind)
 
 
-def _fit(
+def _fit_column(
     table: MetricTable,
     setup: ProfileSetup,
     name: str,

@@ -45,13 +45,13 @@ class KMedoids:
             return None
         if not (cpi or tpi or gflops or gbs) or (self._per_cpu and not cpus):
             return None
-        each = cpus if self._per_cpu and cpus else 1
+        divisor = cpus if self._per_cpu and cpus else 1
         (s1, s2, s3, s4), (m1, m2, m3, m4) = self.extremes
         vector = (
-            (cpi / each - m1) / s1,
-            (tpi / each - m2) / s2,
-            (gflops / each - m3) / s3,
-            (gbs / each - m4) / s4,
+            (cpi / divisor - m1) / s1,
+            (tpi / divisor - m2) / s2,
+            (gflops / divisor - m3) / s3,
+            (gbs / divisor - m4) / s4,
         )
         cpu, memory, mixed = self.medoids
         return dist(vector, cpu), dist(vector, memory), dist(vector, mixed)
@@ -83,15 +83,16 @@ class KMedoids:
         three = self._three(*point)
         if three is None:
             return True
-        each = point.cpus if self._per_cpu and point.cpus else 1
+        divisor = point.cpus if self._per_cpu and point.cpus else 1
         reach = [
-            share * (x or 0.0) / each / s for x, s in zip(point[:4], self.extremes.std, strict=True)
+            share * (x or 0.0) / divisor / s
+            for x, s in zip(point[:4], self.extremes.std, strict=True)
         ]
         best = three.index(min(three))
-        for other, far in enumerate(three):
+        for rival, far in enumerate(three):
             apart = far * far - three[best] * three[best]  # linear in the point
-            pairs = zip(reach, self.medoids[best], self.medoids[other], strict=True)
-            if other != best and apart < 2 * sum(r * abs(a - b) for r, a, b in pairs):
+            pairs = zip(reach, self.medoids[best], self.medoids[rival], strict=True)
+            if rival != best and apart < 2 * sum(r * abs(a - b) for r, a, b in pairs):
                 return False
         return True
 

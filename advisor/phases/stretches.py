@@ -73,10 +73,10 @@ class PairedStretches:
         if last < 0 or not self.bouts[last]:
             return 0.0
         turns = self.turns(stretch)
-        seen, left = len(turns) - 1, len(self.phases[last]) - len(turns)
-        if seen < 2 or left < 1:
+        seen_count, remaining_count = len(turns) - 1, len(self.phases[last]) - len(turns)
+        if seen_count < 2 or remaining_count < 1:
             return 0.0
-        mine = np.add.reduceat(self.time.values[: turns[-1]], turns[:-1])
-        if repeats(np.diff(np.array(marks)[turns]), mine):
+        baseline_s = np.add.reduceat(self.time.values[: turns[-1]], turns[:-1])
+        if repeats(np.diff(np.array(marks)[turns]), baseline_s):
             return 0.0
-        return math.sqrt(_BOUTS_WEIGHT * self.bouts[last] * (1 / seen + 1 / left))
+        return math.sqrt(_BOUTS_WEIGHT * self.bouts[last] * (1 / seen_count + 1 / remaining_count))

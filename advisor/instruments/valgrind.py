@@ -60,7 +60,7 @@ def _tool() -> Path:
     if arch is None:
         raise AdvisorError(f"the advisor's valgrind tool does not support {platform.machine()}")
     prefixes = list(_prefixes())
-    own = _first(
+    valgrind_folder = _first(
         [
             Path(os.environ.get("VALGRIND_LIB") or "/nonexistent"),
             *(p / part / "valgrind" for p in prefixes for part in ("libexec", "lib", "lib64")),
@@ -75,7 +75,7 @@ def _tool() -> Path:
         ],
         f"libcoregrind-{arch}-linux.a",
     )
-    if own is None or archives is None or not _includes():
+    if valgrind_folder is None or archives is None or not _includes():
         raise AdvisorError(
             "valgrind is installed, but the files to build tools with are not",
             hint="install valgrind-devel, or build with advisor cc",
@@ -109,7 +109,11 @@ def _tool() -> Path:
         headers=[_TRACE / "sites.h", _TRACE / "requests.h"],
         libraries=[*libraries[:2], "-lgcc", *(f for f in libraries[2:] if Path(f).exists())],
     )
-    for part in (*own.glob("*.so"), *own.glob("*.supp"), *own.glob("*.xml")):
+    for part in (
+        *valgrind_folder.glob("*.so"),
+        *valgrind_folder.glob("*.supp"),
+        *valgrind_folder.glob("*.xml"),
+    ):
         link = tool.parent / part.name
         if not link.exists():
             link.unlink(missing_ok=True)

@@ -208,11 +208,11 @@ def like(streams: tuple[Stream, ...], threads: int) -> list[Microbenchmark]:
     """
     if not streams:
         return []
-    wanted = [_single(streams[0], threads)]
+    benchmarks = [_single(streams[0], threads)]
     if len(streams) > 1:
-        wanted += _double(streams[0], streams[1], threads)
-    wanted += [_alone_like(s, threads) for s in effective(streams, threads)]
-    return [m for m in dict.fromkeys(wanted) if m.memory_b <= _LARGEST_KB * KB]
+        benchmarks += _double(streams[0], streams[1], threads)
+    benchmarks += [_alone_like(s, threads) for s in effective(streams, threads)]
+    return [m for m in dict.fromkeys(benchmarks) if m.memory_b <= _LARGEST_KB * KB]
 
 
 def _alone_like(stream: Stream, threads: int) -> Microbenchmark:
@@ -244,17 +244,17 @@ def _single(stream: Stream, threads: int) -> Microbenchmark:
     return member(f"mbw1{end}", threads, (size, stride))
 
 
-def _double(one: Stream, two: Stream, threads: int) -> Iterator[Microbenchmark]:
-    (size, stride), (other, step) = _fit(one, 8), _fit(two, 8)
-    if one.random or two.random:
-        if one.random != two.random:
-            known, drawn = (two, one) if one.random else (one, two)
-            yield member("mbw2r", threads, _fit(known, 8), (_fit(drawn, 8)[0], 0))
+def _double(first: Stream, second: Stream, threads: int) -> Iterator[Microbenchmark]:
+    (size, stride), (second_size, step) = _fit(first, 8), _fit(second, 8)
+    if first.random or second.random:
+        if first.random != second.random:
+            sequential, drawn = (second, first) if first.random else (first, second)
+            yield member("mbw2r", threads, _fit(sequential, 8), (_fit(drawn, 8)[0], 0))
         return
     if stride > PAGE / 4 and step == 8:
-        end = two.access.lower()
-        yield member(f"mbwXA2h{end}", threads, (size, stride), (other, step))
+        end = second.access.lower()
+        yield member(f"mbwXA2h{end}", threads, (size, stride), (second_size, step))
         return
-    if one.access == "P":
-        (size, stride), (other, step), two = (other, step), (size, stride), one
-    yield member(f"mbw2h{two.access.lower()}", threads, (size, stride), (other, step))
+    if first.access == "P":
+        (size, stride), (second_size, step), second = (second_size, step), (size, stride), first
+    yield member(f"mbw2h{second.access.lower()}", threads, (size, stride), (second_size, step))

@@ -155,8 +155,8 @@ def surface(
                 [float(t) for t in threads],
                 [f / 1e6 for f in caps],
                 z,
-                frozenset(at for at, o in place.items() if o.on_front),
-                next((at for at, o in place.items() if o is baseline), None),
+                frozenset(cell for cell, o in place.items() if o.on_front),
+                next((cell for cell, o in place.items() if o is baseline), None),
             )
         )
     return Panels(_titled(title, options, baseline), tuple(panels))
@@ -187,8 +187,8 @@ def _titled(title: str, options: Sequence[Option], baseline: Option) -> str:
         return title
     b = baseline.configuration
     ranks = {ranks for _, ranks in places}
-    each = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
-    return f"{title}, on {format_count(b.nodes, 'node')}{each}"
+    ranks_text = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
+    return f"{title}, on {format_count(b.nodes, 'node')}{ranks_text}"
 
 
 def _like(options: Sequence[Option], baseline: Option) -> list[Option]:

@@ -45,9 +45,9 @@ def effective(kind: str, compiled: Mapping[str, object]) -> dict[str, Any]:
 
 def to_yaml(kind: str, compiled: Mapping[str, object]) -> str:
     """Return the settings that hold as a file that could be applied."""
-    written = _site_file(compiled) if kind == "site" else _policy_file(compiled)
+    sections = _site_file(compiled) if kind == "site" else _policy_file(compiled)
     return yaml.safe_dump(
-        {"version": VERSION, **written},
+        {"version": VERSION, **sections},
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=None,
@@ -72,7 +72,9 @@ def _site_file(compiled: Mapping[str, object]) -> dict[str, Any]:
         conditions = ("executable", "job_name", "arguments")
         match = {key: rest.pop(key) for key in conditions if key in rest}
         applications.append({"name": rest.pop("name"), "match": match, **rest})
-    node_types = {name: _written(given) for name, given in settings["node_types"].items()}
+    node_types = {
+        name: _written(type_settings) for name, type_settings in settings["node_types"].items()
+    }
     options = {
         name: {"binds": axes} if axes else "harmless"
         for name, axes in settings.pop("understood_options", {}).items()

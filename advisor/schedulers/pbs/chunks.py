@@ -202,8 +202,10 @@ def resource_names(
     options: Mapping[str, str], host_resources: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the names of the options that :func:`asked` reads."""
-    known = ("select", "place", "nodes")
-    return tuple(n for n in options if n in known or n in CHUNK_RESOURCES or n in host_resources)
+    chunk_options = ("select", "place", "nodes")
+    return tuple(
+        n for n in options if n in chunk_options or n in CHUNK_RESOURCES or n in host_resources
+    )
 
 
 def edited(select: str, changes: Mapping[str, str]) -> str:
@@ -212,11 +214,13 @@ def edited(select: str, changes: Mapping[str, str]) -> str:
     for part in select.split("+"):
         words = part.split(":")
         for name, value in changes.items():
-            at = next((i for i, w in enumerate(words) if w.partition("=")[0].strip() == name), None)
-            if at is None:
+            word_index = next(
+                (i for i, w in enumerate(words) if w.partition("=")[0].strip() == name), None
+            )
+            if word_index is None:
                 words.append(f"{name}={value}")
             else:
-                words[at] = f"{name}={value}"
+                words[word_index] = f"{name}={value}"
         parts.append(":".join(words))
     return "+".join(parts)
 

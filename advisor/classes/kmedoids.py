@@ -32,7 +32,7 @@ class KMedoids:
             return None
         return cls(extremes, medoids, per_cpu=setup.like == "ear6")
 
-    def _three(
+    def _distances(
         self,
         cpi: float | None,
         tpi: float | None,
@@ -65,7 +65,7 @@ class KMedoids:
         cpus: int | None,
     ) -> str:
         """Return the class; UNKNOWN where a measure is missing or all are 0."""
-        three = self._three(cpi, tpi, gflops, gbs, cpus)
+        three = self._distances(cpi, tpi, gflops, gbs, cpus)
         if three is None:
             return UNKNOWN
         cpu, memory, mixed = three
@@ -75,12 +75,12 @@ class KMedoids:
 
     def distances(self, point: Measured) -> Mapping[str, float]:
         """Return the distance to each class's medoid."""
-        three = self._three(*point)
+        three = self._distances(*point)
         return {} if three is None else dict(zip((CPU, MEMORY, MIXED), three, strict=True))
 
     def steady(self, point: Measured, share: float) -> bool:
         """Whether no change of the measures by less than ``share`` of each changes the class."""
-        three = self._three(*point)
+        three = self._distances(*point)
         if three is None:
             return True
         divisor = point.cpus if self._per_cpu and point.cpus else 1

@@ -65,7 +65,7 @@ class FamilyModels:
 
     def outdated(self) -> list[Change]:
         """Return what takes models out of use that do not follow from the runs any more."""
-        old = self._old()
+        old = self._stored_models()
         inputs_by_key = self._all_fit_inputs(old)
         alike = {
             key
@@ -89,7 +89,7 @@ class FamilyModels:
             for change in self._fitted_model(key, fit_inputs)
         ]
 
-    def _old(self) -> dict[_SharedBy, StoredModel]:
+    def _stored_models(self) -> dict[_SharedBy, StoredModel]:
         return {
             (m.node_type, m.scope, m.owner): m
             for m in self.reader.size_models(self.application)
@@ -175,7 +175,7 @@ class FamilyModels:
             at_largest = [
                 m
                 for m in self.reader.find_models(self.application, w, node_type)
-                if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _whose(group))
+                if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _group_key(group))
             ]
             if at_largest:
                 alike = longest[w][-1] >= _AS_LONG * longest[order[0]][-1]
@@ -272,7 +272,7 @@ def _enough(stored: Sequence[StoredObservation], names: dict[str, ParameterLine]
     return any(len(v) >= FEWEST_SIZES for v in values.values())
 
 
-def _whose(group: ScopedRuns) -> tuple[Scope, str]:
+def _group_key(group: ScopedRuns) -> tuple[Scope, str]:
     return group.scope, group.owner
 
 

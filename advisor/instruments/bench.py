@@ -206,20 +206,20 @@ def measure(
     results = [Repetitions(m) for m in microbenchmarks]
     with session(kernel=kernel) as running, suppress(KeyboardInterrupt):
         for n, timing in enumerate(results):
-            if n and _since(begin) > budget_s:
+            if n and _elapsed_s(begin) > budget_s:
                 break
             _visit(running, timing, meter)
-            show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _since(begin))
+            show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _elapsed_s(begin))
         measured = [m for m in results if m.seconds]
-        while _since(begin) < budget_s:
+        while _elapsed_s(begin) < budget_s:
             unsure = due(measured, repetitions)
             if not unsure:
                 break
             for timing in unsure:
-                if _since(begin) > budget_s:
+                if _elapsed_s(begin) > budget_s:
                     break
                 _visit(running, timing, meter)
-                show(sum(m.spread <= SURE for m in measured), len(results), _since(begin))
+                show(sum(m.spread <= SURE for m in measured), len(results), _elapsed_s(begin))
     if not any(m.seconds for m in results):
         raise KeyboardInterrupt
     return [m for m in results if m.seconds]
@@ -231,7 +231,7 @@ def due(measured: Sequence[Repetitions], repetitions: int = 0) -> list[Repetitio
     return sorted(unsure, key=lambda m: -m.spread)
 
 
-def _since(begin: float) -> float:
+def _elapsed_s(begin: float) -> float:
     return time.monotonic() - begin
 
 

@@ -404,11 +404,11 @@ def characterisation(
         max(phase.threads for phase in phases),
         round(timed.time_s, 6),
         traced.method if traced else "",
-        _outside(phases, timed),
+        _io_outside(phases, timed),
     )
 
 
-def _outside(phases: Sequence[PhaseResult], timed: TimedRun) -> tuple[IoStream, ...]:
+def _io_outside(phases: Sequence[PhaseResult], timed: TimedRun) -> tuple[IoStream, ...]:
     """Return the reads and writes that no phase holds, those of left out phases among them."""
     io_by_phase = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
     phase_io = {s for phase in phases for s in phase.io}

@@ -60,7 +60,7 @@ def _tool() -> Path:
     if arch is None:
         raise AdvisorError(f"the advisor's valgrind tool does not support {platform.machine()}")
     prefixes = list(_prefixes())
-    valgrind_folder = _first(
+    valgrind_folder = _first_holding(
         [
             Path(os.environ.get("VALGRIND_LIB") or "/nonexistent"),
             *(p / part / "valgrind" for p in prefixes for part in ("libexec", "lib", "lib64")),
@@ -68,7 +68,7 @@ def _tool() -> Path:
         ],
         f"none-{arch}-linux",
     )
-    archives = _first(
+    archives = _first_holding(
         [
             *(p / part / "valgrind" for p in prefixes for part in ("lib", "lib64")),
             *(f for p in prefixes for f in sorted(p.glob("lib/*/valgrind"))),
@@ -137,5 +137,5 @@ def _prefixes() -> Iterator[Path]:
     yield from (Path("/usr"), Path("/usr/local"))
 
 
-def _first(folders: Sequence[Path], holds: str) -> Path | None:
+def _first_holding(folders: Sequence[Path], holds: str) -> Path | None:
     return next((f for f in folders if (f / holds).exists()), None)

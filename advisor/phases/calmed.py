@@ -105,7 +105,7 @@ def bouts_of(iterations: Floats) -> float:
     near = iterations
     for _ in range(2):
         trend, _ = _local_line(near, max(count // _TREND, _SHORTEST_TREND))
-        off = _near(iterations / trend - 1)
+        off = _winsorised(iterations / trend - 1)
         near = trend * (1 + off)
     off = off - off.mean()
     variance, lag_one, lag_two = (float(off[lag:] @ off[: count - lag]) / count for lag in range(3))
@@ -116,11 +116,11 @@ def bouts_of(iterations: Floats) -> float:
 
 def repeats(run: Floats, complete: Floats) -> bool:
     """Tell whether a run's iterations (s) go up and down as those of the complete run do."""
-    moves, ratio = _near(np.log(complete)), np.log(run / complete)
+    moves, ratio = _winsorised(np.log(complete)), np.log(run / complete)
     return float(ratio.var()) <= _REPEATED**2 * float(moves.var())
 
 
-def _near(values: Floats) -> Floats:
+def _winsorised(values: Floats) -> Floats:
     """Return values with those far off their median at four standard deviations."""
     middle = float(np.median(values))
     far = _OUTLYING * 1.4826 * float(np.median(np.abs(values - middle)))
@@ -150,13 +150,13 @@ def _curve(values: Floats) -> Floats:
     while half >= _NARROWEST // 2:
         fits.append(_local_line(values, half))
         half = half // 4 if half == count else half // 2
-    begin, end = _around(count, _AROUND)
+    begin, end = _window(count, _AROUND)
     errors = np.stack([_sums(squares, begin, end) for _, squares in fits])
     widest = (errors <= _WIDER * errors.min(axis=0)).argmax(axis=0)
     return np.asarray(np.stack([curve for curve, _ in fits])[widest, np.arange(count)])
 
 
-def _around(count: int, half: int) -> tuple[Ints, Ints]:
+def _window(count: int, half: int) -> tuple[Ints, Ints]:
     """Return where the window of so many neighbours on each side begins and ends."""
     positions = np.arange(count)
     return np.maximum(positions - half, 0), np.minimum(positions + half + 1, count)
@@ -171,7 +171,7 @@ def _local_line(values: Floats, half: int) -> tuple[Floats, Floats]:
     """Return the line through each event's neighbours, and the squared error without it."""
     count = len(values)
     x = np.arange(count) - (count - 1) / 2
-    begin, end = _around(count, half)
+    begin, end = _window(count, half)
     n = end - begin
     mean_x, mean_y = (begin + end - count) / 2, _sums(values, begin, end) / n
     spread = n * (n.astype(float) ** 2 - 1) / 12  # of n numbers in a row

@@ -181,7 +181,7 @@ class Pairing:
         self._marks = self._times
         self._turns: Turns | None = None
         self._looked = -np.inf
-        self._follow(baseline.exact)
+        self._follow_plan(baseline.exact)
         self._asked = ClusterStability().required
         self.reason = ""
         """Why the run goes to its end, once that is certain."""
@@ -190,7 +190,7 @@ class Pairing:
                 f"the baseline was not metered from begin to end with {LEAST_READINGS} readings"
             )
 
-    def _follow(self, plan: PairedStretches) -> None:
+    def _follow_plan(self, plan: PairedStretches) -> None:
         self._plan, self._looks = plan, set(plan.looks.tolist())
         self._passed = np.concatenate([[0.0], np.cumsum(plan.time.values)])
 
@@ -250,7 +250,7 @@ class Pairing:
                 self.reason = turns.reason
                 return
         self._turns, self._marks = turns, turns.marks
-        self._follow(self._base.aligned(phase))
+        self._follow_plan(self._base.aligned(phase))
 
     def _look(self, stretch_count: int) -> EarlyStop | None:
         """Return a stop if time and energy are known well enough after so many stretches."""
@@ -324,7 +324,9 @@ class Pairing:
         if plan.iterations_before(stretch_count) < LEAST_ITERATIONS or plan.young(stretch_count):
             return None
         run = energies(meter, np.array(marks[: stretch_count + 1]), plan.classes[:stretch_count])
-        units = plan.units // self._together(meter, marks[stretch_count] - marks[0], stretch_count)
+        units = plan.units // self._iterations_per_sum(
+            meter, marks[stretch_count] - marks[0], stretch_count
+        )
         paired = Paired(plan.energy.beside(run, plan.classes), run, plan.classes, units)
         joules, seconds = float(run.sum()), marks[stretch_count] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
@@ -337,7 +339,7 @@ class Pairing:
             bouts=plan.error_by_bouts(marks[: stretch_count + 1]),
         )
 
-    def _together(self, meter: Metered, seconds: float, stretch_count: int) -> int:
+    def _iterations_per_sum(self, meter: Metered, seconds: float, stretch_count: int) -> int:
         """Return how many iterations are one where energy is judged.
 
         A meter that is slow beside them puts joules before a boundary or behind it. What one

@@ -54,11 +54,11 @@ class PairedStretches:
 
     def turns(self, stretch: int) -> Ints:
         """Return the bounds of the iterations of the last phase begun by then, up to there."""
-        last = self._begun(stretch) - 1
+        last = self._phases_begun(stretch) - 1
         bounds = self.looks if last < 0 else self.phases[last]
         return bounds[bounds <= stretch]
 
-    def _begun(self, stretch: int) -> int:
+    def _phases_begun(self, stretch: int) -> int:
         """Return how many phases have begun by then."""
         return sum(bool(p[0] < stretch) for p in self.phases)
 
@@ -69,7 +69,7 @@ class PairedStretches:
         ``marks`` (s) are the bounds of stretches that the other has passed.
         """
         stretch = len(marks) - 1
-        last = self._begun(stretch) - 1
+        last = self._phases_begun(stretch) - 1
         if last < 0 or not self.bouts[last]:
             return 0.0
         turns = self.turns(stretch)

@@ -107,7 +107,7 @@ def lines(
     Options with other nodes or ranks than the baseline's are left out, and the title names these.
     With ``work`` the responses are rate and rate per joule.
     """
-    like = _like(options, baseline)
+    like = _comparable(options, baseline)
     caps = sorted({o.configuration.freq_khz for o in like})
     shown = thin(caps, MOST_LINES)
     panels = []
@@ -131,7 +131,7 @@ def surface(
     title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
 ) -> Panels:
     """Return each response over cores per node and frequency, with the front's options marked."""
-    like = _like(options, baseline)
+    like = _comparable(options, baseline)
     threads = sorted({o.configuration.threads_per_node for o in like})
     caps = sorted({o.configuration.freq_khz for o in like})
     place = {
@@ -191,7 +191,7 @@ def _titled(title: str, options: Sequence[Option], baseline: Option) -> str:
     return f"{title}, on {format_count(b.nodes, 'node')}{ranks_text}"
 
 
-def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
+def _comparable(options: Sequence[Option], baseline: Option) -> list[Option]:
     """Return the options with the baseline's nodes and ranks, without disturbed runs."""
     b, spikes = baseline.configuration, disturbed(options)
     return [

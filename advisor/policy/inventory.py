@@ -61,7 +61,7 @@ def merge_discovered(
         values, refused = _acceptable(
             node_type, site_types.get(node_type.name, {}), features, nodes
         )
-        scheduler_types.append(_over(node_type, values))
+        scheduler_types.append(_overlaid(node_type, values))
         notes += [f"{node_type.name}: {text}" for text in refused]
     names = {t.name for t in discovered}
     extra = []
@@ -105,7 +105,7 @@ def hand_written(name: str, values: Mapping[str, object]) -> NodeType | None:
     """Return a node type only the site file knows; None if it does not say how many cores."""
     if "cores" not in values:
         return None
-    return _over(NodeType(name), values)
+    return _overlaid(NodeType(name), values)
 
 
 def merge_applied(
@@ -142,7 +142,7 @@ def merge_applied(
         values = {k: new.get(k, getattr(_DEFAULT, k)) for k in HAND_ONLY if k in new or k in old}
         if "freq_khz" in values and "default_freq_khz" not in new:
             values["default_freq_khz"] = 0
-        by_source.setdefault(source, []).append(_over(node_type, values))
+        by_source.setdefault(source, []).append(_overlaid(node_type, values))
         for key in dict.fromkeys((*new, *old)):
             taken_over = key == "classes" or (key in HAND_ONLY and key in new)
             if not taken_over and new.get(key) != old.get(key):
@@ -268,7 +268,7 @@ def _acceptable(
     return values, refused
 
 
-def _over(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
+def _overlaid(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
     """Lay values over a node type; frequencies without a default get their highest."""
     field_values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS

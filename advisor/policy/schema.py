@@ -123,7 +123,7 @@ class MatchSection(Strict):
     node_type: Patterns = Field(default=[], description="the baseline's node type")
 
     @model_validator(mode="after")
-    def _some(self) -> MatchSection:
+    def _has_condition(self) -> MatchSection:
         if not self.model_fields_set:
             hint = "name at least one field, or put the settings at the top of the file"
             refuse("has no conditions", hint=hint, allowed=core.MATCH_FIELDS)

@@ -153,7 +153,7 @@ class ApplicationMatch(Strict):
     )
 
     @model_validator(mode="after")
-    def _some(self) -> ApplicationMatch:
+    def _has_condition(self) -> ApplicationMatch:
         if not self.model_fields_set:
             refuse("has no conditions", allowed=tuple(type(self).model_fields))
         return self

@@ -165,7 +165,7 @@ def learn(
         raise PriorError(f"only {len(applications)} applications are swept there, three are needed")
     every = [t.errors for t in tried]
     by_way = np.array([list(t.scores.values()) for t in every])
-    order = _near(by_way)
+    order = _about_best(by_way)
     order[1:] = sorted(order[1:], key=lambda i: -every[i].score)
     near = {tried[i].name: tried[i] for i in reversed(order)}
     first = tried[order[0]]
@@ -355,7 +355,7 @@ class _Errors:
         return cov
 
 
-def _near(scores: Array) -> list[int]:
+def _about_best(scores: Array) -> list[int]:
     """Return the ways (rows) whose mean score is within one standard error of the best."""
     less = scores[np.argmax(scores.mean(axis=1))] - scores
     count = scores.shape[1]
@@ -371,7 +371,8 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
     """
     names = list(tried[0].scores)
     ratios = [
-        tried[_near(np.delete(scores, k, axis=1))[0]].ratios[name] for k, name in enumerate(names)
+        tried[_about_best(np.delete(scores, k, axis=1))[0]].ratios[name]
+        for k, name in enumerate(names)
     ]
     factors = []
     for axis in (0, 1):

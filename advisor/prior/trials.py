@@ -45,16 +45,16 @@ def usable(prior: Prior, bounds: TrialBounds) -> int | None:
     """Return the point that saves most among those good enough to be used unseen, if any."""
     if prior.applications < needed_unseen(bounds.confidence):
         return None
-    good = _within(prior, bounds, bounds.confidence)
+    good = _points_within(prior, bounds, bounds.confidence)
     for way in prior.doubts:
-        good &= _within(way, bounds, bounds.trial_confidence)
+        good &= _points_within(way, bounds, bounds.trial_confidence)
     slowdown, saving = bounds.ln
     for time, energy in prior.others:
         good &= (time <= slowdown) & (energy <= saving)
     return int(np.argmin(np.where(good, prior.mean[1], np.inf))) if good.any() else None
 
 
-def _within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
+def _points_within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
     high = prior.mean + prior.scale * student.quantile(prior.dof, confidence)
     slowdown, saving = bounds.ln
     enough = prior.applications >= bounds.min_applications

@@ -176,10 +176,10 @@ class Way:
         """Tell whether a signature holds all that EAR's own projection needs."""
         if self.method != "projection" or not set(projection.NEEDED) <= set(rows.names):
             return False
-        return bool(np.isfinite(new.raw[_needed(rows)]).all())
+        return bool(np.isfinite(new.raw[_projection_columns(rows)]).all())
 
     def _projected(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
-        columns = _needed(rows)
+        columns = _projection_columns(rows)
         complete = np.flatnonzero(among & np.isfinite(rows.raw[:, columns]).all(axis=1))
         w = np.zeros(len(among))
         w[complete] = 1.0 / max(1, len(complete))
@@ -258,7 +258,7 @@ WAYS: tuple[Way, ...] = (
 )
 
 
-def _needed(rows: Rows) -> list[int]:
+def _projection_columns(rows: Rows) -> list[int]:
     return [rows.names.index(name) for name in projection.NEEDED]
 
 

@@ -111,7 +111,9 @@ class NodeTypeTimes:
             families = (self._known.get((f, threads)) for f in _families(stream))
             single_stream = [p for p in next(filter(None, families), []) if len(p.streams) == 1]
             if single_stream:
-                used.append(min(single_stream, key=lambda p: _apart(p.streams[0], stream)))
+                used.append(
+                    min(single_stream, key=lambda p: _stream_distance(p.streams[0], stream))
+                )
         used += [p for n in arithmetic for p in self._known.get((n, threads), [])]
         return [p for p in used if p.doubt]
 
@@ -126,7 +128,7 @@ class NodeTypeTimes:
         return profile.energy_per_iter_nj / profile.time_per_iter_us / 1000.0
 
 
-def _apart(a: Stream, b: Stream) -> float:
+def _stream_distance(a: Stream, b: Stream) -> float:
     """Return how far two streams are from one another: logarithms of size and stride."""
     size = math.log(max(a.size_kb, 1e-3) / max(b.size_kb, 1e-3))
     return math.hypot(size, math.log(max(1, a.stride_b) / max(1, b.stride_b)))

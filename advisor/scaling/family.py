@@ -128,7 +128,7 @@ def predict_size(
     if nodes != int(nodes):
         raise InputError(f"nodes is {nodes:g}", hint="a whole number of nodes")
     axis_values = {**{p: point[p] for p in effective.parameters}, NODES: nodes}
-    beyond = _beyond(effective, axis_values, notes)
+    beyond = _extrapolated_axes(effective, axis_values, notes)
     configurations = _configurations(effective, int(nodes))
     size = {p: axis_values[p] for p in effective.parameters}
     usable = usable_laws(family, effective, laws, notes)
@@ -183,7 +183,7 @@ def _number(column: str, value: object) -> float:
     return float(value)
 
 
-def _beyond(
+def _extrapolated_axes(
     family: SizedFamily, axis_values: Mapping[str, float], notes: list[str]
 ) -> dict[str, float]:
     beyond = {}

@@ -102,7 +102,7 @@ def tried_forecast(runs: SizedRuns, places: SizedPlaces, model: str = AUTO) -> T
     trials, problems = [], []
     for name in candidates:
         try:
-            trials.append(_try(name, runs, largest))
+            trials.append(_trial_of_largest(name, runs, largest))
         except (AdvisorError, np.linalg.LinAlgError) as error:
             if model != AUTO:
                 raise
@@ -154,7 +154,7 @@ def _largest(runs: SizedRuns) -> NDArray[np.bool_]:
     return rows
 
 
-def _try(name: str, runs: SizedRuns, largest: NDArray[np.bool_]) -> LargestTrial:
+def _trial_of_largest(name: str, runs: SizedRuns, largest: NDArray[np.bool_]) -> LargestTrial:
     held_out, rest = runs.some(largest), runs.some(~largest)
     forecast = create(name).forecast(rest, held_out.places)
     time, error = forecast.time, forecast.time.mean - held_out.log_time

@@ -106,14 +106,14 @@ class Covariances:
     @classmethod
     def between(cls, axes: ResidualAxes, a: SizedPlaces, b: SizedPlaces) -> Covariances:
         """Return those between two sets of places, (len(a), len(b)) each."""
-        x, y = _away(axes, a), _away(axes, b)
+        x, y = _size_distance(axes, a), _size_distance(axes, b)
         both = np.sign(x[:, None]) == np.sign(y[None])
         walk = np.where(both, np.minimum(np.abs(x[:, None]), np.abs(y[None])), 0.0)
         growth = (x[:, None] * y[None] + _WALK * walk).sum(axis=2)
         cores = np.abs(np.log(a.cores)[:, None] - np.log(b.cores)[None])
         far = math.sqrt(3.0) * cores / _APART_LENGTH
         near = (1.0 + far) * np.exp(-far)
-        along_a, along_b = _along(axes, a), _along(axes, b)
+        along_a, along_b = _frequency_position(axes, a), _frequency_position(axes, b)
         tilt = np.outer(along_a, along_b)
         away = (along_a[:, None] - along_b[None]) / _BEND_LENGTH
         same_configuration = a.alike(b)
@@ -124,7 +124,7 @@ class Covariances:
             growth * (_APART_CORES * near + _APART_FREQ * tilt * (0.5 + 0.5 * near)),
             rough,
             (tilt + 0.5 * np.exp(-0.5 * away**2)) * (0.4 + 0.6 * rough),
-            np.outer(_top(axes, a), _top(axes, b)) * (0.6 + 0.4 * near),
+            np.outer(_at_end_of_caps(axes, a), _at_end_of_caps(axes, b)) * (0.6 + 0.4 * near),
             _OWN_KEPT * same_configuration + (1 - _OWN_KEPT) * same_place,
             axes.varies[-1] * (a.nodes[:, None] == b.nodes[None]),
         )
@@ -132,7 +132,7 @@ class Covariances:
     @classmethod
     def of_each(cls, axes: ResidualAxes, places: SizedPlaces) -> Covariances:
         """Return each place's variances, (m,) each."""
-        x, along = _away(axes, places), _along(axes, places)
+        x, along = _size_distance(axes, places), _frequency_position(axes, places)
         growth = (x**2 + _WALK * np.abs(x)).sum(axis=1)
         ones = np.ones(len(places))
         return cls(
@@ -140,7 +140,7 @@ class Covariances:
             growth * (_APART_CORES + _APART_FREQ * along**2),
             ones,
             along**2 + 0.5,
-            _top(axes, places) ** 2,
+            _at_end_of_caps(axes, places) ** 2,
             ones,
             axes.varies[-1] * ones,
         )
@@ -169,13 +169,13 @@ def noise_variance(
     return variance
 
 
-def _away(axes: ResidualAxes, places: SizedPlaces) -> Matrix:
+def _size_distance(axes: ResidualAxes, places: SizedPlaces) -> Matrix:
     away: Matrix = (np.log(places.growing()) - axes.middle) * axes.varies
     away[:, -1] *= _NODES
     return away
 
 
-def _along(axes: ResidualAxes, places: SizedPlaces) -> Vector:
+def _frequency_position(axes: ResidualAxes, places: SizedPlaces) -> Vector:
     if axes.most_freq <= axes.least_freq:
         return np.zeros(len(places))
     freq = np.where(places.freq_khz > 0, places.freq_khz, axes.most_freq)
@@ -183,7 +183,7 @@ def _along(axes: ResidualAxes, places: SizedPlaces) -> Vector:
     return along - 0.5
 
 
-def _top(axes: ResidualAxes, places: SizedPlaces) -> Vector:
+def _at_end_of_caps(axes: ResidualAxes, places: SizedPlaces) -> Vector:
     if axes.most_freq <= axes.least_freq:
         return np.zeros(len(places))
     return np.where((places.freq_khz >= axes.most_freq) | (places.freq_khz <= 0), 1.0, 0.0)

@@ -74,7 +74,7 @@ def family_table(
     notes: list[str] = list(family.left_out)
     effective = family.only(effective_parameters(family, {}, notes))
     if not any(len(effective.values(a)) >= FEWEST_SIZES for a in _axes(effective)):
-        return FamilyTable((), None, _about(effective, family, FEW, notes))
+        return FamilyTable((), None, _summary(effective, family, FEW, notes))
     if NODES in _axes(effective):
         most = effective.values(NODES)[-1]
         largest = [o for o in largest if o.configuration.nodes == most]
@@ -88,7 +88,7 @@ def family_table(
         model = tried.model if as_predicted else AUTO
         tried = forecast_family(joined, _places(joined, options), laws, model)
     answer = UNFIT if tried.unfit else OK
-    about = _about(joined, family, answer, [*notes, *tried.notes], tried)
+    about = _summary(joined, family, answer, [*notes, *tried.notes], tried)
     if laws is not None:
         about["counts"] = laws.to_dict()
     if tried.unfit:
@@ -103,7 +103,7 @@ def _axes(family: SizedFamily) -> list[str]:
     return [*varying, *([NODES] if len(family.values(NODES)) >= FEWEST_SIZES else [])]
 
 
-def _about(
+def _summary(
     family: SizedFamily,
     full_family: SizedFamily,
     answer: str,

@@ -75,10 +75,10 @@ def has_host_alone(place: Place, sharings: Collection[str], *, parted: bool) -> 
     is not the whole host. The vnodes' word goes before the job's: ``ignore_excl`` lets others in
     whatever the job asks for, ``force_exclhost`` keeps them out.
     """
-    return all(_alone(place.sharing, s, parted) for s in sharings or (DEFAULT_SHARING,))
+    return all(_takes_host_alone(place.sharing, s, parted) for s in sharings or (DEFAULT_SHARING,))
 
 
-def _alone(asked_for: str, sharing: str, parted: bool) -> bool:
+def _takes_host_alone(asked_for: str, sharing: str, parted: bool) -> bool:
     if sharing == "ignore_excl":
         return False
     if "exclhost" in (asked_for, sharing.removeprefix("force_")):

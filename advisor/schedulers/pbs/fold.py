@@ -50,17 +50,17 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
             axes.append("threads")
         if name in queues:  # a route to another server, which may not know the cap's resource
             axes.append("frequency")
-        return _with(request, dict.fromkeys(axes, why))
+        return _with_binds(request, dict.fromkeys(axes, why))
     ends = [queue for queue in reached if not queue.destinations]
     try:
         completed = [_completed(request, queue, server) for queue in ends]
         shapes = [shape_of(options, request.host_resources) for options in completed]
         chunks = [asked(options, request.host_resources) for options in completed]
     except ValueError as error:
-        return _with(request, {"all": f"a default of the queue ({error})"})
+        return _with_binds(request, {"all": f"a default of the queue ({error})"})
     outcomes = [(shape, chunk.ncpus) for shape, chunk in zip(shapes, chunks, strict=True)]
     if any(outcome != outcomes[0] for outcome in outcomes[1:]):
-        return _with(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
+        return _with_binds(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
     binds = _limits(request, [*reached, server])
     if len(ends) > 1:
         binds.setdefault("node_type", f"the route of queue {name}")
@@ -93,7 +93,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     if kinds:
         request, bound = _landing(request, job, kinds)
         binds = bound | binds
-    return _with(request, binds)
+    return _with_binds(request, binds)
 
 
 def _difference(request: JobRequest, completed: Mapping[str, str]) -> Mapping[str, str]:
@@ -123,7 +123,7 @@ def _landing(
     what that binds.
     """
     selectors = job.selectors()
-    fit = [kind for kind in kinds if kind.cores >= job.ncpus and _has(kind, selectors)]
+    fit = [kind for kind in kinds if kind.cores >= job.ncpus and _has_selected(kind, selectors)]
     alone = [has_host_alone(job.place, kind.sharings, parted=kind.parted) for kind in fit]
     types = sorted({name for kind in fit for name in kinds[kind] if name})
     request = replace(request, exclusive=bool(fit) and all(alone))
@@ -132,7 +132,7 @@ def _landing(
     return request, {"cores": "sharing of the nodes"} if any(alone) else {}
 
 
-def _has(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
+def _has_selected(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
     """Tell whether a host has all that a chunk selects by; what is not there is False."""
     return all(
         f"{name}=True" not in kind.resources
@@ -167,7 +167,7 @@ def _shortest(limits: Iterable[float | None]) -> int | None:
     return 0 if shortest == math.inf else int(shortest) or None
 
 
-def _with(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
+def _with_binds(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
     return replace(request, binds={**binds, **request.binds})
 
 

@@ -312,7 +312,7 @@ class Pbs(Scheduler):
             return ended_early(job, run), ""
         if noted.verdict != "ok" or noted.time_s <= 0:
             return _failed(job, attempt, noted, _why_failed(job, attempt, noted)), ""
-        result = _good(job, attempt, noted, record)
+        result = _good_result(job, attempt, noted, record)
         keep_complete(job, result)
         return result, ""
 
@@ -363,7 +363,9 @@ class Pbs(Scheduler):
         return pbs_records.job(job_id)
 
 
-def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None) -> RunResult:
+def _good_result(
+    job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None
+) -> RunResult:
     account, energy_j, why = "", None, "PBS keeps no record of it"
     if record is not None:
         account, energy_j, why = record.account, record.energy_j, "no energy_j of all its nodes"

@@ -36,7 +36,7 @@ def qsub_words(
         options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
         options |= _smaller(job, run)
     else:
-        options |= _inside(job, threads)
+        options |= _chunks_of_job(job, threads)
     if job.partition:
         options["queue"] = job.partition
     walltime = _walltime_s(job, run) or job.options.get("walltime", "")
@@ -63,7 +63,7 @@ def qsub_words(
     return [word for words in written(options) for word in words]
 
 
-def _inside(job: SweepJob, threads: int) -> dict[str, str]:
+def _chunks_of_job(job: SweepJob, threads: int) -> dict[str, str]:
     """Return the chunks as the job has them, on the run's node type, for so many threads a rank."""
     job_chunks = asked(job.options)
     changes = {"ompthreads": str(threads)} if threads else {}

@@ -385,9 +385,9 @@ def render(
     chunk: dict[str, str] = {}
     environment: dict[str, str] = {}
     if chosen.threads_per_node != baseline.threads_per_node:
-        _may(request, "threads")
+        _check_unbound(request, "threads")
         if not whole:
-            _may(request, "cores")
+            _check_unbound(request, "cores")
             if chosen.threads_per_node > job.ncpus:
                 raise ValueError("a job that shares its nodes is not made larger")
             chunk["ncpus"] = str(chosen.threads_per_node)
@@ -399,7 +399,7 @@ def render(
             chunk["ompthreads"] = threads
         environment = {name: threads for name in variables if name != _OMP}
     if chosen.node_type != baseline.node_type or pin_node_type:
-        _may(request, "node_type")
+        _check_unbound(request, "node_type")
         name, _, value = node_type.feature.partition("=")
         if name in job.resources:
             resource_text = f"{name}={job.resources[name]}"
@@ -407,7 +407,7 @@ def render(
         chunk[name] = value or "True"
     rewrite: dict[str, str] = {}
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
-        _may(request, "frequency")
+        _check_unbound(request, "frequency")
         if not whole:
             text = "its nodes may be shared, so no cap is written"
             raise CannotWriteError("frequency", text, "sharing of its nodes")
@@ -419,7 +419,7 @@ def render(
     return rewrite, environment
 
 
-def _may(request: JobRequest, axis: str) -> None:
+def _check_unbound(request: JobRequest, axis: str) -> None:
     """Raise CannotWriteError where something binds an axis."""
     binding = request.binds.get(axis) or request.binds.get("all")
     if binding:

@@ -15,7 +15,7 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
     """Return what each cluster is, the bursts of none (label 0) first."""
     import numpy as np
 
-    extra = _more(bursts)
+    extra = _extra_counters(bursts)
     total_s = float(bursts.duration_s.sum())
     clusters: list[dict[str, Any]] = []
     for label in range(int(groups.labels.max()) + 1):
@@ -45,7 +45,7 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
 
 def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
     """Print a line for each cluster, the bursts of none last."""
-    extra = _more(bursts)
+    extra = _extra_counters(bursts)
     print_table(
         [
             "cluster",
@@ -71,7 +71,7 @@ def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
     )
 
 
-def _more(bursts: BurstTable) -> list[str]:
+def _extra_counters(bursts: BurstTable) -> list[str]:
     return [n for n in bursts.counters if n not in ("instructions", "cycles")]
 
 

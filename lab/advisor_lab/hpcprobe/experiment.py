@@ -71,7 +71,7 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
     shapes = _shapes(file)
     exports = {**_placed(file, shapes, language), **_exports(file)}
     events = _counters(file, exports)
-    post_processing = _after(file)
+    post_processing = _post_processing(file)
     parameters: Sequence[int | None] = file.ranges["execParam"] or (None,)
     several = len(parameters) > 1
     if len(parameters) * len(shapes) > _MOST_SWEEPS:
@@ -250,7 +250,7 @@ def _limited(
         return options
 
 
-def _after(file: ExperimentFile) -> PostProcessing:
+def _post_processing(file: ExperimentFile) -> PostProcessing:
     """Return what is done with the output of each run."""
     rules, rules_file = NO_RULES, beside(file.path)
     if rules_file is not None:

@@ -44,22 +44,22 @@ def read_sweeps(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
     sweeps = []
     for experiment in parts:
         sweep_args = copy.copy(args)
-        sweep_args.subject = str(_written(experiment, root / _SCRIPTS))
+        sweep_args.subject = str(_written_script(experiment, root / _SCRIPTS))
         sweep_args.nodes = args.nodes or str(experiment.nodes)
         sweep_args.threads = args.threads or ",".join(map(str, experiment.threads))
         if not experiment.reget:
             print(f"advisor: {path.name}: its job script is {sweep_args.subject}", file=sys.stderr)
-        sweeps.append(AdoptedSweep(sweep_args, experiment, _earlier(root, experiment)))
+        sweeps.append(AdoptedSweep(sweep_args, experiment, _earlier_sweep(root, experiment)))
     return sweeps
 
 
-def _written(experiment: Experiment, folder: Path) -> Path:
+def _written_script(experiment: Experiment, folder: Path) -> Path:
     name = re.sub(r"[^\w.+-]", "_", experiment.name)
     digest = hashlib.sha256(experiment.script.encode()).hexdigest()[:8]
     return keep_script(experiment.script, folder / f"{name}-{digest}.sh")
 
 
-def _earlier(root: Path, experiment: Experiment) -> SweepState | None:
+def _earlier_sweep(root: Path, experiment: Experiment) -> SweepState | None:
     if not (experiment.go_on or experiment.reget):
         return None
     settings = experiment.after

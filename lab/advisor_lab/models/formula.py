@@ -307,7 +307,7 @@ def _plain(node: ast.AST) -> bool:
         return isinstance(node.func, ast.Name)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-        return isinstance(power, ast.Constant) and _between(power.value, 0, _MOST_POWER)
+        return isinstance(power, ast.Constant) and _is_between(power.value, 0, _MOST_POWER)
     return isinstance(
         node,
         (ast.Expression, ast.Name, ast.Load, ast.keyword, ast.BinOp, ast.UnaryOp, *_ARITHMETIC),
@@ -327,7 +327,7 @@ def _misused(call: ast.Call) -> str:
         if keyword.arg in ("df", "degree") and not (
             isinstance(keyword.value, ast.Constant)
             and isinstance(keyword.value.value, int)
-            and _between(keyword.value.value, 1, _MOST_DF)
+            and _is_between(keyword.value.value, 1, _MOST_DF)
         ):
             return f"{name}: {keyword.arg} is a whole number from 1 to {_MOST_DF}"
     if "df" in keywords and all(k.arg != "df" for k in call.keywords):
@@ -335,5 +335,5 @@ def _misused(call: ast.Call) -> str:
     return ""
 
 
-def _between(value: object, least: float, most: float) -> bool:
+def _is_between(value: object, least: float, most: float) -> bool:
     return isinstance(value, int | float) and least <= value <= most

@@ -112,13 +112,15 @@ COUNTED = ("bytes", "flops")
 """Counters of bursts that are read wherever a file has them: GB/s and flop/s come of them."""
 
 
-def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] = ()) -> BurstTable:
+def read_bursts(
+    path: Path, *, axis_names: Sequence[str] = (), counters: Sequence[str] = ()
+) -> BurstTable:
     """Return bursts: process, duration_s, instructions, cycles of each, and what else was counted.
 
-    ``by`` names the counters that are the axes, or ``ipc`` (nothing: log instructions and IPC);
-    ``counters`` names more columns that are counters.
+    ``axis_names`` are the counters that are the axes, or ``ipc`` (nothing: log instructions and
+    IPC); ``counters`` names more columns that are counters.
     """
-    named_counters = [n for n in (*by, *counters) if n != IPC and n not in _BURSTS]
+    named_counters = [n for n in (*axis_names, *counters) if n != IPC and n not in _BURSTS]
     cells = _Cells(path, _BURSTS)
     lacking = [n for n in named_counters if n not in cells.names]
     if lacking:
@@ -140,11 +142,11 @@ def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] =
         raise InputError(f"{path}: there are no bursts below the header")
     table = np.array(rows, float)
     columns = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
-    if "process" in by:
+    if "process" in axis_names:
         raise InputError(f"{path}: process is not a counter to cluster by")
     axes = (
-        axes_by({**columns, "duration_s": table[:, 1]}, by)
-        if by
+        axes_by({**columns, "duration_s": table[:, 1]}, axis_names)
+        if axis_names
         else axes_of(columns["instructions"], columns["cycles"])
     )
     return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes, columns)

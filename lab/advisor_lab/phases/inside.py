@@ -39,7 +39,7 @@ def power_inside(run: CompleteRun) -> FoldedSignal | None:
     for reading in run.readings:
         meter.feed(*reading)
     times, joules = meter.readings
-    return _inside(times, joules, _marks(run))
+    return _folded(times, joules, _marks(run))
 
 
 def usable(counted: Counted, code: RunningCode | None, waiting: str) -> Counted:
@@ -79,7 +79,7 @@ def _counted_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
     folded = {}
     for name, readings in counted.items():
         times, total = np.array(readings).T if readings else (np.array([]), np.array([]))
-        if (curve := _inside(times, total, marks)) is not None:
+        if (curve := _folded(times, total, marks)) is not None:
             folded[name] = curve
     signals = []
     if "instructions" in folded and "cycles" in folded:
@@ -126,7 +126,7 @@ def _marks(run: CompleteRun) -> Floats:
     return np.unique(times[longest.bounds[longest.bounds < len(times)]])
 
 
-def _inside(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
+def _folded(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
     return fold(times, total, marks) if len(marks) and len(times) >= 3 else None
 
 

@@ -222,7 +222,7 @@ class _ProfileReader:
         values["footprint_bytes"] = float(
             footprint.get("total_distinct_addresses_byte_granularity", 0)
         )
-        values |= self._more(thread.get("metrics"))
+        values |= self._own_metrics(thread.get("metrics"))
         stands = {name for name, kind in KNOWN.items() if kind.field in absent}
         count = thread.get("NThreads", 1)
         if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
@@ -328,7 +328,7 @@ class _ProfileReader:
             messages[relative] = (relative, float(size), float(count))
         return tuple(messages[r] for r in sorted(messages))
 
-    def _more(self, metrics: Any) -> dict[str, MetricValue]:
+    def _own_metrics(self, metrics: Any) -> dict[str, MetricValue]:
         """Return a thread's own metrics, which stand in B.2's form in the field ``metrics``."""
         values: dict[str, MetricValue] = {}
         if metrics is None:

@@ -47,7 +47,7 @@ class ModelConstraints:
                 return False
         return not self.lower_bound or self._bounded(predict, observed)
 
-    def _inside(self, values: Values) -> NDArray[np.bool_]:
+    def _in_ranges(self, values: Values) -> NDArray[np.bool_]:
         length = len(next(iter(values.values())))
         inside = np.ones(length, dtype=bool)
         with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ class ModelConstraints:
         for place in itertools.islice(itertools.product(*other_steps.values()), 1000):
             values = {n: np.full(_STEPS, v) for n, v in zip(other_steps, place, strict=True)}
             values[name] = steps
-            inside = self._inside(values)
+            inside = self._in_ranges(values)
             with np.errstate(all="ignore"):
                 predicted = predict(values)
                 rise = np.diff(predicted)
@@ -108,7 +108,7 @@ class ModelConstraints:
             list(itertools.islice(itertools.product(*axes), _MOST_PLACES)), dtype=np.float64
         )
         values = {name: places[:, i] for i, name in enumerate(observed)}
-        inside = self._inside(values)
+        inside = self._in_ranges(values)
         if not inside.any():
             return None
         with np.errstate(all="ignore"):

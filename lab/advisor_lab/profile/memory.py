@@ -90,14 +90,16 @@ class CurveModel:
             )
         else:
             assert self.body is not None
-            shares = self.body.predict(self._inside(place, distances, top))
+            shares = self.body.predict(self._inner_values(place, distances, top))
         if self.zero is not None:
             distances = np.concatenate([[0.0], distances])
             shares = np.concatenate([self.zero.predict(place), shares])
         shares = np.maximum.accumulate(np.clip(shares, *self.options.boundaries))
         return tuple(zip(distances.tolist(), shares.tolist(), strict=True))
 
-    def _inside(self, place: Values, distance: FloatColumn, top: float) -> dict[str, FloatColumn]:
+    def _inner_values(
+        self, place: Values, distance: FloatColumn, top: float
+    ) -> dict[str, FloatColumn]:
         """Return the values of terms at distances above 0."""
         repeated = {n: np.repeat(c, len(distance)) for n, c in place.items()}
         knots = [float(k.predict(place)[0]) for k in self.knots]
@@ -144,7 +146,7 @@ def fit_curve(
     for i, curve in enumerate(curves):
         distances = np.array(powers(max(largest[i], 1.0)))
         place = {n: np.asarray(c, dtype=np.float64)[i : i + 1] for n, c in data.values.items()}
-        rows.append(fitted._inside(place, distances, max(float(tops[i]), 1.0)))
+        rows.append(fitted._inner_values(place, distances, max(float(tops[i]), 1.0)))
         shares += [share_at(curve, d) for d in distances]
     values = {n: np.concatenate([r[n] for r in rows]) for n in rows[0]}
     patterns = [parse_expression(p) for p in _CURVE_PATTERNS]

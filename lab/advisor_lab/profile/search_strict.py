@@ -173,7 +173,7 @@ class _Search:
         return (
             self._allowed(chosen)
             and self._lasts(chosen)
-            and not self._turns(chosen)
+            and not self._turns_negative(chosen)
             and self._foresees(chosen)
         )
 
@@ -189,18 +189,18 @@ class _Search:
         fit = fit_linear(design, self.data.y, self.weighting, level)
         return fit.doubt(len(chosen) - 1) <= self.level
 
-    def _turns(self, chosen: list[int]) -> bool:
+    def _turns_negative(self, chosen: list[int]) -> bool:
         """Tell whether the last term makes a metric that grew fall below 0 far away."""
         data, earlier_terms = self.data, chosen[:-1]
         if data.y.min() <= 0 or not earlier_terms:
             return False
-        far = self._far()
+        far = self._far_columns()
         with np.errstate(all="ignore"):
             old = self._fit(earlier_terms).predict(far[:, earlier_terms])
             new = self._fit(chosen).predict(far[:, chosen])
         return bool(np.any((old > data.y.max()) & (new < 0)))
 
-    def _far(self) -> NDArray[np.float64]:
+    def _far_columns(self) -> NDArray[np.float64]:
         """Return the candidates' columns where each parameter, and all, are far beyond the runs."""
         data = self.data
         names = list(data.values)

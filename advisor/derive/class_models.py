@@ -336,6 +336,7 @@ class _NodeType:
         freq_steps = sorted({f for _, f in some} | {configuration.freq_khz})
         while len(thread_steps) * len(freq_steps) > POINTS:
             longer = thread_steps if len(thread_steps) >= len(freq_steps) else freq_steps
+            # Every second one goes, but the ends stay.
             del longer[1:-1:2]
         return sorted(
             {(t, f) for t in thread_steps for f in freq_steps} | {(most, configuration.freq_khz)}

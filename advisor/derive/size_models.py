@@ -140,6 +140,7 @@ class FamilyModels:
         for group in runs_by_scope([s.observation for s in stored]):
             group_runs = [(workload[id(o)], o) for o in group.observations]
             counted = _counted(group_runs, number)
+            # Who sees no more runs than everybody uses everybody's model.
             if counted == everybody:
                 continue
             everybody = counted if group.scope == "all" else everybody

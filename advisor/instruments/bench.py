@@ -246,6 +246,7 @@ def _visit(running: BenchSession, timing: Repetitions, meter: Meter | None) -> N
     timing.seconds.append(seconds)
     timing.iterations.append(iterations)
     if meter:
+        # Not before the first repetition, which warms the machine up.
         meter.start(Load(threads))
     for _ in range(VISIT - 1):
         seconds, iterations = running.ask("again")

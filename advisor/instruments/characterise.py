@@ -364,6 +364,7 @@ def _scaled(traced: FoundPhase, calls: int, traced_calls: int) -> tuple[FoundPha
         return replace(traced, iterations_mean=0.0, iterations_most=0.0), (
             "its call was cut short, so its iterations are not known"
         )
+    # The last call was cut short somewhere: half of it counts.
     factor = calls / (traced_calls - 0.5)
     return replace(
         traced,

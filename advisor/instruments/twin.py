@@ -239,6 +239,7 @@ def _embed(target: Path, twin: Path) -> None:
     """Put a twin into its object, which keeps its place, mode and time."""
     data = twin.read_bytes()
     wrapped, merged = twin.with_suffix(".section"), twin.with_suffix(".made")
+    # Padded to 8 bytes, for ld -r puts the sections of several objects one behind the other.
     wrapped.write_bytes(_MARK + struct.pack("<Q", len(data)) + data + b"\0" * (-len(data) % 8))
     objcopy = shutil.which("objcopy")
     if objcopy is None:
@@ -323,6 +324,7 @@ def _members(data: bytes) -> Iterator[bytes]:
     """Yield the object files of an archive."""
     offset = 8
     while offset + 60 <= len(data):
+        # A header of 60 bytes, then the file, filled up to an even length.
         name, size = data[offset : offset + 16].rstrip(), int(data[offset + 48 : offset + 58])
         if name not in (b"/", b"//", b"/SYM64/"):
             yield data[offset + 60 : offset + 60 + size]
@@ -340,6 +342,7 @@ def _libraries(call: Invocation) -> Iterator[tuple[int, Path]]:
     for word_index, word in enumerate(words):
         if word.startswith("-l") and len(word) > 2:
             for folder in folders:
+                # The linker takes a shared library before an archive, and that has no twin.
                 if (folder / f"lib{word[2:]}.so").exists() and "-static" not in words:
                     break
                 if (folder / f"lib{word[2:]}.a").exists():

@@ -60,6 +60,7 @@ def _class_offsets(had: Floats, off: Floats, unlike: float) -> Floats:
     normal, right = had.T @ had, had.T @ off
     noise = float((off**2).mean())
     apart: Floats = np.zeros(len(right))
+    # Twice: the first noise has in it what the classes explain.
     for _ in range(2):
         penalty = noise / unlike**2 if unlike > 0 else np.inf
         if not 0 < penalty < np.inf:

@@ -58,6 +58,7 @@ def representative(took: Floats) -> tuple[int, int]:
         acf = autocorrelation(without_trend(iteration_s))[: count // LEAST_ITERATIONS + 1]
         best = float(acf[2:].max(initial=0.0))
         if best > max(_RECURS, 4 / np.sqrt(count)) and best > acf[1]:
+            # The first that is about as good, for multiples of a pattern recur, too.
             length = int(np.flatnonzero(acf[2:] >= 0.9 * best)[0]) + 2
     usual = np.empty_like(took)
     for k in range(length):
@@ -147,6 +148,7 @@ def expanded(data: dict[str, Any]) -> tuple[Floats, Ints, list[IteratedPhase]]:
         took[summed.events] = summed.shared(values * summed.often, took, tokens[:-1], stretch)
     times = np.concatenate([[0.0], np.cumsum(took)])
     if times[-1] > 0:
+        # Rounded logarithms add up: the run takes as long again as it did.
         times *= float(data["span_s"]) / times[-1]
     return times, tokens, phases
 

@@ -127,6 +127,8 @@ class IterationFinder:
             return 0
         if stack[top] == stack[top - 1]:
             return 1
+        # A repeat ends in the stack's last two events: only where these stood before is tried, the
+        # nearest first, for the shortest repeat is wanted and all farther ones are longer.
         places = self._places[stack[top - 1], stack[top]]
         for i in range(len(places) - 2, -1, -1):
             length = top - places[i]
@@ -180,6 +182,7 @@ class IterationFinder:
     def _stretches(self, tokens: NDArray[np.int64]) -> list[_Loop]:
         """Return the outermost loops that are iterations, those joined that rare events part."""
         loops = sorted((o for o in self._loops if o.count >= _PIECE), key=lambda o: o.begin)
+        # The longest first, so that loops inside of one that is chosen find their events covered.
         order = sorted(loops, key=lambda o: (-o.length, len(o.pattern)))
         chosen: list[_Loop] = []
         covered = np.zeros(len(tokens), bool)

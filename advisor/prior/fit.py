@@ -89,6 +89,7 @@ class Prior:
         innovation = self.cov[np.ix_(i, i)] + error**2 * np.eye(2)
         off = np.array([ln_time, ln_energy]) - self.mean[:, index]
         gain = np.linalg.solve(innovation, self.cov[i]).T
+        # A multivariate t given two values: its spread grows with how surprising they are.
         surprise = float(off @ np.linalg.solve(innovation, off))
         cov = (self.cov - gain @ self.cov[i]) * (self.dof + surprise) / (self.dof + 2.0)
         cov[np.diag_indices_from(cov)] = np.maximum(np.diag(cov), FLOOR**2)
@@ -167,6 +168,7 @@ def learn(
     by_way = np.array([list(t.scores.values()) for t in every])
     order = _about_best(by_way)
     order[1:] = sorted(order[1:], key=lambda i: -every[i].score)
+    # Reversed, and below by ascending scores: of one name or method the best comes last and stays.
     near = {tried[i].name: tried[i] for i in reversed(order)}
     first = tried[order[0]]
     scores: dict[str, float] = {}
@@ -384,6 +386,7 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
         every, share = np.concatenate(values), np.concatenate(shares)
         order = np.argsort(every)
         upto = np.cumsum(share[order]) / share.sum()
+        # Of n errors, the quantile that one more stays below with 90 % (conformal prediction).
         level = min(0.98, 0.9 * (len(names) + 1) / len(names))
         quantile = float(every[order][min(len(order) - 1, int(np.searchsorted(upto, level)))])
         factors.append((len(names) * quantile + PSEUDO) / (len(names) + PSEUDO))

@@ -161,6 +161,7 @@ class Way:
         owner = rows.owner
         inverse = self._inverse(rows)
         factors = 1.0 / np.diag(inverse)  # of applications with one row; the others follow
+        # Leaving one out takes no new inverse: what is missed is (K^-1 y)_i / (K^-1)_ii.
         weights = np.eye(len(owner)) - factors[:, None] * inverse
         for application, count in Counter(rows.applications).items():
             if count == 1:

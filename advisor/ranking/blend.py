@@ -121,6 +121,7 @@ class NodeTypeTimes:
         """Return the node's power while it loads from memory, or computes."""
         if memory:
             points = self._power.get(("mbw1lc", threads)) or self._power.get(("mbw1lp", threads))
+            # Of the largest zone, which comes from memory.
             return max(points)[1] if points else None
         profile = self._flat.get(("chain", threads))
         if profile is None or not profile.energy_per_iter_nj:
@@ -157,6 +158,7 @@ def _families(stream: Stream) -> tuple[str, ...]:
 def _surface(strides: Mapping[int, list[SizeAndTime]], size_kb: float, stride_b: float) -> float:
     """Interpolate in the logarithms of time, size and stride; beyond the ends the ends hold."""
     measured_strides = sorted(strides)
+    # One size alone does not tell how time grows with it.
     usable_strides = [s for s in measured_strides if len(strides[s]) > 1] or measured_strides
     exact = strides.get(int(stride_b))
     if exact and exact[0][0] * 0.7 <= size_kb <= exact[-1][0] * 1.4:
@@ -216,8 +218,10 @@ def phase_on(
         return Blended(compute, error, 0.0, _power(base, other, threads, 0.0))
     part = min(1.0, base_us / iteration_us)
     ratio = _mixed(part, other_us / base_us, compute, OVERLAP)
+    # Streams and arithmetic that do not overlap (their sum), and that do wholly (the longer).
     apart = [_mixed(part, other_us / base_us, compute, p) for p in (1.0, math.inf)]
     off = math.log(max(*apart, ratio) / min(*apart, ratio)) / 2
+    # Streams that alone would take longer than the phase did are not quite those of the profiles.
     over = 0.25 * math.log(max(1.0, base_us / iteration_us))
     loose = [
         max((p.doubt for p in machine.doubts(phase.streams, n, ("chain", "fma"))), default=0.0)

@@ -176,11 +176,13 @@ class ScalingProcess:
             inverse = np.linalg.inv(self._covariance(self._scales[setting], weighed.disturbed))
             pulled = inverse @ (self._residuals[:, weighed.law[pairs]] @ weights)
             if folds is None:
+                # Left out one by one in closed form (Rasmussen and Williams 2006, section 5.4.2).
                 run_variance = 1 / np.diag(inverse)
                 error += run_variance * pulled
                 variance += weights.sum() * run_variance
                 continue
             for rows in folds:
+                # For several at once, the inverse's block takes its diagonal's place.
                 block = np.linalg.inv(inverse[np.ix_(rows, rows)])
                 error[rows] += block @ pulled[rows]
                 variance[rows] += weights.sum() * np.diag(block)
@@ -244,6 +246,7 @@ class ScalingProcess:
             off = self._levels[law] + pull @ self._residuals[:, law]
             means[:, pairs] = laws[:, np.searchsorted(numbers, law)] + off
             variance = alone.sum(scale) - (pull * reach).sum(axis=1)
+            # The variance of the difference from the base, whose own is 0.
             along = base_cross.sum(scale)[:, 0] - pull @ reach[base]
             total_variance += weights.sum() * variance
             own_variance += weights.sum() * np.maximum(0.0, variance - 2 * along + variance[base])
@@ -257,6 +260,7 @@ class ScalingProcess:
         shared = math.sqrt(
             max(0.0, float(np.mean(total_variance - own_variance)), float(total_variance.min()) / 4)
         )
+        # So much noise that it and the own error come to a run's widened variance together.
         wider = self._own_factor
         single = np.sqrt(
             wider**2 * (own_variance + noise) * self._run_factor**2 - wider**2 * own_variance

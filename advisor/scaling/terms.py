@@ -73,6 +73,7 @@ class TermFit:
         """Return the response, in log space, with shared and own errors."""
         basis = np.column_stack([_values(term, places) for term in self.terms])
         value = basis @ self.coefficients
+        # Beyond the runs a sum of terms may fall to 0 or below, which has no logarithm.
         floor = 1e-3 * float(np.median(np.abs(value)))
         value = np.maximum(value, max(floor, 1e-12))
         scaled = basis / value[:, None]
@@ -82,6 +83,7 @@ class TermFit:
         for job in np.unique(jobs):
             rows = np.flatnonzero(jobs == job)
             base = scaled[rows[places.some(rows).reference()]]
+            # What an option's error has in common with the base's drops out of their ratio.
             contrast = scaled[rows] - base
             variance = float(base @ self.covariance @ base)
             shared[rows] = math.hypot(math.sqrt(variance), _DRIFT * float(beyond[rows][0]))
@@ -102,7 +104,9 @@ def select_terms(places: SizedPlaces, log_y: Vector, stages: Sequence[Sequence[T
     """
     chosen: list[Term] = [()]
     y = np.exp(log_y)
+    # Columns over y, fitted to ones: least squares of relative errors.
     columns = {t: _values(t, places) / y for t in [(), *itertools.chain.from_iterable(stages)]}
+    # Two runs at least for each term, the constant included.
     room = max(1, min(_MOST_TERMS, len(y) // 2 - 1))
     for candidates in stages:
         chosen = _selected(columns, chosen, candidates, room)
@@ -149,6 +153,7 @@ def _left_out_errors(bases: NDArray[np.float64]) -> Vector:
     span, singular, _ = np.linalg.svd(bases, full_matrices=False)
     least = singular[:, 0] * max(bases.shape[1:]) * np.finfo(np.float64).eps
     residual = 1.0 - (span @ span.sum(axis=1)[:, :, None])[:, :, 0]
+    # A run left out is off by its residual over one less its leverage: nothing is fitted again.
     free = np.maximum(1e-6, 1.0 - (span**2).sum(axis=2))
     error: Vector = np.sqrt(np.mean((residual / free) ** 2, axis=1))
     return np.where(singular[:, -1] > least, error, np.inf)

@@ -191,6 +191,7 @@ def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> A
         if "ncpus" in resources:
             raise ValueError("nodes and ncpus together are not understood")
         chunk = {**request.resources, **resources}
+        # PBS divides the job's memory among the chunks it makes of nodes.
         if "mem" in resources and request.count > 1:
             chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / request.count)}mb"
         return replace(request, resources=chunk, form="nodes")

@@ -171,6 +171,7 @@ def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
         routes = str(queue.get("route_destinations") or "") if isinstance(queue, dict) else ""
         leads[name] = {d.strip().removesuffix(f"@{server}") for d in routes.split(",") if d.strip()}
     away = {name for name, destinations in leads.items() if any("@" in d for d in destinations)}
+    # As often as there are queues, for no chain of routes is longer.
     for _ in leads:  # routes to such a queue
         away |= {name for name, destinations in leads.items() if destinations & away}
     return tuple(sorted(away))

@@ -63,6 +63,7 @@ class CondensedBursts:
         """Return both as one; the sample has of each as much as it stands for."""
         total = int(self.counts.sum()), int(other.counts.sum())
         most = min(sum(total), _MOST_SAMPLED)
+        # As many of each as one sample of all bursts would have drawn, as far as the samples go.
         self_count = int(rng.hypergeometric(*total, most))
         self_count = min(max(self_count, most - len(other.sample)), len(self.sample))
         sample = np.concatenate([self.sample[:self_count], other.sample[: most - self_count]])

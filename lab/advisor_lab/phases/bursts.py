@@ -99,6 +99,7 @@ def dbscan(points: Floats, eps: float, min_points: int, counts: Ints | None = No
     count = len(points)
     labels = np.full(count, -1, np.int64)
     tree = cKDTree(points)
+    # Rounding must not part points that lie exactly eps from each other.
     reach = eps * (1 + 1e-9)
     if counts is None:
         around = np.asarray(tree.query_ball_point(points, reach, return_length=True))
@@ -134,6 +135,7 @@ def _links(tree: cKDTree, points: Floats, reach: float) -> Ints:
     members = np.split(np.argsort(cell, kind="stable"), np.cumsum(np.bincount(cell))[:-1])
     corners = np.unique(cells, axis=0)
     around = cKDTree(corners)
+    # In widths of cells reach is sqrt(d), and offsets within two cells differ by less than sqrt(d).
     near = around.query_pairs(2 * np.sqrt(points.shape[1]) + 1e-9, output_type="ndarray")
     links = [inside]
     trees: dict[int, cKDTree] = {}

@@ -89,6 +89,7 @@ def best_caps(
     caps = sorted(set.intersection(*(set(c) for c in costs.values())) if costs else set())
     if not caps:
         raise ValueError("no cap is known of all phases")
+    # Every combination is tried: the smallest phases become one until there are few enough.
     while len(caps) ** len(costs) > _MOST:
         costs, changes = _joined(costs, changes, caps)
     names = list(costs)

@@ -121,6 +121,7 @@ def _in_step(first: Floats, last: Floats) -> bool:
     # The thinnest part of the circle: where no boundary of a reading ever falls.
     bins = np.bincount((places * 40).astype(int).clip(0, 39), minlength=40)
     few = bins < 0.1 * len(places) / 40
+    # Twice around, for the longest gap may lie across the iteration's end.
     doubled = np.concatenate([few, few])
     longest = run = 0
     for empty in doubled:
@@ -185,6 +186,7 @@ def _curve(
     weight = np.sqrt(seconds / seconds.mean())
     a, y = share * weight[:, None], power * weight
     normal, right, squares, n = a.T @ a, a.T @ y, float(y @ y), len(y)
+    # The difference of two rounded readings has the variance digit^2 / 6.
     least = max(digit / np.sqrt(6) / float(seconds.mean()), _EXACT * abs(mean), 1e-300)
     most = max(float(np.sqrt(squares / n)), least)
     noise = np.geomspace(least, 2 * most, _STEPS)[None, :, None]
@@ -193,6 +195,7 @@ def _curve(
     ratio = (swing[:, None, None] / noise) ** 2
     likelihoods, means, variances = [], [], []
     for kernel in _kernels():
+        # One decomposition for each kernel: with it every noise and swing costs divisions only.
         lower = np.linalg.cholesky(kernel + 1e-9 * np.eye(_BINS))
         values, vectors = np.linalg.eigh(lower.T @ normal @ lower)
         values = values.clip(0.0)

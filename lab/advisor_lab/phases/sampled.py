@@ -114,6 +114,7 @@ class SampledBeside:
                 if begin < end
                 else ring[data + begin : data + size] + ring[data : data + end]
             )
+            # The tail moved up to the head gives the room back to the kernel.
             struct.pack_into("<Q", ring, _HEAD_AT + 8, head)
             self._read_records(records)
 
@@ -148,6 +149,7 @@ class SampledBeside:
             return
         self._samples.extend((time_ns, pid, address))
         if len(self._samples) >= 3 * MOST_SAMPLES:
+            # Full: every other sample goes, and of those to come only as many are kept.
             self._samples = array("Q", self._samples_by_time()[::2].tobytes())
             self._keep_every *= 2
 
@@ -167,6 +169,7 @@ class SampledBeside:
             when, address = samples[rows, 0], samples[rows, 2]
             base, name = np.zeros(len(rows), np.int64), np.full(len(rows), -1)
             process_maps = maps[pid]
+            # In the order of their times: what is mapped later lies over what was there.
             for number, (time_ns, start, length, offset, _) in enumerate(process_maps):
                 hit = (address >= start) & (address - np.uint64(start) < length) & (when >= time_ns)
                 base[hit], name[hit] = offset - start, number

@@ -184,6 +184,7 @@ def _ranks(classes: Sequence[PredictedClass]) -> dict[str, Sequence[int]]:
     """
     ranks: dict[str, Sequence[int]] = {}
     following = 0
+    # Those that stand alone first: classes beside them are in their processes.
     for predicted_class in sorted(classes, key=lambda c: len(c.beside) > 0):
         if predicted_class.group is not None:
             ranks[predicted_class.name] = predicted_class.group.ranks()

@@ -76,6 +76,7 @@ class Forest:
         for axis in draw.permutation(x.shape[1])[: max(self._axes, 1)]:
             order = np.argsort(x[:, axis], kind="stable")
             inputs, responses = x[order, axis], y[order]
+            # Running sums give what every cut leaves of the squares, on both sides, at once.
             sums, squares = np.cumsum(responses), np.cumsum(responses**2)
             left_count = np.arange(1, len(y))
             right_count = len(y) - left_count

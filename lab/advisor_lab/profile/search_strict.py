@@ -103,6 +103,7 @@ class _Search:
         """Return the residual sum with each candidate added, infinite for dependent ones."""
         basis = self._basis(chosen)
         residual = self.y - basis @ (basis.T @ self.y)
+        # What of each candidate is new to the chosen terms tells what it adds: nothing is fitted.
         residual_columns = self.columns - basis @ (basis.T @ self.columns)
         norms = np.einsum("ij,ij->j", residual_columns, residual_columns)
         column_norms = np.einsum("ij,ij->j", self.columns, self.columns)

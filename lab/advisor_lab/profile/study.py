@@ -269,6 +269,7 @@ def refit(
     specs: dict[str, dict[str, ModelSpec]] = {}
     for name, class_specs in changed.items():
         counts: MetricModel | None = None
+        # LSys before its shares, which need its model.
         for metric in sorted(class_specs, key=lambda m: {"NThreads": 0, "LSys": 1}.get(m, 2)):
             spec = class_specs[metric]
             options = kept_options(metric, spec)

@@ -150,6 +150,7 @@ def fit_table(
                 hint=suggestion(name, table.metrics),
             )
     names = list(setup.metrics) or list(table.metrics)
+    # LSys before its shares, which need its model.
     names.sort(key=lambda n: n != "LSys")
     models: list[TableModel] = []
     counts: TableModel | None = None

@@ -165,6 +165,7 @@ def predicted_groups(
     predictable = [g for g in groups if g is not None]
     if len(predictable) < len(groups) or not predictable:
         return None
+    # Far beyond its runs a trend may name more processes than memory holds.
     if sum(_size(g) for g in predictable) > 10_000_000:
         return None
     distinct: list[set[int]] = []

@@ -263,7 +263,7 @@ def _process(data: mmap.mmap) -> TracedProcess:
 
 
 def _sites(data: mmap.mmap, site_offset: int) -> Iterator[AccessSite]:
-    while site_offset:
+    while site_offset:  # each site tells where the next one stands, the last one 0
         values = _SITE.unpack_from(data, site_offset)
         pc, region, thread, size, element, write, sampling, count, moves = values[:9]
         strides = {s: n for s, n in zip(values[11:17], values[17:23], strict=True) if n}

@@ -316,11 +316,13 @@ class IterationFinder:
     @staticmethod
     def _go_on(loop: _Loop, tokens: NDArray[np.int64], rare: set[int]) -> int:
         """Return the end of a loop with the rest of an iteration that a rare event interrupts."""
-        ours, end, least = set(loop.pattern), loop.end, loop.end
+        pattern_tokens, end, least = set(loop.pattern), loop.end, loop.end
         most = loop.end + 2 * loop.length // loop.count
-        while end < min(len(tokens), most) and (tokens[end] in ours or tokens[end] in rare):
+        while end < min(len(tokens), most) and (
+            tokens[end] in pattern_tokens or tokens[end] in rare
+        ):
             end += 1
-            if tokens[end - 1] in ours:
+            if tokens[end - 1] in pattern_tokens:
                 least = end
         return least
 

@@ -82,6 +82,7 @@ class Frame:
                 for (ax, ay), (bx, by) in edges
                 if (ay > y) != (by > y)
             )
+            # From every odd crossing to the next even one the line is inside.
             for start, end in zip(crossings[::2], crossings[1::2], strict=False):
                 first = max(0, math.ceil(start - 0.5))
                 last = min(self.columns * 2 - 1, math.floor(end - 0.5))

@@ -172,6 +172,7 @@ class _Builder:
             self.document.lines[key_path] = line
             plain_values[key] = self._value(value_node, key_path)
         self.document.lines.update({(*path, key): line for key, line in key_lines.items()})
+        # What a mapping says itself goes before what it merges in.
         return {**merged, **plain_values}
 
     def _merged(self, node: yaml.Node, path: Path) -> dict[str, object]:

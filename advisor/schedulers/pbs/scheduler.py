@@ -267,6 +267,7 @@ class Pbs(Scheduler):
             *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
             str(script),
         ]
+        # Until its id is noted: after a kill in between, _adopt looks for the job.
         (job.folder / "submitting").touch()
         try:
             return submit(argv, _environment()).split()[0]

@@ -138,6 +138,7 @@ class Formula:
             self._shift, self._span = self._low, _positive(self._high - self._low)
         elif self._scaler == "standard":
             self._shift, self._span = x.mean(axis=0), _positive(x.std(axis=0))
+        # Over the whole search space, for splines are not defined beyond what patsy was shown.
         terms, functions = self._terms(x), patsy.EvalEnvironment([_FUNCTIONS])
         try:
             with np.errstate(all="ignore"):
@@ -305,6 +306,7 @@ def _plain(node: ast.AST) -> bool:
         return isinstance(node.value, int | float)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name)
+    # A power's exponent is a small number: 9**9**9 would not end.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
         return isinstance(power, ast.Constant) and _is_between(power.value, 0, _MOST_POWER)

@@ -87,6 +87,7 @@ def period(values: Floats) -> tuple[float, float | None] | None:
         return None
     best = max(acf[p] for p in peaks)
     strong = [p for p in peaks if acf[p] >= 0.6 * best]
+    # The first strong peak, or a stronger one right beside it.
     first = max((p for p in strong if p <= 1.3 * strong[0]), key=lambda p: acf[p])
     longer = next(
         (
@@ -120,6 +121,7 @@ def _differ(values: Floats, outer: float, times: int) -> bool:
     noise = np.mean((y - means[bins]) ** 2 / counts[bins])
     parts = means.reshape(times, _BINS)
     common = parts.mean(axis=0)
+    # Corrected for the common mean, which has each part in it, and for the noise of the bins.
     apart = float(((parts - common) ** 2).mean()) * times / (times - 1) - float(noise)
     return apart > _APART * float(common.var())
 
@@ -146,6 +148,7 @@ def _exact(acf: Floats, lag: int) -> float:
     near = max(1, round(0.12 * lag))
     value, times = _refined(acf, lag, near), 1
     while True:
+        # Farther and farther: what a peak is off is divided by the number of periods up to it.
         times = max(times + 1, int(times * 1.4))
         centre = value * times
         reach = max(1, round(min(0.25 * value, 0.02 * centre + 1)))
@@ -173,10 +176,10 @@ def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
     cuts = _changes(even)
     stretches = []
     for begin, end in zip([0, *cuts], [*cuts, len(even)], strict=True):
-        got = period(even[begin:end])
-        if got is None:
+        stretch_period = period(even[begin:end])
+        if stretch_period is None:
             continue
-        samples, outer = got
+        samples, outer = stretch_period
         stop = grid[min(end, len(grid) - 1)]
         stretches.append(
             PeriodicStretch(
@@ -196,8 +199,8 @@ def _changes(values: Floats) -> list[int]:
     size = n // _WINDOWS
     while True:
         pieces = [(i, i + 2 * size) for i in range(0, n - 2 * size + 1, max(1, size // 2))]
-        got = [period(values[a:b]) for a, b in pieces]
-        kinds = [None if g is None else g[0] for g in got]
+        piece_periods = [period(values[a:b]) for a, b in pieces]
+        kinds = [None if g is None else g[0] for g in piece_periods]
         if len(pieces) < 4 or sum(k is not None for k in kinds) >= len(kinds) / 2:
             break
         size = size * 3 // 2  # too short for a period that long

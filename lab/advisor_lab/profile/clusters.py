@@ -91,12 +91,14 @@ def components_of(runs: Sequence[ProfiledRun]) -> ThreadComponents:
     table = table[:, varies]
     if not names:
         return ThreadComponents((), np.zeros((0, 0)), ())
+    # Of each run its own mean was taken off.
     freedom = max(1, len(table) - len(runs))
     values, vectors = np.linalg.eigh(table.T @ table / freedom)
     order = np.argsort(values)[::-1]
     values, vectors = values[order], vectors[:, order]
     count = max(1, int((values > 1.0).sum()))
     axes = vectors[:, :count]
+    # An eigenvector has no sign of its own: the largest entry is made positive, the same each time.
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), range(count)] < 0, -1.0, 1.0)
     return ThreadComponents(names, axes, tuple(float(max(v, 0.0)) for v in values))
 

@@ -214,6 +214,7 @@ def align(
     votes: list[tuple[int, int, tuple[int, ...]]] = []
     while len(aligned_runs) < len(runs):
         following = [i for i in range(len(runs)) if i not in aligned_runs]
+        # The run with most neighbours in order already: it gets most votes.
         run_index = max(
             following, key=lambda i: (len([j for j in near[i] if j in aligned_runs]), -i)
         )
@@ -253,6 +254,7 @@ def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
 
 def _vote(voter: Sequence[_Shape], voted: Sequence[_Shape]) -> tuple[int, ...]:
     """Return for each of the voter's classes the voted run's that is most like it."""
+    # Of classes with the same shape, those at about the same place in their runs go together.
     cost = np.array(
         [[len(a ^ b) / max(1, len(a | b)) + 0.01 * abs(i - j) for b, j in voted] for a, i in voter]
     )

@@ -140,6 +140,7 @@ def fit_curve(
     if options.model in PER_BIN:
         fitted.bins = _per_bin(data, curves, options)
         return fitted
+    # The predicted largest distances scale the fit, for they will scale the predictions.
     tops = np.maximum(top.predict(data.values), 1.0)
     rows: list[dict[str, FloatColumn]] = []
     shares: list[float] = []

@@ -26,8 +26,10 @@ _FURTHEST = max(abs(n) for row in _NOISE for n in row)
 
 def _factors(errors: Mapping[str, float]) -> list[list[float]]:
     """Return what each draw multiplies the measures with; never below 0."""
-    each = [errors.get(measure, ERROR) for measure in _ASKED[:6]]
-    return [[max(0.0, 1 + e * n) for e, n in zip(each, row, strict=True)] for row in _NOISE]
+    measure_errors = [errors.get(measure, ERROR) for measure in _ASKED[:6]]
+    return [
+        [max(0.0, 1 + e * n) for e, n in zip(measure_errors, row, strict=True)] for row in _NOISE
+    ]
 
 
 _FACTORS = _factors({})
@@ -52,22 +54,22 @@ class Classification:
 class Classifier:
     """The strategies that are available for a node type, most preferred first."""
 
-    def __init__(self, setup: Setup, wanted: str = "") -> None:
-        """Find them. Raises InputError for a ``wanted`` one that is not there."""
+    def __init__(self, setup: Setup, strategy_name: str = "") -> None:
+        """Find them. Raises InputError where there is no strategy of that name."""
         self.setup = setup
         kinds: list[type[Strategy]] = [
             plugins.load("strategies", name) for name in plugins.names("strategies")
         ]
-        made = [kind.of(setup) for kind in sorted(kinds, key=lambda k: -k.RANK)]
-        self.available: list[Strategy] = [s for s in made if s is not None]
-        if wanted:
-            plugins.load("strategies", wanted)
-            strategies = [s for s in self.available if wanted == s.NAME]
+        instances = [kind.of(setup) for kind in sorted(kinds, key=lambda k: -k.RANK)]
+        self.available: list[Strategy] = [s for s in instances if s is not None]
+        if strategy_name:
+            plugins.load("strategies", strategy_name)
+            strategies = [s for s in self.available if strategy_name == s.NAME]
             if not strategies:
                 why = "; ".join(setup.files.problems) or (
                     f"there are no files for it with tag {setup.tag}"
                 )
-                raise InputError(f"strategy {wanted} is not available: {why}")
+                raise InputError(f"strategy {strategy_name} is not available: {why}")
             self.chosen = strategies
         else:
             self.chosen = self.available
@@ -82,14 +84,14 @@ class Classifier:
         s = signature
         cpus = s.cpus or self.setup.cpus
         point = Measured(s.cpi, s.tpi, s.gflops, s.gbs, cpus)
-        agreement = {one.NAME: one.class_of(*point) for one in self.available}
-        usable = [one for one in self.chosen if agreement[one.NAME] != UNKNOWN]
+        agreement = {candidate.NAME: candidate.class_of(*point) for candidate in self.available}
+        usable = [candidate for candidate in self.chosen if agreement[candidate.NAME] != UNKNOWN]
         strategy = (usable or self.chosen)[0]
         phase = phase_of(s.cpi, s.gflops, s.gbs, s.io_mbs, s.mpi_calls_s, s.gpu_util, cpus)
         name = phase or agreement[strategy.NAME]
         distances: Mapping[str, float] = {}
-        for one in self.available:
-            distances = distances or one.distances(point)
+        for candidate in self.available:
+            distances = distances or candidate.distances(point)
         reasons = self._reasons(s, cpus, phase, strategy, agreement, point)
         stable = self._stable(s, cpus, strategy, phase, agreement[strategy.NAME], errors or {})
         return Classification(name, strategy.NAME, distances, agreement, stable, tuple(reasons))
@@ -100,7 +102,7 @@ class Classifier:
         cpus: int | None,
         strategy: Strategy,
         phase: str,
-        own: str,
+        strategy_class: str,
         errors: Mapping[str, float],
     ) -> float:
         """Return the share of draws that keep the class; no draw where none could change it."""
@@ -116,8 +118,8 @@ class Classifier:
         phase_holds = steady(cpi, gflops, gbs, io_mbs, calls, cpus, most)
         if phase_holds and phase:
             return 1.0
-        own_holds = strategy.steady(Measured(cpi, tpi, gflops, gbs, cpus), most)
-        if phase_holds and own_holds:
+        strategy_holds = strategy.steady(Measured(cpi, tpi, gflops, gbs, cpus), most)
+        if phase_holds and strategy_holds:
             return 1.0
         gpu, class_of, same_class = s.gpu_util, strategy.class_of, 0
         for f1, f2, f3, f4, f5, f6 in _factors(errors) if errors else _FACTORS:
@@ -132,9 +134,9 @@ class Classifier:
                 if phase_holds
                 else (phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus))
             )
-            same_class += (drawn or (own if own_holds else class_of(c, t, f, b, cpus))) == (
-                phase or own
-            )
+            same_class += (
+                drawn or (strategy_class if strategy_holds else class_of(c, t, f, b, cpus))
+            ) == (phase or strategy_class)
         return same_class / DRAWS
 
     def _reasons(
@@ -152,16 +154,16 @@ class Classifier:
             if phase == "busy-waiting" and s.gpu_util:
                 reasons.append(f"its GPUs work meanwhile ({s.gpu_util:g} %)")
         if agreement[strategy.NAME] != UNKNOWN:
-            by = f"{strategy.NAME}: {strategy.why(point)}"
+            explanation = f"{strategy.NAME}: {strategy.why(point)}"
             if strategy.NAME == "default":
-                by += f"; limits: {self.setup.limits_from}"
-            reasons.append(by)
-        for one in self.chosen:
-            lacking = [name for name in one.USES if getattr(s, name, None) is None]
-            if agreement[one.NAME] == UNKNOWN and lacking:
-                reasons.append(f"{one.NAME} lacks {', '.join(lacking)}")
-            elif agreement[one.NAME] == UNKNOWN:
-                reasons.append(f"{one.NAME}: nothing was counted")
+                explanation += f"; limits: {self.setup.limits_from}"
+            reasons.append(explanation)
+        for candidate in self.chosen:
+            lacking = [name for name in candidate.USES if getattr(s, name, None) is None]
+            if agreement[candidate.NAME] == UNKNOWN and lacking:
+                reasons.append(f"{candidate.NAME} lacks {', '.join(lacking)}")
+            elif agreement[candidate.NAME] == UNKNOWN:
+                reasons.append(f"{candidate.NAME}: nothing was counted")
         if s.mpi_calls_s is None and s.mpi_percent is not None and s.mpi_percent > 50:
             reasons.append(
                 f"{s.mpi_percent:g} % of the time is MPI, but without calls per second it is not "
@@ -188,12 +190,12 @@ def typical(signatures: Sequence[Signature]) -> tuple[Signature, dict[str, float
     from statistics import median, stdev
 
     newest = signatures[0]
-    same = [s for s in signatures if (s.source, s.release) == (newest.source, newest.release)]
+    comparable = [s for s in signatures if (s.source, s.release) == (newest.source, newest.release)]
     values: dict[str, Any] = {}
     errors: dict[str, float] = {}
-    for name in sorted({m for s in same for m in s.measures()}):
-        measured = [getattr(s, name) for s in same if getattr(s, name) is not None]
+    for name in sorted({m for s in comparable for m in s.measures()}):
+        measured = [getattr(s, name) for s in comparable if getattr(s, name) is not None]
         values[name] = middle = median(measured)
         if len(measured) > 2 and middle:
             errors[name] = max(ERROR, stdev(measured) / middle)
-    return replace(newest, **values), errors, len(same)
+    return replace(newest, **values), errors, len(comparable)

@@ -98,7 +98,7 @@ def signature_of(
             )
         else:
             believed[name] = value
-    cycles, instructions = _first(believed, _CYCLES), _first(believed, _INSTRUCTIONS)
+    cycles, instructions = _first_count(believed, _CYCLES), _first_count(believed, _INSTRUCTIONS)
     memory = counts.memory_b
     if memory is not None and counts.memory_running < 100:
         part = f"counted for {counts.memory_running:g} % of the time only"
@@ -120,7 +120,7 @@ def signature_of(
     ), dropped
 
 
-def _first(events: Mapping[str, float], names: tuple[str, ...]) -> float | None:
+def _first_count(events: Mapping[str, float], names: tuple[str, ...]) -> float | None:
     return next((events[name] for name in names if name in events), None)
 
 

@@ -122,22 +122,23 @@ def read_ear(path: Path, *, nodes: Collection[str] = (), limit_w: float | None =
     loops = bool(_LOOPS & set(names))
     clamped = _limits([line.cells for line in lines], limit_w)
     steps: dict[tuple[str, str], dict[str, list[FileLine]]] = {}
-    seen: set[tuple[str, ...]] = set()
+    earlier_rows: set[tuple[str, ...]] = set()
     short = {node.partition(".")[0] for node in nodes}
     for line in lines:
         cells = tuple(line.cells.values())
-        if cells in seen and not loops:
+        if cells in earlier_rows and not loops:
             continue  # a report that was appended twice
-        seen.add(cells)
+        earlier_rows.add(cells)
         node = line.text(NODE)
         if not node:
             raise line.bad(line.first(NODE) or NODE[0], "is blank")
         if short and node.partition(".")[0] not in short:
-            theirs = ", ".join(sorted(nodes)[:4]) + (", ..." if len(nodes) > 4 else "")
+            node_names = ", ".join(sorted(nodes)[:4]) + (", ..." if len(nodes) > 4 else "")
             raise line.bad(
-                line.first(NODE) or NODE[0], f"node {node!r} is not of this node type ({theirs})"
+                line.first(NODE) or NODE[0],
+                f"node {node!r} is not of this node type ({node_names})",
             )
-        key = _whole(line, JOB), _whole(line, STEP)
+        key = _number_text(line, JOB), _number_text(line, STEP)
         steps.setdefault(key, {}).setdefault(node, []).append(line)
     ear_steps = [
         _step(job, step, by_node, loops, clamped) for (job, step), by_node in steps.items()
@@ -190,7 +191,7 @@ def _release(names: Collection[str]) -> str:
     return "6" if "STALLS_MEMORY" in names else "5"
 
 
-def _whole(line: FileLine, names: Sequence[str]) -> str:
+def _number_text(line: FileLine, names: Sequence[str]) -> str:
     """Return a number of a job or step as it is written."""
     column, text = line.first(names) or names[0], line.text(names)
     if not text.isdecimal():
@@ -215,9 +216,9 @@ def _limits(rows: Sequence[Mapping[str, str]], limit_w: float | None) -> frozens
             continue
     most = max(values, default=0.0)
     limits_w = set() if limit_w is None else {limit_w}
-    others = [v for v in values if v != most]
-    odd = len(others) >= 3 and all(round(v * 100) != v * 100 for v in others)
-    repeated = values[most] > (1 if others else 2)
+    lower_values = [v for v in values if v != most]
+    odd = len(lower_values) >= 3 and all(round(v * 100) != v * 100 for v in lower_values)
+    repeated = values[most] > (1 if lower_values else 2)
     if most and (repeated or (odd and most % _ROUND_W == 0)):
         limits_w.add(most)
     return frozenset(limits_w)
@@ -246,7 +247,7 @@ def _step(
     every = [line for lines in by_node.values() for line in lines]
     instructions = sum(n.instructions for n in nodes)
     traced = sum(n.traced for n in nodes)
-    whole = all(p is not None for p in powers)
+    power_known = all(p is not None for p in powers)
     processes = _count_of(first, PROCESSES)
     return EarStep(
         job,
@@ -268,8 +269,8 @@ def _step(
         _mean(nodes, "cpu_util"),
         _mean(nodes, "power_w"),
         None if loops else max(n.time_s for n in nodes),
-        sum(n.energy_j for n in nodes) if whole and not loops else None,
-        "missing" if loops or not whole else "clamped" if clamped else "measured",
+        sum(n.energy_j for n in nodes) if power_known and not loops else None,
+        "missing" if loops or not power_known else "clamped" if clamped else "measured",
         tuple(by_node),
     )
 
@@ -333,7 +334,7 @@ def _gpu_util(line: FileLine) -> float | None:
     for name, text in line.cells.items():
         match = _GPU_UTIL.fullmatch(name)
         if match:
-            own = [n for n in line.cells if n.startswith(f"GPU{match[1]}_")]
-            if any(line.parse(n, line.cells[n]) for n in own):
+            gpu_columns = [n for n in line.cells if n.startswith(f"GPU{match[1]}_")]
+            if any(line.parse(n, line.cells[n]) for n in gpu_columns):
                 shares.append(line.parse(name, text))
     return sum(shares) / len(shares) if shares else None

@@ -88,8 +88,8 @@ def read_ear_conf(path: Path) -> EarConf:
     places = []
     for number, island, nodes, tag in islands:
         if tag and tag not in tags:
-            known = ", ".join(tags) or "none"
-            raise InputError(f"{path}, line {number}: tag {tag!r} is unknown (known: {known})")
+            tag_names = ", ".join(tags) or "none"
+            raise InputError(f"{path}, line {number}: tag {tag!r} is unknown (known: {tag_names})")
         try:
             names = frozenset(expand(nodes))
         except ValueError as error:

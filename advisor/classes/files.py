@@ -114,8 +114,10 @@ def read_files(
             problems.append(str(error))
     peaks, extremes, medoids = (by_kind.get(kind) for kind in KINDS)
     if (extremes is None) != (medoids is None) and not problems:
-        there, lacking = ("medoids", "extremes") if medoids else ("extremes", "medoids")
-        problems.append(f"{file_name(there, tag)} is there without {file_name(lacking, tag)}")
+        present_kind, lacking = ("medoids", "extremes") if medoids else ("extremes", "medoids")
+        problems.append(
+            f"{file_name(present_kind, tag)} is there without {file_name(lacking, tag)}"
+        )
     return ClassFiles(
         tag,
         tuple(folders.items()),
@@ -211,10 +213,11 @@ def check_folder(folder: Path) -> list[str]:
             f"{folder} has no class files", hint="they are named like roofline.TAG.data"
         )
     for tag, kinds in kinds_of.items():
-        for there, lacking in (("medoids", "extremes"), ("extremes", "medoids")):
-            if there in kinds and lacking not in kinds:
+        for present_kind, lacking in (("medoids", "extremes"), ("extremes", "medoids")):
+            if present_kind in kinds and lacking not in kinds:
                 raise InputError(
-                    f"{folder / file_name(there, tag)} is there without {file_name(lacking, tag)}"
+                    f"{folder / file_name(present_kind, tag)} is there "
+                    f"without {file_name(lacking, tag)}"
                 )
     return sorted(kinds_of)
 

@@ -32,7 +32,7 @@ class KMedoids:
             return None
         return cls(extremes, medoids, per_cpu=setup.like == "ear6")
 
-    def _three(
+    def _distances(
         self,
         cpi: float | None,
         tpi: float | None,
@@ -45,13 +45,13 @@ class KMedoids:
             return None
         if not (cpi or tpi or gflops or gbs) or (self._per_cpu and not cpus):
             return None
-        each = cpus if self._per_cpu and cpus else 1
+        divisor = cpus if self._per_cpu and cpus else 1
         (s1, s2, s3, s4), (m1, m2, m3, m4) = self.extremes
         vector = (
-            (cpi / each - m1) / s1,
-            (tpi / each - m2) / s2,
-            (gflops / each - m3) / s3,
-            (gbs / each - m4) / s4,
+            (cpi / divisor - m1) / s1,
+            (tpi / divisor - m2) / s2,
+            (gflops / divisor - m3) / s3,
+            (gbs / divisor - m4) / s4,
         )
         cpu, memory, mixed = self.medoids
         return dist(vector, cpu), dist(vector, memory), dist(vector, mixed)
@@ -65,7 +65,7 @@ class KMedoids:
         cpus: int | None,
     ) -> str:
         """Return the class; UNKNOWN where a measure is missing or all are 0."""
-        three = self._three(cpi, tpi, gflops, gbs, cpus)
+        three = self._distances(cpi, tpi, gflops, gbs, cpus)
         if three is None:
             return UNKNOWN
         cpu, memory, mixed = three
@@ -75,23 +75,24 @@ class KMedoids:
 
     def distances(self, point: Measured) -> Mapping[str, float]:
         """Return the distance to each class's medoid."""
-        three = self._three(*point)
+        three = self._distances(*point)
         return {} if three is None else dict(zip((CPU, MEMORY, MIXED), three, strict=True))
 
     def steady(self, point: Measured, share: float) -> bool:
         """Whether no change of the measures by less than ``share`` of each changes the class."""
-        three = self._three(*point)
+        three = self._distances(*point)
         if three is None:
             return True
-        each = point.cpus if self._per_cpu and point.cpus else 1
+        divisor = point.cpus if self._per_cpu and point.cpus else 1
         reach = [
-            share * (x or 0.0) / each / s for x, s in zip(point[:4], self.extremes.std, strict=True)
+            share * (x or 0.0) / divisor / s
+            for x, s in zip(point[:4], self.extremes.std, strict=True)
         ]
         best = three.index(min(three))
-        for other, far in enumerate(three):
+        for rival, far in enumerate(three):
             apart = far * far - three[best] * three[best]  # linear in the point
-            pairs = zip(reach, self.medoids[best], self.medoids[other], strict=True)
-            if other != best and apart < 2 * sum(r * abs(a - b) for r, a, b in pairs):
+            pairs = zip(reach, self.medoids[best], self.medoids[rival], strict=True)
+            if rival != best and apart < 2 * sum(r * abs(a - b) for r, a, b in pairs):
                 return False
         return True
 

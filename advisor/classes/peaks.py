@@ -44,8 +44,8 @@ PROCESSORS = {
 
 def known(name: str) -> Processor | None:
     """Return the processor whose number stands in a name, None where there is none such."""
-    wanted = name.upper().replace("(R)", "").replace("+", "")
+    plain_name = name.upper().replace("(R)", "").replace("+", "")
     for title, processor in PROCESSORS.items():
-        if title.upper().split()[-1] in wanted.split():
+        if title.upper().split()[-1] in plain_name.split():
             return processor
     return None

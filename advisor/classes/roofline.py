@@ -55,15 +55,15 @@ class Roofline:
     def steady(self, point: Measured, share: float) -> bool:
         """Whether no change of the measures by less than ``share`` of each changes the class."""
         gbs, ridge = point.gbs, self.peaks.ridge
-        each = point.gflops / gbs if gbs and point.gflops else 0.0
+        intensity = point.gflops / gbs if gbs and point.gflops else 0.0
         reached = gbs / point.cpus if self._per_cpu and gbs and point.cpus else gbs
-        return apart(each, ridge, 2.5 * share) and apart(reached, self.memory_from_gbs, share)
+        return apart(intensity, ridge, 2.5 * share) and apart(reached, self.memory_from_gbs, share)
 
     def why(self, point: Measured) -> str:
         """Return what was compared."""
         assert point.gbs is not None and point.gflops is not None
-        each = f"{point.gflops / point.gbs:.4g}" if point.gbs else "unbounded"
+        intensity = f"{point.gflops / point.gbs:.4g}" if point.gbs else "unbounded"
         return (
-            f"{each} operations per byte against the ridge {self.peaks.ridge:.4g}, "
+            f"{intensity} operations per byte against the ridge {self.peaks.ridge:.4g}, "
             f"{point.gbs:g} GB/s against {self.memory_from_gbs:g}"
         )

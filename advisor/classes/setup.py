@@ -23,10 +23,10 @@ HACKS = {"roofline": "HACK_ROOFLINE_COEFF_PATH", "medoids": "HACK_MEDOIDS_COEFF_
 
 def written_of(site: Mapping[str, object], name: str) -> Mapping[str, Any]:
     """Return what a compiled site file says of a node type's classes."""
-    written: Any = site.get("node_types")
+    section: Any = site.get("node_types")
     for key in (name, "classes"):
-        written = written.get(key) if isinstance(written, Mapping) else None
-    return written if isinstance(written, Mapping) else {}
+        section = section.get(key) if isinstance(section, Mapping) else None
+    return section if isinstance(section, Mapping) else {}
 
 
 def setup_of(
@@ -52,28 +52,28 @@ def setup_of(
     in_site = isinstance(types, Mapping) and name in types
     node = inventory.resolve(name) if name else None
     if name and node is None and not in_site and name not in measured:
-        known = sorted({*inventory.node_types, *(types if isinstance(types, Mapping) else ())})
+        type_names = sorted({*inventory.node_types, *(types if isinstance(types, Mapping) else ())})
         raise UnknownNameError(
             f"node type {name!r} is unknown",
-            hint=f"known: {', '.join(known)}" if known else "describe it in site.yaml",
+            hint=f"known: {', '.join(type_names)}" if type_names else "describe it in site.yaml",
         )
     name = name if in_site or node is None else node.name
-    written = written_of(site, name)
+    class_settings = written_of(site, name)
     place = ear.place_of(node.nodes) if ear is not None and node is not None else None
-    if ear is not None and written.get("tag") and written["tag"] not in ear.tags:
+    if ear is not None and class_settings.get("tag") and class_settings["tag"] not in ear.tags:
         raise InputError(
-            f"{ear.path} has no tag {written['tag']!r} of node type {name}",
+            f"{ear.path} has no tag {class_settings['tag']!r} of node type {name}",
             hint=f"known: {', '.join(ear.tags) or 'none'}",
         )
-    tag = str(written.get("tag") or (place.tag if place else name))
-    if written.get("folder"):
-        folder = base / str(written["folder"])
+    tag = str(class_settings.get("tag") or (place.tag if place else name))
+    if class_settings.get("folder"):
+        folder = base / str(class_settings["folder"])
     else:
         folder = ear.coefficients(place) if ear and place else base / "classes"
     limits, limits_from = limits_of(*processor)
-    given = written.get("limits")
-    if isinstance(given, Mapping):
-        sides: list[Any] = [given[side] for side in ("cpu", "memory")]
+    site_limits = class_settings.get("limits")
+    if isinstance(site_limits, Mapping):
+        sides: list[Any] = [site_limits[side] for side in ("cpu", "memory")]
         limits = ClassLimits(*(float(side[key]) for side in sides for key in ("cpi", "gbs")))
         limits_from = "site.yaml"
     described = types[name] if isinstance(types, Mapping) and in_site else {}
@@ -89,24 +89,24 @@ def setup_of(
         node.cores if node is not None else int(cores) if cores else None,
         like,
         order,
-        _doubts(tag, folders) if written.get("tag") else (),
+        _doubts(tag, folders) if class_settings.get("tag") else (),
     )
 
 
 def _doubts(tag: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     """Return whether the folders hold files of other tags only: a tag misspelt, perhaps."""
     tags = {tag_of(path.name) for folder in set(folders.values()) for path in folder.glob("*.data")}
-    others = sorted(other for other in tags if other)
-    if not others or tag in others:
+    present_tags = sorted(tag_name for tag_name in tags if tag_name)
+    if not present_tags or tag in present_tags:
         return ()
-    return (f"there are no files of tag {tag}, only of {', '.join(others)}",)
+    return (f"there are no files of tag {tag}, only of {', '.join(present_tags)}",)
 
 
 def _folders(folder: Path, like: Like) -> dict[str, Path]:
     """Return the folder of each kind of file; EAR's sources let one variable serve for all."""
     named = {kind: os.environ.get(variable) for kind, variable in HACKS.items()}
     if like == "ear6":
-        either = named["medoids"] or named["roofline"]
-        return dict.fromkeys(KINDS, Path(either) if either else folder)
+        shared_folder = named["medoids"] or named["roofline"]
+        return dict.fromkeys(KINDS, Path(shared_folder) if shared_folder else folder)
     named["extremes"] = named["medoids"]
     return {kind: Path(named[kind] or folder) for kind in KINDS}

@@ -65,10 +65,10 @@ def park_jun(
             members = [i for i, label in enumerate(labels) if label == number] or [medoid]
             sums = [sum(dist(points[i], points[j]) for j in members) for i in members]
             renewed.append(members[sums.index(min(sums))])
-        labels, after = _assign(points, renewed)
-        if after >= cost:
+        labels, new_cost = _assign(points, renewed)
+        if new_cost >= cost:
             return medoids, cost
-        medoids, cost = renewed, after
+        medoids, cost = renewed, new_cost
 
 
 def paper_start(points: Sequence[Sequence[float]]) -> list[int]:
@@ -114,14 +114,16 @@ def _assign(points: Sequence[Sequence[float]], medoids: Sequence[int]) -> tuple[
 
 def silhouette(points: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     """Return the mean silhouette: how much nearer each point is to its own group than the next."""
-    groups = {label: [i for i, own in enumerate(labels) if own == label] for label in set(labels)}
+    groups = {
+        label: [i for i, member in enumerate(labels) if member == label] for label in set(labels)
+    }
     widths = []
     for i, point in enumerate(points):
-        own = groups[labels[i]]
-        if len(own) == 1 or len(groups) == 1:
+        group = groups[labels[i]]
+        if len(group) == 1 or len(groups) == 1:
             widths.append(0.0)
             continue
-        inner = sum(dist(point, points[j]) for j in own) / (len(own) - 1)
+        inner = sum(dist(point, points[j]) for j in group) / (len(group) - 1)
         outer = min(
             fmean(dist(point, points[j]) for j in members)
             for label, members in groups.items()

@@ -142,27 +142,27 @@ class _NodeType:
         old = next((m for key, m in self._by_class() if key == group), None)
         stored = [s.signature for s in self.signatures.get(named, ())]
         if stored and not self._swept(named, whose):
-            made = self._make(group, stored, old)
-            if made is not None:
-                return [save(made)] if made else []
+            model = self._class_model(group, stored, old)
+            if model is not None:
+                return [save(model)] if model else []
         return [] if old is None else [retire(old.id)]
 
     def look(self, only: Collection[Named]) -> None:
         """Read what class models of some workloads follow from."""
-        mine = self.node_type.name
+        type_name = self.node_type.name
         current = self.reader.rows(_CURRENT)
-        here = {name for name in {row[2] for row in current} if self._name(name) == mine}
+        type_names = {name for name in {row[2] for row in current} if self._name(name) == type_name}
         ids = [
             i
             for i, name, node_type, *key in current
-            if node_type in here and (name != CLASS or tuple(key) in only)
+            if node_type in type_names and (name != CLASS or tuple(key) in only)
         ]
         self.models = list(self.reader.models(ids))
         swept = {(m.application, m.workload) for m in self.models if m.fitted}
         by_workload: defaultdict[Named, list[StoredSignature]] = defaultdict(list)
         for s in (s for named in {*only, *swept} for s in signatures(self.reader, *named)):
             place = s.signature.configuration
-            if place is not None and self._name(place.node_type) == mine:
+            if place is not None and self._name(place.node_type) == type_name:
                 by_workload[s.application, s.workload].append(s)
         self.signatures = dict(by_workload)
 
@@ -172,15 +172,17 @@ class _NodeType:
                 yield ((m.application, m.workload), (m.scope, m.owner)), m
 
     def _name(self, node_type: str) -> str:
-        known = self.inventory.resolve(node_type)
-        return known.name if known else node_type
+        resolved_type = self.inventory.resolve(node_type)
+        return resolved_type.name if resolved_type else node_type
 
     def _swept(self, key: Named, group: JobGroup) -> bool:
         return any(
-            (m.application, m.workload) == key and _seen(m, group) for m in self.models if m.fitted
+            (m.application, m.workload) == key and _is_visible(m, group)
+            for m in self.models
+            if m.fitted
         )
 
-    def _make(
+    def _class_model(
         self,
         key: WorkloadGroup,
         stored: Sequence[Signature],
@@ -188,23 +190,29 @@ class _NodeType:
     ) -> Mapping[str, Any] | None:
         """Return a workload's class model to store, {} where it is stored, None where none is."""
         (application, workload), (scope, owner) = key
-        mine = self._as_written([s for s in stored if seen_by(group_of(s), (scope, owner))])
-        if not any(group_of(s) == (scope, owner) for s in mine):
+        visible_signatures = self._as_written(
+            [s for s in stored if seen_by(group_of(s), (scope, owner))]
+        )
+        if not any(group_of(s) == (scope, owner) for s in visible_signatures):
             return None  # what all may use makes the model for all
-        measures = mean_signature(mine)
-        own = mine[0].configuration
-        if measures is None or own is None or not {"time_s", "power_w"} <= set(measures):
+        measures = mean_signature(visible_signatures)
+        configuration = visible_signatures[0].configuration
+        if measures is None or configuration is None or not {"time_s", "power_w"} <= set(measures):
             return None
-        if len({m.application for m in self._known((scope, owner))}) < 3:
+        if len({m.application for m in self._swept_models((scope, owner))}) < 3:
             return None
         try:
-            learned = self._learn(own, measures, tpi_release(mine), (scope, owner))
+            learned = self._learn(
+                configuration, measures, tpi_release(visible_signatures), (scope, owner)
+            )
             tried = trials_of(
                 self.reader, (application, workload, self.node_type.name, scope, owner)
             )
-            options, stats = self._options(learned, own, measures, mine[0], tried, old)
+            options, stats = self._options(
+                learned, configuration, measures, visible_signatures[0], tried, old
+            )
             cold = stats["cold_start"]
-            taught = self.surfaces[(scope, owner), tpi_release(mine)]
+            taught = self.surfaces[(scope, owner), tpi_release(visible_signatures)]
             cold["of_class"] = len({s.application for s, _ in taught if s.label == cold["class"]})
         except (ValueError, ArithmeticError, AdvisorError):  # nothing can be predicted of it
             return None
@@ -249,24 +257,24 @@ class _NodeType:
                     self.broken,
                 )
             self.classes = (classifier_there,)
-        known = self.classes[0]
-        return known.classify(replace(newest, **measures)) if known else None
+        type_classifier = self.classes[0]
+        return type_classifier.classify(replace(newest, **measures)) if type_classifier else None
 
     def _label(self, stored: Sequence[Signature], measures: Mapping[str, float]) -> str:
         """Return the class of a signature for the prior, "" where it is not known."""
-        known = self._classify(stored[0], measures) if stored else None
+        classification = self._classify(stored[0], measures) if stored else None
         if self.broken:
             return ""
-        return known.name if known and known.name != "unknown" else ""
+        return classification.name if classification and classification.name != "unknown" else ""
 
     def _quality(self, group: JobGroup) -> Quality:
         """Return ``measured`` where the energies of all that was swept are."""
-        known = {m.energy_quality for m in self._known(group)}
-        return "measured" if known <= {"measured"} else "estimated"
+        qualities = {m.energy_quality for m in self._swept_models(group)}
+        return "measured" if qualities <= {"measured"} else "estimated"
 
     def _learn(
         self,
-        own: Configuration,
+        configuration: Configuration,
         measures: Mapping[str, float],
         release: str | None,
         group: JobGroup,
@@ -277,12 +285,19 @@ class _NodeType:
         from advisor.prior.fit import learn
 
         names = frozenset(measures) - set(_NOT_INTENSIVE)
-        key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
+        key = (
+            configuration.ranks_per_node,
+            configuration.threads_per_node,
+            configuration.freq_khz,
+            names,
+            release,
+            group,
+        )
         if key not in self.learned:
-            at = np.array(self.place(own.threads_per_node, own.freq_khz))
-            known = list(self._surfaces(group, at, release))
-            points = np.array([self.place(t, f) for t, f in self._points(own, group)])
-            self.learned[key] = learn(known, names, points.reshape(-1, 2), at)
+            own_point = np.array(self.place(configuration.threads_per_node, configuration.freq_khz))
+            surfaces = list(self._surfaces(group, own_point, release))
+            points = np.array([self.place(t, f) for t, f in self._points(configuration, group)])
+            self.learned[key] = learn(surfaces, names, points.reshape(-1, 2), own_point)
         return self.learned[key]
 
     def place(self, threads: int, freq_khz: int) -> tuple[float, float]:
@@ -291,36 +306,46 @@ class _NodeType:
         nominal = t.default_freq_khz or max(t.freq_khz, default=0) or freq_khz or 1
         return math.log(threads / t.cores), math.log((freq_khz or nominal) / nominal)
 
-    def _known(self, group: JobGroup) -> Sequence[StoredModel]:
+    def _swept_models(self, group: JobGroup) -> Sequence[StoredModel]:
         """Return the models a group sees that were fitted here, its own ones first."""
         if group not in self.known:
-            self.known[group] = list(self._find_known(group))
+            self.known[group] = list(self._find_swept_models(group))
         return self.known[group]
 
-    def _find_known(self, group: JobGroup) -> Iterable[StoredModel]:
+    def _find_swept_models(self, group: JobGroup) -> Iterable[StoredModel]:
         order = sorted(self.models, key=lambda m: m.scope == "all")
-        seen: set[Named] = set()
+        workloads: set[Named] = set()
         for m in order:
             workload = (m.application, m.workload)
-            if m.fitted and m.state == "fitted" and _seen(m, group) and workload not in seen:
-                seen.add(workload)
+            if (
+                m.fitted
+                and m.state == "fitted"
+                and _is_visible(m, group)
+                and workload not in workloads
+            ):
+                workloads.add(workload)
                 yield m
 
-    def _points(self, own: Configuration, group: JobGroup) -> list[tuple[int, int]]:
+    def _points(self, configuration: Configuration, group: JobGroup) -> list[tuple[int, int]]:
         """Return threads and frequencies with the job's ranks that swept models know."""
         some = self._grid(group)
-        ranks, most = own.ranks_per_node, own.threads_per_node
-        each = sorted({t for t, _ in some if ranks <= t <= most and t % ranks == 0} | {most})
-        steps = sorted({f for _, f in some} | {own.freq_khz})
-        while len(each) * len(steps) > POINTS:
-            longer = each if len(each) >= len(steps) else steps
+        ranks, most = configuration.ranks_per_node, configuration.threads_per_node
+        thread_steps = sorted(
+            {t for t, _ in some if ranks <= t <= most and t % ranks == 0} | {most}
+        )
+        freq_steps = sorted({f for _, f in some} | {configuration.freq_khz})
+        while len(thread_steps) * len(freq_steps) > POINTS:
+            longer = thread_steps if len(thread_steps) >= len(freq_steps) else freq_steps
+            # Every second one goes, but the ends stay.
             del longer[1:-1:2]
-        return sorted({(t, f) for t in each for f in steps} | {(most, own.freq_khz)})
+        return sorted(
+            {(t, f) for t in thread_steps for f in freq_steps} | {(most, configuration.freq_khz)}
+        )
 
     def _grid(self, group: JobGroup) -> frozenset[tuple[int, int]]:
         """Return the threads and frequencies of all that is known to a group."""
         if group not in self.grids:
-            rows = (row for model in self._known(group) for row in self._rows(model))
+            rows = (row for model in self._swept_models(group) for row in self._rows(model))
             self.grids[group] = frozenset((r.threads_per_node, r.freq_khz) for r in rows)
         return self.grids[group]
 
@@ -329,7 +354,9 @@ class _NodeType:
             self.rows[model.id] = model.rows()
         return self.rows[model.id]
 
-    def _surfaces(self, group: JobGroup, at: Any, release: str | None) -> Iterable[WorkloadSurface]:
+    def _surfaces(
+        self, group: JobGroup, own_point: Any, release: str | None
+    ) -> Iterable[WorkloadSurface]:
         """Return the surfaces of what was swept; a power that no run tells is the surface's own."""
         import numpy as np
 
@@ -340,7 +367,7 @@ class _NodeType:
             if "power_w" in surface.signature:
                 yield surface
                 continue
-            near = int(np.argmin(np.abs(surface.points - at).sum(axis=1)))
+            near = int(np.argmin(np.abs(surface.points - own_point).sum(axis=1)))
             power_w = float(np.exp(surface.ln_energy[near] - surface.ln_time[near]) / nodes)
             yield surface.known_by({**surface.signature, "power_w": power_w})
 
@@ -350,7 +377,7 @@ class _NodeType:
         """Return the surfaces of what was swept, with the signatures known, and their nodes."""
         from advisor.prior.surface import surface_of
 
-        for m in self._known(group):
+        for m in self._swept_models(group):
             if m.id not in self.shapes:
                 self.shapes[m.id] = surface_of(m.application, self._rows(m), self.place)
             shape = self.shapes[m.id]
@@ -368,7 +395,7 @@ class _NodeType:
     def _options(
         self,
         learned: Learned,
-        own: Configuration,
+        configuration: Configuration,
         measures: Mapping[str, float],
         newest: Signature,
         trials: Sequence[StoredTrial],
@@ -377,17 +404,19 @@ class _NodeType:
         """Return the options of a workload, and what its model says of itself."""
         from advisor.prior.predicted_options import options
 
-        known = self._classify(newest, measures)
-        name, strategy = (known.name, known.strategy) if known else ("unknown", "")
+        classification = self._classify(newest, measures)
+        name, strategy = (
+            (classification.name, classification.strategy) if classification else ("unknown", "")
+        )
         if self.broken and old is not None:  # the last good state
             name, strategy = (str(old.cold_start.get(k) or "") for k in ("class", "strategy"))
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        tried = [_tried(t, own) for t in trials if _same_place(t.own, own)]
+        tried = [_tried(t, configuration) for t in trials if _same_place(t.own, configuration)]
         predicted = options(
-            prior, own, self.node_type, measures["time_s"], measures["power_w"], tried
+            prior, configuration, self.node_type, measures["time_s"], measures["power_w"], tried
         )
-        made = predicted.options
+        class_options = predicted.options
         cold = {
             "class": name,
             "strategy": strategy,
@@ -395,28 +424,28 @@ class _NodeType:
             "applications": prior.applications,
             "like": list(prior.like),
             "kernels": prior.kernels,
-            "own": own.to_dict(),
+            "own": configuration.to_dict(),
             "signature": {k: round(v, 6) for k, v in sorted(measures.items())},
             "scores": {k: round(v, 4) for k, v in prior.scores.items()},
             "trials": [t.summary() for t in trials],
             "unlike": predicted.unlike,
             "trial_points": predicted.trial_points.to_dict(),
         }
-        return made, {
+        return class_options, {
             "cold_start": cold,
             "method": "",
             "error": 0.05,
-            "options": len(made),
-            "measured": sum(o.measured for o in made),
-            "confirmed": sum(o.confirmed for o in made),
-            "zone": sum(o.in_zone for o in made),
-            "front": sum(o.on_front for o in made),
+            "options": len(class_options),
+            "measured": sum(o.measured for o in class_options),
+            "confirmed": sum(o.confirmed for o in class_options),
+            "zone": sum(o.in_zone for o in class_options),
+            "front": sum(o.on_front for o in class_options),
             "runs": 0,
             "notes": [],
         }
 
 
-def _seen(model: StoredModel, group: JobGroup) -> bool:
+def _is_visible(model: StoredModel, group: JobGroup) -> bool:
     return seen_by((model.scope, model.owner), group)
 
 
@@ -424,7 +453,7 @@ def _same_place(one: Configuration, other: Configuration) -> bool:
     return replace(one, node_type=other.node_type) == other
 
 
-def _tried(trial: StoredTrial, own: Configuration) -> TriedPoint:
+def _tried(trial: StoredTrial, configuration: Configuration) -> TriedPoint:
     """Return what a trial against the same own point says."""
     from advisor.prior.predicted_options import TriedPoint
 
@@ -432,5 +461,5 @@ def _tried(trial: StoredTrial, own: Configuration) -> TriedPoint:
     if trial.time_s and trial.energy_j:
         time, energy = trial.time_s / trial.own_time_s, trial.energy_j / trial.own_energy_j
         measured = math.log(time), math.log(energy), trial.error
-    where = replace(trial.point, node_type=own.node_type)
+    where = replace(trial.point, node_type=configuration.node_type)
     return TriedPoint(where, measured, trial.state == "confirmed")

@@ -41,7 +41,7 @@ _SharedBy = tuple[str, Scope, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _FitInputs:
     """What a family's model is made from; ``digest`` tells whether that is still so."""
 
     digest: str
@@ -61,18 +61,20 @@ class FamilyModels:
     reader: Reader
     application: str
     name: str
-    _lacking: dict[_SharedBy, _Wanted] = field(default_factory=dict)
+    _lacking: dict[_SharedBy, _FitInputs] = field(default_factory=dict)
 
     def outdated(self) -> list[Change]:
         """Return what takes models out of use that do not follow from the runs any more."""
-        old = self._old()
-        wanted = self._wanted(old)
+        old = self._stored_models()
+        inputs_by_key = self._all_fit_inputs(old)
         alike = {
             key
             for key, model in old.items()
-            if key in wanted and wanted[key].digest == _follows_from(model)
+            if key in inputs_by_key and inputs_by_key[key].digest == _follows_from(model)
         }
-        self._lacking = {key: it for key, it in wanted.items() if key not in alike}
+        self._lacking = {
+            key: fit_inputs for key, fit_inputs in inputs_by_key.items() if key not in alike
+        }
         return [
             retire(model.id, "what it followed from changed")
             for key, model in old.items()
@@ -81,16 +83,20 @@ class FamilyModels:
 
     def changes(self) -> list[Change]:
         """Fit the models that there should be and are not; return what stores them."""
-        return [change for key, it in self._lacking.items() for change in self._make(key, it)]
+        return [
+            change
+            for key, fit_inputs in self._lacking.items()
+            for change in self._fitted_model(key, fit_inputs)
+        ]
 
-    def _old(self) -> dict[_SharedBy, StoredModel]:
+    def _stored_models(self) -> dict[_SharedBy, StoredModel]:
         return {
             (m.node_type, m.scope, m.owner): m
             for m in self.reader.size_models(self.application)
             if m.workload == PREFIX + self.name
         }
 
-    def _wanted(self, old: Collection[_SharedBy]) -> dict[_SharedBy, _Wanted]:
+    def _all_fit_inputs(self, old: Collection[_SharedBy]) -> dict[_SharedBy, _FitInputs]:
         """Return what there should be models of, and from what."""
         names = {
             w: line
@@ -101,16 +107,16 @@ class FamilyModels:
             )
             if (line := line_of(w)) is not None and line.family == self.name
         }
-        wanted: dict[_SharedBy, _Wanted] = {}
+        inputs_by_key: dict[_SharedBy, _FitInputs] = {}
         if names and (old or len(names) >= FEWEST_SIZES or self._many_nodes(names)):
             stored = [s for w in names for s in self.reader.observations(self.application, w)]
             by_type: defaultdict[str, list[StoredObservation]] = defaultdict(list)
             for s in sorted(stored, key=lambda s: s.id):
                 by_type[s.observation.configuration.node_type].append(s)
-            for node_type, there in by_type.items():
-                if _enough(there, names):
-                    wanted |= self._wanted_there(node_type, there)
-        return wanted
+            for node_type, type_runs in by_type.items():
+                if _enough(type_runs, names):
+                    inputs_by_key |= self._fit_inputs_on(node_type, type_runs)
+        return inputs_by_key
 
     def _many_nodes(self, names: Iterable[str]) -> bool:
         sql = (
@@ -121,31 +127,32 @@ class FamilyModels:
             self.reader.rows(sql, (self.application, w))[0][0] >= FEWEST_SIZES for w in names
         )
 
-    def _wanted_there(
+    def _fit_inputs_on(
         self, node_type: str, stored: Sequence[StoredObservation]
-    ) -> dict[_SharedBy, _Wanted]:
+    ) -> dict[_SharedBy, _FitInputs]:
         from advisor.models.runs import runs_by_scope
 
-        wanted: dict[_SharedBy, _Wanted] = {}
+        inputs_by_key: dict[_SharedBy, _FitInputs] = {}
         everybody: list[object] = []
         workload = {id(s.observation): s.workload for s in stored}
         number = {id(s.observation): s.id for s in stored}
         laws = count_laws(self.reader, self.application)
         for group in runs_by_scope([s.observation for s in stored]):
-            mine = [(workload[id(o)], o) for o in group.observations]
-            counted = _counted(mine, number)
+            group_runs = [(workload[id(o)], o) for o in group.observations]
+            counted = _counted(group_runs, number)
+            # Who sees no more runs than everybody uses everybody's model.
             if counted == everybody:
                 continue
             everybody = counted if group.scope == "all" else everybody
-            largest_there = self._largest(node_type, group, mine)
+            largest_there = self._largest(node_type, group, group_runs)
             if largest_there is None:
                 continue
             largest, confirms = largest_there
             options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
             key: _SharedBy = (node_type, group.scope, group.owner)
             digest = _digest(counted, largest, options, laws)
-            wanted[key] = _Wanted(digest, mine, largest, options, laws)
-        return wanted
+            inputs_by_key[key] = _FitInputs(digest, group_runs, largest, options, laws)
+        return inputs_by_key
 
     def _largest(
         self,
@@ -169,18 +176,18 @@ class FamilyModels:
             at_largest = [
                 m
                 for m in self.reader.find_models(self.application, w, node_type)
-                if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _whose(group))
+                if m.fitted and (m.scope == "all" or (m.scope, m.owner) == _group_key(group))
             ]
             if at_largest:
                 alike = longest[w][-1] >= _AS_LONG * longest[order[0]][-1]
                 return max(at_largest, key=lambda m: rank[m.scope]), alike
         return None
 
-    def _make(self, key: _SharedBy, wanted: _Wanted) -> list[Change]:
+    def _fitted_model(self, key: _SharedBy, fit_inputs: _FitInputs) -> list[Change]:
         """Fit one model; nothing where its runs do not suffice."""
         from advisor.models.runs import of_one_method
 
-        runs, largest = wanted.runs, wanted.largest
+        runs, largest = fit_inputs.runs, fit_inputs.largest
         quality: Quality = largest.energy_quality
         notes: list[str] = []
         usable = {id(o) for o in of_one_method([o for _, o in runs], notes)[0]}
@@ -188,12 +195,12 @@ class FamilyModels:
             usable -= {id(o) for _, o in runs if o.energy_j is None or o.energy_quality != quality}
         if any(o.fom for _, o in runs):  # runs of one size may differ in length
             return []
-        mine = [(w, o) for w, o in runs if id(o) in usable]
+        usable_runs = [(w, o) for w, o in runs if id(o) in usable]
         try:
-            made = _table(mine, wanted.options, wanted.laws)
+            family_table = _table(usable_runs, fit_inputs.options, fit_inputs.laws)
         except AdvisorError:  # too few of them: what they came from is stored nevertheless
             return []
-        if made is None:
+        if family_table is None:
             return []
         node_type, scope, owner = key
         carried = ("method", "error", "program")
@@ -205,26 +212,26 @@ class FamilyModels:
             "owner": owner,
             "name": SIZES,
             "energy_quality": quality,
-            "n_train": len(mine),
+            "n_train": len(usable_runs),
             "stats": {
                 "sizes": {
-                    **made.about,
-                    "notes": [*notes, *made.about["notes"]],
+                    **family_table.about,
+                    "notes": [*notes, *family_table.about["notes"]],
                     "largest": largest.workload,
-                    "follows_from": wanted.digest,
+                    "follows_from": fit_inputs.digest,
                 },
                 **{k: largest.stats[k] for k in carried if k in largest.stats},
-                "options": len(made.options),
+                "options": len(family_table.options),
                 "measured": 0,
-                "confirmed": sum(o.confirmed for o in made.options),
+                "confirmed": sum(o.confirmed for o in family_table.options),
                 "zone": 0,
                 "front": 0,
-                "runs": len(mine),
-                "threads_unset": [list(shape) for shape in filled_by_all(mine)],
+                "runs": len(usable_runs),
+                "threads_unset": [list(shape) for shape in filled_by_all(usable_runs)],
                 "notes": [],
             },
-            "options": made.options,
-            "sizes": b"" if made.table is None else made.table.pack(),
+            "options": family_table.options,
+            "sizes": b"" if family_table.table is None else family_table.table.pack(),
         }
         return [save(model), self._hide]
 
@@ -266,7 +273,7 @@ def _enough(stored: Sequence[StoredObservation], names: dict[str, ParameterLine]
     return any(len(v) >= FEWEST_SIZES for v in values.values())
 
 
-def _whose(group: ScopedRuns) -> tuple[Scope, str]:
+def _group_key(group: ScopedRuns) -> tuple[Scope, str]:
     return group.scope, group.owner
 
 
@@ -292,7 +299,7 @@ def _digest(
     runs: Sequence[object], largest: StoredModel, options: Sequence[Option], laws: CountLaws | None
 ) -> str:
     """Return what differs as soon as a family's model may come out differently."""
-    seen = [(o.configuration.to_dict(), o.confirmed, o.in_zone) for o in options]
+    option_keys = [(o.configuration.to_dict(), o.confirmed, o.in_zone) for o in options]
     about = largest.workload, largest.energy_quality, largest.stats.get("program")
-    follows_from = (runs, about, seen, *([laws] if laws is not None else []))
+    follows_from = (runs, about, option_keys, *([laws] if laws is not None else []))
     return hashlib.sha256(repr(follows_from).encode()).hexdigest()[:16]

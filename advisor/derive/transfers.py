@@ -50,12 +50,12 @@ def transfers(reader: Reader, application: str, workload: str) -> list[Transfer]
         return []
     models = reader.find_models(application, workload)
     old = {(m.node_type, m.scope, m.owner): m for m in models if m.transferred}
-    own = [m for m in models if m.fitted]
+    fitted_models = [m for m in models if m.fitted]
     inventory = reader.inventory()
     return [
         _transfer(key, ranking, base, old.get(key), inventory)
-        for key, (ranking, base) in _sources(ranked, own, inventory).items()
-        if not _has_own(key, own, inventory)
+        for key, (ranking, base) in _sources(ranked, fitted_models, inventory).items()
+        if not _has_fitted_model(key, fitted_models, inventory)
     ]
 
 
@@ -83,12 +83,16 @@ def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
     sql = "SELECT DISTINCT application FROM workloads JOIN rankings ON workload_id = workloads.id"
     for (application,) in reader.rows(sql):
         models = reader.find_models(application)
-        there = {(m.workload, m.node_type) for m in models}
+        modelled_pairs = {(m.workload, m.node_type) for m in models}
         for r in rankings(reader, application):
             name = _name(inventory, r.estimate.node_type)
-            if name == _name(inventory, r.base) or (r.workload, name) in there:
+            if name == _name(inventory, r.base) or (r.workload, name) in modelled_pairs:
                 continue
-            base = [m for m in models if m.workload == r.workload and _at(m, r.base, inventory)]
+            base = [
+                m
+                for m in models
+                if m.workload == r.workload and _is_fitted_on(m, r.base, inventory)
+            ]
             try:
                 if not base:
                     raise TransferError(f"there is no model on {r.base}")
@@ -99,7 +103,7 @@ def unadvised(reader: Reader) -> list[tuple[StoredRanking, str]]:
 
 
 def _sources(
-    ranked: Sequence[StoredRanking], own: Sequence[StoredModel], inventory: Inventory
+    ranked: Sequence[StoredRanking], fitted_models: Sequence[StoredModel], inventory: Inventory
 ) -> dict[_Key, tuple[StoredRanking, StoredModel]]:
     """Return the ranking and the base model for every model by transfer there can be.
 
@@ -110,16 +114,18 @@ def _sources(
         target = _name(inventory, r.estimate.node_type)
         if target == _name(inventory, r.base):
             continue
-        bases = [m for m in own if m.state == "fitted" and _at(m, r.base, inventory)]
+        bases = [
+            m for m in fitted_models if m.state == "fitted" and _is_fitted_on(m, r.base, inventory)
+        ]
         if r.scope == "all":
             for base in bases:
                 by_key.setdefault((target, base.scope, base.owner), []).append((r, base))
             continue
-        seen = [
+        visible_bases = [
             m for m in bases if m.scope == "all" or (m.scope, m.owner) == ("own", r.contributor)
         ]
-        if seen:
-            base = min(seen, key=lambda m: m.scope == "all")
+        if visible_bases:
+            base = min(visible_bases, key=lambda m: m.scope == "all")
             by_key.setdefault((target, "own", r.contributor), []).append((r, base))
     return {
         key: min(pairs, key=lambda pair: (pair[0].scope == "all", pair[0].estimate.error_pct))
@@ -128,31 +134,34 @@ def _sources(
 
 
 def _name(inventory: Inventory, node_type: str) -> str:
-    known = inventory.resolve(node_type)
-    return known.name if known else node_type
+    resolved_type = inventory.resolve(node_type)
+    return resolved_type.name if resolved_type else node_type
 
 
-def _at(model: StoredModel, node_type: str, inventory: Inventory) -> bool:
+def _is_fitted_on(model: StoredModel, node_type: str, inventory: Inventory) -> bool:
     return model.fitted and (_name(inventory, model.node_type) == _name(inventory, node_type))
 
 
-def _has_own(key: _Key, own: Iterable[StoredModel], inventory: Inventory) -> bool:
+def _has_fitted_model(
+    key: _Key, fitted_models: Iterable[StoredModel], inventory: Inventory
+) -> bool:
     """Tell whether all of a group's jobs see a model that was fitted on the node type itself."""
     node_type, scope, owner = key
     return any(
-        _at(m, node_type, inventory) and (m.scope == "all" or (m.scope, m.owner) == (scope, owner))
-        for m in own
+        _is_fitted_on(m, node_type, inventory)
+        and (m.scope == "all" or (m.scope, m.owner) == (scope, owner))
+        for m in fitted_models
     )
 
 
 def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) -> tuple[Option, ...]:
-    here = inventory.resolve(base.node_type)
-    there = inventory.resolve(ranking.estimate.node_type)
-    if here is None or there is None:
-        missing = base.node_type if here is None else ranking.estimate.node_type
-        raise TransferError(f"{missing} is not in the inventory")
+    base_type = inventory.resolve(base.node_type)
+    target_type = inventory.resolve(ranking.estimate.node_type)
+    if base_type is None or target_type is None:
+        unknown_type = base.node_type if base_type is None else ranking.estimate.node_type
+        raise TransferError(f"{unknown_type} is not in the inventory")
     error = float(base.stats.get("error", 0.05))
-    return transfer(base.options(), here, there, ranking.estimate, error=error)
+    return transfer(base.options(), base_type, target_type, ranking.estimate, error=error)
 
 
 def _transfer(
@@ -175,10 +184,10 @@ def _transfer(
         options = _options(base, ranking, inventory)
     except (TransferError, AdvisorError) as error:  # what it follows from is stored nevertheless
         return Transfer(node_type, scope, owner, None, str(error))
-    same = follows_from, base.method, pack_options(options)
-    if old is not None and (old.transfer, old.method, old.options_blob) == same:
+    content = follows_from, base.method, pack_options(options)
+    if old is not None and (old.transfer, old.method, old.options_blob) == content:
         return Transfer(node_type, scope, owner, old)
-    made = {
+    model = {
         "application": base.application,
         "workload": base.workload,
         "node_type": node_type,
@@ -201,4 +210,4 @@ def _transfer(
         },
         "options": options,
     }
-    return Transfer(node_type, scope, owner, made=made)
+    return Transfer(node_type, scope, owner, made=model)

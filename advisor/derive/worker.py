@@ -124,8 +124,10 @@ class _Task:
             return False
         if self.inputs is None:
             return True
-        now, then = ({tuple(row) for row in r.rows(*self.inputs)} for r in (writer, self.reader))
-        return now <= then
+        current_rows, read_rows = (
+            {tuple(row) for row in r.rows(*self.inputs)} for r in (writer, self.reader)
+        )
+        return current_rows <= read_rows
 
 
 def _tasks(reader: Reader, first: str, failed: Collection[int]) -> Iterator[_Task]:
@@ -144,8 +146,8 @@ def _tasks(reader: Reader, first: str, failed: Collection[int]) -> Iterator[_Tas
         if m.kind == "transfers":
             yield _Task(reader, [m], partial(transfers.changes, reader, *m.named))
         elif m.kind == "class":
-            made = partial(by_class.changes, (m.named, m.whose))
-            yield _Task(reader, [m], made, inputs=(_LESSONS, ()))
+            class_changes = partial(by_class.changes, (m.named, m.whose))
+            yield _Task(reader, [m], class_changes, inputs=(_LESSONS, ()))
         elif same_family := families.pop(_family(m), []):
             yield _sizes(reader, same_family)
 

@@ -74,11 +74,11 @@ _T95 = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 1
 """Student's t (two-sided, 95 %) by the number of repetitions; beyond ten it is about 2."""
 
 
-def spread_of(each: Sequence[float]) -> float:
+def spread_of(seconds: Sequence[float]) -> float:
     """Return half of the 95 % interval of a mean, as a share of it; infinite for one value."""
-    if len(each) < 2:
+    if len(seconds) < 2:
         return math.inf
-    return _T95.get(len(each), 2.0) * stdev(each) / math.sqrt(len(each)) / fmean(each)
+    return _T95.get(len(seconds), 2.0) * stdev(seconds) / math.sqrt(len(seconds)) / fmean(seconds)
 
 
 Show = Callable[[int, int, float], None]
@@ -187,7 +187,7 @@ def session(
 
 
 def measure(
-    wanted: Sequence[Microbenchmark],
+    microbenchmarks: Sequence[Microbenchmark],
     *,
     budget_s: float,
     repetitions: int = 0,
@@ -203,63 +203,64 @@ def measure(
     an interrupt came before. Raises AdvisorError when one cannot run or its result is wrong.
     """
     begin = time.monotonic()
-    results = [Repetitions(m) for m in wanted]
+    results = [Repetitions(m) for m in microbenchmarks]
     with session(kernel=kernel) as running, suppress(KeyboardInterrupt):
-        for n, one in enumerate(results):
-            if n and _since(begin) > budget_s:
+        for n, timing in enumerate(results):
+            if n and _elapsed_s(begin) > budget_s:
                 break
-            _visit(running, one, meter)
-            show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _since(begin))
-        done = [m for m in results if m.seconds]
-        while _since(begin) < budget_s:
-            again = due(done, repetitions)
-            if not again:
+            _visit(running, timing, meter)
+            show(sum(m.spread <= SURE for m in results[: n + 1]), len(results), _elapsed_s(begin))
+        measured = [m for m in results if m.seconds]
+        while _elapsed_s(begin) < budget_s:
+            unsure = due(measured, repetitions)
+            if not unsure:
                 break
-            for one in again:
-                if _since(begin) > budget_s:
+            for timing in unsure:
+                if _elapsed_s(begin) > budget_s:
                     break
-                _visit(running, one, meter)
-                show(sum(m.spread <= SURE for m in done), len(results), _since(begin))
+                _visit(running, timing, meter)
+                show(sum(m.spread <= SURE for m in measured), len(results), _elapsed_s(begin))
     if not any(m.seconds for m in results):
         raise KeyboardInterrupt
     return [m for m in results if m.seconds]
 
 
-def due(done: Sequence[Repetitions], repetitions: int = 0) -> list[Repetitions]:
+def due(measured: Sequence[Repetitions], repetitions: int = 0) -> list[Repetitions]:
     """Return those to repeat, the least sure first: not sure, or not repeated so often yet."""
-    unsure = (m for m in done if m.spread > SURE or len(m.seconds) < repetitions)
+    unsure = (m for m in measured if m.spread > SURE or len(m.seconds) < repetitions)
     return sorted(unsure, key=lambda m: -m.spread)
 
 
-def _since(begin: float) -> float:
+def _elapsed_s(begin: float) -> float:
     return time.monotonic() - begin
 
 
-def _visit(running: BenchSession, one: Repetitions, meter: Meter | None) -> None:
+def _visit(running: BenchSession, timing: Repetitions, meter: Meter | None) -> None:
     """Make some repetitions; the first of a visit warms up the machine and counts as well."""
-    operation, dtype, *zones = one.microbenchmark.request().split()
-    threads = one.microbenchmark.threads
-    each = _METERED_S / VISIT if meter else RUN_S
+    operation, dtype, *zones = timing.microbenchmark.request().split()
+    threads = timing.microbenchmark.threads
+    run_s = _METERED_S / VISIT if meter else RUN_S
     seconds, iterations = running.ask(
-        " ".join(("run", operation, dtype, str(threads), f"{each:g}", *zones))
+        " ".join(("run", operation, dtype, str(threads), f"{run_s:g}", *zones))
     )
-    one.seconds.append(seconds)
-    one.iterations.append(iterations)
+    timing.seconds.append(seconds)
+    timing.iterations.append(iterations)
     if meter:
+        # Not before the first repetition, which warms the machine up.
         meter.start(Load(threads))
     for _ in range(VISIT - 1):
         seconds, iterations = running.ask("again")
-        one.seconds.append(seconds)
-        one.iterations.append(iterations)
+        timing.seconds.append(seconds)
+        timing.iterations.append(iterations)
     if meter:
         try:
             reading = meter.stop()
         except MeterError:
             return
         if reading.quality == "measured":
-            one.energy_j += reading.energy_j
-            one.energy_iterations += sum(one.iterations[-(VISIT - 1) :])
-            one.meter = reading.meter
+            timing.energy_j += reading.energy_j
+            timing.energy_iterations += sum(timing.iterations[-(VISIT - 1) :])
+            timing.meter = reading.meter
 
 
 def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None]) -> dict[str, Any]:
@@ -272,15 +273,17 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
     threads = node.cores
     meter = best_meter(node, name=order["meter"])
     metered = meter.meter if meter.meter is not None and meter.meter.NAME != "estimate" else None
-    wanted = [
+    microbenchmarks = [
         Microbenchmark(w["name"], threads, tuple(Stream.from_dict(s) for s in w["streams"]))
         for w in order["wanted"]
     ]
     if order["size"] != "none":
-        wanted += plan(order["size"], threads, memory_b())
-    wanted = list(dict.fromkeys(wanted))
+        microbenchmarks += plan(order["size"], threads, memory_b())
+    microbenchmarks = list(dict.fromkeys(microbenchmarks))
     kernels = [Kernel.from_dict(k) for k in order.get("kernels", ())]
-    goes: list[tuple[list[Microbenchmark], Kernel | None]] = [(wanted, None)] if wanted else []
+    goes: list[tuple[list[Microbenchmark], Kernel | None]] = (
+        [(microbenchmarks, None)] if microbenchmarks else []
+    )
     goes += [([Microbenchmark(k.name, threads, k.streams, own=True)], k) for k in kernels]
     begin = time.monotonic()
     results: list[Repetitions] = []
@@ -299,7 +302,7 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
         "threads": threads,
         "meter": f"energy measured by {metered.NAME}" if metered else "no energy: no meter here",
         "seconds": time.monotonic() - begin,
-        "wanted": len(wanted) + len(kernels),
+        "wanted": len(microbenchmarks) + len(kernels),
         "sure": sum(m.spread <= SURE for m in results),
         "profiles": [_profile(m) for m in results],
         "peaks": peaks(results, threads),
@@ -308,11 +311,11 @@ def measure_here(order: dict[str, Any], show: Callable[[int, int, float], None])
 
 def _profile(m: Repetitions) -> dict[str, Any]:
     """Return a result in the form of ``advisor.store.profiles.StoredProfile``, less its node."""
-    one = m.microbenchmark
+    microbenchmark = m.microbenchmark
     return {
-        "microbenchmark": one.name,
-        "streams": [s.to_dict() for s in one.streams],
-        "threads": one.threads,
+        "microbenchmark": microbenchmark.name,
+        "streams": [s.to_dict() for s in microbenchmark.streams],
+        "threads": microbenchmark.threads,
         "time_per_iter_us": m.time_per_iter_us,
         "spread": min(m.spread, 10.0),
         "repeats": len(m.seconds),

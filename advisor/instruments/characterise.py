@@ -47,28 +47,28 @@ class Symbol:
 
 def symbols_at(file: Path, offsets: Iterable[int]) -> Mapping[int, Symbol]:
     """Return the symbol at each offset of a program, by binutils' addr2line; without it none."""
-    wanted = sorted(set(offsets))
+    sorted_offsets = sorted(set(offsets))
     tool = shutil.which("addr2line")
-    if tool is None or not wanted or not file.is_file():
+    if tool is None or not sorted_offsets or not file.is_file():
         return {}
-    done = subprocess.run(
+    process = subprocess.run(
         [tool, "-f", "-e", str(file)],
-        input="\n".join(map(hex, wanted)),
+        input="\n".join(map(hex, sorted_offsets)),
         capture_output=True,
         text=True,
         errors="replace",
     )
-    lines = done.stdout.splitlines()
-    if len(lines) != 2 * len(wanted):
+    lines = process.stdout.splitlines()
+    if len(lines) != 2 * len(sorted_offsets):
         return {}
     raws = [name.partition(" ")[0] if name != "??" else "" for name in lines[::2]]
     pretty = demangled(raws)
     symbols = {}
-    for offset, raw, function, place in zip(wanted, raws, pretty, lines[1::2], strict=True):
+    for offset, raw, function, place in zip(sorted_offsets, raws, pretty, lines[1::2], strict=True):
         source, _, rest = place.rpartition(":")
         number = rest.split(" ")[0]
-        known = number.isdecimal() and source not in ("", "??")
-        place_of = (source, int(number)) if known else ("", 0)
+        has_line = number.isdecimal() and source not in ("", "??")
+        place_of = (source, int(number)) if has_line else ("", 0)
         symbols[offset] = Symbol(raw, function, *place_of)
     return symbols
 
@@ -136,11 +136,12 @@ def cache_bytes(level: int, root: Path = Path("/sys")) -> int | None:
     """Return the size of this machine's data cache of a level, None where it is not known."""
     for index in sorted((root / "devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            kind, at = (index / "type").read_text().strip(), (index / "level").read_text().strip()
+            kind = (index / "type").read_text().strip()
+            level_text = (index / "level").read_text().strip()
             size = (index / "size").read_text().strip()
         except OSError:
             continue
-        if kind in ("Data", "Unified") and at == str(level) and size[:-1].isdecimal():
+        if kind in ("Data", "Unified") and level_text == str(level) and size[:-1].isdecimal():
             return int(size[:-1]) * {"K": 1024, "M": 1024**2}.get(size[-1], 1)
     return None
 
@@ -162,7 +163,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
     for (_, file, offset), regions in gathered.items():
         offsets[file] |= {offset, *(part.offset - 1 for _, p, _ in regions for part in p.parts)}
-    symbols = {file: symbols_at(file, wanted) for file, wanted in offsets.items()}
+    symbols = {file: symbols_at(file, file_offsets) for file, file_offsets in offsets.items()}
     timed = []
     for (exe, file, offset), parts in gathered.items():
         time_s = sum(p.time_s / ranks for _, p, ranks in parts)
@@ -243,9 +244,9 @@ def join(
         threads = phase_streams.threads if phase_streams else 1
         io = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
         all_io = tuple(s for streams in io.values() for s in streams)
-        whole = Timed(Path(), Symbol(), 0, 1, timed.time_s, threads, 1, False, io=all_io)
+        whole_program = Timed(Path(), Symbol(), 0, 1, timed.time_s, threads, 1, False, io=all_io)
         places = _places(process, phase_streams) if process and phase_streams else {}
-        return (_result(WHOLE, whole, timed.time_s, phase_streams, places),)
+        return (_result(WHOLE, whole_program, timed.time_s, phase_streams, places),)
     matched = [_match(phase, phases, traced) for phase in heavy]
     names = _names(
         [symbol or phase.symbol for phase, (_, _, symbol) in zip(heavy, matched, strict=True)]
@@ -313,15 +314,15 @@ def _match(
     if process is None:
         return None, 0, None
     symbols = _region_symbols(process)
-    own = phase.symbol.raw
-    alike = sorted(p.order for p in phases if p.exe == phase.exe and p.symbol.raw == own)
-    named = [n for n, symbol in symbols.items() if own and symbol.raw == own]
-    at = alike.index(phase.order)
-    if at < len(named):
-        return process, named[at], symbols[named[at]]
-    known = {p.symbol.raw for p in phases if p.exe == phase.exe and p.symbol.raw}
+    symbol_name = phase.symbol.raw
+    alike = sorted(p.order for p in phases if p.exe == phase.exe and p.symbol.raw == symbol_name)
+    named = [n for n, symbol in symbols.items() if symbol_name and symbol.raw == symbol_name]
+    position = alike.index(phase.order)
+    if position < len(named):
+        return process, named[position], symbols[named[position]]
+    phase_symbols = {p.symbol.raw for p in phases if p.exe == phase.exe and p.symbol.raw}
     by_order = phase.order + 1
-    if by_order in symbols and symbols[by_order].raw not in known:
+    if by_order in symbols and symbols[by_order].raw not in phase_symbols:
         return process, by_order, symbols[by_order]
     return None, 0, None
 
@@ -338,12 +339,14 @@ def _region_symbols(process: TracedProcess) -> dict[int, Symbol]:
 def _symbols(process: TracedProcess, pcs: Sequence[int], *, back: int = 0) -> list[Symbol]:
     """Return the symbols of addresses in a process; ``back`` is subtracted before looking up."""
     located = [process.locate(pc - back) for pc in pcs]
-    wanted: defaultdict[Path, set[int]] = defaultdict(set)
+    offsets_by_file: defaultdict[Path, set[int]] = defaultdict(set)
     for place in located:
         if place is not None:
-            wanted[place[0]].add(place[1])
-    known = {file: symbols_at(file, offsets) for file, offsets in wanted.items()}
-    return [known[p[0]].get(p[1], Symbol()) if p is not None else Symbol() for p in located]
+            offsets_by_file[place[0]].add(place[1])
+    symbols_by_file = {file: symbols_at(file, offsets) for file, offsets in offsets_by_file.items()}
+    return [
+        symbols_by_file[p[0]].get(p[1], Symbol()) if p is not None else Symbol() for p in located
+    ]
 
 
 def _places(process: TracedProcess, traced: FoundPhase) -> dict[int, str]:
@@ -353,20 +356,21 @@ def _places(process: TracedProcess, traced: FoundPhase) -> dict[int, str]:
     return {pc: s.place or s.function for pc, s in zip(pcs, symbols, strict=True)}
 
 
-def _scaled(traced: FoundPhase, calls: int, seen: int) -> tuple[FoundPhase, str]:
+def _scaled(traced: FoundPhase, calls: int, traced_calls: int) -> tuple[FoundPhase, str]:
     """Scale the iterations of a trace that was cut short to all calls of the timed run."""
-    if seen >= calls:
+    if traced_calls >= calls:
         return traced, ""
-    if seen < 2:
+    if traced_calls < 2:
         return replace(traced, iterations_mean=0.0, iterations_most=0.0), (
             "its call was cut short, so its iterations are not known"
         )
-    factor = calls / (seen - 0.5)
+    # The last call was cut short somewhere: half of it counts.
+    factor = calls / (traced_calls - 0.5)
     return replace(
         traced,
         iterations_mean=traced.iterations_mean * factor,
         iterations_most=traced.iterations_most * factor,
-    ), f"traced in {seen} of {calls} calls"
+    ), f"traced in {traced_calls} of {calls} calls"
 
 
 def _names(symbols: Sequence[Symbol]) -> list[str]:
@@ -375,12 +379,12 @@ def _names(symbols: Sequence[Symbol]) -> list[str]:
         f"{s.function or 'region'} ({s.place})" if s.place else s.function or "region"
         for s in symbols
     ]
-    seen: Counter[str] = Counter()
+    name_counts: Counter[str] = Counter()
     times = Counter(names)
     for n, name in enumerate(names):
-        seen[name] += 1
+        name_counts[name] += 1
         if times[name] > 1 or name == "region":
-            names[n] = f"{name} #{seen[name]}"
+            names[n] = f"{name} #{name_counts[name]}"
     return names
 
 
@@ -401,15 +405,15 @@ def characterisation(
         max(phase.threads for phase in phases),
         round(timed.time_s, 6),
         traced.method if traced else "",
-        _outside(phases, timed),
+        _io_outside(phases, timed),
     )
 
 
-def _outside(phases: Sequence[PhaseResult], timed: TimedRun) -> tuple[IoStream, ...]:
+def _io_outside(phases: Sequence[PhaseResult], timed: TimedRun) -> tuple[IoStream, ...]:
     """Return the reads and writes that no phase holds, those of left out phases among them."""
-    whole = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
-    held = {s for phase in phases for s in phase.io}
-    return tuple(s for streams in whole.values() for s in streams if s not in held)
+    io_by_phase = io_streams(timed.processes, concurrency(timed.processes), timed.time_s)
+    phase_io = {s for phase in phases for s in phase.io}
+    return tuple(s for streams in io_by_phase.values() for s in streams if s not in phase_io)
 
 
 def _stored_phase(phase: PhaseResult) -> Phase:

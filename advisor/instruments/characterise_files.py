@@ -215,12 +215,12 @@ def read_phases(folder: Path) -> list[TimedProcess]:
 
 def _accesses(data: bytes, places: dict[int, int]) -> tuple[FileAccess, ...]:
     """Return what a process read and wrote; ``places``: of regions among its phases."""
-    at = _PHASES.size + _PHASES_MOST * _PHASE.size
-    (count,) = struct.unpack_from("<Q", data, at)
+    offset = _PHASES.size + _PHASES_MOST * _PHASE.size
+    (count,) = struct.unpack_from("<Q", data, offset)
     accesses = []
     for n in range(count):
         (_, write, region, calls, moved, jumps, time, file) = _ACCESS.unpack_from(
-            data, at + 8 + n * _ACCESS.size
+            data, offset + 8 + n * _ACCESS.size
         )
         place = places.get(region - 1) if region else None
         accesses.append(
@@ -243,31 +243,33 @@ def read_sites(folder: Path) -> list[TracedProcess]:
 
 
 def _process(data: mmap.mmap) -> TracedProcess:
-    (_, _, _, _, pid, _, regions, modules, lost, complete, flops, last, exe) = _SITES.unpack_from(
-        data
+    (_, _, _, _, pid, _, regions, modules, lost_count, complete, flops, last, exe) = (
+        _SITES.unpack_from(data)
     )
-    at = _SITES.size
+    offset = _SITES.size
     region = tuple(
-        TracedRegion(*_REGION.unpack_from(data, at + n * _REGION.size)) for n in range(regions)
+        TracedRegion(*_REGION.unpack_from(data, offset + n * _REGION.size)) for n in range(regions)
     )
-    at += _REGIONS * _REGION.size
+    offset += _REGIONS * _REGION.size
     module = []
     for n in range(modules):
-        base, lo, hi, path = _MODULE.unpack_from(data, at + n * _MODULE.size)
+        base, lo, hi, path = _MODULE.unpack_from(data, offset + n * _MODULE.size)
         module.append(Module(base, lo, hi, _path(path)))
     sites = tuple(_sites(data, last))
     real = Path(os.path.realpath(_path(exe)))  # under valgrind it is what was called
-    return TracedProcess(pid, real, bool(complete), lost, bool(flops), region, tuple(module), sites)
+    return TracedProcess(
+        pid, real, bool(complete), lost_count, bool(flops), region, tuple(module), sites
+    )
 
 
-def _sites(data: mmap.mmap, at: int) -> Iterator[AccessSite]:
-    while at:
-        values = _SITE.unpack_from(data, at)
+def _sites(data: mmap.mmap, site_offset: int) -> Iterator[AccessSite]:
+    while site_offset:  # each site tells where the next one stands, the last one 0
+        values = _SITE.unpack_from(data, site_offset)
         pc, region, thread, size, element, write, sampling, count, moves = values[:9]
         strides = {s: n for s, n in zip(values[11:17], values[17:23], strict=True) if n}
-        at, folded, spanned = values[23:26]
-        lo, hi, before = values[27:30]
-        current = count - before
+        site_offset, folded, spanned = values[23:26]
+        lo, hi, count_before = values[27:30]
+        current = count - count_before
         weighted = spanned * 1024 + current * _lines(lo, hi)
         yield AccessSite(
             pc,
@@ -285,14 +287,18 @@ def _sites(data: mmap.mmap, at: int) -> Iterator[AccessSite]:
 
 
 def _interval(
-    data: mmap.mmap, now: tuple[int, ...], best: tuple[int, ...], current: int, sampling: bool
+    data: mmap.mmap,
+    open_interval: tuple[int, ...],
+    best_interval: tuple[int, ...],
+    current: int,
+    sampling: bool,
 ) -> BarrierInterval | None:
     """Return the interval whose sample counts: the one that was going on, unless it is small."""
-    if sampling and 2 * current >= best[2]:
-        lo, hi, _, number, threshold, _, slots, table = now
+    if sampling and 2 * current >= best_interval[2]:
+        lo, hi, _, number, threshold, _, slots, table = open_interval
         count = current
-    elif best[3]:
-        lo, hi, count, number, threshold, _, slots, table = best
+    elif best_interval[3]:
+        lo, hi, count, number, threshold, _, slots, table = best_interval
     else:
         return None
     sample = struct.unpack_from(f"<{slots}Q", data, table) if slots else ()

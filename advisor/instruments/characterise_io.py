@@ -33,8 +33,8 @@ def file_system_kind(mount: str) -> str:
     except OSError:
         return kind
     for line in lines:
-        _, at, name, *_ = line.split()
-        if at.replace("\\040", " ") == mount:
+        _, mount_field, name, *_ = line.split()
+        if mount_field.replace("\\040", " ") == mount:
             kind = name  # the last one mounted there is the one that is seen
     return kind
 

@@ -243,7 +243,9 @@ def input_file() -> tuple[int | None, int]:
 
 def busy_note(cpus: int) -> str:
     """Return a warning when other programs keep this machine busy, "" when they do not."""
-    load, here = os.getloadavg()[0], os.cpu_count() or 1
-    if load + cpus <= here + 0.5:
+    load, core_count = os.getloadavg()[0], os.cpu_count() or 1
+    if load + cpus <= core_count + 0.5:
         return ""
-    return f"the machine is busy (load {load:.1f} on {here} cores), so times come out too long"
+    return (
+        f"the machine is busy (load {load:.1f} on {core_count} cores), so times come out too long"
+    )

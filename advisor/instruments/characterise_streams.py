@@ -130,9 +130,9 @@ class _Instruction:
             return max(spans) / 1024
         if self.shared:
             zones = self.zones.values()
-            whole = max(z.hi for z in zones) - min(z.lo for z in zones)
+            combined_b = max(z.hi for z in zones) - min(z.lo for z in zones)
             largest = max(z.size for z in zones)
-            return max(spans) * max(1.0, whole / largest) * self._density() / 1024
+            return max(spans) * max(1.0, combined_b / largest) * self._density() / 1024
         return fmean(spans) * self._density() / 1024
 
     def _density(self) -> float:
@@ -168,11 +168,11 @@ def zone_hash(line: int) -> int:
 
 def _common_interval(sites: Iterable[AccessSite]) -> int:
     """Return the number of the interval in which most was accessed: threads are compared in it."""
-    seen: Counter[int] = Counter()
+    access_counts: Counter[int] = Counter()
     for site in sites:
         if site.interval:
-            seen[site.interval.number] += site.interval.count
-    return max(seen.items(), key=lambda item: item[1], default=(0, 0))[0]
+            access_counts[site.interval.number] += site.interval.count
+    return max(access_counts.items(), key=lambda item: item[1], default=(0, 0))[0]
 
 
 def _overlap(a: BarrierInterval, b: BarrierInterval) -> float:
@@ -194,12 +194,12 @@ def find_phase(process: TracedProcess, region: int, *, l1_bytes: int) -> FoundPh
     most_count = max((i.count for i in instructions), default=0)
     most_moves = max((i.moves for i in instructions), default=0)
     groups: list[list[_Instruction]] = []
-    for one in sorted(instructions, key=lambda i: (-i.moves, -i.count, i.pc)):
-        home = next((g for g in groups if g[0].joins(one)), None)
+    for instruction in sorted(instructions, key=lambda i: (-i.moves, -i.count, i.pc)):
+        home = next((g for g in groups if g[0].joins(instruction)), None)
         if home is None:
-            groups.append([one])
+            groups.append([instruction])
         else:
-            home.append(one)
+            home.append(instruction)
     streams = []
     for group in groups:
         stream = _stream(group, accesses)
@@ -249,10 +249,10 @@ def _steps(group: Sequence[_Instruction], iterations: int) -> float:
     return most / iterations if iterations else 1.0
 
 
-def _counts(one: _Instruction, most_count: int, most_moves: int) -> bool:
-    if one.moves >= RARE * most_moves:
+def _counts(instruction: _Instruction, most_count: int, most_moves: int) -> bool:
+    if instruction.moves >= RARE * most_moves:
         return True
-    return one.count >= RARE * most_count and one.moves >= STAYS * most_moves
+    return instruction.count >= RARE * most_count and instruction.moves >= STAYS * most_moves
 
 
 def _stream(group: Sequence[_Instruction], accesses: int) -> FoundStream:

@@ -32,10 +32,10 @@ def demangled(raws: Sequence[str]) -> list[str]:
     plain = [_CLONE.sub("", raw) for raw in raws]
     tool = shutil.which("c++filt")
     if tool is not None and any(raw.startswith("_Z") for raw in plain):
-        done = subprocess.run(
+        process = subprocess.run(
             [tool, "-p"], input="\n".join(plain), capture_output=True, text=True, errors="replace"
         )
-        lines = done.stdout.splitlines()
+        lines = process.stdout.splitlines()
         plain = lines if len(lines) == len(plain) else plain
     return plain
 
@@ -57,28 +57,30 @@ class RoutineNames:
             with self.path.open("rb") as file:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with data:
-                self._read(data)
+                self._read_tables(data)
         except (OSError, ValueError, struct.error, IndexError):
             self._routines = []
         self._routines.sort()
         self._begins = [r[0] for r in self._routines]
 
-    def _read(self, data: mmap.mmap) -> None:
+    def _read_tables(self, data: mmap.mmap) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
             return
         segments, sections = struct.unpack_from("<QQ", data, 32)
-        each, count, section_each, section_count = struct.unpack_from("<4H", data, 54)
+        segment_entry_b, count, section_entry_b, section_count = struct.unpack_from("<4H", data, 54)
         for i in range(count):
-            kind, _, offset, address, _, size, *_ = _SEGMENT.unpack_from(data, segments + i * each)
+            kind, _, offset, address, _, size, *_ = _SEGMENT.unpack_from(
+                data, segments + i * segment_entry_b
+            )
             if kind == _LOADED:
                 self._segments.append((offset, address, size))
         tables = [
-            _SECTION.unpack_from(data, sections + i * section_each) for i in range(section_count)
+            _SECTION.unpack_from(data, sections + i * section_entry_b) for i in range(section_count)
         ]
-        whole = [t for t in tables if t[1] == _SYMBOLS] or [
+        symbol_tables = [t for t in tables if t[1] == _SYMBOLS] or [
             t for t in tables if t[1] == _DYNAMIC_SYMBOLS
         ]
-        for table in whole:
+        for table in symbol_tables:
             self._routines += _of_table(data, table, tables[table[6]])
 
     def at(self, offset: int) -> str:
@@ -99,8 +101,10 @@ def _of_table(
 ) -> Iterator[tuple[int, int, str]]:
     """Yield address, size and name of the routines of a symbol table."""
     offset, size, texts = table[4], table[5], names[4]
-    for at in range(offset, offset + min(size, _MOST_SYMBOLS * _SYMBOL.size), _SYMBOL.size):
-        name, info, _, section, address, length = _SYMBOL.unpack_from(data, at)
+    for symbol_offset in range(
+        offset, offset + min(size, _MOST_SYMBOLS * _SYMBOL.size), _SYMBOL.size
+    ):
+        name, info, _, section, address, length = _SYMBOL.unpack_from(data, symbol_offset)
         if info & 15 in _ROUTINES and section and length:
             begin = texts + name
             yield address, length, data[begin : data.find(b"\0", begin)].decode(errors="replace")

@@ -60,7 +60,7 @@ def measure_io(
 
     size_b = _size(folder)
     program = built("io", [SOURCES / "microbench" / "io.c"], ("-O2",))
-    wanted = [
+    operations = [
         _Operation(operation, random, block)
         for operation in ("read", "write")
         for random in (False, True)
@@ -80,19 +80,19 @@ def measure_io(
         visits = 0
         with suppress(KeyboardInterrupt):
             while visits < 2 or time.monotonic() - begin < budget_s:
-                due = [o for o in wanted if visits < VISITS or o.spread > SURE]
-                for one in due:
-                    _visit(process, folder, one)
+                due = [o for o in operations if visits < VISITS or o.spread > SURE]
+                for due_operation in due:
+                    _visit(process, folder, due_operation)
                 visits += 1
-                sure = sum(o.spread <= SURE for o in wanted)
-                show(sure, len(wanted), time.monotonic() - begin)
+                sure = sum(o.spread <= SURE for o in operations)
+                show(sure, len(operations), time.monotonic() - begin)
                 if not due:
                     break
     finally:
         process.kill()
         process.communicate()
-    done = [o for o in wanted if o.each_s]
-    if not done:
+    measured = [o for o in operations if o.each_s]
+    if not measured:
         raise KeyboardInterrupt
     mount = mount_point(folder.resolve())
     return {
@@ -102,19 +102,19 @@ def measure_io(
         "kind": file_system_kind(mount),
         "file_mb": size_b >> 20,
         "seconds": time.monotonic() - begin,
-        "io": [_profile(o) for o in done],
+        "io": [_profile(o) for o in measured],
     }
 
 
 def _size(folder: Path) -> int:
     """Return bytes of the file to make. Raises InputError where there is no room, or no right."""
     try:
-        there = os.statvfs(folder)
+        space = os.statvfs(folder)
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}") from None
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{folder} is not a folder you may write in")
-    size_b = min(FILE_B, there.f_bavail * there.f_frsize // 10 >> 22 << 22)
+    size_b = min(FILE_B, space.f_bavail * space.f_frsize // 10 >> 22 << 22)
     if size_b < LEAST_B:
         raise InputError(
             f"{folder} has too little free space: it would take a file of {LEAST_B >> 20} MB, and "
@@ -123,21 +123,23 @@ def _size(folder: Path) -> int:
     return size_b
 
 
-def _visit(process: subprocess.Popen[str], folder: Path, one: _Operation) -> None:
+def _visit(process: subprocess.Popen[str], folder: Path, operation: _Operation) -> None:
     assert process.stdin is not None
-    pattern = "random" if one.random else "sequential"
+    pattern = "random" if operation.random else "sequential"
     for how, lasts_s in (("run", RUN_S), ("cached", CACHED_S)):
         try:
-            process.stdin.write(f"{how} {one.operation} {pattern} {one.block_b} {lasts_s}\n")
+            process.stdin.write(
+                f"{how} {operation.operation} {pattern} {operation.block_b} {lasts_s}\n"
+            )
             process.stdin.flush()
         except OSError:
             pass
         seconds, operations, direct = _answer(process, folder)
         if how == "cached":
-            one.cached_s.append(seconds / operations)
+            operation.cached_s.append(seconds / operations)
         else:
-            one.each_s.append(seconds / operations)
-            one.direct = one.direct and direct
+            operation.each_s.append(seconds / operations)
+            operation.direct = operation.direct and direct
 
 
 def _answer(process: subprocess.Popen[str], folder: Path) -> tuple[float, int, bool]:

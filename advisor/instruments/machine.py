@@ -56,10 +56,10 @@ def _version(cc: str) -> str:
     import subprocess
 
     try:
-        done = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=10)
+        process = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return cc
-    lines = done.stdout.splitlines()
+    lines = process.stdout.splitlines()
     return lines[0].strip() if lines else cc
 
 

@@ -16,12 +16,12 @@ from advisor.errors import AdvisorError
 SOURCES = Path(__file__).resolve().parent
 
 
-def compiler(wanted: str = "") -> str:
-    """Return the C compiler: the one wanted, ``$CC``, cc, gcc or clang.
+def compiler(preferred: str = "") -> str:
+    """Return the C compiler: the ``preferred`` one, ``$CC``, cc, gcc or clang.
 
     Raises AdvisorError when there is none.
     """
-    for name in (wanted, *os.environ.get("CC", "").split()[:1], "cc", "gcc", "clang"):
+    for name in (preferred, *os.environ.get("CC", "").split()[:1], "cc", "gcc", "clang"):
         program = shutil.which(name) if name else None
         if program and Path(program).name != "advisor":
             return program
@@ -59,12 +59,12 @@ def built(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as work:
-            made = Path(work) / name
-            command = [chosen, *flags, *map(str, sources), "-o", str(made), *libraries]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-            if done.returncode != 0:
-                raise AdvisorError(f"{chosen} cannot compile {name}: {first_error(done.stderr)}")
-            made.replace(target)
+            binary = Path(work) / name
+            command = [chosen, *flags, *map(str, sources), "-o", str(binary), *libraries]
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            if process.returncode != 0:
+                raise AdvisorError(f"{chosen} cannot compile {name}: {first_error(process.stderr)}")
+            binary.replace(target)
     except OSError as error:
         raise AdvisorError(
             f"{folder} cannot be written: {error.strerror}",

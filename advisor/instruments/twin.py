@@ -95,7 +95,7 @@ def understand(argv: Sequence[str]) -> Invocation:
     if not words:
         raise UsageError("nothing to compile", hint="advisor cc [COMPILER] -O2 -fopenmp FILE ...")
     inputs, output, previous, ask = [], "", "", False
-    for at, word in enumerate(words):
+    for word_index, word in enumerate(words):
         if previous in _TAKE_VALUE:
             output = word if previous == "-o" else output
             previous = ""
@@ -106,7 +106,7 @@ def understand(argv: Sequence[str]) -> Invocation:
         elif word == "-":
             ask = True  # a program from standard input cannot be read twice
         elif not word.startswith("-"):
-            inputs.append((at, word))
+            inputs.append((word_index, word))
         elif word in _ONLY_ASK:
             ask = True
     something = inputs or any(word.startswith("-l") for word in words)
@@ -152,54 +152,54 @@ def _link(call: Invocation, folder: Path) -> None:
     if not output.is_file():
         return
     replaced: dict[int, list[str]] = {}
-    for number, (at, name) in enumerate(call.inputs):
+    for number, (word_index, name) in enumerate(call.inputs):
         if _is_source(name):
             twin = folder / f"{number}.o"
             _run([call.compiler, *_twin_flags(call, folder), "-c", name, "-o", str(twin)])
-            replaced[at] = [str(twin)]
+            replaced[word_index] = [str(twin)]
         elif name.endswith((".o", ".obj", ".a")):
             twins = _twins(Path(name), folder / f"{number}")
             if twins is not None:
-                replaced[at] = twins
-    for at, library in _libraries(call):
-        twins = _twins(library, folder / f"l{at}")
+                replaced[word_index] = twins
+    for word_index, library in _libraries(call):
+        twins = _twins(library, folder / f"l{word_index}")
         if twins is not None:
-            replaced[at] = twins
+            replaced[word_index] = twins
     if not replaced:
         raise AdvisorError("none of its objects was compiled with advisor cc")
     words: list[str] = []
     own_words = _without(call.arguments, keep_inputs=True)
-    for at, word in own_words:
-        words += replaced.get(at, [word])
+    for word_index, word in own_words:
+        words += replaced.get(word_index, [word])
     runtime = built(
         "streams.o",
         [SOURCES / "trace" / "streams.c"],
         ["-O2", "-c", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"],
         headers=[SOURCES / "trace" / "sites.h", SOURCES / "trace" / "regions.h"],
     )
-    made = folder / "program"
-    _run([call.compiler, *words, str(runtime), "-ldl", "-lpthread", "-o", str(made)])
+    traced_program = folder / "program"
+    _run([call.compiler, *words, str(runtime), "-ldl", "-lpthread", "-o", str(traced_program)])
     traced = output.with_name(output.name + SUFFIX)
-    with draft(traced.parent, traced.name) as beside:
-        shutil.copy2(made, beside)
-        beside.replace(traced)
+    with draft(traced.parent, traced.name) as draft_path:
+        shutil.copy2(traced_program, draft_path)
+        draft_path.replace(traced)
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
     )
-    if done.returncode != 0:
-        raise AdvisorError(first_error(done.stderr))
+    if process.returncode != 0:
+        raise AdvisorError(first_error(process.stderr))
 
 
 def _without(words: Sequence[str], *, keep_inputs: bool) -> Iterator[tuple[int, str]]:
     """Yield the words that also hold for the twin, with their places."""
     skip, take = False, False
-    for at, word in enumerate(words):
+    for word_index, word in enumerate(words):
         if skip or take:
             if take:
-                yield at, word
+                yield word_index, word
             skip = take = False
         elif word in ("-o", "-MF", "-MT", "-MQ"):
             skip = True
@@ -207,9 +207,9 @@ def _without(words: Sequence[str], *, keep_inputs: bool) -> Iterator[tuple[int, 
             continue
         elif word in _TAKE_VALUE:
             take = True
-            yield at, word
+            yield word_index, word
         elif word.startswith("-") or keep_inputs:
-            yield at, word
+            yield word_index, word
 
 
 def _twin_flags(call: Invocation, folder: Path) -> list[str]:
@@ -238,7 +238,8 @@ def _quiet_entries(compiler: str) -> list[str]:
 def _embed(target: Path, twin: Path) -> None:
     """Put a twin into its object, which keeps its place, mode and time."""
     data = twin.read_bytes()
-    wrapped, made = twin.with_suffix(".section"), twin.with_suffix(".made")
+    wrapped, merged = twin.with_suffix(".section"), twin.with_suffix(".made")
+    # Padded to 8 bytes, for ld -r puts the sections of several objects one behind the other.
     wrapped.write_bytes(_MARK + struct.pack("<Q", len(data)) + data + b"\0" * (-len(data) % 8))
     objcopy = shutil.which("objcopy")
     if objcopy is None:
@@ -253,12 +254,12 @@ def _embed(target: Path, twin: Path) -> None:
             "--set-section-flags",
             f"{SECTION}=exclude,readonly",
             str(target),
-            str(made),
+            str(merged),
         ]
     )
     times = target.stat()
     with target.open("wb") as stream:
-        stream.write(made.read_bytes())
+        stream.write(merged.read_bytes())
     os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
@@ -277,8 +278,10 @@ def _elf_section(data: bytes) -> bytes:
     if data[:5] != b"\x7fELF\x02" or len(data) < 64:
         return b""
     order = "<" if data[5] == 1 else ">"
-    at, size, count, names = struct.unpack_from(f"{order}Q10xHHH", data, 40)
-    rows = [struct.unpack_from(f"{order}IIQQQQ", data, at + n * size) for n in range(count)]
+    table_offset, size, count, names = struct.unpack_from(f"{order}Q10xHHH", data, 40)
+    rows = [
+        struct.unpack_from(f"{order}IIQQQQ", data, table_offset + n * size) for n in range(count)
+    ]
     if names >= count:
         return b""
     for name, _, _, _, offset, length in rows:
@@ -319,29 +322,31 @@ def _twins(path: Path, folder: Path) -> list[str] | None:
 
 def _members(data: bytes) -> Iterator[bytes]:
     """Yield the object files of an archive."""
-    at = 8
-    while at + 60 <= len(data):
-        name, size = data[at : at + 16].rstrip(), int(data[at + 48 : at + 58])
+    offset = 8
+    while offset + 60 <= len(data):
+        # A header of 60 bytes, then the file, filled up to an even length.
+        name, size = data[offset : offset + 16].rstrip(), int(data[offset + 48 : offset + 58])
         if name not in (b"/", b"//", b"/SYM64/"):
-            yield data[at + 60 : at + 60 + size]
-        at += 60 + size + size % 2
+            yield data[offset + 60 : offset + 60 + size]
+        offset += 60 + size + size % 2
 
 
 def _libraries(call: Invocation) -> Iterator[tuple[int, Path]]:
     """Yield the archives that ``-lNAME`` finds in the folders named with ``-L``."""
     words = call.arguments
     folders = [
-        Path(word[2:] or (words[at + 1] if at + 1 < len(words) else "."))
-        for at, word in enumerate(words)
+        Path(word[2:] or (words[word_index + 1] if word_index + 1 < len(words) else "."))
+        for word_index, word in enumerate(words)
         if word.startswith("-L")
     ]
-    for at, word in enumerate(words):
+    for word_index, word in enumerate(words):
         if word.startswith("-l") and len(word) > 2:
             for folder in folders:
+                # The linker takes a shared library before an archive, and that has no twin.
                 if (folder / f"lib{word[2:]}.so").exists() and "-static" not in words:
                     break
                 if (folder / f"lib{word[2:]}.a").exists():
-                    yield at, folder / f"lib{word[2:]}.a"
+                    yield word_index, folder / f"lib{word[2:]}.a"
                     break
 
 

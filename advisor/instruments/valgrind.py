@@ -60,7 +60,7 @@ def _tool() -> Path:
     if arch is None:
         raise AdvisorError(f"the advisor's valgrind tool does not support {platform.machine()}")
     prefixes = list(_prefixes())
-    own = _first(
+    valgrind_folder = _first_holding(
         [
             Path(os.environ.get("VALGRIND_LIB") or "/nonexistent"),
             *(p / part / "valgrind" for p in prefixes for part in ("libexec", "lib", "lib64")),
@@ -68,14 +68,14 @@ def _tool() -> Path:
         ],
         f"none-{arch}-linux",
     )
-    archives = _first(
+    archives = _first_holding(
         [
             *(p / part / "valgrind" for p in prefixes for part in ("lib", "lib64")),
             *(f for p in prefixes for f in sorted(p.glob("lib/*/valgrind"))),
         ],
         f"libcoregrind-{arch}-linux.a",
     )
-    if own is None or archives is None or not _includes():
+    if valgrind_folder is None or archives is None or not _includes():
         raise AdvisorError(
             "valgrind is installed, but the files to build tools with are not",
             hint="install valgrind-devel, or build with advisor cc",
@@ -109,7 +109,11 @@ def _tool() -> Path:
         headers=[_TRACE / "sites.h", _TRACE / "requests.h"],
         libraries=[*libraries[:2], "-lgcc", *(f for f in libraries[2:] if Path(f).exists())],
     )
-    for part in (*own.glob("*.so"), *own.glob("*.supp"), *own.glob("*.xml")):
+    for part in (
+        *valgrind_folder.glob("*.so"),
+        *valgrind_folder.glob("*.supp"),
+        *valgrind_folder.glob("*.xml"),
+    ):
         link = tool.parent / part.name
         if not link.exists():
             link.unlink(missing_ok=True)
@@ -133,5 +137,5 @@ def _prefixes() -> Iterator[Path]:
     yield from (Path("/usr"), Path("/usr/local"))
 
 
-def _first(folders: Sequence[Path], holds: str) -> Path | None:
+def _first_holding(folders: Sequence[Path], holds: str) -> Path | None:
     return next((f for f in folders if (f / holds).exists()), None)

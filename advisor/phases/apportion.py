@@ -44,7 +44,7 @@ def energies(meter: Metered, edges: Floats, classes: Ints) -> Floats:
     mean = float((j[-1] - j[0]) / (t[-1] - t[0]))
     off = np.diff(j) - np.diff(t) * mean
     watts: Floats = np.full(len(seconds), mean)
-    watts[large] = mean + _apart(had, off, _UNLIKE * mean)
+    watts[large] = mean + _class_offsets(had, off, _UNLIKE * mean)
     modelled = np.maximum(watts, 0.0)[classes] * spans
     until = np.concatenate([[0.0], np.cumsum(modelled)])
     points = np.concatenate([edges[:1], t, edges[-1:]])
@@ -52,7 +52,7 @@ def energies(meter: Metered, edges: Floats, classes: Ints) -> Floats:
     return np.asarray(modelled + np.diff(np.interp(edges, points, rest)))
 
 
-def _apart(had: Floats, off: Floats, unlike: float) -> Floats:
+def _class_offsets(had: Floats, off: Floats, unlike: float) -> Floats:
     """Return how far each class's power (W) is off the mean: what explains readings best.
 
     Classes that readings cannot tell apart stay near the mean (ridge regression).
@@ -60,6 +60,7 @@ def _apart(had: Floats, off: Floats, unlike: float) -> Floats:
     normal, right = had.T @ had, had.T @ off
     noise = float((off**2).mean())
     apart: Floats = np.zeros(len(right))
+    # Twice: the first noise has in it what the classes explain.
     for _ in range(2):
         penalty = noise / unlike**2 if unlike > 0 else np.inf
         if not 0 < penalty < np.inf:

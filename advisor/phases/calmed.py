@@ -65,9 +65,9 @@ class Calmed:
             first, last = int(bounds[0]), int(bounds[-1])
             order = first + np.argsort(classes[first:last], kind="stable")
             splits = np.flatnonzero(np.diff(classes[order])) + 1
-            for at in np.split(order, splits):
-                if len(at) >= _FEWEST:
-                    curve[at] = _without_scatter(values[at])
+            for class_events in np.split(order, splits):
+                if len(class_events) >= _FEWEST:
+                    curve[class_events] = _without_scatter(values[class_events])
         return cls(values, curve)
 
     def beside(self, run: Floats, classes: Ints) -> Floats:
@@ -79,13 +79,15 @@ class Calmed:
         k = len(run)
         kinds = int(classes.max()) + 1 if len(classes) else 0
         off = self.values - self.curve
-        mine, curve = classes[:k], self.curve[:k]
-        sums = np.bincount(mine, curve, kinds)
-        ratio = np.bincount(mine, run, kinds) / np.where(sums > 0, sums, 1.0)
-        rest = run - ratio[mine] * curve
-        alike = np.bincount(mine, rest * ratio[mine] * off[:k], kinds)
-        whole = np.bincount(mine, (ratio[mine] * off[:k]) ** 2, kinds)
-        share = np.where(whole > 0, alike / np.where(whole > 0, whole, 1.0), 1.0)
+        run_classes, curve = classes[:k], self.curve[:k]
+        sums = np.bincount(run_classes, curve, kinds)
+        ratio = np.bincount(run_classes, run, kinds) / np.where(sums > 0, sums, 1.0)
+        rest = run - ratio[run_classes] * curve
+        alike = np.bincount(run_classes, rest * ratio[run_classes] * off[:k], kinds)
+        scatter_squares = np.bincount(run_classes, (ratio[run_classes] * off[:k]) ** 2, kinds)
+        share = np.where(
+            scatter_squares > 0, alike / np.where(scatter_squares > 0, scatter_squares, 1.0), 1.0
+        )
         return np.asarray(self.curve + np.clip(share, 0.0, 1.0)[classes] * off)
 
 
@@ -103,22 +105,22 @@ def bouts_of(iterations: Floats) -> float:
     near = iterations
     for _ in range(2):
         trend, _ = _local_line(near, max(count // _TREND, _SHORTEST_TREND))
-        off = _near(iterations / trend - 1)
+        off = _winsorised(iterations / trend - 1)
         near = trend * (1 + off)
     off = off - off.mean()
-    whole, one, two = (float(off[lag:] @ off[: count - lag]) / count for lag in range(3))
-    if one <= _BY_CHANCE * whole / math.sqrt(count):
+    variance, lag_one, lag_two = (float(off[lag:] @ off[: count - lag]) / count for lag in range(3))
+    if lag_one <= _BY_CHANCE * variance / math.sqrt(count):
         return 0.0
-    return 2 * one / (1 - min(max(two / one, 0.0), _MOST_ALIKE))
+    return 2 * lag_one / (1 - min(max(lag_two / lag_one, 0.0), _MOST_ALIKE))
 
 
 def repeats(run: Floats, complete: Floats) -> bool:
     """Tell whether a run's iterations (s) go up and down as those of the complete run do."""
-    moves, ratio = _near(np.log(complete)), np.log(run / complete)
+    moves, ratio = _winsorised(np.log(complete)), np.log(run / complete)
     return float(ratio.var()) <= _REPEATED**2 * float(moves.var())
 
 
-def _near(values: Floats) -> Floats:
+def _winsorised(values: Floats) -> Floats:
     """Return values with those far off their median at four standard deviations."""
     middle = float(np.median(values))
     far = _OUTLYING * 1.4826 * float(np.median(np.abs(values - middle)))
@@ -148,16 +150,16 @@ def _curve(values: Floats) -> Floats:
     while half >= _NARROWEST // 2:
         fits.append(_local_line(values, half))
         half = half // 4 if half == count else half // 2
-    begin, end = _around(count, _AROUND)
+    begin, end = _window(count, _AROUND)
     errors = np.stack([_sums(squares, begin, end) for _, squares in fits])
     widest = (errors <= _WIDER * errors.min(axis=0)).argmax(axis=0)
     return np.asarray(np.stack([curve for curve, _ in fits])[widest, np.arange(count)])
 
 
-def _around(count: int, half: int) -> tuple[Ints, Ints]:
+def _window(count: int, half: int) -> tuple[Ints, Ints]:
     """Return where the window of so many neighbours on each side begins and ends."""
-    at = np.arange(count)
-    return np.maximum(at - half, 0), np.minimum(at + half + 1, count)
+    positions = np.arange(count)
+    return np.maximum(positions - half, 0), np.minimum(positions + half + 1, count)
 
 
 def _sums(values: NDArray[np.floating], begin: Ints, end: Ints) -> Floats:
@@ -169,11 +171,11 @@ def _local_line(values: Floats, half: int) -> tuple[Floats, Floats]:
     """Return the line through each event's neighbours, and the squared error without it."""
     count = len(values)
     x = np.arange(count) - (count - 1) / 2
-    begin, end = _around(count, half)
+    begin, end = _window(count, half)
     n = end - begin
     mean_x, mean_y = (begin + end - count) / 2, _sums(values, begin, end) / n
     spread = n * (n.astype(float) ** 2 - 1) / 12  # of n numbers in a row
     slope = (_sums(x * values, begin, end) - n * mean_x * mean_y) / spread
     curve = mean_y + slope * (x - mean_x)
-    own = 1 / n + (x - mean_x) ** 2 / spread
-    return curve, ((values - curve) / (1 - own)) ** 2
+    leverage = 1 / n + (x - mean_x) ** 2 / spread
+    return curve, ((values - curve) / (1 - leverage)) ** 2

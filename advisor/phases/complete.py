@@ -125,8 +125,8 @@ def load_complete(path: Path) -> CompleteRun | None:
         if "condensed" in data:
             from advisor.phases.record import expanded
 
-            at, tokens, phases = expanded(data["condensed"])
-            times, sites = at.tolist(), tokens.tolist()
+            event_times, tokens, phases = expanded(data["condensed"])
+            times, sites = event_times.tolist(), tokens.tolist()
         else:
             times, sites = data["times"], data["sites"]
         return CompleteRun(

@@ -108,39 +108,41 @@ def extrapolate(
     seen_class, left_class = paired.classes[:k], paired.classes[k:]
     base_seen = np.bincount(seen_class, paired.base[:k], kinds)
     run_seen = np.bincount(seen_class, paired.run, kinds)
-    left: Floats = np.bincount(left_class, paired.base[k:], kinds).astype(float)
+    base_left: Floats = np.bincount(left_class, paired.base[k:], kinds).astype(float)
     if base_seen.sum() <= 0 or run_seen.sum() <= 0:
         return None
     overall = run_seen.sum() / base_seen.sum()
-    known = base_seen > 0
-    ratio = np.where(known, run_seen / np.where(known, base_seen, 1.0), overall).astype(float)
-    to_come = ratio * left
-    unseen = float(to_come[~known].sum())
-    spread = float(np.ptp(ratio[known])) / 2 / overall
+    seen_mask = base_seen > 0
+    ratio = np.where(seen_mask, run_seen / np.where(seen_mask, base_seen, 1.0), overall).astype(
+        float
+    )
+    to_come = ratio * base_left
+    unseen = float(to_come[~seen_mask].sum())
+    spread = float(np.ptp(ratio[seen_mask])) / 2 / overall
     if energy:
-        squares = float((((ratio[known] - ratio[known].mean()) / overall) ** 2).sum())
-        freedom = _UNLIKE_WEIGHT + int(known.sum()) - 1
+        squares = float((((ratio[seen_mask] - ratio[seen_mask].mean()) / overall) ** 2).sum())
+        freedom = _UNLIKE_WEIGHT + int(seen_mask.sum()) - 1
         weights = base_seen / base_seen.sum()
         deviation = math.sqrt((_UNLIKE_WEIGHT * _UNLIKE**2 + squares) / freedom)
         unlike = _quantile(freedom) * deviation * math.sqrt(1 + float((weights**2).sum()))
         spread = max(spread, min(unlike, _MOST_UNLIKE))
     unseen_half = max(UNSEEN, spread) * unseen
-    scatter, per_iteration = _scatter(paired, ratio, left, known)
-    scatter = math.hypot(scatter, _quantile(_MANY) * bouts * float(to_come[known].sum()))
-    number_half = number_share * float(to_come[known].sum())
-    goes_on = known & (left > 0)
-    times_over = left[goes_on].sum() / base_seen[goes_on].sum() if goes_on.any() else 0.0
+    scatter, per_iteration = _scatter(paired, ratio, base_left, seen_mask)
+    scatter = math.hypot(scatter, _quantile(_MANY) * bouts * float(to_come[seen_mask].sum()))
+    number_half = number_share * float(to_come[seen_mask].sum())
+    goes_on = seen_mask & (base_left > 0)
+    times_over = base_left[goes_on].sum() / base_seen[goes_on].sum() if goes_on.any() else 0.0
     meter_half = resolution * float(times_over)
     total = elapsed + float(to_come.sum())
-    drift_half = _DRIFT * float(to_come[known].sum())
+    drift_half = _DRIFT * float(to_come[seen_mask].sum())
     parts = (scatter, unseen_half, number_half, meter_half, drift_half)
     half = float(np.linalg.norm(parts))
-    share = float(left[~known].sum() / paired.base.sum())
+    share = float(base_left[~seen_mask].sum() / paired.base.sum())
     return Extrapolated(total, half, scatter, share, per_iteration)
 
 
 def _scatter(
-    paired: Paired, ratio: Floats, left: Floats, known: NDArray[np.bool_]
+    paired: Paired, ratio: Floats, base_left: Floats, seen_mask: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """Return the half width that scatter leaves, and the relative scatter of one iteration."""
     k = paired.seen
@@ -152,11 +154,11 @@ def _scatter(
     width = int(units.max()) + 1 if k else 1
     both = np.sort(seen_class * width + units)  # np.unique takes some times longer
     in_units = np.bincount(both[np.diff(both, prepend=-1) > 0] // width, minlength=kinds)
-    often = known & (in_units >= _FEW)
-    seldom = known & ~often & (left > 0)
+    often = seen_mask & (in_units >= _FEW)
+    seldom = seen_mask & ~often & (base_left > 0)
     # Classes that come in many iterations: what each iteration adds to the error, all together.
     base_seen = np.bincount(seen_class, paired.base[:k], kinds)
-    weight = np.where(often, left / np.where(base_seen > 0, base_seen, 1.0), 0.0)
+    weight = np.where(often, base_left / np.where(base_seen > 0, base_seen, 1.0), 0.0)
     bulk = often[seen_class]
     numbers, unit = np.unique(units, return_inverse=True)
     adds = np.bincount(unit, weight[seen_class] * residual, len(numbers))
@@ -181,11 +183,11 @@ def _scatter(
         variance += alike * more * float((adds[used] ** 2).sum()) * n / (n - 1)
         variance += alike * per_iteration**2 * float((ahead**2).sum())
         quantile = _quantile(n - 1)
-    elif (left[often] > 0).any():
+    elif (base_left[often] > 0).any():
         return np.inf, 0.0
     # Classes seen a few times only: each event by itself, with the scatter of all events.
     if seldom.any():
-        few = _of_few(paired, ratio, left, seldom, residual, expected, counts, per_iteration)
+        few = _of_few(paired, ratio, base_left, seldom, residual, expected, counts, per_iteration)
         variance += few
     return quantile * float(np.sqrt(variance)), per_iteration
 
@@ -198,7 +200,7 @@ def _quantile(freedom: int) -> float:
 def _of_few(
     paired: Paired,
     ratio: Floats,
-    left: Floats,
+    base_left: Floats,
     seldom: NDArray[np.bool_],
     residual: Floats,
     expected: Floats,
@@ -215,13 +217,15 @@ def _of_few(
     total = np.bincount(seen_class, relative**2, kinds)
     common = total.sum() / freedom.sum() if freedom.sum() else UNSEEN**2
     common += per_iteration**2  # what its iteration has in common comes on top
-    own = (_PRIOR_WEIGHT * common + total) / (_PRIOR_WEIGHT + freedom)
+    class_variance = (_PRIOR_WEIGHT * common + total) / (_PRIOR_WEIGHT + freedom)
     squares_seen = np.bincount(seen_class, paired.base[:k] ** 2, kinds)
     sums_seen = np.bincount(seen_class, paired.base[:k], kinds)
     squares_left = np.bincount(left_class, paired.base[k:] ** 2, kinds)
-    estimate = (ratio * left) ** 2 * squares_seen / np.where(sums_seen > 0, sums_seen, 1.0) ** 2
+    estimate = (
+        (ratio * base_left) ** 2 * squares_seen / np.where(sums_seen > 0, sums_seen, 1.0) ** 2
+    )
     future = ratio**2 * squares_left
-    return float((own * (estimate + future))[seldom].sum())
+    return float((class_variance * (estimate + future))[seldom].sum())
 
 
 def likeness(residuals: Floats, *, careful: bool = False) -> float:
@@ -233,10 +237,10 @@ def likeness(residuals: Floats, *, careful: bool = False) -> float:
     """
     n = len(residuals)
     centred = residuals - residuals.mean()
-    whole = float((centred**2).sum())
-    if n < 4 or whole <= 0:
+    square_sum = float((centred**2).sum())
+    if n < 4 or square_sum <= 0:
         return 1.0
-    f = float((centred[1:] * centred[:-1]).sum()) / whole
+    f = float((centred[1:] * centred[:-1]).sum()) / square_sum
     f += (1 + 4 * f) / n
     if careful:
         f += 1.28 * np.sqrt(max(1 - min(f, 1.0) ** 2, 0.0) / n) + 1 / n

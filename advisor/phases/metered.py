@@ -33,15 +33,17 @@ class Metered:
     def feed(self, time_s: float, energy_j: float) -> None:
         """Take the next reading of the counter: its time and what it shows."""
         if not self._times:
-            self._keep(time_s, 0.0, energy_j)
+            self._append_reading(time_s, 0.0, energy_j)
             return
-        before = self._times[-1]
-        if time_s <= before:
+        last_time_s = self._times[-1]
+        if time_s <= last_time_s:
             return
         spent = energy_j - self._last
         if spent < 0:  # a fall: the power before, for the time since then
             seconds = sum(s for s, _ in self._steps)
-            spent = (time_s - before) * (sum(j for _, j in self._steps) / seconds if seconds else 0)
+            spent = (time_s - last_time_s) * (
+                sum(j for _, j in self._steps) / seconds if seconds else 0
+            )
         if spent > 0:
             self._steps.append((time_s - self._moved, spent))
             del self._steps[:-_BEFORE]
@@ -50,9 +52,9 @@ class Metered:
         elif len(self._steps) > 2:
             usual = float(np.median([s for s, _ in self._steps]))
             self.stopped = time_s - self._moved > _STUCK * usual
-        self._keep(time_s, spent, energy_j)
+        self._append_reading(time_s, spent, energy_j)
 
-    def _keep(self, time_s: float, spent: float, energy_j: float) -> None:
+    def _append_reading(self, time_s: float, spent: float, energy_j: float) -> None:
         if not self._times:
             self._moved = time_s
         self._total += spent
@@ -85,8 +87,8 @@ class Metered:
 
     def between(self, begin_s: float, end_s: float) -> int:
         """Return how many readings lie between two times."""
-        first, behind = np.searchsorted(self._times, [begin_s, end_s])
-        return int(behind - first)
+        begin_index, end_index = np.searchsorted(self._times, [begin_s, end_s])
+        return int(end_index - begin_index)
 
     def at(self, times: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the joules spent at each of these times since the first reading.
@@ -97,7 +99,7 @@ class Metered:
         if len(self._times) < 2:
             return np.full(len(times), np.nan)
         t, j = np.array(self._times), np.array(self._joules)
-        wanted = np.asarray(times, float)
-        known = np.interp(wanted, t, j)
+        query_times = np.asarray(times, float)
+        joules = np.interp(query_times, t, j)
         power = (j[-1] - j[0]) / (t[-1] - t[0])
-        return np.asarray(np.where(wanted < t[0], j[0] - (t[0] - wanted) * power, known))
+        return np.asarray(np.where(query_times < t[0], j[0] - (t[0] - query_times) * power, joules))

@@ -116,9 +116,11 @@ class Baseline:
         """Whether its energy is known from its begin to its end."""
         return self._meter is not None
 
-    def _cut(self, at: Ints, phases: tuple[Ints, ...], number_share: float) -> PairedStretches:
+    def _cut(
+        self, event_indices: Ints, phases: tuple[Ints, ...], number_share: float
+    ) -> PairedStretches:
         """Cut the run at these events; ``phases`` are bounds among them."""
-        times = np.array(self.events.times)[at]
+        times = np.array(self.events.times)[event_indices]
         names = {s: i for i, s in enumerate(dict.fromkeys(self.events.sites))}
         count = len(times) - 1
         units = np.arange(count) // BLOCK
@@ -126,7 +128,7 @@ class Baseline:
         if phases:
             looks = np.unique(np.concatenate(phases))
             units = np.searchsorted(looks, np.arange(count), side="right")
-        classes = np.array([names[self.events.sites[i]] for i in at[:-1]], np.int64)
+        classes = np.array([names[self.events.sites[i]] for i in event_indices[:-1]], np.int64)
         energy = None
         if self._meter is not None:
             energy = Calmed.of(energies(self._meter, times, classes), classes, phases)
@@ -145,15 +147,15 @@ class Baseline:
     def aligned(self, phase: IteratedPhase) -> PairedStretches:
         """Return the stretches where each iteration of a phase is one, as a whole."""
         first, last = int(phase.bounds[0]), int(phase.bounds[-1])
-        at = np.concatenate(
+        event_indices = np.concatenate(
             [np.arange(first), phase.bounds, np.arange(last + 1, len(self.events.times))]
         )
-        mine = np.arange(first, first + len(phase.bounds))
-        gone = last - first - phase.iterations
-        after = [p.bounds - gone for p in self.phases if p.bounds[0] >= last]
-        before = [p.bounds for p in self.phases if p.bounds[-1] <= first]
+        phase_bounds = np.arange(first, first + len(phase.bounds))
+        removed_count = last - first - phase.iterations
+        later_bounds = [p.bounds - removed_count for p in self.phases if p.bounds[0] >= last]
+        earlier_bounds = [p.bounds for p in self.phases if p.bounds[-1] <= first]
         number = self._number or _NUMBER
-        return self._cut(at, (*before, mine, *after), number)
+        return self._cut(event_indices, (*earlier_bounds, phase_bounds, *later_bounds), number)
 
 
 class Pairing:
@@ -179,7 +181,7 @@ class Pairing:
         self._marks = self._times
         self._turns: Turns | None = None
         self._looked = -np.inf
-        self._follow(baseline.exact)
+        self._follow_plan(baseline.exact)
         self._asked = ClusterStability().required
         self.reason = ""
         """Why the run goes to its end, once that is certain."""
@@ -188,7 +190,7 @@ class Pairing:
                 f"the baseline was not metered from begin to end with {LEAST_READINGS} readings"
             )
 
-    def _follow(self, plan: PairedStretches) -> None:
+    def _follow_plan(self, plan: PairedStretches) -> None:
         self._plan, self._looks = plan, set(plan.looks.tolist())
         self._passed = np.concatenate([[0.0], np.cumsum(plan.time.values)])
 
@@ -199,39 +201,45 @@ class Pairing:
 
     def feed(self, time_s: float, site: str) -> EarlyStop | None:
         """Take an event; an EarlyStop where the run may be ended now."""
-        at = len(self._times)
+        event_index = len(self._times)
         self._times.append(time_s)
         self._sites.append(site)
         sites = self._expected
-        alike = self._turns is None and at < len(sites) and site == sites[at]
-        if self.reason or (alike and at not in self._looks):  # of most events that is all
+        alike = self._turns is None and event_index < len(sites) and site == sites[event_index]
+        if self.reason or (alike and event_index not in self._looks):  # of most events that is all
             return None
-        if self._turns is None and (at >= len(sites) or site != sites[at]):
-            self._align(at)
+        if self._turns is None and (event_index >= len(sites) or site != sites[event_index]):
+            self._align(event_index)
         elif self._turns is not None and not self._turns.feed(time_s, site):
             self.reason = self._turns.reason
         if self.reason:
             return None
-        seen = len(self._marks) - 1
-        if seen not in self._looks or self._marks[-1] != time_s:
+        stretch_count = len(self._marks) - 1
+        if stretch_count not in self._looks or self._marks[-1] != time_s:
             return None
-        passed = float(self._passed[seen])
-        whole = float(self._passed[-1])
-        if passed - self._looked < _STEP * whole or passed > _LATE * whole:
+        passed = float(self._passed[stretch_count])
+        total = float(self._passed[-1])
+        if passed - self._looked < _STEP * total or passed > _LATE * total:
             return None
         if self._beside and self._looks_s > _LOOKS_S + _LOOKS_SHARE * (time_s - self._times[0]):
             return None
         self._looked, begin = passed, time.thread_time()
-        stop = self._look(seen)
+        stop = self._look(stretch_count)
         self._looks_s += time.thread_time() - begin
         return stop
 
-    def _align(self, at: int) -> None:
+    def _align(self, event_index: int) -> None:
         """Go on by iterations where the sequences part within a phase; else say where they do."""
         sites = self._base.events.sites
-        theirs = f"the baseline's is {sites[at]!r}" if at < len(sites) else "the baseline ended"
-        parted = f"event {at + 1} is {self._sites[at]!r}, {theirs}"
-        phase = next((p for p in self._base.phases if p.bounds[0] < at <= p.bounds[-1]), None)
+        baseline_text = (
+            f"the baseline's is {sites[event_index]!r}"
+            if event_index < len(sites)
+            else "the baseline ended"
+        )
+        parted = f"event {event_index + 1} is {self._sites[event_index]!r}, {baseline_text}"
+        phase = next(
+            (p for p in self._base.phases if p.bounds[0] < event_index <= p.bounds[-1]), None
+        )
         if phase is None:
             self.reason = parted
             return
@@ -242,59 +250,59 @@ class Pairing:
                 self.reason = turns.reason
                 return
         self._turns, self._marks = turns, turns.marks
-        self._follow(self._base.aligned(phase))
+        self._follow_plan(self._base.aligned(phase))
 
-    def _look(self, seen: int) -> EarlyStop | None:
+    def _look(self, stretch_count: int) -> EarlyStop | None:
         """Return a stop if time and energy are known well enough after so many stretches."""
-        iterations = self._plan.iterations_before(seen)
-        if iterations < LEAST_ITERATIONS or self._plan.young(seen):
+        iterations = self._plan.iterations_before(stretch_count)
+        if iterations < LEAST_ITERATIONS or self._plan.young(stretch_count):
             return None
-        time = self._time(seen)
-        if time is None or not self._known(time) or not self._stable(seen):
+        time = self._time(stretch_count)
+        if time is None or not self._precise(time) or not self._stable(stretch_count):
             return None
         energy = None
         if self._meter is not None:
             if self._meter.between(self._times[0], self._times[-1]) < LEAST_READINGS:
                 return None
             energy = self._energy()
-            if energy is None or not self._known(energy):
+            if energy is None or not self._precise(energy):
                 return None
         begin = self._times[0]
         reason = f"known within {100 * self._within:g} % after {iterations} iterations"
         return EarlyStop(True, self._times[-1] - begin, iterations, time, energy, reason)
 
-    def _known(self, total: Extrapolated) -> bool:
+    def _precise(self, total: Extrapolated) -> bool:
         limit = self._within * total.total
         return total.half <= limit and total.scatter <= MARGIN * limit
 
-    def _stable(self, seen: int) -> bool:
+    def _stable(self, stretch_count: int) -> bool:
         """Tell whether the classes go on as they were, in three thirds of the phase under way.
 
         Each class is a cluster at its ratio to the baseline. A run that slows down while it is
         watched, or whose neighbours do, has clusters that move.
         """
         plan, stability = self._plan, ClusterStability(required=self._asked)
-        turns = plan.turns(seen)
-        run = np.diff(self._marks[: seen + 1])
+        turns = plan.turns(stretch_count)
+        run = np.diff(self._marks[: stretch_count + 1])
         calm = plan.time.beside(run, plan.classes)
         kinds = int(plan.classes.max()) + 1
         for k in range(_THIRDS):
             first, last = (int(turns[(len(turns) - 1) * i // _THIRDS]) for i in (k, k + 1))
-            mine = plan.classes[first:last]
-            took = np.bincount(mine, run[first:last], kinds)
-            base = np.bincount(mine, calm[first:last], kinds)
+            third_classes = plan.classes[first:last]
+            took = np.bincount(third_classes, run[first:last], kinds)
+            base = np.bincount(third_classes, calm[first:last], kinds)
             ratios = [(t / b, t) for t, b in zip(took, base, strict=True) if b > 0]
             clusters = [TrackedCluster({"ratio": (r, r)}, float(t)) for r, t in ratios]
             stable = stability.feed(clusters)
         self._asked = stability.required
         return stable
 
-    def _time(self, seen: int) -> Extrapolated | None:
+    def _time(self, stretch_count: int) -> Extrapolated | None:
         plan = self._plan
-        run = np.diff(self._marks[: seen + 1])
+        run = np.diff(self._marks[: stretch_count + 1])
         paired = Paired(plan.time.beside(run, plan.classes), run, plan.classes, plan.units)
-        bouts = plan.error_by_bouts(self._marks[: seen + 1])
-        elapsed = self._marks[seen] - self._marks[0]
+        bouts = plan.error_by_bouts(self._marks[: stretch_count + 1])
+        elapsed = self._marks[stretch_count] - self._marks[0]
         return extrapolate(paired, elapsed, plan.number_share, bouts=bouts)
 
     def _energy(self) -> Extrapolated | None:
@@ -309,16 +317,18 @@ class Pairing:
         if marks[-1] - meter.until > _SILENT * meter.period_s:
             return None
         passed = int(np.searchsorted(marks, meter.until, side="right")) - 1
-        known = plan.looks[plan.looks <= passed]
-        if not len(known):
+        boundaries = plan.looks[plan.looks <= passed]
+        if not len(boundaries):
             return None
-        seen = int(known[-1])
-        if plan.iterations_before(seen) < LEAST_ITERATIONS or plan.young(seen):
+        stretch_count = int(boundaries[-1])
+        if plan.iterations_before(stretch_count) < LEAST_ITERATIONS or plan.young(stretch_count):
             return None
-        run = energies(meter, np.array(marks[: seen + 1]), plan.classes[:seen])
-        units = plan.units // self._together(meter, marks[seen] - marks[0], seen)
+        run = energies(meter, np.array(marks[: stretch_count + 1]), plan.classes[:stretch_count])
+        units = plan.units // self._iterations_per_sum(
+            meter, marks[stretch_count] - marks[0], stretch_count
+        )
         paired = Paired(plan.energy.beside(run, plan.classes), run, plan.classes, units)
-        joules, seconds = float(run.sum()), marks[seen] - marks[0]
+        joules, seconds = float(run.sum()), marks[stretch_count] - marks[0]
         resolution = 0.5 * meter.period_s * joules / seconds if seconds > 0 else 0.0
         return extrapolate(
             paired,
@@ -326,18 +336,18 @@ class Pairing:
             plan.number_share,
             energy=True,
             resolution=resolution,
-            bouts=plan.error_by_bouts(marks[: seen + 1]),
+            bouts=plan.error_by_bouts(marks[: stretch_count + 1]),
         )
 
-    def _together(self, meter: Metered, seconds: float, seen: int) -> int:
+    def _iterations_per_sum(self, meter: Metered, seconds: float, stretch_count: int) -> int:
         """Return how many iterations are one where energy is judged.
 
         A meter that is slow beside them puts joules before a boundary or behind it. What one
         iteration has too much the next has too little, and their sum is better known than each.
         So many sums as iterations are asked for remain in the phase under way.
         """
-        iterations = max(1, int(self._plan.units[seen - 1] - self._plan.units[0]))
-        under_way = max(1, len(self._plan.turns(seen)) - 1)
+        iterations = max(1, int(self._plan.units[stretch_count - 1] - self._plan.units[0]))
+        under_way = max(1, len(self._plan.turns(stretch_count)) - 1)
         readings = seconds / meter.period_s / iterations
         if readings >= _READINGS_EACH:
             return 1
@@ -358,8 +368,8 @@ class Pairing:
         if self._meter is not None and _covers(self._meter, times, least=2):
             spent = self._meter.at([times[0], times[-1]])
             energy = replace(time, total=float(spent[1] - spent[0]))
-        seen = min(len(self._marks) - 1, len(self._plan.classes))
-        if not self.reason and seen < len(self._plan.classes) and self._turns is None:
+        stretch_count = min(len(self._marks) - 1, len(self._plan.classes))
+        if not self.reason and stretch_count < len(self._plan.classes) and self._turns is None:
             self.reason = f"the run ended after event {len(times)}, where the baseline goes on"
         if not self.reason and self._meter is not None and energy is None:
             known_s = self._meter.until - times[0]
@@ -367,7 +377,9 @@ class Pairing:
         reason = self.reason or f"it ended before it was known within {100 * self._within:g} %"
         if not self.reason and any(self._plan.bouts):
             reason += "; iterations of the complete run are longer for a while, in bouts"
-        return EarlyStop(False, took, self._plan.iterations_before(seen), time, energy, reason)
+        return EarlyStop(
+            False, took, self._plan.iterations_before(stretch_count), time, energy, reason
+        )
 
 
 def _covers(meter: Metered, times: Sequence[float], least: int = LEAST_READINGS) -> bool:
@@ -385,14 +397,14 @@ class Turns:
     """
 
     def __init__(
-        self, phase: IteratedPhase, anchor: str, parted: str, before: Sequence[float]
+        self, phase: IteratedPhase, anchor: str, parted: str, earlier_marks: Sequence[float]
     ) -> None:
-        at = phase.sites.index(anchor)
-        self._order = [*phase.sites[at:], *phase.sites[:at]]
+        anchor_index = phase.sites.index(anchor)
+        self._order = [*phase.sites[anchor_index:], *phase.sites[:anchor_index]]
         self._rare, self._most, self._parted = set(phase.rare), phase.iterations, parted
         self._anchor, self._this = anchor, [anchor]
         self._count = -1
-        self.marks = list(before)
+        self.marks = list(earlier_marks)
         self.reason = ""
 
     def feed(self, time_s: float, site: str) -> bool:

@@ -36,26 +36,28 @@ def ranks_apart(folder: Path) -> str:
     """
     rings = EventRings(folder)
     rings.look()
-    lowest, *others = ranks_here(rings) or [0]
-    ours = _last_events(rings, lowest)
-    for rank in others[:: -(-len(others) // _MOST)] if others else []:
-        theirs = _last_events(rings, rank)
-        since = max(ours[0][0], theirs[0][0]) if ours and theirs else 0.0
-        mine, its = _period(ours, since), _period(theirs, since)
-        if mine is None:
+    lowest, *higher_ranks = ranks_here(rings) or [0]
+    lowest_events = _last_events(rings, lowest)
+    for rank in higher_ranks[:: -(-len(higher_ranks) // _MOST)] if higher_ranks else []:
+        rank_events = _last_events(rings, rank)
+        since = (
+            max(lowest_events[0][0], rank_events[0][0]) if lowest_events and rank_events else 0.0
+        )
+        lowest_period, rank_period = _period(lowest_events, since), _period(rank_events, since)
+        if lowest_period is None:
             return ""
-        if its is None:
+        if rank_period is None:
             return f"rank {rank} does not iterate as rank {lowest} does"
-        if abs(its / mine - 1) > _ALIKE:
-            took = f"rank {rank} takes {its:.3g} s for an iteration"
-            return f"{took}, rank {lowest} {mine:.3g} s"
+        if abs(rank_period / lowest_period - 1) > _ALIKE:
+            took = f"rank {rank} takes {rank_period:.3g} s for an iteration"
+            return f"{took}, rank {lowest} {lowest_period:.3g} s"
     return ""
 
 
 def _last_events(rings: EventRings, rank: int) -> _Events:
     """Return what is left of the events of a rank's busiest process."""
-    left = [list(p.read()) for p in rings.processes if p.rank == rank]
-    return max(left, key=len, default=[])
+    event_lists = [list(p.read()) for p in rings.processes if p.rank == rank]
+    return max(event_lists, key=len, default=[])
 
 
 def _period(events: _Events, since: float) -> float | None:

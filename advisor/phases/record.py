@@ -52,12 +52,13 @@ def representative(took: Floats) -> tuple[int, int]:
     ``took`` (iterations, sites) is in s. The pattern is one iteration, or as many as recur by the
     autocorrelation of their times; the one is taken whose sites are nearest to the median.
     """
-    whole = took.sum(axis=1)
-    count, length = len(whole), 1
-    if np.ptp(whole) > 0:
-        acf = autocorrelation(without_trend(whole))[: count // LEAST_ITERATIONS + 1]
+    iteration_s = took.sum(axis=1)
+    count, length = len(iteration_s), 1
+    if np.ptp(iteration_s) > 0:
+        acf = autocorrelation(without_trend(iteration_s))[: count // LEAST_ITERATIONS + 1]
         best = float(acf[2:].max(initial=0.0))
         if best > max(_RECURS, 4 / np.sqrt(count)) and best > acf[1]:
+            # The first that is about as good, for multiples of a pattern recur, too.
             length = int(np.flatnonzero(acf[2:] >= 0.9 * best)[0]) + 2
     usual = np.empty_like(took)
     for k in range(length):
@@ -79,9 +80,11 @@ def condensed(
         return None
     took = np.diff(times)
     order = _packed(tokens.astype(np.uint16))
-    known = [[p.begin_s, p.end_s, p.period_s, p.events, list(p.sites), p.rare] for p in phases]
+    phase_records = [
+        [p.begin_s, p.end_s, p.period_s, p.events, list(p.sites), p.rare] for p in phases
+    ]
     bounds = [_packed(np.diff(p.bounds, prepend=0).astype(np.uint32)) for p in phases]
-    fixed = len(order) + len(str(known)) + sum(map(len, bounds)) + 600
+    fixed = len(order) + len(str(phase_records)) + sum(map(len, bounds)) + 600
     most = max([len(took) // _BLOCK, *(p.iterations for p in phases)])
     together, blocks = 1, False
     while fixed < room and together <= 2 * most:
@@ -90,7 +93,7 @@ def condensed(
         if fixed + len(full) + len(sums) + sum(map(len, means)) <= room:
             return {
                 "order": order,
-                "phases": known,
+                "phases": phase_records,
                 "bounds": bounds,
                 "full": full,
                 "sums": sums,
@@ -133,18 +136,19 @@ def expanded(data: dict[str, Any]) -> tuple[Floats, Ints, list[IteratedPhase]]:
     full = _unpacked(data["full"], np.float32).astype(float)
     sums = _unpacked(data["sums"], np.int16).astype(float)
     took = np.zeros(count)
-    mine = _in_full(count, stretches)
-    took[mine] = full
-    at = 0
+    in_full = _in_full(count, stretches)
+    took[in_full] = full
+    offset = 0
     for stretch, packed in zip(stretches, data["means"], strict=True):
         summed = _Summed.of(tokens[:-1], stretch, int(data["together"]))
         mean = _unpacked(packed, np.float32).astype(float)
-        logs = sums[at : at + summed.size]
-        at += summed.size
+        logs = sums[offset : offset + summed.size]
+        offset += summed.size
         values = np.where(logs == _NONE, 0.0, np.exp(logs / _FINE)) * mean[summed.site]
         took[summed.events] = summed.shared(values * summed.often, took, tokens[:-1], stretch)
     times = np.concatenate([[0.0], np.cumsum(took)])
     if times[-1] > 0:
+        # Rounded logarithms add up: the run takes as long again as it did.
         times *= float(data["span_s"]) / times[-1]
     return times, tokens, phases
 
@@ -185,28 +189,28 @@ class _Summed:
             kinds = int(tokens.max()) + 1
             pattern = np.arange(stretch.bounds[stretch.first], stretch.bounds[stretch.behind])
             turn = np.searchsorted(stretch.bounds, pattern, side="right") - 1
-            theirs = _places(turn, tokens[pattern], stretch.first, length, kinds)
-            mine = tokens[self.events]
-            ours = _places(_turns(stretch)[1], mine, stretch.first, length, kinds)
-            order = np.argsort(theirs)
-            at = np.searchsorted(theirs[order], ours).clip(max=len(order) - 1)
-            fits = theirs[order][at] == ours
+            pattern_places = _places(turn, tokens[pattern], stretch.first, length, kinds)
+            site_tokens = tokens[self.events]
+            event_places = _places(_turns(stretch)[1], site_tokens, stretch.first, length, kinds)
+            order = np.argsort(pattern_places)
+            match = np.searchsorted(pattern_places[order], event_places).clip(max=len(order) - 1)
+            fits = pattern_places[order][match] == event_places
             often = np.bincount(tokens[pattern], minlength=kinds)
             mean = np.bincount(tokens[pattern], took[pattern], kinds) / np.maximum(often, 1)
-            weights = np.where(fits, took[pattern][order][at], mean[mine])
-        whole = np.bincount(self.sum_of, weights, self.size)
-        weights = np.where(whole[self.sum_of] > 0, weights, 1.0)
-        whole = np.bincount(self.sum_of, weights, self.size)
-        return np.asarray(weights / whole[self.sum_of] * sums[self.sum_of])
+            weights = np.where(fits, took[pattern][order][match], mean[site_tokens])
+        total_weight = np.bincount(self.sum_of, weights, self.size)
+        weights = np.where(total_weight[self.sum_of] > 0, weights, 1.0)
+        total_weight = np.bincount(self.sum_of, weights, self.size)
+        return np.asarray(weights / total_weight[self.sum_of] * sums[self.sum_of])
 
 
 def _places(turns: Ints, tokens: Ints, first: int, length: int, kinds: int) -> Ints:
     """Return a number for the place of each event: in the pattern, of its site, the how manieth."""
-    own = turns * kinds + tokens
-    order = np.argsort(own, kind="stable")
-    begins = np.flatnonzero(np.diff(own[order], prepend=-1))
-    rank = np.empty(len(own), np.int64)
-    rank[order] = np.arange(len(own)) - np.repeat(begins, np.diff(begins, append=len(own)))
+    keys = turns * kinds + tokens
+    order = np.argsort(keys, kind="stable")
+    begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys)) - np.repeat(begins, np.diff(begins, append=len(keys)))
     return np.asarray((rank * length + (turns - first) % length) * kinds + tokens)
 
 
@@ -236,19 +240,21 @@ def _stretches(
     for number, bounds in enumerate(_all_bounds(len(took), phases, block)):
         first = behind = 0
         if number < len(phases):
-            mine = np.arange(bounds[0], bounds[-1])
-            turns = np.searchsorted(bounds, mine, side="right") - 1
-            sums = np.bincount(turns * kinds + tokens[mine], took[mine], kinds * (len(bounds) - 1))
+            events = np.arange(bounds[0], bounds[-1])
+            turns = np.searchsorted(bounds, events, side="right") - 1
+            sums = np.bincount(
+                turns * kinds + tokens[events], took[events], kinds * (len(bounds) - 1)
+            )
             first, behind = representative(sums.astype(float).reshape(-1, kinds))
         stretches.append(_Stretch(bounds, first, behind))
     return stretches
 
 
 def _in_full(count: int, stretches: Sequence[_Stretch]) -> NDArray[np.bool_]:
-    mine = np.ones(count, bool)
+    in_full = np.ones(count, bool)
     for stretch in stretches:
-        mine[_turns(stretch)[0]] = False
-    return mine
+        in_full[_turns(stretch)[0]] = False
+    return in_full
 
 
 def _coded(

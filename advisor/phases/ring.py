@@ -67,22 +67,27 @@ class WatchedProcess:
 
         Rank 0 is the lowest. A second call tells that all are there: the first is MPI_Init.
         """
-        made = self._head()
-        young = made < 2 or now_s < self.begin_s + _YOUNG_S
-        return bool(self.rank) and young and made < _RING // 4
+        event_count = self._head()
+        young = event_count < 2 or now_s < self.begin_s + _YOUNG_S
+        return bool(self.rank) and young and event_count < _RING // 4
 
     def read(self) -> Iterator[tuple[float, str]]:
         """Yield the time and site of every event since the last call."""
-        head, lost = self._head(), 0
+        head, lost_count = self._head(), 0
         first = max(self.events + self.lost, head - _RING)
-        taken = self._words(first, head)
-        now = self._head()  # meanwhile the program went on, and writes the next one right now
-        whole = max(0, min(now - _RING + 1 - first, len(taken))) if now >= _RING else 0
-        lost = first + whole - self.events - self.lost
-        self.lost += lost
-        self._know()
+        words = self._words(first, head)
+        # Meanwhile the program went on, and writes the next one right now.
+        current_head = self._head()
+        first_intact = (
+            max(0, min(current_head - _RING + 1 - first, len(words)))
+            if current_head >= _RING
+            else 0
+        )
+        lost_count = first + first_intact - self.events - self.lost
+        self.lost += lost_count
+        self._read_sites()
         names, begin_s, last = self._names, self.begin_s, (1 << _SITE_BITS) - 1
-        for word in taken[whole:]:
+        for word in words[first_intact:]:
             self.events += 1
             site = word & last
             self.last_s = at_s = begin_s + (word >> _SITE_BITS) / 1e9
@@ -104,24 +109,28 @@ class WatchedProcess:
         """
         head, counted = struct.unpack_from("<2Q", self._map, _BURSTS_AT)
         first = max(self._bursts, head - _BURSTS)
-        taken = [
+        records = [
             _BURST.unpack_from(self._map, _BURSTS_AT + 16 + i % _BURSTS * _BURST.size)
             for i in range(first, head)
         ]
-        (now,) = struct.unpack_from("<Q", self._map, _BURSTS_AT)
+        (current_head,) = struct.unpack_from("<Q", self._map, _BURSTS_AT)
         self._bursts = head
-        whole = taken[max(0, now - _BURSTS + 1 - first) :]
-        return [(b[1] / 1e9, *map(float, b[2 : 2 + counted])) for b in whole]
+        intact = records[max(0, current_head - _BURSTS + 1 - first) :]
+        return [(b[1] / 1e9, *map(float, b[2 : 2 + counted])) for b in intact]
 
     def _head(self) -> int:
         return int(struct.unpack_from("<Q", self._map, _HEAD_AT)[0])
 
-    def _know(self) -> None:
+    def _read_sites(self) -> None:
         """Read the names of sites that are new."""
         sites, files, self.homeless = struct.unpack_from("<3Q", self._map, 7 * 8)
         for number in range(len(self._names), min(sites, _SITES - 1)):
-            offset, of = struct.unpack_from("<2Q", self._map, _SITES_AT + 16 * number)
-            name = _text(self._map, _FILES_AT + _PATH * of) if of < min(files, _FILES) else "?"
+            offset, file_number = struct.unpack_from("<2Q", self._map, _SITES_AT + 16 * number)
+            name = (
+                _text(self._map, _FILES_AT + _PATH * file_number)
+                if file_number < min(files, _FILES)
+                else "?"
+            )
             self._names.append(f"{Path(name).name}+{offset:#x}")
 
 
@@ -191,8 +200,8 @@ def no_room(folder: Path) -> str:
     return f"{folder.parent} is full: a process that is watched takes {-(-SIZE // 1024)} KB there"
 
 
-def _text(data: mmap.mmap, at: int) -> str:
-    return data[at : at + _PATH].split(b"\0", 1)[0].decode(errors="replace")
+def _text(data: mmap.mmap, offset: int) -> str:
+    return data[offset : offset + _PATH].split(b"\0", 1)[0].decode(errors="replace")
 
 
 def _opened(path: Path) -> WatchedProcess | None:

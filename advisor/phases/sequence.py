@@ -102,18 +102,18 @@ class IterationFinder:
         if token is None:
             token = self._numbers[site] = len(self._names)
             self._names.append(site)
-        at = len(self._tokens)
+        event_index = len(self._tokens)
         self._times.append(time_s)
         self._tokens.append(token)
         pair = (self._stack[-1] if self._stack else -1, token)
         self._places.setdefault(pair, []).append(len(self._stack))
         self._stack.append(token)
-        self._starts.append(at)
+        self._starts.append(event_index)
         while True:
             length = self._repeat()
             if not length:
                 break
-            self._fold(length, at + 1)
+            self._fold(length, event_index + 1)
         top = len(self._stack)
         while self._open and self._open[-1].place + 2 * len(self._open[-1].pattern) <= top - 1:
             # A whole copy's worth of other events stands behind it: it does not go on.
@@ -127,6 +127,8 @@ class IterationFinder:
             return 0
         if stack[top] == stack[top - 1]:
             return 1
+        # A repeat ends in the stack's last two events: only where these stood before is tried, the
+        # nearest first, for the shortest repeat is wanted and all farther ones are longer.
         places = self._places[stack[top - 1], stack[top]]
         for i in range(len(places) - 2, -1, -1):
             length = top - places[i]
@@ -145,8 +147,8 @@ class IterationFinder:
         begin = self._starts[place]
         self._starts[place : place + length] = self._starts[place + length :]
         del self._starts[place + length :]
-        for before, token in pairwise(self._stack[place + length - 1 :]):
-            self._places[before, token].pop()
+        for previous, token in pairwise(self._stack[place + length - 1 :]):
+            self._places[previous, token].pop()
         pattern = tuple(self._stack[place + length :])
         del self._stack[place + length :]
         while self._open and self._open[-1].place > place:
@@ -180,24 +182,25 @@ class IterationFinder:
     def _stretches(self, tokens: NDArray[np.int64]) -> list[_Loop]:
         """Return the outermost loops that are iterations, those joined that rare events part."""
         loops = sorted((o for o in self._loops if o.count >= _PIECE), key=lambda o: o.begin)
+        # The longest first, so that loops inside of one that is chosen find their events covered.
         order = sorted(loops, key=lambda o: (-o.length, len(o.pattern)))
         chosen: list[_Loop] = []
-        taken = np.zeros(len(tokens), bool)
+        covered = np.zeros(len(tokens), bool)
         for loop in order:
-            if taken[loop.begin] or taken[loop.end - 1]:
+            if covered[loop.begin] or covered[loop.end - 1]:
                 continue
             if self._rare(loop, loops, tokens):
                 continue
-            taken[loop.begin : loop.end] = True
+            covered[loop.begin : loop.end] = True
             chosen.append(loop)
         chosen.sort(key=lambda o: o.begin)
         joined: list[_Loop] = []
         for loop in chosen:
-            before = joined[-1] if joined else None
-            if before is not None and self._joins(before, loop):
-                count = before.count + loop.count
-                pattern = before.pattern
-                joined[-1] = _Loop(before.place, pattern, before.begin, loop.end, count)
+            previous = joined[-1] if joined else None
+            if previous is not None and self._joins(previous, loop):
+                count = previous.count + loop.count
+                pattern = previous.pattern
+                joined[-1] = _Loop(previous.place, pattern, previous.begin, loop.end, count)
             else:
                 joined.append(loop)
         return [o for o in joined if o.count >= LEAST_ITERATIONS]
@@ -209,47 +212,49 @@ class IterationFinder:
         ``loops`` are all, in the order in which they begin.
         """
         sites = frozenset(loop.pattern)
-        first = bisect_left(loops, loop.begin, key=lambda o: o.begin)
-        behind = bisect_left(loops, loop.end, key=lambda o: o.begin)
+        begin_index = bisect_left(loops, loop.begin, key=lambda o: o.begin)
+        end_index = bisect_left(loops, loop.end, key=lambda o: o.begin)
         inner = [
             o
-            for o in loops[first:behind]
+            for o in loops[begin_index:end_index]
             if o.end <= loop.end and o is not loop and frozenset(o.pattern) < sites
         ]
         if not inner:
             return False
         extra = set(loop.pattern) - {s for o in inner for s in o.pattern}
-        own = float(np.isin(tokens[loop.begin : loop.end], list(extra)).mean())
+        extra_share = float(np.isin(tokens[loop.begin : loop.end], list(extra)).mean())
         if loop.count < LEAST_ITERATIONS:
-            return own < _FOREIGN_SHARE
-        if own >= _RARE_SHARE or not extra:
+            return extra_share < _FOREIGN_SHARE
+        if extra_share >= _RARE_SHARE or not extra:
             return False
         longest = max(len(o.pattern) for o in inner)
         turns = np.array([o.count for o in inner if len(o.pattern) == longest])
         steady = np.mean(np.abs(turns - np.median(turns)) <= 1) > 0.8
         return len(extra) == 1 or bool(steady)
 
-    def _joins(self, before: _Loop, loop: _Loop) -> bool:
+    def _joins(self, previous: _Loop, loop: _Loop) -> bool:
         """Tell whether two loops are the same one, parted by an event or two."""
-        if set(before.pattern) != set(loop.pattern):
+        if set(previous.pattern) != set(loop.pattern):
             return False
-        gap = self._tokens[before.end : loop.begin]
-        others = [t for t in gap if t not in before.pattern]
-        events = before.length / before.count
-        return len(gap) - len(others) <= 3 * events and len(others) <= max(events, 8)
+        gap = self._tokens[previous.end : loop.begin]
+        foreign_events = [t for t in gap if t not in previous.pattern]
+        events = previous.length / previous.count
+        return len(gap) - len(foreign_events) <= 3 * events and len(foreign_events) <= max(
+            events, 8
+        )
 
     def _phase(
         self, loop: _Loop, tokens: NDArray[np.int64], times: NDArray[np.float64]
     ) -> IteratedPhase | None:
         """Return what a loop is as a phase; None where its turns have nothing in common."""
         where = np.arange(loop.begin, loop.end)
-        ours = np.isin(tokens[where], loop.pattern)
-        if ours.sum() < (1 - _FOREIGN_SHARE) * len(where):
+        in_pattern = np.isin(tokens[where], loop.pattern)
+        if in_pattern.sum() < (1 - _FOREIGN_SHARE) * len(where):
             return None
-        end = self._go_on(loop, tokens, set(tokens[where][~ours]))
+        end = self._go_on(loop, tokens, set(tokens[where][~in_pattern]))
         where = np.arange(loop.begin, end)
         where = where[np.isin(tokens[where], loop.pattern)]
-        exact = _strict_period(tokens[where[: int(ours.sum())]])
+        exact = _strict_period(tokens[where[: int(in_pattern.sum())]])
         if exact:
             where = np.append(self._earlier(where, tokens, exact), where)
             while exact < len(where) and not np.array_equal(
@@ -273,9 +278,9 @@ class IterationFinder:
         bounds = np.append(starts, end)
         if not self._covers(bounds, tokens, times, exact=bool(exact)):
             return None
-        mine = np.zeros(len(tokens) + 1, np.int64)
-        mine[1:] = np.cumsum(np.isin(tokens, loop.pattern))
-        events = mine[bounds[1:]] - mine[bounds[:-1]]
+        pattern_counts = np.zeros(len(tokens) + 1, np.int64)
+        pattern_counts[1:] = np.cumsum(np.isin(tokens, loop.pattern))
+        events = pattern_counts[bounds[1:]] - pattern_counts[bounds[:-1]]
         edge = np.append(times, times[-1])
         inside = slice(int(bounds[0]), int(bounds[-1]))
         stretches = np.diff(edge)[inside]
@@ -299,21 +304,25 @@ class IterationFinder:
     ) -> NDArray[np.int64]:
         """Return the events before a phase that make one more iteration of it."""
         first = int(where[0])
-        missing = exact - len(where) % exact
-        before = np.arange(max(first - missing, 0), first)
-        wanted = tokens[where[exact - missing : exact]]
-        if len(before) == missing and np.array_equal(tokens[before], wanted):
-            return before
-        return before[:0]
+        missing_count = exact - len(where) % exact
+        earlier_events = np.arange(max(first - missing_count, 0), first)
+        expected_tokens = tokens[where[exact - missing_count : exact]]
+        if len(earlier_events) == missing_count and np.array_equal(
+            tokens[earlier_events], expected_tokens
+        ):
+            return earlier_events
+        return earlier_events[:0]
 
     @staticmethod
     def _go_on(loop: _Loop, tokens: NDArray[np.int64], rare: set[int]) -> int:
         """Return the end of a loop with the rest of an iteration that a rare event interrupts."""
-        ours, end, least = set(loop.pattern), loop.end, loop.end
+        pattern_tokens, end, least = set(loop.pattern), loop.end, loop.end
         most = loop.end + 2 * loop.length // loop.count
-        while end < min(len(tokens), most) and (tokens[end] in ours or tokens[end] in rare):
+        while end < min(len(tokens), most) and (
+            tokens[end] in pattern_tokens or tokens[end] in rare
+        ):
             end += 1
-            if tokens[end - 1] in ours:
+            if tokens[end - 1] in pattern_tokens:
                 least = end
         return least
 
@@ -330,9 +339,9 @@ class IterationFinder:
         Where inner loops vary, each event could have been one of two, and says less.
         """
         first, last = int(bounds[0]), min(int(bounds[-1]), len(times) - 1)
-        whole = float(times[-1] - times[0])
+        run_s = float(times[-1] - times[0])
         took = float(times[last] - times[first])
-        if last - first > _COVERS * len(times) or took > _COVERS * whole:
+        if last - first > _COVERS * len(times) or took > _COVERS * run_s:
             return True
         often = np.bincount(tokens) / len(tokens)
         surprise = -np.log((1 if exact else 2) * often[tokens[first:last]])

@@ -54,11 +54,11 @@ class PairedStretches:
 
     def turns(self, stretch: int) -> Ints:
         """Return the bounds of the iterations of the last phase begun by then, up to there."""
-        last = self._begun(stretch) - 1
+        last = self._phases_begun(stretch) - 1
         bounds = self.looks if last < 0 else self.phases[last]
         return bounds[bounds <= stretch]
 
-    def _begun(self, stretch: int) -> int:
+    def _phases_begun(self, stretch: int) -> int:
         """Return how many phases have begun by then."""
         return sum(bool(p[0] < stretch) for p in self.phases)
 
@@ -69,14 +69,14 @@ class PairedStretches:
         ``marks`` (s) are the bounds of stretches that the other has passed.
         """
         stretch = len(marks) - 1
-        last = self._begun(stretch) - 1
+        last = self._phases_begun(stretch) - 1
         if last < 0 or not self.bouts[last]:
             return 0.0
         turns = self.turns(stretch)
-        seen, left = len(turns) - 1, len(self.phases[last]) - len(turns)
-        if seen < 2 or left < 1:
+        seen_count, remaining_count = len(turns) - 1, len(self.phases[last]) - len(turns)
+        if seen_count < 2 or remaining_count < 1:
             return 0.0
-        mine = np.add.reduceat(self.time.values[: turns[-1]], turns[:-1])
-        if repeats(np.diff(np.array(marks)[turns]), mine):
+        baseline_s = np.add.reduceat(self.time.values[: turns[-1]], turns[:-1])
+        if repeats(np.diff(np.array(marks)[turns]), baseline_s):
             return 0.0
-        return math.sqrt(_BOUTS_WEIGHT * self.bouts[last] * (1 / seen + 1 / left))
+        return math.sqrt(_BOUTS_WEIGHT * self.bouts[last] * (1 / seen_count + 1 / remaining_count))

@@ -47,10 +47,12 @@ def matched_share(before: Sequence[TrackedCluster], now: Sequence[TrackedCluster
     Zero where a clustering has no clusters.
     """
 
-    def share(ours: Sequence[TrackedCluster], theirs: Sequence[TrackedCluster]) -> float:
-        whole = sum(c.time for c in ours)
-        held = sum(c.time for c in ours if any(overlap(c.box, o.box) for o in theirs))
-        return held / whole if whole > 0 else 0.0
+    def share(clusters: Sequence[TrackedCluster], counterparts: Sequence[TrackedCluster]) -> float:
+        total_time = sum(c.time for c in clusters)
+        matched_time = sum(
+            c.time for c in clusters if any(overlap(c.box, o.box) for o in counterparts)
+        )
+        return matched_time / total_time if total_time > 0 else 0.0
 
     return min(share(before, now), share(now, before))
 

@@ -96,14 +96,14 @@ def _draw(axes: Any, scene: Scene) -> None:
         edges.append(_with_margin(min([low, *ends]), max([high, *ends])))
     (left, right), (low, high) = edges
     special = {*scene.front, *scene.zone, scene.baseline}
-    others = [
+    plain_points = [
         i
         for i, (x, y) in enumerate(scene.points)
         if i not in special and left <= x <= right and low <= y <= high
     ]
     if scene.polygon:
         axes.fill(*zip(*scene.polygon, strict=True), color="#1f6fb2", alpha=0.14, zorder=0, lw=0)
-    axes.scatter(*coordinates(others), s=12, color="#9aa5b1", label="other", zorder=1)
+    axes.scatter(*coordinates(plain_points), s=12, color="#9aa5b1", label="other", zorder=1)
     zone = [i for i in scene.zone if i not in set(scene.front)]
     axes.scatter(
         *coordinates(zone),
@@ -170,10 +170,10 @@ def _lines(axes: Any, panel: Lines) -> None:
         axes.plot(line.x, line.y, color=colour, ls=_DASHES[k], lw=1.2, label=line.label)
         runs = set(line.runs)
         for measured in (True, False):
-            at = [j for j, x in enumerate(line.x) if (x in runs) is measured]
+            indices = [j for j, x in enumerate(line.x) if (x in runs) is measured]
             axes.scatter(
-                [line.x[j] for j in at],
-                [line.y[j] for j in at],
+                [line.x[j] for j in indices],
+                [line.y[j] for j in indices],
                 s=20,
                 marker=_MARKERS[k],
                 facecolor=colour if measured else "none",
@@ -249,13 +249,13 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
         )
 
 
-def _borders(at: Sequence[float]) -> list[float]:
+def _borders(centres: Sequence[float]) -> list[float]:
     """Return the borders of cells around these places: halfway, also where there is only one."""
-    if len(at) == 1:
-        half = abs(at[0]) / 20 or 0.5
-        return [at[0] - half, at[0] + half]
-    inner = [(a + b) / 2 for a, b in pairwise(at)]
-    return [2 * at[0] - inner[0], *inner, 2 * at[-1] - inner[-1]]
+    if len(centres) == 1:
+        half = abs(centres[0]) / 20 or 0.5
+        return [centres[0] - half, centres[0] + half]
+    inner = [(a + b) / 2 for a, b in pairwise(centres)]
+    return [2 * centres[0] - inner[0], *inner, 2 * centres[-1] - inner[-1]]
 
 
 def _observed(axes: Any, panel: Observed) -> None:

@@ -77,11 +77,11 @@ def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
 
 def _tree(axes: Any, panel: TreePanel) -> None:
     """Draw leaves from top to bottom, branches to the right; a mark says each leaf's cluster."""
-    at = {leaf: (0.0, float(row)) for row, leaf in enumerate(panel.order)}
+    node_places = {leaf: (0.0, float(row)) for row, leaf in enumerate(panel.order)}
     for i, (a, b, height) in enumerate(panel.merges):
-        (xa, ya), (xb, yb) = at[a], at[b]
+        (xa, ya), (xb, yb) = node_places[a], node_places[b]
         axes.plot([xa, height, height, xb], [ya, ya, yb, yb], color=COLOURS[0], lw=1)
-        at[len(panel.leaves) + i] = (height, (ya + yb) / 2)
+        node_places[len(panel.leaves) + i] = (height, (ya + yb) / 2)
     names = list(dict.fromkeys(panel.groups))
     axes.set_yticks(range(len(panel.order)), [panel.leaves[i] for i in panel.order], fontsize=7)
     for k, name in enumerate(names):
@@ -103,13 +103,13 @@ def _tree(axes: Any, panel: TreePanel) -> None:
 
 
 def _intervals(axes: Any, panel: IntervalPanel) -> None:
-    there = [  # of each row, the kinds that have a value: they share its height
+    row_kinds = [  # of each row, the kinds that have a value: they share its height
         [k for k, values in enumerate(panel.kinds.values()) if values[i] is not None]
         for i in range(len(panel.rows))
     ]
     for k, (kind, values) in enumerate(panel.kinds.items()):
         rows = [
-            (i + 0.22 * (there[i].index(k) - (len(there[i]) - 1) / 2), v)
+            (i + 0.22 * (row_kinds[i].index(k) - (len(row_kinds[i]) - 1) / 2), v)
             for i, v in enumerate(values)
             if v is not None
         ]

@@ -48,9 +48,9 @@ def _graph(axes: Any, panel: GraphPanel) -> None:
     axes.add_collection(LineCollection(lines, colors="#9aa5b1", linewidths=0.6, zorder=1))
     names = sorted(set(panel.classes))
     for i, name in enumerate(names):
-        own = [p for p, c in zip(panel.places, panel.classes, strict=True) if c == name]
+        class_places = [p for p, c in zip(panel.places, panel.classes, strict=True) if c == name]
         colour = colormaps["tab20"](i % 20)
-        axes.scatter(*zip(*own, strict=True), s=60, color=colour, label=name, zorder=2)
+        axes.scatter(*zip(*class_places, strict=True), s=60, color=colour, label=name, zorder=2)
     axes.legend(
         fontsize=7, frameon=False, title="class", loc="center left", bbox_to_anchor=(1.0, 0.5)
     )

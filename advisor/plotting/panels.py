@@ -107,7 +107,7 @@ def lines(
     Options with other nodes or ranks than the baseline's are left out, and the title names these.
     With ``work`` the responses are rate and rate per joule.
     """
-    like = _like(options, baseline)
+    like = _comparable(options, baseline)
     caps = sorted({o.configuration.freq_khz for o in like})
     shown = thin(caps, MOST_LINES)
     panels = []
@@ -131,7 +131,7 @@ def surface(
     title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
 ) -> Panels:
     """Return each response over cores per node and frequency, with the front's options marked."""
-    like = _like(options, baseline)
+    like = _comparable(options, baseline)
     threads = sorted({o.configuration.threads_per_node for o in like})
     caps = sorted({o.configuration.freq_khz for o in like})
     place = {
@@ -155,8 +155,8 @@ def surface(
                 [float(t) for t in threads],
                 [f / 1e6 for f in caps],
                 z,
-                frozenset(at for at, o in place.items() if o.on_front),
-                next((at for at, o in place.items() if o is baseline), None),
+                frozenset(cell for cell, o in place.items() if o.on_front),
+                next((cell for cell, o in place.items() if o is baseline), None),
             )
         )
     return Panels(_titled(title, options, baseline), tuple(panels))
@@ -187,11 +187,11 @@ def _titled(title: str, options: Sequence[Option], baseline: Option) -> str:
         return title
     b = baseline.configuration
     ranks = {ranks for _, ranks in places}
-    each = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
-    return f"{title}, on {format_count(b.nodes, 'node')}{each}"
+    ranks_text = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
+    return f"{title}, on {format_count(b.nodes, 'node')}{ranks_text}"
 
 
-def _like(options: Sequence[Option], baseline: Option) -> list[Option]:
+def _comparable(options: Sequence[Option], baseline: Option) -> list[Option]:
     """Return the options with the baseline's nodes and ranks, without disturbed runs."""
     b, spikes = baseline.configuration, disturbed(options)
     return [

@@ -82,6 +82,7 @@ class Frame:
                 for (ax, ay), (bx, by) in edges
                 if (ay > y) != (by > y)
             )
+            # From every odd crossing to the next even one the line is inside.
             for start, end in zip(crossings[::2], crossings[1::2], strict=False):
                 first = max(0, math.ceil(start - 0.5))
                 last = min(self.columns * 2 - 1, math.floor(end - 0.5))
@@ -136,9 +137,11 @@ class Frame:
     ) -> Frame:
         """Return the frame ``factor`` times as wide, ``around`` in place, within ``limits``."""
         edges = []
-        for (low, high), at, (least, most) in zip((self.x, self.y), around, limits, strict=True):
-            start = at - (at - low) * factor
-            end = at + (high - at) * factor
+        for (low, high), centre, (least, most) in zip(
+            (self.x, self.y), around, limits, strict=True
+        ):
+            start = centre - (centre - low) * factor
+            end = centre + (high - centre) * factor
             if end - start >= most - least:
                 start, end = least, most
             elif start < least:
@@ -151,9 +154,9 @@ class Frame:
     def holding(self, point: PlotPoint) -> Frame:
         """Return the frame moved, as little as need be, so that a point is well inside."""
         edges = []
-        for (low, high), at in zip((self.x, self.y), point, strict=True):
+        for (low, high), coordinate in zip((self.x, self.y), point, strict=True):
             margin = 0.05 * (high - low)
-            move = min(0.0, at - margin - low) + max(0.0, at + margin - high)
+            move = min(0.0, coordinate - margin - low) + max(0.0, coordinate + margin - high)
             edges.append((low + move, high + move))
         return Frame(edges[0], edges[1], self.columns, self.rows)
 

@@ -111,9 +111,11 @@ def _tree(panel: TreePanel, width: int, marks: Marks) -> str:
     columns = width - gutter - 2
     most = max(height for _, _, height in panel.merges) or 1.0
     rows = [[" "] * columns for _ in names]
-    at: dict[int, tuple[int, int]] = {leaf: (row, 0) for row, leaf in enumerate(panel.order)}
+    node_places: dict[int, tuple[int, int]] = {
+        leaf: (row, 0) for row, leaf in enumerate(panel.order)
+    }
     for i, (a, b, height) in enumerate(panel.merges):
-        upper, lower = sorted((at[a], at[b]))
+        upper, lower = sorted((node_places[a], node_places[b]))
         column = max(upper[1], lower[1], round((columns - 2) * height / most))
         for (row, start), sign in ((upper, upper_end), (lower, lower_end)):
             begin = start + 1 if start else 0
@@ -125,7 +127,7 @@ def _tree(panel: TreePanel, width: int, marks: Marks) -> str:
         if middle != upper[0]:
             rows[middle][column] = between
             rows[upper[0]][column] = "+" if marks is ASCII else "┐"
-        at[len(panel.leaves) + i] = (middle, column)
+        node_places[len(panel.leaves) + i] = (middle, column)
     lines = [panel.label, " " * (gutter + 2) + f"0{short(most):>{columns - 2}}"]
     for name, cells in zip(names, rows, strict=True):
         lines.append(f"{padded(name[:gutter], gutter)} {''.join(cells)}".rstrip())
@@ -134,8 +136,8 @@ def _tree(panel: TreePanel, width: int, marks: Marks) -> str:
 
 def _intervals(panel: IntervalPanel, width: int, marks: Marks) -> str:
     """Return a line for each row and kind, all on one scale."""
-    known = [v for values in panel.kinds.values() for v in values if v is not None]
-    low, high = min(v[1] for v in known), max(v[2] for v in known)
+    intervals = [v for values in panel.kinds.values() for v in values if v is not None]
+    low, high = min(v[1] for v in intervals), max(v[2] for v in intervals)
     signs = dict(zip(panel.kinds, (marks.front, marks.zone, marks.baseline), strict=False))
     gutter = min(max(map(columns_of, panel.rows)), max(10, width - _TREE_COLUMNS - 2))
     columns = width - gutter - 2

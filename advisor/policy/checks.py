@@ -66,10 +66,10 @@ def _shadowed(document: Document, section: str) -> Iterator[Problem]:
         return
     matches = [_matches(item) for item in items]
     for index, later in enumerate(matches):
-        for before, earlier in enumerate(matches[:index]):
+        for earlier_index, earlier in enumerate(matches[:index]):
             if later and earlier and _implied(earlier, later):
-                name = f"{section}[{before}]"
-                line = document.line((section, before))
+                name = f"{section}[{earlier_index}]"
+                line = document.line((section, earlier_index))
                 yield _warning(
                     document,
                     (section, index),
@@ -81,13 +81,15 @@ def _shadowed(document: Document, section: str) -> Iterator[Problem]:
 
 def _policy(data: Mapping[str, object], document: Document) -> Iterator[Problem]:
     rules = data.get("rules")
-    known = plugins.names("schedulers")
+    scheduler_names = plugins.names("schedulers")
     for index, rule in enumerate(rules if isinstance(rules, list) else []):
         path: Path = ("rules", index, "match", "scheduler")
         for name in (_matches(rule) or {}).get("scheduler", ()):
-            if not any(fnmatchcase(s, name) for s in known):
-                hint = did_you_mean(name, known)
-                yield _warning(document, path, f"no scheduler is called {name!r}", hint, known)
+            if not any(fnmatchcase(s, name) for s in scheduler_names):
+                hint = did_you_mean(name, scheduler_names)
+                yield _warning(
+                    document, path, f"no scheduler is called {name!r}", hint, scheduler_names
+                )
     axes = data.get("axes")
     if (
         isinstance(axes, dict)

@@ -146,9 +146,9 @@ class _Builder:
         return str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
-        own: dict[str, object] = {}
+        plain_values: dict[str, object] = {}
         merged: dict[str, object] = {}
-        seen: dict[str, int] = {}
+        key_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag == _MERGE:
@@ -159,20 +159,21 @@ class _Builder:
                 self.document.report(path, "a key must be plain text", line=line)
                 continue
             key = str(key_node.value)
-            here = (*path, key)
-            if key in seen:
+            key_path = (*path, key)
+            if key in key_lines:
                 self.document.report(
-                    here,
-                    f"given twice, first in line {seen[key]}",
+                    key_path,
+                    f"given twice, first in line {key_lines[key]}",
                     line=line,
                     hint="keep one of the two",
                 )
                 continue
-            seen[key] = line
-            self.document.lines[here] = line
-            own[key] = self._value(value_node, here)
-        self.document.lines.update({(*path, key): line for key, line in seen.items()})
-        return {**merged, **own}
+            key_lines[key] = line
+            self.document.lines[key_path] = line
+            plain_values[key] = self._value(value_node, key_path)
+        self.document.lines.update({(*path, key): line for key, line in key_lines.items()})
+        # What a mapping says itself goes before what it merges in.
+        return {**merged, **plain_values}
 
     def _merged(self, node: yaml.Node, path: Path) -> dict[str, object]:
         """Return the keys a ``<<:`` brings in: one mapping, or a list of them, first wins."""

@@ -12,17 +12,17 @@ from advisor.policy.fields import Reads, Strict, Word, number, refuse
 
 def _by_hour(low: float, high: float) -> Reads:
     """Return the reading of a number, or of one for each hour of the day from midnight on."""
-    one = number(low, high)
+    single = number(low, high)
 
     def check(value: object) -> object:
         if not isinstance(value, list):
-            return one.check(value)
+            return single.check(value)
         if len(value) != HOURS:
             refuse(f"{len(value)} values", allowed=(f"one number, or {HOURS}: one for each hour",))
-        return [one.check(entry) for entry in value]
+        return [single.check(entry) for entry in value]
 
-    hours = {"type": "array", "items": one.schema, "minItems": HOURS, "maxItems": HOURS}
-    return Reads(check, {"anyOf": [one.schema, hours]})
+    hours = {"type": "array", "items": single.schema, "minItems": HOURS, "maxItems": HOURS}
+    return Reads(check, {"anyOf": [single.schema, hours]})
 
 
 class ElectricitySection(Strict):

@@ -63,11 +63,11 @@ def refuse(message: str, *, hint: str = "", allowed: Sequence[str] = (), key: st
     )
 
 
-def text_of(value: object, wanted: str, allowed: Sequence[str] = ()) -> str:
+def text_of(value: object, expected_kind: str, allowed: Sequence[str] = ()) -> str:
     """Return a scalar's text; refuse lists and mappings."""
     if isinstance(value, list | dict):
         kind = "list" if isinstance(value, list) else "mapping"
-        refuse(f"must be {wanted}, not a {kind}", allowed=allowed)
+        refuse(f"must be {expected_kind}, not a {kind}", allowed=allowed)
     return str(value).strip()
 
 
@@ -267,10 +267,10 @@ ThreadVariables = Annotated[
 def _feature(value: object) -> str:
     """Read a constraint; PBS's is a resource and its value: ``kind=bdw``."""
     text = text_of(value, "a name")
-    name, equals, given = text.partition("=")
+    name, equals, setting = text.partition("=")
     if not equals:
         return "" if text == "" else _word(value)
-    return f"{_word(name)}={_word(given)}"
+    return f"{_word(name)}={_word(setting)}"
 
 
 Feature = Annotated[str, Reads(_feature, _NAME)]

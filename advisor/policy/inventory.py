@@ -37,10 +37,10 @@ class Merged:
 
 def given_types(site: Mapping[str, object]) -> Given:
     """Return the hand-written node types of a compiled site file."""
-    written = site.get("node_types")
-    if not isinstance(written, Mapping):
+    node_types = site.get("node_types")
+    if not isinstance(node_types, Mapping):
         return {}
-    return {str(k): v for k, v in written.items() if isinstance(v, Mapping)}
+    return {str(k): v for k, v in node_types.items() if isinstance(v, Mapping)}
 
 
 def merge_discovered(
@@ -53,35 +53,39 @@ def merge_discovered(
 
     ``features`` are all that nodes have; None where constraints mean nothing.
     """
-    given = given_types(site)
+    site_types = given_types(site)
     notes: list[str] = []
     nodes = {n for t in discovered for n in t.nodes}
-    known = []
+    scheduler_types = []
     for node_type in discovered:
-        values, refused = _acceptable(node_type, given.get(node_type.name, {}), features, nodes)
-        known.append(_over(node_type, values))
+        values, refused = _acceptable(
+            node_type, site_types.get(node_type.name, {}), features, nodes
+        )
+        scheduler_types.append(_overlaid(node_type, values))
         notes += [f"{node_type.name}: {text}" for text in refused]
     names = {t.name for t in discovered}
     extra = []
-    for name, written in given.items():
+    for name, type_values in site_types.items():
         if name in names:
             continue
-        made = hand_written(name, written)
-        if made is None:
+        site_type = hand_written(name, type_values)
+        if site_type is None:
             notes.append(
                 f"{name} of the site file is not a node type of this cluster; known are "
                 f"{', '.join(sorted(names)) or 'none'}"
             )
-        elif features is not None and made.feature and made.feature not in features:
+        elif features is not None and site_type.feature and site_type.feature not in features:
             notes.append(
-                f"{name}: no node has the feature {made.feature!r}, so it is not asked for"
+                f"{name}: no node has the feature {site_type.feature!r}, so it is not asked for"
             )
-            extra.append(replace(made, feature=""))
+            extra.append(replace(site_type, feature=""))
         else:
-            extra.append(made)
-    everyone = [*known, *extra]
+            extra.append(site_type)
+    everyone = [*scheduler_types, *extra]
     return Merged(
-        _in_default(known, site, everyone), _in_default(extra, site, everyone), tuple(notes)
+        _in_default(scheduler_types, site, everyone),
+        _in_default(extra, site, everyone),
+        tuple(notes),
     )
 
 
@@ -97,11 +101,11 @@ def _in_default(
     )
 
 
-def hand_written(name: str, given: Mapping[str, object]) -> NodeType | None:
+def hand_written(name: str, values: Mapping[str, object]) -> NodeType | None:
     """Return a node type only the site file knows; None if it does not say how many cores."""
-    if "cores" not in given:
+    if "cores" not in values:
         return None
-    return _over(NodeType(name), given)
+    return _overlaid(NodeType(name), values)
 
 
 def merge_applied(
@@ -116,42 +120,42 @@ def merge_applied(
     know (frequencies, power) is taken over at once; the rest is compared with the scheduler
     first and waits for the next discovery. The second value says what waits.
     """
-    given, before = given_types(site), given_types(former)
+    site_types, former_types = given_types(site), given_types(former)
     waiting: list[str] = []
     by_source: dict[str, list[NodeType]] = {SITE_SOURCE: []}
     discovered = any(sources.get(t.name) != SITE_SOURCE for t in inventory)
     if not discovered:
-        for name, written in given.items():
-            made = hand_written(name, written)
-            if made is None:
+        for name, type_values in site_types.items():
+            site_type = hand_written(name, type_values)
+            if site_type is None:
                 waiting.append(name)
             else:
-                by_source[SITE_SOURCE].append(made)
+                by_source[SITE_SOURCE].append(site_type)
         alone = by_source[SITE_SOURCE]
         return {SITE_SOURCE: list(_in_default(alone, site, alone))}, waiting
     for node_type in inventory:
         source = sources.get(node_type.name, "")
-        if source == SITE_SOURCE and node_type.name not in given:
+        if source == SITE_SOURCE and node_type.name not in site_types:
             continue
-        new: Mapping[str, object] = given.get(node_type.name, {})
-        old: Mapping[str, object] = before.get(node_type.name, {})
+        new: Mapping[str, object] = site_types.get(node_type.name, {})
+        old: Mapping[str, object] = former_types.get(node_type.name, {})
         values = {k: new.get(k, getattr(_DEFAULT, k)) for k in HAND_ONLY if k in new or k in old}
         if "freq_khz" in values and "default_freq_khz" not in new:
             values["default_freq_khz"] = 0
-        by_source.setdefault(source, []).append(_over(node_type, values))
+        by_source.setdefault(source, []).append(_overlaid(node_type, values))
         for key in dict.fromkeys((*new, *old)):
             taken_over = key == "classes" or (key in HAND_ONLY and key in new)
             if not taken_over and new.get(key) != old.get(key):
                 waiting.append(f"{node_type.name}.{key}")
     names = {t.name for t in inventory}
-    waiting += [name for name in given if name not in names]
+    waiting += [name for name in site_types if name not in names]
     if former.get("default_partition") and not site.get("default_partition"):
         waiting.append("default_partition")
     everyone = [t for types in by_source.values() for t in types]
-    after = {
+    with_defaults = {
         source: list(_in_default(types, site, everyone)) for source, types in by_source.items()
     }
-    return after, waiting
+    return with_defaults, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +194,12 @@ def doubts(site: Mapping[str, object], inventory: Iterable[NodeType]) -> list[st
     default = site.get("default_partition")
     if default and default not in partitions:
         notes.append(f"default_partition is ignored: no node type is in {default!r}")
-    wanted = site.get("default_node_types")
-    for partition, name in (wanted if isinstance(wanted, Mapping) else {}).items():
+    default_types = site.get("default_node_types")
+    for partition, name in (default_types if isinstance(default_types, Mapping) else {}).items():
         where = f"default_node_types.{partition}"
         if name not in types:
-            known = ", ".join(sorted(types))
-            notes.append(f"{where}: {name!r} is not in the inventory (known: {known})")
+            type_names = ", ".join(sorted(types))
+            notes.append(f"{where}: {name!r} is not in the inventory (known: {type_names})")
         elif partition not in types[name].partitions:
             notes.append(f"{where}: {name} is not in that partition")
     return notes
@@ -235,19 +239,19 @@ def freq_text(steps: Sequence[int]) -> str:
 
 def _acceptable(
     node_type: NodeType,
-    given: Mapping[str, object],
+    site_values: Mapping[str, object],
     features: Collection[str] | None,
     nodes: Collection[str],
 ) -> tuple[dict[str, object], list[str]]:
-    values, refused = dict(given), []
+    values, refused = dict(site_values), []
     feature = values.get("feature")
     if features is not None and feature and feature not in features:
         refused.append(f"no node has the feature {feature!r}, so it is not asked for")
         del values["feature"]
     for key in ("cores", "threads_per_core"):
-        wanted, has = values.get(key), getattr(node_type, key)
-        if isinstance(wanted, int) and wanted > has:
-            refused.append(f"{key}: {wanted} is more than the {has} the scheduler gives")
+        stated_count, has = values.get(key), getattr(node_type, key)
+        if isinstance(stated_count, int) and stated_count > has:
+            refused.append(f"{key}: {stated_count} is more than the {has} the scheduler gives")
             del values[key]
     wanted_nodes = values.get("nodes")
     if isinstance(wanted_nodes, list):
@@ -264,14 +268,14 @@ def _acceptable(
     return values, refused
 
 
-def _over(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
+def _overlaid(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
     """Lay values over a node type; frequencies without a default get their highest."""
-    known: dict[str, Any] = {
+    field_values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS
     }
-    made = replace(node_type, **known)
-    if made.freq_khz and made.default_freq_khz not in made.freq_khz:
-        made = replace(made, default_freq_khz=made.freq_khz[-1])
-    if not made.freq_khz:
-        made = replace(made, default_freq_khz=0)
-    return made
+    merged = replace(node_type, **field_values)
+    if merged.freq_khz and merged.default_freq_khz not in merged.freq_khz:
+        merged = replace(merged, default_freq_khz=merged.freq_khz[-1])
+    if not merged.freq_khz:
+        merged = replace(merged, default_freq_khz=0)
+    return merged

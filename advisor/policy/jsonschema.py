@@ -16,11 +16,11 @@ _TITLES = {"policy": "advisor policy file", "site": "advisor site file"}
 
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON schema of one kind of file."""
-    made = FILES[kind].model_json_schema()
-    made.pop("description", None)
+    model_schema = FILES[kind].model_json_schema()
+    model_schema.pop("description", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **made,
+        **model_schema,
         "title": _TITLES[kind],
         "description": f"Shipped with the advisor; check a file with: advisor {kind} check FILE",
     }

@@ -156,16 +156,16 @@ def _home_of(key: str, path: Path) -> str:
 
 def _keys_at(model: type[BaseModel], path: Path) -> Sequence[str]:
     """Return the keys that may stand at a path."""
-    here: Any = model
+    annotation: Any = model
     for part in path:
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            field = here.model_fields.get(str(part))
-            here = field.annotation if field else None
-        elif get_origin(here) in (list, dict):
-            here = get_args(here)[-1]
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            field = annotation.model_fields.get(str(part))
+            annotation = field.annotation if field else None
+        elif get_origin(annotation) in (list, dict):
+            annotation = get_args(annotation)[-1]
         else:
             return ()
-    for candidate in (here, *get_args(here)):
+    for candidate in (annotation, *get_args(annotation)):
         inner = (candidate, *get_args(candidate))
         for inner_type in inner:
             if isinstance(inner_type, type) and issubclass(inner_type, BaseModel):
@@ -213,7 +213,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
 
 
 def _node_type(section: NodeTypeSection) -> Mapping[str, object]:
-    given = section.model_dump(exclude_unset=True, exclude={"freq_khz"})
+    stated_values = section.model_dump(exclude_unset=True, exclude={"freq_khz"})
     if "freq_khz" in section.model_fields_set:
-        given["freq_khz"] = section.steps()
-    return given
+        stated_values["freq_khz"] = section.steps()
+    return stated_values

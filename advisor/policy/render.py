@@ -45,9 +45,9 @@ def effective(kind: str, compiled: Mapping[str, object]) -> dict[str, Any]:
 
 def to_yaml(kind: str, compiled: Mapping[str, object]) -> str:
     """Return the settings that hold as a file that could be applied."""
-    written = _site_file(compiled) if kind == "site" else _policy_file(compiled)
+    sections = _site_file(compiled) if kind == "site" else _policy_file(compiled)
     return yaml.safe_dump(
-        {"version": VERSION, **written},
+        {"version": VERSION, **sections},
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=None,
@@ -59,8 +59,8 @@ def _policy_file(compiled: Mapping[str, object]) -> dict[str, Any]:
     settings = effective("policy", compiled)
     rules = settings.pop("rules")
     return {
-        **_written(settings),
-        "rules": [{"match": r["match"], **_written(r["set"])} for r in rules],
+        **_as_written(settings),
+        "rules": [{"match": r["match"], **_as_written(r["set"])} for r in rules],
     }
 
 
@@ -72,7 +72,9 @@ def _site_file(compiled: Mapping[str, object]) -> dict[str, Any]:
         conditions = ("executable", "job_name", "arguments")
         match = {key: rest.pop(key) for key in conditions if key in rest}
         applications.append({"name": rest.pop("name"), "match": match, **rest})
-    node_types = {name: _written(given) for name, given in settings["node_types"].items()}
+    node_types = {
+        name: _as_written(type_settings) for name, type_settings in settings["node_types"].items()
+    }
     options = {
         name: {"binds": axes} if axes else "harmless"
         for name, axes in settings.pop("understood_options", {}).items()
@@ -81,14 +83,14 @@ def _site_file(compiled: Mapping[str, object]) -> dict[str, Any]:
     return {**settings, "node_types": node_types, "applications": applications, **more}
 
 
-def _written(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as people write them: 5%, 2.4 GHz, bdw[1-4]."""
     return {key: _value(key, value) for key, value in settings.items()}
 
 
 def _value(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _written(value)
+        return _as_written(value)
     if key in shares():
         return f"{value * 100:.10g}%"
     if key in _FREQUENCIES:

@@ -82,10 +82,10 @@ def _section(settings: type, name: str, **more: Any) -> type[Strict]:
         default = list(setting.default) if isinstance(setting.default, tuple) else setting.default
         field = Field(default=default, description=about[-1])
         keys[setting.name] = (_reading(kind, bounds), field)
-    made: type[Strict] = create_model(
+    model: type[Strict] = create_model(
         name, __base__=Strict, __doc__=settings.__doc__, **keys, **more
     )
-    return made
+    return model
 
 
 _WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
@@ -123,7 +123,7 @@ class MatchSection(Strict):
     node_type: Patterns = Field(default=[], description="the baseline's node type")
 
     @model_validator(mode="after")
-    def _some(self) -> MatchSection:
+    def _has_condition(self) -> MatchSection:
         if not self.model_fields_set:
             hint = "name at least one field, or put the settings at the top of the file"
             refuse("has no conditions", hint=hint, allowed=core.MATCH_FIELDS)

@@ -125,11 +125,11 @@ class NodeTypeSection(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> NodeTypeSection:
-        given = self.model_fields_set
-        if {"cores", "sockets"} <= given and self.cores < self.sockets:
+        stated_fields = self.model_fields_set
+        if {"cores", "sockets"} <= stated_fields and self.cores < self.sockets:
             refuse(f"{self.cores} cores cannot fill {self.sockets} sockets", key="cores")
         steps = self.steps()
-        if steps and "default_freq_khz" in given and self.default_freq_khz not in steps:
+        if steps and "default_freq_khz" in stated_fields and self.default_freq_khz not in steps:
             hint = "add it to freq_khz, or name one of its steps"
             refuse("is not among the steps of freq_khz", key="default_freq_khz", hint=hint)
         return self
@@ -153,7 +153,7 @@ class ApplicationMatch(Strict):
     )
 
     @model_validator(mode="after")
-    def _some(self) -> ApplicationMatch:
+    def _has_condition(self) -> ApplicationMatch:
         if not self.model_fields_set:
             refuse("has no conditions", allowed=tuple(type(self).model_fields))
         return self
@@ -253,8 +253,8 @@ class ApplicationSection(Strict):
 
     def rate_rule(self) -> dict[str, object]:
         """Return how its rate is read, in the compiled form."""
-        own = self.rate
-        return {"match": own} if isinstance(own, str) else own.model_dump(exclude_unset=True)
+        rate = self.rate
+        return {"match": rate} if isinstance(rate, str) else rate.model_dump(exclude_unset=True)
 
     @model_validator(mode="after")
     def _template(self) -> ApplicationSection:

@@ -86,10 +86,11 @@ class Prior:
         """
         n = len(self.points)
         i = [index, n + index]
-        seen = self.cov[np.ix_(i, i)] + error**2 * np.eye(2)
+        innovation = self.cov[np.ix_(i, i)] + error**2 * np.eye(2)
         off = np.array([ln_time, ln_energy]) - self.mean[:, index]
-        gain = np.linalg.solve(seen, self.cov[i]).T
-        surprise = float(off @ np.linalg.solve(seen, off))
+        gain = np.linalg.solve(innovation, self.cov[i]).T
+        # A multivariate t given two values: its spread grows with how surprising they are.
+        surprise = float(off @ np.linalg.solve(innovation, off))
         cov = (self.cov - gain @ self.cov[i]) * (self.dof + surprise) / (self.dof + 2.0)
         cov[np.diag_indices_from(cov)] = np.maximum(np.diag(cov), FLOOR**2)
         mean = self.mean + (gain @ off).reshape(2, -1)
@@ -122,25 +123,29 @@ class Learned:
             way.prior(self.points, cov, signature, label)
             for way, cov in zip(self.near, self._covariances, strict=True)
         ]
-        others = tuple(way.estimate(signature, label).surface.reshape(2, -1) for way in self.far)
-        return replace(priors[0], doubts=tuple(priors[1:]), others=others, scores=self.scores)
+        far_estimates = tuple(
+            way.estimate(signature, label).surface.reshape(2, -1) for way in self.far
+        )
+        return replace(
+            priors[0], doubts=tuple(priors[1:]), others=far_estimates, scores=self.scores
+        )
 
 
 @on_one_thread
 def learn(
-    known: Sequence[WorkloadSurface],
+    surfaces: Sequence[WorkloadSurface],
     names: Collection[str],
     points: Array,
-    own: Array,
+    own_point: Array,
     *,
     ways: Sequence[Way] = WAYS,
 ) -> Learned:
-    """Learn of ``points`` (n, 2) against a workload's own point ``own`` (2,).
+    """Learn of ``points`` (n, 2) against a workload's own point ``own_point`` (2,).
 
     ``names`` are the values its signature holds. Raises PriorError when fewer than three
     applications reach there.
     """
-    rows, y, points = _table(known, points, own)
+    rows, y, points = _table(surfaces, points, own_point)
     kernel = np.array([s.kernel for s in rows])
     applications = {s.application for s in rows if not s.kernel}
     tried: list[_Judged] = []
@@ -151,31 +156,32 @@ def learn(
             continue
         judged = ~kernel[among] if len(applications) >= _APART else np.ones(len(some), dtype=bool)
         scaled = _Scaled.of(some, names)
-        table = scaled.rows(some, y[among], points[:, 1] - own[1])
+        table = scaled.rows(some, y[among], points[:, 1] - own_point[1])
         frame = _ErrorFrame(table, points, judged)
         for way in ways:
-            left, factors = way.left_out(table)
-            errors = _Errors(frame, table.surfaces - left, factors)
+            predictions, factors = way.left_out(table)
+            errors = _Errors(frame, table.surfaces - predictions, factors)
             tried.append(_Judged(way, with_kernels, table, scaled, errors))
     if not tried:
         raise PriorError(f"only {len(applications)} applications are swept there, three are needed")
     every = [t.errors for t in tried]
     by_way = np.array([list(t.scores.values()) for t in every])
-    order = _near(by_way)
+    order = _about_best(by_way)
     order[1:] = sorted(order[1:], key=lambda i: -every[i].score)
+    # Reversed, and below by ascending scores: of one name or method the best comes last and stays.
     near = {tried[i].name: tried[i] for i in reversed(order)}
     first = tried[order[0]]
     scores: dict[str, float] = {}
     for t in sorted(tried, key=lambda t: t.errors.score):
         scores[t.name] = t.errors.score
-    others = (t for t in near.values() if t.name != first.name)
+    alternatives = (t for t in near.values() if t.name != first.name)
     best: dict[str, _Judged] = {}
     for t in sorted(tried, key=lambda t: t.errors.score):
         best[t.way.method] = t
     for t in near.values():
         best.pop(t.way.method, None)
     stretch = np.repeat(_stretch(every, by_way), len(points))
-    return Learned(points, (first, *others), tuple(best.values()), stretch, scores)
+    return Learned(points, (first, *alternatives), tuple(best.values()), stretch, scores)
 
 
 @dataclass(frozen=True)
@@ -229,12 +235,12 @@ class _Scaled:
         """Return the scale of what most signatures hold."""
         columns, mean, spread = [], [], []
         for name in sorted(names):
-            there = [s.signature[name] for s in some if name in s.signature]
-            if len(there) >= max(3, 0.6 * len(some)):
+            column = [s.signature[name] for s in some if name in s.signature]
+            if len(column) >= max(3, 0.6 * len(some)):
                 columns.append(name)
-                mean.append(float(np.mean(there)))
-                least = max(_LEAST * float(np.max(np.abs(there))), 1e-6)
-                spread.append(max(float(np.std(there)), least))
+                mean.append(float(np.mean(column)))
+                least = max(_LEAST * float(np.max(np.abs(column))), 1e-6)
+                spread.append(max(float(np.std(column)), least))
         return cls(tuple(columns), np.array(mean), np.array(spread))
 
     def rows(self, some: Sequence[WorkloadSurface], y: Array, ln_frequency: Array) -> Rows:
@@ -252,13 +258,13 @@ class _Scaled:
 
 
 def _table(
-    known: Sequence[WorkloadSurface], points: Array, own: Array
+    surfaces: Sequence[WorkloadSurface], points: Array, own_point: Array
 ) -> tuple[list[WorkloadSurface], Array, Array]:
     """Return the workloads that reach, their logarithms (m, 2n) and the points that are known."""
     rows, values = [], []
-    for s in known:
-        there = s.at(np.vstack((own, points)))
-        table = there[:, 1:] - there[:, :1]
+    for s in surfaces:
+        responses = s.at(np.vstack((own_point, points)))
+        table = responses[:, 1:] - responses[:, :1]
         if np.isfinite(table).mean() >= 0.6:
             rows.append(s)
             values.append(table)
@@ -277,22 +283,22 @@ class _ErrorFrame:
     def __init__(self, rows: Rows, points: Array, judged: npt.NDArray[np.bool_]) -> None:
         owner = rows.owner
         names, index = np.unique(owner, return_inverse=True)
-        of = (index[:, None] == np.arange(len(names))).astype(np.float64)
-        size = of.sum(axis=0)
+        membership = (index[:, None] == np.arange(len(names))).astype(np.float64)
+        size = membership.sum(axis=0)
         self.points = points
         self.applications = len(names)
         self.dof = self.applications - 1.0 + PSEUDO
         self.share = (1.0 / size)[index]
-        same = of @ of.T
-        self.others: Array = (1.0 - same) * self.share / (self.applications - 1)
-        counted = of[judged].any(axis=0)
+        same_application = membership @ membership.T
+        self.others: Array = (1.0 - same_application) * self.share / (self.applications - 1)
+        counted = membership[judged].any(axis=0)
         self.names = [str(name) for name in names[counted]]
-        self.mean = (of / size).T[counted]
+        self.mean = (membership / size).T[counted]
         self.mine = {str(name): owner == name for name in names[counted]}
-        own = rows.surfaces[judged] if judged.any() else rows.surfaces
-        n = own.shape[1] // 2
-        near = np.abs(np.median(own[:, :n], axis=0)) < REGION
-        self.elsewhere = np.abs(own).max(axis=0).reshape(2, n).max(axis=0) > 1e-12
+        judged_surfaces = rows.surfaces[judged] if judged.any() else rows.surfaces
+        n = judged_surfaces.shape[1] // 2
+        near = np.abs(np.median(judged_surfaces[:, :n], axis=0)) < REGION
+        self.elsewhere = np.abs(judged_surfaces).max(axis=0).reshape(2, n).max(axis=0) > 1e-12
         near &= self.elsewhere
         if not near.any():
             raise PriorError("no configuration takes about as long as the job's own")
@@ -324,8 +330,8 @@ class _Errors:
         off, dof = self._off[:, frame.near], frame.dof - 1.0
         scale = self._left_out_scale(off)
         density = np.log1p((off / scale) ** 2 / dof) * (-0.5 * (dof + 1)) - np.log(scale)
-        by = frame.mean @ (density.mean(axis=1) + frame.constant)
-        return dict(zip(frame.names, by.tolist(), strict=True))
+        densities = frame.mean @ (density.mean(axis=1) + frame.constant)
+        return dict(zip(frame.names, densities.tolist(), strict=True))
 
     @cached_property
     def ratios(self) -> dict[str, Array]:
@@ -333,7 +339,7 @@ class _Errors:
         half = self._left_out_scale(self._off) * student.quantile(self.dof - 1.0, 0.95)
         ratio = (np.abs(self._off) / half).reshape(len(half), 2, -1)
         ratio = ratio[:, :, self._frame.elsewhere]
-        return {name: ratio[mine] for name, mine in self._frame.mine.items()}
+        return {name: ratio[rows] for name, rows in self._frame.mine.items()}
 
     @cached_property
     def covariance(self) -> Array:
@@ -351,7 +357,7 @@ class _Errors:
         return cov
 
 
-def _near(scores: Array) -> list[int]:
+def _about_best(scores: Array) -> list[int]:
     """Return the ways (rows) whose mean score is within one standard error of the best."""
     less = scores[np.argmax(scores.mean(axis=1))] - scores
     count = scores.shape[1]
@@ -367,7 +373,8 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
     """
     names = list(tried[0].scores)
     ratios = [
-        tried[_near(np.delete(scores, k, axis=1))[0]].ratios[name] for k, name in enumerate(names)
+        tried[_about_best(np.delete(scores, k, axis=1))[0]].ratios[name]
+        for k, name in enumerate(names)
     ]
     factors = []
     for axis in (0, 1):
@@ -379,9 +386,10 @@ def _stretch(tried: Sequence[_Errors], scores: Array) -> Array:
         every, share = np.concatenate(values), np.concatenate(shares)
         order = np.argsort(every)
         upto = np.cumsum(share[order]) / share.sum()
+        # Of n errors, the quantile that one more stays below with 90 % (conformal prediction).
         level = min(0.98, 0.9 * (len(names) + 1) / len(names))
-        at = float(every[order][min(len(order) - 1, int(np.searchsorted(upto, level)))])
-        factors.append((len(names) * at + PSEUDO) / (len(names) + PSEUDO))
+        quantile = float(every[order][min(len(order) - 1, int(np.searchsorted(upto, level)))])
+        factors.append((len(names) * quantile + PSEUDO) / (len(names) + PSEUDO))
     stretch: Array = np.clip(np.array(factors), 0.7, 2.0)
     return stretch
 

@@ -50,56 +50,60 @@ class PredictedOptions:
 
 def options(
     prior: Prior,
-    own: Configuration,
+    baseline: Configuration,
     node_type: NodeType,
     time_s: float,
     power_w: float,
     tried: Sequence[TriedPoint] = (),
 ) -> PredictedOptions:
-    """Return the options of a job that took ``time_s`` at ``power_w`` per node at ``own``.
+    """Return the options of a job that took ``time_s`` at ``power_w`` per node at ``baseline``.
 
     Intervals are those of Student's t, wider where another way that foretells applications about
     as well puts less trust in the option. All but the job's own point are ``estimated`` until a
     trial ran; from then on only what a trial confirmed can be used. Placed in a zone of their own.
     """
-    energy_j = time_s * power_w * own.nodes
-    own = replace(own, node_type=node_type.name)
-    places = _places(prior.points, own, node_type)
+    energy_j = time_s * power_w * baseline.nodes
+    baseline = replace(baseline, node_type=node_type.name)
+    places = _places(prior.points, baseline, node_type)
     unlike = False
     for trial in tried:
         if trial.measured is not None and trial.where in places:
-            at = places.index(trial.where)
-            unlike |= not prior.expects(at, *trial.measured[:2])
-            prior = prior.observe(at, *trial.measured)
+            point_index = places.index(trial.where)
+            unlike |= not prior.expects(point_index, *trial.measured[:2])
+            prior = prior.observe(point_index, *trial.measured)
     spread = np.maximum(prior.half_width(0.90) / Z90, _doubted(prior)).T.tolist()
     change = np.exp(prior.mean).T.tolist()
-    made = {own: _option(own, time_s, energy_j, _RUN_ERROR, _RUN_ERROR)}
+    by_configuration = {baseline: _option(baseline, time_s, energy_j, _RUN_ERROR, _RUN_ERROR)}
     for trial in tried:
         if trial.measured is not None:
             t, e, error = trial.measured
             measured = time_s * math.exp(t), energy_j * math.exp(e)
             option = _option(trial.where, *measured, error, error)
-            made[trial.where] = replace(option, confirmed=trial.confirmed)
+            by_configuration[trial.where] = replace(option, confirmed=trial.confirmed)
     for i, where in enumerate(places):
         t, e = change[i]
-        if where not in made:
+        if where not in by_configuration:
             dt, de = spread[i]
-            made[where] = _option(
+            by_configuration[where] = _option(
                 where, time_s * t, energy_j * e, dt, de, measured=False, estimated=not tried
             )
-    placed = place([made[where] for where in sorted(made)], 0.05)
-    return PredictedOptions(placed, _trial_points(prior, placed, places, own, tried), unlike)
+    placed = place([by_configuration[where] for where in sorted(by_configuration)], 0.05)
+    return PredictedOptions(placed, _trial_points(prior, placed, places, baseline, tried), unlike)
 
 
-def _places(points: Array, own: Configuration, node_type: NodeType) -> list[Configuration]:
+def _places(points: Array, baseline: Configuration, node_type: NodeType) -> list[Configuration]:
     """Return the configurations of points: logarithms of shares of cores and frequency."""
     nominal = node_type.default_freq_khz or max(node_type.freq_khz, default=0)
-    nominal = nominal or own.freq_khz or 1
+    nominal = nominal or baseline.freq_khz or 1
     places = []
     for share, frequency in points.tolist():
         threads = round(math.exp(share) * node_type.cores)
-        step = round(math.exp(frequency) * nominal) if own.freq_khz or frequency else 0
-        places.append(Configuration(own.node_type, own.nodes, own.ranks_per_node, threads, step))
+        step = round(math.exp(frequency) * nominal) if baseline.freq_khz or frequency else 0
+        places.append(
+            Configuration(
+                baseline.node_type, baseline.nodes, baseline.ranks_per_node, threads, step
+            )
+        )
     return places
 
 
@@ -107,7 +111,7 @@ def _trial_points(
     prior: Prior,
     placed: Sequence[Option],
     places: Sequence[Configuration],
-    own: Configuration,
+    baseline: Configuration,
     tried: Sequence[TriedPoint],
 ) -> TrialPoints:
     """Return what trials are chosen by, for each of the options."""
@@ -118,12 +122,12 @@ def _trial_points(
     doubted = _high(prior)[0] / student.quantile(prior.dof, _DOUBT)
     scale = np.maximum(prior.scale[0], doubted).tolist()
     ends = np.max([prior.mean, *prior.others], axis=0).tolist()
-    known = dict(zip(places, zip(scale, gain.tolist(), *ends, strict=True), strict=True))
-    for where in (own, *(t.where for t in tried)):
-        known.pop(where, None)
+    point_values = dict(zip(places, zip(scale, gain.tolist(), *ends, strict=True), strict=True))
+    for where in (baseline, *(t.where for t in tried)):
+        point_values.pop(where, None)
     quantiles = tuple(student.quantile(prior.dof, percent / 100) for percent in PERCENT)
     nothing = (math.nan,) * 4
-    values = tuple(known.get(option.configuration, nothing) for option in placed)
+    values = tuple(point_values.get(option.configuration, nothing) for option in placed)
     return TrialPoints(quantiles, values)
 
 
@@ -149,7 +153,7 @@ def _doubted(prior: Prior) -> Array:
 def _high(prior: Prior) -> Array:
     """Return how far above the mean (2, n) the ways about as good put the end of their trust."""
     high = np.zeros_like(prior.mean)
-    for other in prior.doubts:
-        end = other.mean + other.scale * student.quantile(other.dof, _DOUBT)
+    for way in prior.doubts:
+        end = way.mean + way.scale * student.quantile(way.dof, _DOUBT)
         high = np.maximum(high, end - prior.mean)
     return high

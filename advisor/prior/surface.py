@@ -38,9 +38,9 @@ class WorkloadSurface:
 
     def known_by(self, signature: Mapping[str, float], label: str | None = None) -> WorkloadSurface:
         """Return the same surface of a workload with another signature, and class if given."""
-        other = replace(self, signature=signature, label=self.label if label is None else label)
-        other.__dict__["_lines"] = self._lines
-        return other
+        surface = replace(self, signature=signature, label=self.label if label is None else label)
+        surface.__dict__["_lines"] = self._lines
+        return surface
 
     def at(self, points: Array) -> Array:
         """Return ln time and ln energy (2, n) at ``points`` (n, 2), NaN where nothing is near.
@@ -54,15 +54,15 @@ class WorkloadSurface:
             line = values[:, :, lower] * (1 - share) + values[:, :, upper] * share
             line[:, :, outside] = np.nan
             table[which] = line
-        known = np.isfinite(table[:, 0])
-        if known.all():
+        finite = np.isfinite(table[:, 0])
+        if finite.all():
             return _across(points[:, 1], frequencies, table)
         interpolated = np.full((2, len(points)), np.nan)
-        for some in np.unique(known, axis=1).T:  # points near which the same frequencies are known
+        for some in np.unique(finite, axis=1).T:  # points near which the same frequencies are known
             if some.any():
-                here = np.flatnonzero((known == some[:, None]).all(axis=0))
-                interpolated[:, here] = _across(
-                    points[here, 1], frequencies[some], table[some][:, :, here]
+                columns = np.flatnonzero((finite == some[:, None]).all(axis=0))
+                interpolated[:, columns] = _across(
+                    points[columns, 1], frequencies[some], table[some][:, :, columns]
                 )
         return interpolated
 
@@ -72,13 +72,13 @@ class WorkloadSurface:
         frequencies = np.unique(self.points[:, 1])
         where: dict[tuple[float, ...], list[tuple[int, npt.NDArray[np.intp]]]] = {}
         for k, frequency in enumerate(frequencies):
-            here = np.flatnonzero(self.points[:, 1] == frequency)
-            here = here[np.argsort(self.points[here, 0])]
-            where.setdefault(tuple(self.points[here, 0].tolist()), []).append((k, here))
+            rows = np.flatnonzero(self.points[:, 1] == frequency)
+            rows = rows[np.argsort(self.points[rows, 0])]
+            where.setdefault(tuple(self.points[rows, 0].tolist()), []).append((k, rows))
         both = np.stack((self.ln_time, self.ln_energy))
         lines = []
         for cores, some in where.items():
-            values = np.stack([both[:, here] for _, here in some])
+            values = np.stack([both[:, rows] for _, rows in some])
             lines.append(([k for k, _ in some], np.array(cores), values))
         return frequencies, lines
 
@@ -106,23 +106,23 @@ def surface_of(
 
 
 def _neighbours(
-    wanted: Array, known: Array
+    positions: Array, grid: Array
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array, npt.NDArray[np.bool_]]:
     """Return the indexes of the known values below and above, how far between, who is too far off.
 
     Flat up to :data:`NEAR` beyond the ends.
     """
-    upper = np.searchsorted(known, wanted).clip(min(1, len(known) - 1), len(known) - 1)
+    upper = np.searchsorted(grid, positions).clip(min(1, len(grid) - 1), len(grid) - 1)
     lower = np.maximum(upper - 1, 0)
-    low, high = known[lower], known[upper]
-    share = np.clip((wanted - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
-    return lower, upper, share, (wanted < known[0] - NEAR) | (wanted > known[-1] + NEAR)
+    low, high = grid[lower], grid[upper]
+    share = np.clip((positions - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    return lower, upper, share, (positions < grid[0] - NEAR) | (positions > grid[-1] + NEAR)
 
 
-def _across(wanted: Array, known: Array, table: Array) -> Array:
-    """Interpolate columns of ``table`` (k, 2, n), each at its own value, between ``known`` (k,)."""
-    lower, upper, share, outside = _neighbours(wanted, known)
-    each = np.arange(len(wanted))
-    values: Array = table[lower, :, each].T * (1 - share) + table[upper, :, each].T * share
+def _across(positions: Array, grid: Array, table: Array) -> Array:
+    """Interpolate columns of ``table`` (k, 2, n), each at its own value, between ``grid`` (k,)."""
+    lower, upper, share, outside = _neighbours(positions, grid)
+    columns = np.arange(len(positions))
+    values: Array = table[lower, :, columns].T * (1 - share) + table[upper, :, columns].T * share
     values[:, outside] = np.nan
     return values

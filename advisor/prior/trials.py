@@ -45,30 +45,33 @@ def usable(prior: Prior, bounds: TrialBounds) -> int | None:
     """Return the point that saves most among those good enough to be used unseen, if any."""
     if prior.applications < needed_unseen(bounds.confidence):
         return None
-    good = _within(prior, bounds, bounds.confidence)
-    for other in prior.doubts:
-        good &= _within(other, bounds, bounds.trial_confidence)
+    good = _points_within(prior, bounds, bounds.confidence)
+    for way in prior.doubts:
+        good &= _points_within(way, bounds, bounds.trial_confidence)
     slowdown, saving = bounds.ln
     for time, energy in prior.others:
         good &= (time <= slowdown) & (energy <= saving)
     return int(np.argmin(np.where(good, prior.mean[1], np.inf))) if good.any() else None
 
 
-def _within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
+def _points_within(prior: Prior, bounds: TrialBounds, confidence: float) -> npt.NDArray[np.bool_]:
     high = prior.mean + prior.scale * student.quantile(prior.dof, confidence)
     slowdown, saving = bounds.ln
     enough = prior.applications >= bounds.min_applications
-    within: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
-    return within
+    allowed: npt.NDArray[np.bool_] = (high[0] <= slowdown) & (high[1] <= saving) & enough
+    return allowed
 
 
 def trial(
-    prior: Prior, bounds: TrialBounds, best_ln_energy: float = 0.0, done: Collection[int] = ()
+    prior: Prior,
+    bounds: TrialBounds,
+    best_ln_energy: float = 0.0,
+    tried_points: Collection[int] = (),
 ) -> int | None:
     """Return the point to try, None when none is worth it.
 
     ``best_ln_energy`` is the best that runs have confirmed, against the job's own point;
-    points ``done`` are not tried again. An improvement below :data:`WORTH` is not worth a trial.
+    ``tried_points`` are not tried again. An improvement below :data:`WORTH` is not worth a trial.
     """
     slowdown, saving = bounds.ln
     scale, dof = prior.scale, prior.dof
@@ -76,7 +79,7 @@ def trial(
     keeps = np.min(by_way, axis=0)
     saves = below(dof, (saving - prior.mean[1]) / scale[1])
     good = (keeps >= bounds.trial_confidence) & (saves > 0.5)
-    good[list(done)] = False
+    good[list(tried_points)] = False
     if not good.any() or prior.applications < bounds.min_applications:
         return None
     gain = expected_improvement(prior.mean[1], scale[1], dof, best_ln_energy) * keeps

@@ -72,11 +72,11 @@ class Rows:
         apart: Array = np.linalg.norm(self.signatures[:, None] - self.signatures[None], axis=2)
         return apart
 
-    def partitioned(self, here: npt.NDArray[np.intp]) -> SignaturePartition:
+    def partitioned(self, row_indices: npt.NDArray[np.intp]) -> SignaturePartition:
         """Return the partition of some rows, worked out once for all ways."""
-        key = here.tobytes()
+        key = row_indices.tobytes()
         if key not in self.partitions:
-            self.partitions[key] = partition(self.apart[np.ix_(here, here)])
+            self.partitions[key] = partition(self.apart[np.ix_(row_indices, row_indices)])
         return self.partitions[key]
 
 
@@ -120,14 +120,16 @@ class Way:
 
     def left_out(self, rows: Rows) -> tuple[Array, Array]:
         """Return what it says of each known workload (m, 2n) without its application; factors."""
-        left, factors = self._left_out_weights(rows)
-        surfaces = left @ rows.surfaces
+        weights, factors = self._left_out_weights(rows)
+        surfaces = weights @ rows.surfaces
         if self.method != "projection":
             return surfaces, factors
         factors, owner = factors.copy(), rows.owner
-        for i, (z, raw, own) in enumerate(zip(rows.signatures, rows.raw, owner, strict=True)):
+        for i, (z, raw, application) in enumerate(
+            zip(rows.signatures, rows.raw, owner, strict=True)
+        ):
             if self._projects(rows, new := New(z, raw)):
-                other_type = self._projected(rows, new, owner != own)
+                other_type = self._projected(rows, new, owner != application)
                 surfaces[i], factors[i] = other_type.surface, other_type.factor
         return surfaces, factors
 
@@ -141,14 +143,17 @@ class Way:
         if key not in _LEFT:
             if len(_LEFT) >= _KEPT:
                 _LEFT.clear()
-            _LEFT[key] = self._kriged(rows) if self.method in _KRIGED else self._others(rows)
+            _LEFT[key] = (
+                self._kriged(rows) if self.method in _KRIGED else self._weights_left_out(rows)
+            )
         return _LEFT[key]
 
-    def _others(self, rows: Rows) -> tuple[Array, Array]:
+    def _weights_left_out(self, rows: Rows) -> tuple[Array, Array]:
         owner = rows.owner
-        of = zip(rows.signatures, rows.raw, rows.labels, owner, strict=True)
+        row_tuples = zip(rows.signatures, rows.raw, rows.labels, owner, strict=True)
         weighted = [
-            self._weights(rows, New(z, raw, label), owner != own) for z, raw, label, own in of
+            self._weights(rows, New(z, raw, label), owner != application)
+            for z, raw, label, application in row_tuples
         ]
         return np.array([w for w, _ in weighted]), np.array([factor for _, factor in weighted])
 
@@ -156,25 +161,26 @@ class Way:
         owner = rows.owner
         inverse = self._inverse(rows)
         factors = 1.0 / np.diag(inverse)  # of applications with one row; the others follow
-        left = np.eye(len(owner)) - factors[:, None] * inverse
+        # Leaving one out takes no new inverse: what is missed is (K^-1 y)_i / (K^-1)_ii.
+        weights = np.eye(len(owner)) - factors[:, None] * inverse
         for application, count in Counter(rows.applications).items():
             if count == 1:
                 continue
             i = np.flatnonzero(owner == application)
-            left[i] = np.eye(len(owner))[i]
+            weights[i] = np.eye(len(owner))[i]
             block = np.linalg.inv(inverse[np.ix_(i, i)])
-            left[i] -= block @ inverse[i]
+            weights[i] -= block @ inverse[i]
             factors[i] = np.diag(block)
-        return left, factors
+        return weights, factors
 
     def _projects(self, rows: Rows, new: New) -> bool:
         """Tell whether a signature holds all that EAR's own projection needs."""
         if self.method != "projection" or not set(projection.NEEDED) <= set(rows.names):
             return False
-        return bool(np.isfinite(new.raw[_needed(rows)]).all())
+        return bool(np.isfinite(new.raw[_projection_columns(rows)]).all())
 
     def _projected(self, rows: Rows, new: New, among: npt.NDArray[np.bool_]) -> SurfaceEstimate:
-        columns = _needed(rows)
+        columns = _projection_columns(rows)
         complete = np.flatnonzero(among & np.isfinite(rows.raw[:, columns]).all(axis=1))
         w = np.zeros(len(among))
         w[complete] = 1.0 / max(1, len(complete))
@@ -191,25 +197,25 @@ class Way:
         if self.method in _KRIGED:
             return self._kriging(rows, new.signature)
         w = np.zeros(len(among))
-        here = np.flatnonzero(among)
+        candidates = np.flatnonzero(among)
         if self.method == "projection":
             columns = projected(rows.names)
-            x = np.column_stack((np.ones(len(here)), rows.signatures[here][:, columns]))
-            w[here] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
+            x = np.column_stack((np.ones(len(candidates)), rows.signatures[candidates][:, columns]))
+            w[candidates] = np.concatenate(([1.0], new.signature[columns])) @ np.linalg.pinv(x)
             return w, 1.0 + float(w @ w)
-        known = [rows.labels[int(i)] for i in here]
-        if new.label and all(known):
-            mine = here[np.array(known) == new.label]
+        labels = [rows.labels[int(i)] for i in candidates]
+        if new.label and all(labels):
+            group = candidates[np.array(labels) == new.label]
         else:
-            medoids, where = rows.partitioned(here)
-            distance = np.linalg.norm(rows.signatures[here[medoids]] - new.signature, axis=1)
-            mine = here[where == int(np.argmin(distance))]
-        if not len(mine):
-            mine = here
+            medoids, where = rows.partitioned(candidates)
+            distance = np.linalg.norm(rows.signatures[candidates[medoids]] - new.signature, axis=1)
+            group = candidates[where == int(np.argmin(distance))]
+        if not len(group):
+            group = candidates
         if self.method == "medoid":
-            mine = mine[[int(np.argmin(rows.apart[np.ix_(mine, mine)].sum(axis=0)))]]
-        w[mine] = 1.0 / len(mine)
-        return w, 1.0 + 1.0 / len(mine)
+            group = group[[int(np.argmin(rows.apart[np.ix_(group, group)].sum(axis=0)))]]
+        w[group] = 1.0 / len(group)
+        return w, 1.0 + 1.0 / len(group)
 
     def _inverse(self, rows: Rows) -> Array:
         """Return the inverse of the known workloads' covariance (m, m), worked out once."""
@@ -221,16 +227,16 @@ class Way:
 
     def _covariance(self, rows: Rows) -> Array:
         z, owner = rows.signatures, rows.owner
-        own = (owner[:, None] == owner) + _REPEAT * np.eye(len(z))
-        cov: Array = _VAGUE + self._kernel(z, z, rows.varying) + own
+        own_variance = (owner[:, None] == owner) + _REPEAT * np.eye(len(z))
+        cov: Array = _VAGUE + self._kernel(z, z, rows.varying) + own_variance
         return cov
 
     def _kriging(self, rows: Rows, new: Array) -> tuple[Array, float]:
         across = _VAGUE + self._kernel(rows.signatures, new[None], rows.varying)[:, 0]
         w = self._inverse(rows) @ across
         alone = float(self._kernel(new[None], new[None], rows.varying)[0, 0])
-        own = _VAGUE + alone + 1.0 + _REPEAT
-        return w, max(1.0, own - float(across @ w))
+        variance = _VAGUE + alone + 1.0 + _REPEAT
+        return w, max(1.0, variance - float(across @ w))
 
     def _kernel(self, a: Array, b: Array, varying: int) -> Array:
         if self.method == "global":
@@ -253,7 +259,7 @@ WAYS: tuple[Way, ...] = (
 )
 
 
-def _needed(rows: Rows) -> list[int]:
+def _projection_columns(rows: Rows) -> list[int]:
     return [rows.names.index(name) for name in projection.NEEDED]
 
 
@@ -278,8 +284,8 @@ def partition(apart: Array) -> SignaturePartition:
         where = np.argmin(apart[:, medoids], axis=1)
         new = []
         for k in range(len(medoids)):
-            mine = np.flatnonzero(where == k)
-            new.append(int(mine[np.argmin(apart[np.ix_(mine, mine)].sum(axis=0))]))
+            members = np.flatnonzero(where == k)
+            new.append(int(members[np.argmin(apart[np.ix_(members, members)].sum(axis=0))]))
         if new == medoids:
             break
         medoids = new

@@ -73,7 +73,7 @@ class NodeTypeTimes:
         self.threads = 0
         for p in profiles:
             self.threads = max(self.threads, p.threads)
-            family = _of(p.microbenchmark)
+            family = _family_of(p.microbenchmark)
             self._known[family, p.threads].append(p)
             if not p.streams:
                 self._flat[family, p.threads] = p
@@ -109,9 +109,11 @@ class NodeTypeTimes:
         used = []
         for stream in streams:
             families = (self._known.get((f, threads)) for f in _families(stream))
-            own = [p for p in next(filter(None, families), []) if len(p.streams) == 1]
-            if own:
-                used.append(min(own, key=lambda p: _apart(p.streams[0], stream)))
+            single_stream = [p for p in next(filter(None, families), []) if len(p.streams) == 1]
+            if single_stream:
+                used.append(
+                    min(single_stream, key=lambda p: _stream_distance(p.streams[0], stream))
+                )
         used += [p for n in arithmetic for p in self._known.get((n, threads), [])]
         return [p for p in used if p.doubt]
 
@@ -119,6 +121,7 @@ class NodeTypeTimes:
         """Return the node's power while it loads from memory, or computes."""
         if memory:
             points = self._power.get(("mbw1lc", threads)) or self._power.get(("mbw1lp", threads))
+            # Of the largest zone, which comes from memory.
             return max(points)[1] if points else None
         profile = self._flat.get(("chain", threads))
         if profile is None or not profile.energy_per_iter_nj:
@@ -126,7 +129,7 @@ class NodeTypeTimes:
         return profile.energy_per_iter_nj / profile.time_per_iter_us / 1000.0
 
 
-def _apart(a: Stream, b: Stream) -> float:
+def _stream_distance(a: Stream, b: Stream) -> float:
     """Return how far two streams are from one another: logarithms of size and stride."""
     size = math.log(max(a.size_kb, 1e-3) / max(b.size_kb, 1e-3))
     return math.hypot(size, math.log(max(1, a.stride_b) / max(1, b.stride_b)))
@@ -139,27 +142,28 @@ def in_doubt(profile: Profile) -> str:
     return f"{what} on {profile.node_type}: {100 * profile.spread:.0f} %"
 
 
-def _of(name: str) -> str:
+def _family_of(name: str) -> str:
     """Return the family a profile counts to: strides and types lie on one surface."""
     return name.rstrip("X").removesuffix("f")
 
 
 def _families(stream: Stream) -> tuple[str, ...]:
-    own, other = ("c", "p") if stream.access == "C" else ("p", "c")
+    letter, other_letter = ("c", "p") if stream.access == "C" else ("p", "c")
     if stream.random:
-        return (f"mbw1r{own}", f"mbw1r{other}")
-    loads = (f"mbw1l{own}", f"mbw1l{other}")
+        return (f"mbw1r{letter}", f"mbw1r{other_letter}")
+    loads = (f"mbw1l{letter}", f"mbw1l{other_letter}")
     return ("mbw1wp", *loads) if stream.writes else loads
 
 
 def _surface(strides: Mapping[int, list[SizeAndTime]], size_kb: float, stride_b: float) -> float:
     """Interpolate in the logarithms of time, size and stride; beyond the ends the ends hold."""
-    known = sorted(strides)
-    at = [s for s in known if len(strides[s]) > 1] or known
+    measured_strides = sorted(strides)
+    # One size alone does not tell how time grows with it.
+    usable_strides = [s for s in measured_strides if len(strides[s]) > 1] or measured_strides
     exact = strides.get(int(stride_b))
     if exact and exact[0][0] * 0.7 <= size_kb <= exact[-1][0] * 1.4:
         return math.exp(_line(exact, size_kb))
-    line = [(float(max(1, s)), math.exp(_line(strides[s], size_kb))) for s in at]
+    line = [(float(max(1, s)), math.exp(_line(strides[s], size_kb))) for s in usable_strides]
     return math.exp(_line(line, max(1.0, stride_b)))
 
 
@@ -200,26 +204,28 @@ def phase_on(
     if not threads or not other.threads:
         return None
     share = threads / other.threads
-    here = _steps(phase.streams, base, threads)
-    there = _steps(tuple(scaled(s, share) for s in phase.streams), other, other.threads)
+    base_steps = _steps(phase.streams, base, threads)
+    other_steps = _steps(tuple(scaled(s, share) for s in phase.streams), other, other.threads)
     slower = arithmetic_ratio(phase, base, other, threads)
-    if slower is None or any(t is None for _, t in (*here, *there)):
+    if slower is None or any(t is None for _, t in (*base_steps, *other_steps)):
         return None
     compute, doubt = slower[0] * share, slower[1]
-    m_here = math.fsum(n * (t or 0.0) for n, t in here)
-    m_there = math.fsum(n * (t or 0.0) for n, t in there) * share
-    whole = phase.time_per_iter_us
-    if not phase.streams or m_here <= 0:
+    base_us = math.fsum(n * (t or 0.0) for n, t in base_steps)
+    other_us = math.fsum(n * (t or 0.0) for n, t in other_steps) * share
+    iteration_us = phase.time_per_iter_us
+    if not phase.streams or base_us <= 0:
         error = 0.0 if other is base else math.hypot(doubt, LEAST_ERROR)
         return Blended(compute, error, 0.0, _power(base, other, threads, 0.0))
-    part = min(1.0, m_here / whole)
-    ratio = _mixed(part, m_there / m_here, compute, OVERLAP)
-    apart = [_mixed(part, m_there / m_here, compute, p) for p in (1.0, math.inf)]
+    part = min(1.0, base_us / iteration_us)
+    ratio = _mixed(part, other_us / base_us, compute, OVERLAP)
+    # Streams and arithmetic that do not overlap (their sum), and that do wholly (the longer).
+    apart = [_mixed(part, other_us / base_us, compute, p) for p in (1.0, math.inf)]
     off = math.log(max(*apart, ratio) / min(*apart, ratio)) / 2
-    over = 0.25 * math.log(max(1.0, m_here / whole))
+    # Streams that alone would take longer than the phase did are not quite those of the profiles.
+    over = 0.25 * math.log(max(1.0, base_us / iteration_us))
     loose = [
-        max((p.doubt for p in at.doubts(phase.streams, n, ("chain", "fma"))), default=0.0)
-        for at, n in ((base, threads), (other, other.threads))
+        max((p.doubt for p in machine.doubts(phase.streams, n, ("chain", "fma"))), default=0.0)
+        for machine, n in ((base, threads), (other, other.threads))
     ]
     error = math.sqrt(off**2 + over**2 + (doubt * (1 - part)) ** 2 + LEAST_ERROR**2)
     error = math.hypot(error, *loose)
@@ -246,9 +252,9 @@ def arithmetic_ratio(
     """
     ratios = {}
     for name in ("chain", "fma"):
-        here, there = base.arithmetic(name, threads), other.arithmetic(name, other.threads)
-        if here and there:
-            ratios[name] = there / here
+        base_us, other_us = base.arithmetic(name, threads), other.arithmetic(name, other.threads)
+        if base_us and other_us:
+            ratios[name] = other_us / base_us
     if not ratios:
         return None
     logs = [math.log(r) for r in ratios.values()]
@@ -256,8 +262,8 @@ def arithmetic_ratio(
     near = 0.5
     chain, peak = base.arithmetic("chain", threads), base.arithmetic("fma", threads)
     if phase.flops_per_iter and chain and peak and phase.time_per_iter_us and chain > peak:
-        each = phase.time_per_iter_us / (phase.flops_per_iter / 2)
-        near = min(1.0, max(0.0, math.log(chain / each) / math.log(chain / peak)))
+        operation_us = phase.time_per_iter_us / (phase.flops_per_iter / 2)
+        near = min(1.0, max(0.0, math.log(chain / operation_us) / math.log(chain / peak)))
     return math.exp(logs[0] * (1 - near) + logs[-1] * near), spread
 
 
@@ -268,12 +274,12 @@ def remainder_ratio(base: NodeTypeTimes, other: NodeTypeTimes) -> tuple[float, f
     """
     stream = Stream(_SIZE_MEMORY, 8, 8, "C")
     logs = []
-    for here, there in (
+    for base_us, other_us in (
         (base.arithmetic("chain", 1), other.arithmetic("chain", 1)),
         (base.step_us(stream, 1), other.step_us(stream, 1)),
     ):
-        if here and there:
-            logs.append(math.log(there / here))
+        if base_us and other_us:
+            logs.append(math.log(other_us / base_us))
     if not logs:
         return None
     return math.exp(math.fsum(logs) / len(logs)), abs(logs[0] - logs[-1]) / 2
@@ -282,18 +288,18 @@ def remainder_ratio(base: NodeTypeTimes, other: NodeTypeTimes) -> tuple[float, f
 def memory_ratio(profiles: Sequence[Profile], base: str, other: str) -> float:
     """Return how much longer one thread's loads from memory take, 1 where no profile says."""
     stream = Stream(_SIZE_MEMORY, 8, 8, "C")
-    here, there = (
+    base_us, other_us = (
         NodeTypeTimes(p for p in profiles if p.node_type == name).step_us(stream, 1)
         for name in (base, other)
     )
-    return there / here if here and there else 1.0
+    return other_us / base_us if base_us and other_us else 1.0
 
 
 def _power(base: NodeTypeTimes, other: NodeTypeTimes, threads: int, memory: float) -> float | None:
     """Return the other node's power over the base node's, in the phase's mix."""
     mixed = []
-    for machine, own in ((base, threads), (other, other.threads)):
-        loads, computes = machine.watts(True, own), machine.watts(False, own)
+    for machine, thread_count in ((base, threads), (other, other.threads)):
+        loads, computes = machine.watts(True, thread_count), machine.watts(False, thread_count)
         if loads is None or computes is None:
             return None
         mixed.append(memory * loads + (1 - memory) * computes)
@@ -306,9 +312,9 @@ def machines(profiles: Sequence[Profile], base: str) -> dict[str, NodeTypeTimes]
     for p in profiles:
         by_type[p.node_type].append(p)
     if base not in by_type:
-        there = ", ".join(sorted(by_type)) or "none"
+        type_names = ", ".join(sorted(by_type)) or "none"
         raise InputError(
-            f"there are no profiles of base node {base}", hint=f"there are some of: {there}"
+            f"there are no profiles of base node {base}", hint=f"there are some of: {type_names}"
         )
     return {
         name: NodeTypeTimes(by_type[name]) for name in (base, *(n for n in by_type if n != base))
@@ -319,19 +325,19 @@ def memory_parts(
     app: Characterisation, profiles: Sequence[Profile], base: str
 ) -> list[float | None]:
     """Return the part of each phase's time on the base node that its streams take."""
-    here = machines(profiles, base)[base]
-    threads = app.threads or here.threads
-    blended = [phase_on(p, here, here, threads) for p in app.phases]
+    base_times = machines(profiles, base)[base]
+    threads = app.threads or base_times.threads
+    blended = [phase_on(p, base_times, base_times, threads) for p in app.phases]
     return [None if b is None else b.memory for b in blended]
 
 
 def doubtful(app: Characterisation, profiles: Sequence[Profile], base: str) -> tuple[str, ...]:
     """Return the unsure profiles that a blend of an application's phases rests on."""
-    known = machines(profiles, base)
-    threads = app.threads or known[base].threads
+    times_by_type = machines(profiles, base)
+    threads = app.threads or times_by_type[base].threads
     doubts = [
         p
-        for name, machine in known.items()
+        for name, machine in times_by_type.items()
         for phase in app.phases
         for p in machine.doubts(
             phase.streams, threads if name == base else machine.threads, ("chain", "fma")
@@ -356,35 +362,35 @@ def blend(
     ``fallback`` estimates phases whose streams or arithmetic no profiles cover, and the phases
     ``alone`` (their numbers) wherever it can.
     """
-    known = machines(profiles, base)
-    here = known[base]
-    threads = app.threads or here.threads
+    times_by_type = machines(profiles, base)
+    base_times = times_by_type[base]
+    threads = app.threads or base_times.threads
     estimates: list[BlendedRun] = []
-    missing = []
-    for name, machine in known.items():
+    missing_types = []
+    for name, machine in times_by_type.items():
         parts = [
             (
                 p.time_s,
                 (fallback(n, name) if n in alone else None)
-                or phase_on(p, here, machine, threads)
+                or phase_on(p, base_times, machine, threads)
                 or fallback(n, name),
             )
             for n, p in enumerate(app.phases)
         ]
-        whole = [(s, b) for s, b in parts if b is not None]
-        if not whole or len(whole) < len(parts):
-            missing.append(name)
+        covered = [(s, b) for s, b in parts if b is not None]
+        if not covered or len(covered) < len(parts):
+            missing_types.append(name)
             continue
-        phases_s = math.fsum(s * b.ratio for s, b in whole)
-        measured_s = math.fsum(s for s, _ in whole)
-        off_s = math.sqrt(math.fsum((s * b.ratio * b.error) ** 2 for s, b in whole))
-        total, error = _with_remainder(app, remainder_ratio(here, machine), phases_s, off_s)
+        phases_s = math.fsum(s * b.ratio for s, b in covered)
+        measured_s = math.fsum(s for s, _ in covered)
+        off_s = math.sqrt(math.fsum((s * b.ratio * b.error) ** 2 for s, b in covered))
+        total, error = _with_remainder(app, remainder_ratio(base_times, machine), phases_s, off_s)
         energy = None
-        if all(b.power_ratio is not None for _, b in whole):
-            power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in whole) / phases_s
+        if all(b.power_ratio is not None for _, b in covered):
+            power = math.fsum(s * b.ratio * (b.power_ratio or 0.0) for s, b in covered) / phases_s
             energy = power * total / (measured_s + app.remainder_s)
         estimates.append(BlendedRun(name, phases_s, total, error, energy))
-    return estimates, missing
+    return estimates, missing_types
 
 
 def _with_remainder(

@@ -66,11 +66,11 @@ def number(
     if value is None:
         raise FieldError((*path, key), "is missing")
     try:
-        given = float("x" if isinstance(value, bool) else value)
+        amount = float("x" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         raise FieldError((*path, key), f"must be a number, not {value!r}") from None
-    good = math.isfinite(given) and least <= given <= most and not (above and given <= least)
-    if not good or given > _HUGE:
+    good = math.isfinite(amount) and least <= amount <= most and not (above and amount <= least)
+    if not good or amount > _HUGE:
         limit = (
             f"between {least:g} and {most:g}"
             if math.isfinite(most)
@@ -79,9 +79,9 @@ def number(
         if good:
             limit = f"at most {_HUGE:g}"
         raise FieldError((*path, key), f"must be {limit}, not {value!r}")
-    if whole and given != int(given):
+    if whole and amount != int(amount):
         raise FieldError((*path, key), f"must be a whole number, not {value!r}")
-    return given
+    return amount
 
 
 def number_or_none(data: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> float | None:

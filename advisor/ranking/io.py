@@ -75,24 +75,24 @@ class IoTimes:
         Between two sizes by their logarithms; beyond the largest in proportion to the size, below
         the smallest as long as that.
         """
-        return _at(self._points.get(_key(stream)), stream.block_b)
+        return _interpolated_us(self._points.get(_key(stream)), stream.block_b)
 
     def cached_us(self, stream: IoStream) -> float | None:
         """Return the same where the page cache serves it, None where that was not measured."""
-        return _at(self._cached.get(_key(stream)), stream.block_b)
+        return _interpolated_us(self._cached.get(_key(stream)), stream.block_b)
 
     def spread(self, stream: IoStream) -> float:
         """Return how sure the profile nearest in size is, 0 without profiles."""
-        known = self._spreads.get(_key(stream), {})
-        nearest = min(known, key=lambda b: abs(math.log(b / max(1.0, stream.block_b))), default=0)
-        return known.get(nearest, 0.0)
+        spreads = self._spreads.get(_key(stream), {})
+        nearest = min(spreads, key=lambda b: abs(math.log(b / max(1.0, stream.block_b))), default=0)
+        return spreads.get(nearest, 0.0)
 
 
 def _key(stream: IoStream) -> IoKey:
     return stream.file_system, stream.operation, stream.random
 
 
-def _at(points: Sequence[tuple[int, float]] | None, block_b: float) -> float | None:
+def _interpolated_us(points: Sequence[tuple[int, float]] | None, block_b: float) -> float | None:
     """Return the microseconds of a block, between and beyond sizes."""
     if not points:
         return None
@@ -167,17 +167,19 @@ def io_on(
     """
     notes: dict[str, None] = {}
 
-    def there(streams: Sequence[IoStream]) -> list[float]:
-        each = [_stream_on(s, base, other, node_type, memory_ratio, notes) for s in streams]
-        return [math.fsum(column) for column in zip(*each, strict=True)] or [0.0] * 3
+    def seconds_of(streams: Sequence[IoStream]) -> list[float]:
+        stream_seconds = [
+            _stream_on(s, base, other, node_type, memory_ratio, notes) for s in streams
+        ]
+        return [math.fsum(column) for column in zip(*stream_seconds, strict=True)] or [0.0] * 3
 
-    parts = [there(p.io) for p in app.phases]
+    parts = [seconds_of(p.io) for p in app.phases]
     for n, phase in enumerate(app.phases):
         known_s = math.fsum(s.time_s for s in phase.io)
         if known_s:
             share = io_in(phase.time_s, phase.io) / known_s
             parts[n] = [share * value for value in parts[n]]
-    rest = there(app.io)
+    rest = seconds_of(app.io)
     _, low_s, high_s = (math.fsum(column) for column in zip(rest, *parts, strict=True))
     return IoEstimate(math.fsum(p[0] for p in parts), rest[0], low_s, high_s, tuple(notes))
 
@@ -193,23 +195,23 @@ def _stream_on(
     """Return a stream's seconds on the other node type, and the ends of their 90 % interval."""
     if other is base:
         return s.time_s, s.time_s, s.time_s
-    here, there = base.block_us(s), other.block_us(s)
+    base_us, other_us = base.block_us(s), other.block_us(s)
     cached = base.cached_us(s), other.cached_us(s)
     error = math.hypot(SHARED, base.spread(s), other.spread(s))
     each_us = s.time_s * 1e6 / max(1, s.calls)
     ends: tuple[float, float] | None = None
-    if here is None or there is None:
+    if base_us is None or other_us is None:
         ends, error = (1.0, 1.0), UNKNOWN
         notes[
             f"its I/O on {s.file_system} is taken to be as fast on {node_type}: "
             "advisor bench --io measures it"
         ] = None
     elif cached[0] is not None and cached[1] is not None:
-        ends = _ends(each_us, (cached[0], here), (cached[1], there))
-    elif s.calls and each_us * CACHED < here:
+        ends = _ends(each_us, (cached[0], base_us), (cached[1], other_us))
+    elif s.calls and each_us * CACHED < base_us:
         ends, error = (memory_ratio, memory_ratio), SHARED
     else:
-        ends = there / here, there / here
+        ends = other_us / base_us, other_us / base_us
     low, high = min(ends) * s.time_s, max(ends) * s.time_s
     if high > _WIDE * low:
         notes[
@@ -221,15 +223,15 @@ def _stream_on(
 
 
 def _ends(
-    each_us: float, here: tuple[float, float], there: tuple[float, float]
+    each_us: float, base_us: tuple[float, float], other_us: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the two ends of the ratio of a call's time there to here.
 
-    ``here`` and ``there`` are microseconds from the page cache and past it. A call that takes
+    ``base_us`` and ``other_us`` are microseconds from the page cache and past it. A call that takes
     something in between is either a mixture of both, or as far between them there (by logarithms).
     Where the two are as good as one here, it may be either there.
     """
-    (cached, past), (cached_there, past_there) = here, there
+    (cached, past), (cached_there, past_there) = base_us, other_us
     if past < APART * cached:
         return cached_there / cached, past_there / past
     if each_us <= cached:
@@ -246,7 +248,10 @@ def _ends(
 
 def by_node_type(profiles: Iterable[IoProfile]) -> Mapping[str, IoTimes]:
     """Return the profiles of each node type; one that has none knows no file system."""
-    each: defaultdict[str, list[IoProfile]] = defaultdict(list)
+    by_type: defaultdict[str, list[IoProfile]] = defaultdict(list)
     for p in profiles:
-        each[p.node_type].append(p)
-    return defaultdict(lambda: IoTimes(()), {name: IoTimes(own) for name, own in each.items()})
+        by_type[p.node_type].append(p)
+    return defaultdict(
+        lambda: IoTimes(()),
+        {name: IoTimes(type_profiles) for name, type_profiles in by_type.items()},
+    )

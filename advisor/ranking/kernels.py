@@ -48,8 +48,8 @@ def kernel_name(data: Mapping[str, Any], path: tuple[str | int, ...]) -> str:
 
 def kernel_streams(data: Mapping[str, Any], path: tuple[str | int, ...]) -> tuple[Stream, ...]:
     """Return a kernel's streams. Raises FieldError for what the program cannot walk over."""
-    given = items(data, "streams", path)
-    streams = tuple(Stream.from_dict(s, (*path, "streams", n)) for n, s in enumerate(given))
+    entries = items(data, "streams", path)
+    streams = tuple(Stream.from_dict(s, (*path, "streams", n)) for n, s in enumerate(entries))
     if not 1 <= len(streams) <= MOST_STREAMS:
         raise FieldError((*path, "streams"), f"there must be 1 to {MOST_STREAMS}")
     for n, stream in enumerate(streams):
@@ -85,14 +85,14 @@ def read_sent_profiles(data: object) -> SentProfiles:
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("machine"), Mapping):
         raise FieldError((), "must have node_type, machine and profiles")
-    given = items(data, "profiles", ())
-    if not 1 <= len(given) <= MOST_PROFILES:
+    entries = items(data, "profiles", ())
+    if not 1 <= len(entries) <= MOST_PROFILES:
         raise FieldError(("profiles",), f"there must be 1 to {MOST_PROFILES}")
     host, kernel, compiler = (_line(data, key, ()) for key in ("host", "kernel", "compiler"))
     machine = data["machine"]
     for key in machine:
         _line(machine, key, ("machine",))
-    profiles = tuple(_profile(p, ("profiles", n)) for n, p in enumerate(given))
+    profiles = tuple(_profile(p, ("profiles", n)) for n, p in enumerate(entries))
     name = text(data, "node_type", ())
     return SentProfiles(name, machine, host, kernel, compiler, profiles)
 

@@ -105,8 +105,8 @@ class Ranking:
 
         On the base node the method has no error of its own: the phases ran there.
         """
-        own = estimate.node_type == self.base
-        return estimate.error_pct / 100.0 if own else log_error(estimate.error_pct)
+        on_base = estimate.node_type == self.base
+        return estimate.error_pct / 100.0 if on_base else log_error(estimate.error_pct)
 
     def interval(self, estimate: TimeEstimate) -> tuple[float, float]:
         """Return the 90 % interval of an estimate's time, s."""
@@ -133,33 +133,35 @@ def rank(
     :mod:`advisor.ranking.blend`; the phases' matches are shown beside it. Raises InputError when
     the base node has no profiles, or a phase that is to be mixed no time.
     """
-    here = [p for p in profiles if p.node_type == base]
-    if not here:
-        there = ", ".join(sorted({p.node_type for p in profiles})) or "none"
+    base_profiles = [p for p in profiles if p.node_type == base]
+    if not base_profiles:
+        type_names = ", ".join(sorted({p.node_type for p in profiles})) or "none"
         raise InputError(
-            f"there are no profiles of base node {base}", hint=f"there are some of: {there}"
+            f"there are no profiles of base node {base}", hint=f"there are some of: {type_names}"
         )
     for phase in app.phases if method == "blend" else ():
         if phase.streams and not (phase.time_s and phase.time_per_iter_us):
             raise InputError(f"phase {phase.name} has streams, but no time of an iteration")
-    whole, app = app, without_io(app)
+    full_app, app = app, without_io(app)
     by_type: defaultdict[str, list[Profile]] = defaultdict(list)
     for p in profiles:
         by_type[p.node_type].append(p)
-    threads = app.threads or max(p.threads for p in here)
-    alike = [p for p in here if p.threads in (0, threads)]
+    threads = app.threads or max(p.threads for p in base_profiles)
+    alike = [p for p in base_profiles if p.threads in (0, threads)]
     parts = memory_parts(app, profiles, base) if method == "blend" else [None] * len(app.phases)
     phases = []
     for phase, memory in zip(app.phases, parts, strict=True):
         candidates = matches(phase, alike, thresholds)
         chosen = winner(phase, candidates, thresholds)
         near, margin = narrowed(phase, candidates, thresholds)
-        own = _stands_alone(chosen, thresholds)
-        phases.append(RankedPhase(phase, chosen, tuple(near), None if own else memory, margin, own))
-    tables = {name: _times(own) for name, own in by_type.items()}
+        by_own = _stands_alone(chosen, thresholds)
+        phases.append(
+            RankedPhase(phase, chosen, tuple(near), None if by_own else memory, margin, by_own)
+        )
+    tables = {name: _times(type_profiles) for name, type_profiles in by_type.items()}
     make = _blended if method == "blend" else _matched
-    estimates, missing = make(app, phases, base, tables, threads, profiles)
-    estimates, notes = _with_io(estimates, whole, base, files, profiles)
+    estimates, missing_types = make(app, phases, base, tables, threads, profiles)
+    estimates, notes = _with_io(estimates, full_app, base, files, profiles)
     estimates.sort(key=lambda e: e.time_s)
     if method == "thesis":
         unsure = _unsure(phases, tables)
@@ -167,10 +169,10 @@ def rank(
         alone = _unsure([r for r in phases if r.memory is None], tables)
         unsure = tuple(dict.fromkeys((*doubtful(app, profiles, base), *alone)))
     io_s = math.fsum(
-        s.time_s for streams in (whole.io, *(p.io for p in whole.phases)) for s in streams
+        s.time_s for streams in (full_app.io, *(p.io for p in full_app.phases)) for s in streams
     )
     return Ranking(
-        base, method, tuple(phases), tuple(estimates), tuple(missing), unsure, io_s, notes
+        base, method, tuple(phases), tuple(estimates), tuple(missing_types), unsure, io_s, notes
     )
 
 
@@ -245,23 +247,23 @@ def _blended(
     profiles: Sequence[Profile],
 ) -> tuple[list[TimeEstimate], list[str]]:
     def alone(n: int, node_type: str) -> Blended | None:
-        there = _phase_s(phases[n], phases[n].match, tables[node_type], threads)
-        if math.isnan(there):
+        phase_s = _phase_s(phases[n], phases[n].match, tables[node_type], threads)
+        if math.isnan(phase_s):
             return None
         error = _error(phases[n], tables[node_type], tables[base], threads)
         if phases[n].by_own and node_type != base:
             error = math.hypot(error, LEAST_ERROR)
-        ratio = there / phases[n].phase.time_s
+        ratio = phase_s / phases[n].phase.time_s
         joules = [_joules(phases[n : n + 1], tables[name]) for name in (node_type, base)]
         power = joules[0] / joules[1] / ratio if joules[0] and joules[1] else None
         return Blended(ratio, error, 0.0, power)
 
     by_own = frozenset(n for n, r in enumerate(phases) if r.by_own)
-    mixed, missing = blend(app, profiles, base, alone, by_own)
+    mixed, missing_types = blend(app, profiles, base, alone, by_own)
     return [
         TimeEstimate(e.node_type, e.phases_s, e.time_s, 100.0 * e.error, e.energy_ratio)
         for e in mixed
-    ], missing
+    ], missing_types
 
 
 def _matched(
@@ -272,26 +274,26 @@ def _matched(
     threads: int,
     _profiles: Sequence[Profile],
 ) -> tuple[list[TimeEstimate], list[str]]:
-    estimates, missing = [], []
+    estimates, missing_types = [], []
     matched = [r for r in phases if r.match is not None]
     for node_type, times in tables.items():
         if not matched:
             break
-        own = [_phase_s(r, r.match, times, threads) for r in matched]
-        if any(math.isnan(s) for s in own):
-            missing.append(node_type)
+        phase_times_s = [_phase_s(r, r.match, times, threads) for r in matched]
+        if any(math.isnan(s) for s in phase_times_s):
+            missing_types.append(node_type)
             continue
-        phases_s = math.fsum(own)
+        phases_s = math.fsum(phase_times_s)
         measured = math.fsum(r.phase.time_s for r in matched)
-        whole = app.time_s or measured
+        run_s = app.time_s or measured
         errors = [_error(r, times, tables[base], threads) for r in matched]
-        error = math.fsum(e * s for e, s in zip(errors, own, strict=True)) / phases_s
+        error = math.fsum(e * s for e, s in zip(errors, phase_times_s, strict=True)) / phases_s
         joules = [_joules(matched, table) for table in (times, tables[base])]
         energy = joules[0] / joules[1] if joules[0] and joules[1] else None
         estimates.append(
-            TimeEstimate(node_type, phases_s, phases_s * whole / measured, 100.0 * error, energy)
+            TimeEstimate(node_type, phases_s, phases_s * run_s / measured, 100.0 * error, energy)
         )
-    return estimates, missing
+    return estimates, missing_types
 
 
 def _joules(ranked: Sequence[RankedPhase], times: Times) -> float | None:
@@ -315,22 +317,29 @@ def _phase_s(ranked: RankedPhase, match: ProfileMatch | None, times: Times, thre
     return profile.time_per_iter_us * ranked.phase.iterations * share / 1e6
 
 
-def _error(ranked: RankedPhase, times: Times, here: Times, threads: int) -> float:
+def _error(ranked: RankedPhase, times: Times, base_times: Times, threads: int) -> float:
     """Return an estimate's relative error: the match's own on the base node, and the spread."""
     phase, match = ranked.phase, ranked.match
     assert match is not None and match.index is not None
     off = abs(match.profile.time_per_iter_us / phase.time_per_iter_us - 1.0)
     best = _phase_s(ranked, match, times, threads)
-    own = _phase_s(ranked, match, here, threads)
+    base_s = _phase_s(ranked, match, base_times, threads)
     ratios = []
-    for other in ranked.candidates:
-        if other.represents and (other.index or 0.0) >= _NEAR * match.index:
-            there = _phase_s(ranked, other, times, threads)
-            if not math.isnan(there):
-                ratios.append(math.log(there / _phase_s(ranked, other, here, threads) * own / best))
+    for candidate in ranked.candidates:
+        if candidate.represents and (candidate.index or 0.0) >= _NEAR * match.index:
+            candidate_s = _phase_s(ranked, candidate, times, threads)
+            if not math.isnan(candidate_s):
+                ratios.append(
+                    math.log(
+                        candidate_s
+                        / _phase_s(ranked, candidate, base_times, threads)
+                        * base_s
+                        / best
+                    )
+                )
     spread = math.sqrt(math.fsum(r * r for r in ratios) / len(ratios)) if ratios else 0.0
-    known = (table.get(match.profile.key) for table in (times, here))
-    return math.hypot(off, spread, *(p.doubt for p in known if p is not None))
+    match_profiles = (table.get(match.profile.key) for table in (times, base_times))
+    return math.hypot(off, spread, *(p.doubt for p in match_profiles if p is not None))
 
 
 def ratios(
@@ -344,13 +353,13 @@ def ratios(
     metered on both node types, else from the power that the site states of both, times the time's
     ratio.
     """
-    own = next((e for e in ranking.estimates if e.node_type == ranking.base), None)
-    if own is None:
+    base_estimate = next((e for e in ranking.estimates if e.node_type == ranking.base), None)
+    if base_estimate is None:
         return ()
     similarity = _similarity(ranking)
     estimates = []
     for e in ranking.estimates:
-        ratio = e.time_s / own.time_s
+        ratio = e.time_s / base_estimate.time_s
         energy: tuple[float, float, EnergySource] | tuple[None, None, None] = (None, None, None)
         power = [_power(inventory, name) for name in (e.node_type, ranking.base)]
         if e.energy_ratio:
@@ -368,11 +377,11 @@ def ratios(
 def _similarity(ranking: Ranking) -> float | None:
     if all(r.match is None for r in ranking.phases):
         return None
-    whole = math.fsum(r.phase.time_s for r in ranking.phases)
+    phases_s = math.fsum(r.phase.time_s for r in ranking.phases)
     points = math.fsum(
         r.phase.time_s * (r.match.index or 0.0) for r in ranking.phases if r.match is not None
     )
-    return points / whole if whole else 0.0
+    return points / phases_s if phases_s else 0.0
 
 
 def _power(inventory: Inventory, name: str) -> float | None:

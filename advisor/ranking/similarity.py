@@ -45,11 +45,19 @@ class Thresholds:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Thresholds:
         """Read the form of ``config/ranking.yaml``. Raises InputError naming the key."""
-        known = {"version", "size", "stride", "time_per_iter", "dtype", "access", "discard_above"}
+        valid_keys = {
+            "version",
+            "size",
+            "stride",
+            "time_per_iter",
+            "dtype",
+            "access",
+            "discard_above",
+        }
         for key in data:
-            if key not in known:
+            if key not in valid_keys:
                 raise InputError(
-                    f"{key}: is not known", hint=f"there are {', '.join(sorted(known))}"
+                    f"{key}: is not known", hint=f"there are {', '.join(sorted(valid_keys))}"
                 )
         return cls(
             _steps(data, "size"),
@@ -185,25 +193,25 @@ def _match(
         return discarded
     time = math.hypot(time, profile.doubt)  # an unsure profile may be so much further off
     totals = dict.fromkeys(ELEMENTS, 0.0)
-    for at, there in zip(order, profile.streams, strict=True):
-        own = phase.streams[at]
-        size = _difference(there.size_kb, own.size_kb)
-        stride = _difference(there.stride_b, own.stride_b)
+    for stream_index, profile_stream in zip(order, profile.streams, strict=True):
+        phase_stream = phase.streams[stream_index]
+        size = _difference(profile_stream.size_kb, phase_stream.size_kb)
+        stride = _difference(profile_stream.stride_b, phase_stream.stride_b)
         if size > limit or stride > limit:
             return discarded
         totals["size"] += _points(size, thresholds.size)
         totals["stride"] += _points(stride, thresholds.stride)
-        totals["dtype"] += thresholds.dtype * (there.dtype_b == own.dtype_b)
-        totals["access"] += thresholds.access * (there.access == own.access)
+        totals["dtype"] += thresholds.dtype * (profile_stream.dtype_b == phase_stream.dtype_b)
+        totals["access"] += thresholds.access * (profile_stream.access == phase_stream.access)
     elements = {name: value / len(order) for name, value in totals.items()}
     elements["time_per_iter"] = _points(time, thresholds.time_per_iter)
     return ProfileMatch(profile, order, sum(elements.values()), elements)
 
 
-def _difference(there: float, own: float) -> float:
-    if there == own:
+def _difference(profile_value: float, phase_value: float) -> float:
+    if profile_value == phase_value:
         return 0.0
-    return abs(there - own) / own if own else float("inf")
+    return abs(profile_value - phase_value) / phase_value if phase_value else float("inf")
 
 
 def _points(difference: float, steps: Steps) -> float:
@@ -233,15 +241,15 @@ def narrowed(
         if sum(m.represents for m in still_alike) <= MOST_SIMILAR:
             break
         tighter = replace(thresholds, discard_above=margin * _TIGHTER)
-        again = [
+        tighter_matches = [
             m
             if m.index is None or m.index == best
             else next(n for n in compare(phase, m.profile, tighter) if n.streams == m.streams)
             for m in still_alike
         ]
-        if not any(m.represents for m in again):
+        if not any(m.represents for m in tighter_matches):
             break
-        still_alike, margin = again, margin * _TIGHTER
+        still_alike, margin = tighter_matches, margin * _TIGHTER
     still_alike.sort(key=lambda m: (not m.represents, -(m.index or 0.0)))
     return still_alike, margin
 
@@ -265,7 +273,7 @@ def winner(
             break
         factor *= _TIGHTER
         tighter = thresholds.tightened(factor)
-        again = [
+        tighter_indices = [
             (
                 m,
                 max(
@@ -276,7 +284,7 @@ def winner(
             )
             for m in rest
         ]
-        top = max(index for _, index in again)
-        rest = [m for m, index in again if index == top]
-    own = phase.time_per_iter_us
-    return min(rest, key=lambda m: _difference(m.profile.time_per_iter_us, own))
+        top = max(index for _, index in tighter_indices)
+        rest = [m for m, index in tighter_indices if index == top]
+    phase_us = phase.time_per_iter_us
+    return min(rest, key=lambda m: _difference(m.profile.time_per_iter_us, phase_us))

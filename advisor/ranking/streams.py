@@ -109,17 +109,17 @@ class Phase(JsonForm):
         time_s = number(data, "time_s", path, least=0)
         share = min(1.0, time_s / run_s) if run_s else 1.0
         iterations = number(data, "iterations", path, least=0, default=0)
-        each = number(data, "time_per_iter_us", path, least=0, default=0)
-        if not each and iterations:
-            each = time_s * 1e6 / iterations
-        if not iterations and each:
-            iterations = time_s * 1e6 / each
+        iteration_us = number(data, "time_per_iter_us", path, least=0, default=0)
+        if not iteration_us and iterations:
+            iteration_us = time_s * 1e6 / iterations
+        if not iterations and iteration_us:
+            iterations = time_s * 1e6 / iteration_us
         return cls(
             text(data, "name", path),
             number(data, "weight", path, least=0, most=1, default=share),
             time_s,
             iterations,
-            each,
+            iteration_us,
             tuple(
                 Stream.from_dict(item, (*path, "streams", n))
                 for n, item in enumerate(items(data, "streams", path))
@@ -191,12 +191,12 @@ def effective(streams: Sequence[Stream], threads: int) -> tuple[Stream, ...]:
     for i, s in enumerate(streams):
         lines = _lines_b(s)
         steps = lines / _line_b(s) / (s.steps or 1.0)
-        others = math.fsum(
+        other_lines_b = math.fsum(
             min(_lines_b(o), steps * (o.steps or 1.0) * _line_b(o)) * share
             for j, (o, share) in enumerate(zip(streams, shares, strict=True))
             if j != i
         )
-        more = others / (lines * shares[i]) if lines else 0.0
+        more = other_lines_b / (lines * shares[i]) if lines else 0.0
         widened.append(replace(s, size_kb=s.size_kb * (1.0 + more)))
     return tuple(widened)
 
@@ -242,10 +242,10 @@ def read_sent(data: object) -> Characterisation:
 
 
 def _io_streams(data: Mapping[str, Any], path: tuple[str | int, ...]) -> tuple[IoStream, ...]:
-    given = items(data, "io", path)
-    if len(given) > MOST_IO:
-        raise FieldError((*path, "io"), f"there are {len(given)}, at most {MOST_IO} are accepted")
-    return tuple(IoStream.from_dict(s, (*path, "io", n)) for n, s in enumerate(given))
+    entries = items(data, "io", path)
+    if len(entries) > MOST_IO:
+        raise FieldError((*path, "io"), f"there are {len(entries)}, at most {MOST_IO} are accepted")
+    return tuple(IoStream.from_dict(s, (*path, "io", n)) for n, s in enumerate(entries))
 
 
 def at_site(characterisation: Characterisation, inventory: Inventory) -> Characterisation:
@@ -253,13 +253,13 @@ def at_site(characterisation: Characterisation, inventory: Inventory) -> Charact
 
     Raises InputError for a node type that the site does not have, if its node types are known.
     """
-    known = inventory.resolve(characterisation.node_type)
-    if known is not None:
-        return replace(characterisation, node_type=known.name)
+    node_type = inventory.resolve(characterisation.node_type)
+    if node_type is not None:
+        return replace(characterisation, node_type=node_type.name)
     if inventory.node_types:
-        there = ", ".join(sorted(inventory.node_types))
+        type_names = ", ".join(sorted(inventory.node_types))
         raise InputError(
-            f"the site has no node type {characterisation.node_type} (there are: {there})",
+            f"the site has no node type {characterisation.node_type} (there are: {type_names})",
             hint="say with --node-type which one it was",
         )
     return characterisation

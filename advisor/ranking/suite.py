@@ -134,13 +134,13 @@ def plan(size: Size, threads: int, memory_b: float) -> list[Microbenchmark]:
     chosen = _full(threads) if size == "full" else _quick(threads)
     alone = (
         member(name, 1, *zones)
-        for name, zones in _alone(_SOME_KB if size == "full" else _QUICK_KB[::2])
+        for name, zones in _single_streams(_SOME_KB if size == "full" else _QUICK_KB[::2])
     )
     everything = [*chosen, *(alone if threads > 1 else ())]
     return [m for m in dict.fromkeys(everything) if m.memory_b <= memory_b / 4]
 
 
-def _alone(sizes: tuple[int, ...]) -> Iterator[tuple[str, tuple[tuple[float, int], ...]]]:
+def _single_streams(sizes: tuple[int, ...]) -> Iterator[tuple[str, tuple[tuple[float, int], ...]]]:
     yield from ((name, ()) for name in ("fma", "chain", "root"))
     for kb in sizes:
         yield "mbw1lc", ((kb, 8),)
@@ -208,25 +208,25 @@ def like(streams: tuple[Stream, ...], threads: int) -> list[Microbenchmark]:
     """
     if not streams:
         return []
-    wanted = [_single(streams[0], threads)]
+    benchmarks = [_single(streams[0], threads)]
     if len(streams) > 1:
-        wanted += _double(streams[0], streams[1], threads)
-    wanted += [_alone_like(s, threads) for s in effective(streams, threads)]
-    return [m for m in dict.fromkeys(wanted) if m.memory_b <= _LARGEST_KB * KB]
+        benchmarks += _double(streams[0], streams[1], threads)
+    benchmarks += [_alone_like(s, threads) for s in effective(streams, threads)]
+    return [m for m in dict.fromkeys(benchmarks) if m.memory_b <= _LARGEST_KB * KB]
 
 
 def _alone_like(stream: Stream, threads: int) -> Microbenchmark:
     end = stream.access.lower()
     if stream.random:
-        return member(f"mbw1r{end}", threads, (_fit(stream, 8)[0], 0))
+        return member(f"mbw1r{end}", threads, (_fitted_zone(stream, 8)[0], 0))
     if stream.writes:
-        return member("mbw1wp", threads, _fit(stream, 8))
+        return member("mbw1wp", threads, _fitted_zone(stream, 8))
     if stream.stride_b == 4:
-        return member(f"mbw1l{end}f", threads, _fit(stream, 4))
-    return member(f"mbw1l{end}", threads, _fit(stream, 8))
+        return member(f"mbw1l{end}f", threads, _fitted_zone(stream, 4))
+    return member(f"mbw1l{end}", threads, _fitted_zone(stream, 8))
 
 
-def _fit(stream: Stream, dtype_b: int) -> tuple[float, int]:
+def _fitted_zone(stream: Stream, dtype_b: int) -> tuple[float, int]:
     """Return its zone in whole elements of a type, a stride at most a quarter of it."""
     size_b = max(4 * dtype_b, min(stream.size_kb, _LARGEST_KB) * KB)
     stride = max(dtype_b, round(stream.stride_b / dtype_b) * dtype_b)
@@ -236,7 +236,7 @@ def _fit(stream: Stream, dtype_b: int) -> tuple[float, int]:
 
 def _single(stream: Stream, threads: int) -> Microbenchmark:
     end = stream.access.lower()
-    size, stride = _fit(stream, 8)
+    size, stride = _fitted_zone(stream, 8)
     if stream.random:
         return member(f"mbw1r{end}", threads, (size, 0))
     if stream.writes and stream.access == "P":
@@ -244,17 +244,19 @@ def _single(stream: Stream, threads: int) -> Microbenchmark:
     return member(f"mbw1{end}", threads, (size, stride))
 
 
-def _double(one: Stream, two: Stream, threads: int) -> Iterator[Microbenchmark]:
-    (size, stride), (other, step) = _fit(one, 8), _fit(two, 8)
-    if one.random or two.random:
-        if one.random != two.random:
-            known, drawn = (two, one) if one.random else (one, two)
-            yield member("mbw2r", threads, _fit(known, 8), (_fit(drawn, 8)[0], 0))
+def _double(first: Stream, second: Stream, threads: int) -> Iterator[Microbenchmark]:
+    (size, stride), (second_size, step) = _fitted_zone(first, 8), _fitted_zone(second, 8)
+    if first.random or second.random:
+        if first.random != second.random:
+            sequential, drawn = (second, first) if first.random else (first, second)
+            yield member(
+                "mbw2r", threads, _fitted_zone(sequential, 8), (_fitted_zone(drawn, 8)[0], 0)
+            )
         return
     if stride > PAGE / 4 and step == 8:
-        end = two.access.lower()
-        yield member(f"mbwXA2h{end}", threads, (size, stride), (other, step))
+        end = second.access.lower()
+        yield member(f"mbwXA2h{end}", threads, (size, stride), (second_size, step))
         return
-    if one.access == "P":
-        (size, stride), (other, step), two = (other, step), (size, stride), one
-    yield member(f"mbw2h{two.access.lower()}", threads, (size, stride), (other, step))
+    if first.access == "P":
+        (size, stride), (second_size, step), second = (second_size, step), (size, stride), first
+    yield member(f"mbw2h{second.access.lower()}", threads, (size, stride), (second_size, step))

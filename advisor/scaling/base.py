@@ -94,9 +94,9 @@ class SizedPlaces:
 
     def alike(self, other: SizedPlaces) -> NDArray[np.bool_]:
         """Return which rows of the other (columns) have a row's (rows) configuration."""
-        mine, theirs = self.configurations(), other.configurations()
-        same: NDArray[np.bool_] = (mine[:, None] == theirs[None]).all(axis=2)
-        return same
+        rows, columns = self.configurations(), other.configurations()
+        equal: NDArray[np.bool_] = (rows[:, None] == columns[None]).all(axis=2)
+        return equal
 
 
 def _counted(
@@ -197,8 +197,8 @@ class ScaledResponse:
     @property
     def sigma(self) -> Vector:
         """The standard deviation of a new run."""
-        whole: Vector = np.sqrt(self.shared**2 + self.own**2 + self.noise**2)
-        return whole
+        deviation: Vector = np.sqrt(self.shared**2 + self.own**2 + self.noise**2)
+        return deviation
 
     def widened(self, factor: float) -> ScaledResponse:
         """Return it with a larger shared error."""
@@ -224,7 +224,7 @@ class ScalingModel(Protocol):
     NAME: ClassVar[str]
     DESCRIPTION: ClassVar[str]
 
-    def forecast(self, runs: SizedRuns, wanted: SizedPlaces) -> ScalingForecast:
+    def forecast(self, runs: SizedRuns, places: SizedPlaces) -> ScalingForecast:
         """Fit to runs and predict; InputError where the runs do not suffice."""
 
 

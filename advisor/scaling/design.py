@@ -26,48 +26,50 @@ def baseline_of(cells: Collection[Configuration]) -> Configuration:
 
 def sized_design(
     cells: Mapping[float, Sequence[Configuration]],
-    each: int = AT_OTHERS,
+    runs_per_size: int = AT_OTHERS,
     *,
     most: int = AT_LARGEST,
     baseline: Configuration | None = None,
 ) -> dict[float, list[Configuration]]:
     """Return the configurations to run by size, out of those there are at each.
 
-    The largest size has ``most``, every other one ``each``. ``baseline`` is what jobs are compared
-    with, None: the largest configuration.
+    The largest size has ``most``, every other one ``runs_per_size``. ``baseline`` is what jobs are
+    compared with, None: the largest configuration.
     """
     largest = max(cells)
     base = baseline or baseline_of(cells[largest])
     space = SearchSpace.of(base.node_type, cells[largest])
     chosen = {largest: within(uniform(space, most, base), space, sorted(set(cells[largest])))}
-    seen = set(chosen[largest])
+    used_cells = set(chosen[largest])
     for size in sorted(cells, reverse=True):
         if size != largest:
-            chosen[size] = _smaller(chosen[largest], sorted(set(cells[size])), seen, base, each)
-            seen |= set(chosen[size])
+            chosen[size] = _smaller(
+                chosen[largest], sorted(set(cells[size])), used_cells, base, runs_per_size
+            )
+            used_cells |= set(chosen[size])
     return chosen
 
 
 def _smaller(
     largest: Sequence[Configuration],
     cells: Sequence[Configuration],
-    seen: Collection[Configuration],
+    used_cells: Collection[Configuration],
     base: Configuration,
-    each: int,
+    runs_per_size: int,
 ) -> list[Configuration]:
     rest = sorted((c for c in largest if c != base), key=lambda c: (c.threads_per_node, c.freq_khz))
     paired = [base, *(rest[i] for i in {0, len(rest) // 2} if i < len(rest))]
-    chosen = [c for c in paired if c in set(cells)][:each]
+    chosen = [c for c in paired if c in set(cells)][:runs_per_size]
     low = _LOWEST * max(c.threads_per_node for c in cells)
     free = [c for c in cells if c not in chosen]
     away = _Away(cells)
-    known = [*seen, *chosen]
-    while len(chosen) < each and free:
-        fresh = [c for c in free if c not in seen and c.threads_per_node >= low]
-        best = max(fresh or free, key=lambda c: (min(away(c, k) for k in known), c))
+    occupied_cells = [*used_cells, *chosen]
+    while len(chosen) < runs_per_size and free:
+        fresh = [c for c in free if c not in used_cells and c.threads_per_node >= low]
+        best = max(fresh or free, key=lambda c: (min(away(c, k) for k in occupied_cells), c))
         free.remove(best)
         chosen.append(best)
-        known.append(best)
+        occupied_cells.append(best)
     return chosen
 
 

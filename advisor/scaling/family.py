@@ -102,39 +102,41 @@ def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) 
 
 def predict_size(
     family: SizedFamily,
-    at: Mapping[str, float],
+    point: Mapping[str, float],
     model: str = AUTO,
     laws: CountLaws | None = None,
 ) -> SizePrediction:
     """Predict every configuration of a family at a size.
 
-    ``at`` names parameters, and ``nodes`` if other than the most measured; ``laws`` are those of
+    ``point`` names parameters, and ``nodes`` if other than the most measured; ``laws`` are those of
     the application's profiles. Raises InputError for an unknown name, a parameter left out, and an
     axis asked beyond what fewer than three values show.
     """
-    unknown = [name for name in at if name not in (*family.parameters, NODES)]
+    unknown = [name for name in point if name not in (*family.parameters, NODES)]
     if unknown:
-        known = ", ".join([*family.parameters, NODES])
+        names = ", ".join([*family.parameters, NODES])
         raise InputError(
-            f"{unknown[0]} is not a parameter of {family.name!r}", hint=f"it has {known}"
+            f"{unknown[0]} is not a parameter of {family.name!r}", hint=f"it has {names}"
         )
     notes: list[str] = list(family.left_out)
-    effective = family.only(effective_parameters(family, at, notes))
-    missing = [p for p in effective.parameters if p not in at]
-    if missing:
-        hint = f"--at {','.join(f'{p}={effective.values(p)[-1]:g}' for p in missing)}"
-        raise InputError(f"{missing[0]} is not given, and time depends on it", hint=hint)
-    nodes = at.get(NODES, effective.values(NODES)[-1])
+    effective = family.only(effective_parameters(family, point, notes))
+    missing_parameters = [p for p in effective.parameters if p not in point]
+    if missing_parameters:
+        hint = f"--at {','.join(f'{p}={effective.values(p)[-1]:g}' for p in missing_parameters)}"
+        raise InputError(f"{missing_parameters[0]} is not given, and time depends on it", hint=hint)
+    nodes = point.get(NODES, effective.values(NODES)[-1])
     if nodes != int(nodes):
         raise InputError(f"nodes is {nodes:g}", hint="a whole number of nodes")
-    asked = {**{p: at[p] for p in effective.parameters}, NODES: nodes}
-    beyond = _beyond(effective, asked, notes)
+    axis_values = {**{p: point[p] for p in effective.parameters}, NODES: nodes}
+    beyond = _extrapolated_axes(effective, axis_values, notes)
     configurations = _configurations(effective, int(nodes))
-    size = {p: asked[p] for p in effective.parameters}
+    size = {p: axis_values[p] for p in effective.parameters}
     usable = usable_laws(family, effective, laws, notes)
     tried = forecast_family(effective, [(size, c) for c in configurations], usable, model)
     notes += tried.notes
-    return SizePrediction(effective, asked, beyond, configurations, tried, tuple(notes), usable)
+    return SizePrediction(
+        effective, axis_values, beyond, configurations, tried, tuple(notes), usable
+    )
 
 
 def usable_laws(
@@ -148,15 +150,17 @@ def usable_laws(
         return None
     fixed = {p: family.values(p)[0] for p in family.parameters if len(family.values(p)) == 1}
     laws = replace(laws, fixed=fixed)
-    if missing := laws.missing(effective.parameters):
-        notes.append(f"the profiles' parameter {missing} is not given, so they are not used")
+    if missing_parameter := laws.missing(effective.parameters):
+        notes.append(
+            f"the profiles' parameter {missing_parameter} is not given, so they are not used"
+        )
         return None
     return laws
 
 
 def forecast_family(
     family: SizedFamily,
-    wanted: Sequence[tuple[Mapping[str, float], Configuration]],
+    cells: Sequence[tuple[Mapping[str, float], Configuration]],
     laws: CountLaws | None,
     model: str = AUTO,
 ) -> TriedForecast:
@@ -166,7 +170,7 @@ def forecast_family(
     """
     names = family.parameters
     rows = [(s, o.configuration, o.time_s, o.energy_j) for s, o in family.runs]
-    runs, places = SizedRuns.of(names, rows, laws=laws), SizedPlaces.of(names, wanted, laws)
+    runs, places = SizedRuns.of(names, rows, laws=laws), SizedPlaces.of(names, cells, laws)
     if not (runs.places.counted and places.counted):
         runs = replace(runs, places=replace(runs.places, counted={}))
         places = replace(places, counted={})
@@ -179,9 +183,11 @@ def _number(column: str, value: object) -> float:
     return float(value)
 
 
-def _beyond(family: SizedFamily, asked: Mapping[str, float], notes: list[str]) -> dict[str, float]:
+def _extrapolated_axes(
+    family: SizedFamily, axis_values: Mapping[str, float], notes: list[str]
+) -> dict[str, float]:
     beyond = {}
-    for axis, value in asked.items():
+    for axis, value in axis_values.items():
         values = family.values(axis)
         if values[0] <= value <= values[-1] and (axis != NODES or value in values):
             continue
@@ -209,7 +215,7 @@ def _configurations(family: SizedFamily, nodes: int) -> tuple[Configuration, ...
 
 
 def effective_parameters(
-    family: SizedFamily, at: Mapping[str, float], notes: list[str]
+    family: SizedFamily, point: Mapping[str, float], notes: list[str]
 ) -> list[str]:
     """Return the parameters that vary and have an effect; say which have none.
 
@@ -217,9 +223,9 @@ def effective_parameters(
     other parameters, cores, frequency and nodes.
     """
     varying = [p for p in family.parameters if len(family.values(p)) > 1]
-    fixed = [p for p in family.parameters if p not in varying and p in at]
+    fixed = [p for p in family.parameters if p not in varying and p in point]
     for p in fixed:
-        if at[p] != family.values(p)[0]:
+        if point[p] != family.values(p)[0]:
             raise InputError(
                 too_few(p, 1),
                 hint=f"measure other sizes too, not only {family.values(p)[0]:g}",
@@ -240,8 +246,8 @@ def effective_parameters(
     errors = np.sqrt(np.maximum(variance * np.diag(inverse), 1e-300))
     ratios = np.abs(slopes / errors)[1 : 1 + len(varying)]
     chance = [2 * student.beyond(freedom, ratio) for ratio in ratios.tolist()]
-    without = [p for p, c in zip(varying, chance, strict=True) if c > _CHANCE]
-    if len(without) == len(varying):
-        return [p for p in varying if p in at] or varying
-    notes += [f"{p} has no effect on time and does not count" for p in without]
-    return [p for p in varying if p not in without]
+    without_effect = [p for p, c in zip(varying, chance, strict=True) if c > _CHANCE]
+    if len(without_effect) == len(varying):
+        return [p for p in varying if p in point] or varying
+    notes += [f"{p} has no effect on time and does not count" for p in without_effect]
+    return [p for p in varying if p not in without_effect]

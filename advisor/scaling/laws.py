@@ -87,19 +87,19 @@ class TimeLaws:
     most_cores: float
     most_freq: float
 
-    def evaluate(self, at: SizedPlaces, rows: NDArray[np.intp] | None = None) -> Matrix:
+    def evaluate(self, places: SizedPlaces, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return log times (m, number of rows), up to a constant each."""
         table = self.table if rows is None else self.table[rows]
         s, m, ceiling, u, b, z, o, g, q, counts = (column[None] for column in table[:, :10].T)
-        log_size = np.log(at.sizes / self.middle)
+        log_size = np.log(places.sizes / self.middle)
         log_work = log_size @ table[:, 10:].T
         if self.instructions:
-            log_work += counts * np.log(at.counted[INSTRUCTIONS] / self.instructions)[:, None]
+            log_work += counts * np.log(places.counted[INSTRUCTIONS] / self.instructions)[:, None]
         steeper = np.exp(np.clip(log_size.sum(axis=1), -30, 30))[:, None]
         work = np.exp(np.clip(log_work, -60, 60)) * (1 - b + b * steeper)
-        cores = np.maximum(at.cores, 1.0)[:, None]
-        freq = relative_frequency(at, self.most_freq)[:, None]
-        nodes = at.nodes[:, None]
+        cores = np.maximum(places.cores, 1.0)[:, None]
+        freq = relative_frequency(places, self.most_freq)[:, None]
+        nodes = places.nodes[:, None]
         clock = (1 - m) / freq
         bound = np.minimum(cores, ceiling * self.most_cores)
         inside = clock * (s + (1 - s) / cores) + m * (s + (1 - s) / bound)
@@ -111,11 +111,11 @@ class TimeLaws:
         return logs
 
 
-def relative_frequency(at: SizedPlaces, most_freq: float) -> Vector:
+def relative_frequency(places: SizedPlaces, most_freq: float) -> Vector:
     """Return caps as shares of the highest; without a cap the highest."""
     if most_freq <= 0:
-        return np.ones(len(at))
-    share: Vector = np.where(at.freq_khz > 0, at.freq_khz, most_freq) / most_freq
+        return np.ones(len(places))
+    share: Vector = np.where(places.freq_khz > 0, places.freq_khz, most_freq) / most_freq
     return share
 
 
@@ -158,8 +158,8 @@ def _with_counts(axes: list[list[tuple[float, float]]], parameters: int) -> tupl
     """Return laws whose work grows as the counted instructions, and those by powers beside them."""
     tables, priors = [], []
     by_counts = [*axes[: len(axes) - parameters], *[[(0.0, 1.0)]] * parameters]
-    for own, value, share in ((axes, 0.0, 1 - _BY_COUNTS), (by_counts, 1.0, _BY_COUNTS)):
-        table, prior = _combined(own)
+    for law_axes, value, share in ((axes, 0.0, 1 - _BY_COUNTS), (by_counts, 1.0, _BY_COUNTS)):
+        table, prior = _combined(law_axes)
         tables.append(np.insert(table, _COUNTS, value, axis=1))
         priors.append(prior - math.log(float(np.exp(prior).sum())) + math.log(share))
     return np.vstack(tables), np.concatenate(priors)

@@ -29,7 +29,7 @@ class Physics:
     NAME: ClassVar[str] = "physics"
     DESCRIPTION: ClassVar[str] = "laws of time and power over sizes, and what they miss"
 
-    def forecast(self, runs: SizedRuns, wanted: SizedPlaces) -> ScalingForecast:
+    def forecast(self, runs: SizedRuns, places: SizedPlaces) -> ScalingForecast:
         """Predict time and energy at places of any size."""
         runs = thinned(runs)
         laws = time_laws(runs.places, runs.log_time)
@@ -43,11 +43,11 @@ class Physics:
             laws.evaluate,
             laws.log_prior,
         )
-        time = process.predict(wanted)
+        time = process.predict(places)
         terms = _terms(laws, process, runs.places.parameters)
         if runs.log_energy is None:
             return ScalingForecast(time, None, terms)
-        power = _power(runs, wanted, time, process)
+        power = _power(runs, places, time, process)
         return ScalingForecast(time, _product(time, power), terms)
 
 
@@ -60,27 +60,27 @@ def thinned(runs: SizedRuns) -> SizedRuns:
     order = rng.permutation(len(runs))
     rank = np.empty(len(runs), dtype=int)
     for job in np.unique(jobs):
-        mine = order[jobs[order] == job]
-        rank[mine] = np.arange(len(mine))
+        job_runs = order[jobs[order] == job]
+        rank[job_runs] = np.arange(len(job_runs))
     keep = np.argsort(rank, kind="stable")[:_MOST_RUNS]
     return runs.some(np.sort(keep))
 
 
 def _power(
-    runs: SizedRuns, wanted: SizedPlaces, time: ScaledResponse, process: ScalingProcess
+    runs: SizedRuns, places: SizedPlaces, time: ScaledResponse, process: ScalingProcess
 ) -> ScaledResponse:
     """Return the power of all nodes: one node's laws, less what cores save while they wait."""
-    axes = LawAxes.of(np.vstack([_rows(runs.places), _rows(wanted)]))
+    axes = LawAxes.of(np.vstack([_rows(runs.places), _rows(places)]))
     family = power_laws(axes)
     savings = _WAITING if len(set(runs.places.nodes)) > 1 else (0.0,)
     laws = np.tile(np.arange(len(family.log_prior)), len(savings))
     saved = np.repeat(savings, len(family.log_prior))
 
-    def evaluate(at: SizedPlaces, numbers: NDArray[np.intp]) -> Matrix:
-        node = family.evaluate(Placements.of(_rows(at), axes), laws[numbers])
+    def evaluate(law_places: SizedPlaces, numbers: NDArray[np.intp]) -> Matrix:
+        node = family.evaluate(Placements.of(_rows(law_places), axes), laws[numbers])
         if len(savings) == 1:
             return node
-        waiting = _waiting(at, process, float(runs.places.nodes.min()))
+        waiting = _waiting(law_places, process, float(runs.places.nodes.min()))
         return node + np.log1p(-np.outer(waiting, saved[numbers]))
 
     power = ScalingProcess(
@@ -93,13 +93,15 @@ def _power(
         evaluate,
         family.log_prior[laws],
     )
-    return power.predict(wanted, time.mean)
+    return power.predict(places, time.mean)
 
 
-def _waiting(at: SizedPlaces, process: ScalingProcess, fewest: float) -> Vector:
+def _waiting(places: SizedPlaces, process: ScalingProcess, fewest: float) -> Vector:
     """Return the share of the node time that goes beyond what the fewest nodes need."""
-    alone = replace(at, nodes=np.full(len(at), fewest))
-    useful = process.predict(alone).mean - process.predict(at).mean - np.log(at.nodes / fewest)
+    alone = replace(places, nodes=np.full(len(places), fewest))
+    useful = (
+        process.predict(alone).mean - process.predict(places).mean - np.log(places.nodes / fewest)
+    )
     share: Vector = np.clip(-np.expm1(useful), 0.0, 1.0)
     return share
 

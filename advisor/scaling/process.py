@@ -176,11 +176,13 @@ class ScalingProcess:
             inverse = np.linalg.inv(self._covariance(self._scales[setting], weighed.disturbed))
             pulled = inverse @ (self._residuals[:, weighed.law[pairs]] @ weights)
             if folds is None:
-                own = 1 / np.diag(inverse)
-                error += own * pulled
-                variance += weights.sum() * own
+                # Left out one by one in closed form (Rasmussen and Williams 2006, section 5.4.2).
+                run_variance = 1 / np.diag(inverse)
+                error += run_variance * pulled
+                variance += weights.sum() * run_variance
                 continue
             for rows in folds:
+                # For several at once, the inverse's block takes its diagonal's place.
                 block = np.linalg.inv(inverse[np.ix_(rows, rows)])
                 error[rows] += block @ pulled[rows]
                 variance[rows] += weights.sum() * np.diag(block)
@@ -208,35 +210,35 @@ class ScalingProcess:
         """Return the nodes of the runs."""
         return self._places.nodes
 
-    def predict(self, wanted: SizedPlaces, log_time: Vector | None = None) -> ScaledResponse:
+    def predict(self, places: SizedPlaces, log_time: Vector | None = None) -> ScaledResponse:
         """Return the response of a new run at m places; ``log_time`` is known for powers."""
-        m = len(wanted)
-        mean, shared, own, noise = np.zeros(m), np.zeros(m), np.zeros(m), np.zeros(m)
-        jobs = wanted.jobs()
+        m = len(places)
+        mean, shared, own_error, noise = np.zeros(m), np.zeros(m), np.zeros(m), np.zeros(m)
+        jobs = places.jobs()
         for job in range(int(jobs.max()) + 1 if m else 0):
             rows = np.flatnonzero(jobs == job)
-            at = None if log_time is None else log_time[rows]
-            job_response = self._predict_job(wanted.some(rows), at)
-            mean[rows], shared[rows], own[rows], noise[rows] = job_response
-        return ScaledResponse(mean, shared, own, noise)
+            job_log_time = None if log_time is None else log_time[rows]
+            job_response = self._predict_job(places.some(rows), job_log_time)
+            mean[rows], shared[rows], own_error[rows], noise[rows] = job_response
+        return ScaledResponse(mean, shared, own_error, noise)
 
     def _predict_job(
-        self, wanted: SizedPlaces, log_time: Vector | None
+        self, places: SizedPlaces, log_time: Vector | None
     ) -> tuple[Vector, float, Vector, Vector]:
         """Return one job's means, the shared error, and each option's own and its noise.
 
         An option's own error is that of its ratio to the largest configuration. What is left of
         the options' variances, on average, is what they share.
         """
-        weighed, m = self.weighed, len(wanted)
-        base = wanted.reference()
-        cross = Covariances.between(self._axes, wanted, self._places)
-        beside = Covariances.between(self._axes, wanted, wanted.some(np.array([base])))
-        alone = Covariances.of_each(self._axes, wanted)
+        weighed, m = self.weighed, len(places)
+        base = places.reference()
+        cross = Covariances.between(self._axes, places, self._places)
+        base_cross = Covariances.between(self._axes, places, places.some(np.array([base])))
+        alone = Covariances.of_each(self._axes, places)
         numbers = np.unique(weighed.law)
-        laws = self._evaluate(wanted, self._laws[numbers])
+        laws = self._evaluate(places, self._laws[numbers])
         means = np.empty((m, len(weighed.weight)))
-        whole, own, noise = np.zeros(m), np.zeros(m), np.zeros(m)
+        total_variance, own_variance, noise = np.zeros(m), np.zeros(m), np.zeros(m)
         for setting, pairs in weighed.by_setting():
             scale, weights, law = self._scales[setting], weighed.weight[pairs], weighed.law[pairs]
             reach = cross.sum(scale)
@@ -244,20 +246,26 @@ class ScalingProcess:
             off = self._levels[law] + pull @ self._residuals[:, law]
             means[:, pairs] = laws[:, np.searchsorted(numbers, law)] + off
             variance = alone.sum(scale) - (pull * reach).sum(axis=1)
-            along = beside.sum(scale)[:, 0] - pull @ reach[base]
-            whole += weights.sum() * variance
-            own += weights.sum() * np.maximum(0.0, variance - 2 * along + variance[base])
+            # The variance of the difference from the base, whose own is 0.
+            along = base_cross.sum(scale)[:, 0] - pull @ reach[base]
+            total_variance += weights.sum() * variance
+            own_variance += weights.sum() * np.maximum(0.0, variance - 2 * along + variance[base])
             times = means[:, pairs] if log_time is None else log_time[:, None]
             noise += (noise_variance(scale, times, 1.0, self._sigma) * weights).sum(axis=1)
         mean = means @ weighed.weight
-        whole += (means - mean[:, None]) ** 2 @ weighed.weight
+        total_variance += (means - mean[:, None]) ** 2 @ weighed.weight
         ratio = means - means[base]
-        own += (ratio - (mean - mean[base])[:, None]) ** 2 @ weighed.weight
-        own[base] = 0.0
-        shared = math.sqrt(max(0.0, float(np.mean(whole - own)), float(whole.min()) / 4))
+        own_variance += (ratio - (mean - mean[base])[:, None]) ** 2 @ weighed.weight
+        own_variance[base] = 0.0
+        shared = math.sqrt(
+            max(0.0, float(np.mean(total_variance - own_variance)), float(total_variance.min()) / 4)
+        )
+        # So much noise that it and the own error come to a run's widened variance together.
         wider = self._own_factor
-        single = np.sqrt(wider**2 * (own + noise) * self._run_factor**2 - wider**2 * own)
-        return mean, shared, np.sqrt(own) * wider, single
+        single = np.sqrt(
+            wider**2 * (own_variance + noise) * self._run_factor**2 - wider**2 * own_variance
+        )
+        return mean, shared, np.sqrt(own_variance) * wider, single
 
 
 def whitened(factor: NDArray[np.floating], residuals: Matrix) -> Matrix:

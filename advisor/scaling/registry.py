@@ -90,7 +90,7 @@ def create(name: str) -> ScalingModel:
 
 
 @on_one_thread
-def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> TriedForecast:
+def tried_forecast(runs: SizedRuns, places: SizedPlaces, model: str = AUTO) -> TriedForecast:
     """Predict places of any size; ``auto`` chooses by the largest sizes, never by folds within.
 
     The largest measured value of what grows is predicted from the smaller ones. Its error widens
@@ -102,7 +102,7 @@ def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> T
     trials, problems = [], []
     for name in candidates:
         try:
-            trials.append(_try(name, runs, largest))
+            trials.append(_trial_of_largest(name, runs, largest))
         except (AdvisorError, np.linalg.LinAlgError) as error:
             if model != AUTO:
                 raise
@@ -110,7 +110,7 @@ def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> T
     if not trials:
         raise InputError("; ".join(problems), hint="measure more runs at each size")
     chosen = _choose(trials)
-    forecast = create(chosen.model).forecast(runs, wanted)
+    forecast = create(chosen.model).forecast(runs, places)
     factor = math.sqrt((_TRUST + min(chosen.sigmas, 6.0) ** 2) / (_TRUST + 1))
     factor = max(1.0, factor)
     forecast = replace(
@@ -118,9 +118,9 @@ def tried_forecast(runs: SizedRuns, wanted: SizedPlaces, model: str = AUTO) -> T
         time=forecast.time.widened(factor),
         energy=None if forecast.energy is None else forecast.energy.widened(factor),
     )
-    others = ", ".join(f"{t.model} {t.words}" for t in trials if t.model != chosen.model)
+    other_trials = ", ".join(f"{t.model} {t.words}" for t in trials if t.model != chosen.model)
     why = f"{chosen.model}: the largest measured size is {chosen.words} off"
-    notes = (why + (f" ({others})" if others else ""), *problems, *forecast.notes)
+    notes = (why + (f" ({other_trials})" if other_trials else ""), *problems, *forecast.notes)
     return TriedForecast(chosen.model, forecast, tuple(trials), chosen.unfit, notes)
 
 
@@ -154,18 +154,18 @@ def _largest(runs: SizedRuns) -> NDArray[np.bool_]:
     return rows
 
 
-def _try(name: str, runs: SizedRuns, largest: NDArray[np.bool_]) -> LargestTrial:
-    held, rest = runs.some(largest), runs.some(~largest)
-    forecast = create(name).forecast(rest, held.places)
-    time, error = forecast.time, forecast.time.mean - held.log_time
+def _trial_of_largest(name: str, runs: SizedRuns, largest: NDArray[np.bool_]) -> LargestTrial:
+    held_out, rest = runs.some(largest), runs.some(~largest)
+    forecast = create(name).forecast(rest, held_out.places)
+    time, error = forecast.time, forecast.time.mean - held_out.log_time
     bias, off = float(np.median(error)), float(np.median(np.abs(error)))
     energy_bias = 0.0
-    if forecast.energy is not None and held.log_energy is not None:
-        energy_error = forecast.energy.mean - held.log_energy
+    if forecast.energy is not None and held_out.log_energy is not None:
+        energy_error = forecast.energy.mean - held_out.log_energy
         energy_bias = float(np.median(energy_error))
         off = max(off, float(np.median(np.abs(energy_error))))
-    beside = np.hypot(time.own, time.noise) / math.sqrt(len(held))
-    expected = math.hypot(float(np.mean(time.shared)), float(np.mean(beside)))
+    option_error = np.hypot(time.own, time.noise) / math.sqrt(len(held_out))
+    expected = math.hypot(float(np.mean(time.shared)), float(np.mean(option_error)))
     return LargestTrial(name, bias, abs(bias) / max(expected, 1e-6), off, energy_bias)
 
 

@@ -62,11 +62,13 @@ def scales(what: str, trained: SizedPlaces, sigma: float) -> list[ResidualScale]
     rough = ((0.01, 0.04, 0.12) if time else (0.004, 0.02, 0.06)) if cores else (0.0,)
     bend = (0.01, 0.04) if freqs else (0.0,)
     top = (0.0, 0.15) if freqs else (0.0,)
-    own = (0.5, 3.0)
+    own_factors = (0.5, 3.0)
     tick = (0.0, 0.1, 0.5) if time else (0.0, 0.2)
     return [
         ResidualScale(a, b, c, d, e, f * sigma, g)
-        for a, b, c, d, e, f, g in itertools.product(growth, apart, rough, bend, top, own, tick)
+        for a, b, c, d, e, f, g in itertools.product(
+            growth, apart, rough, bend, top, own_factors, tick
+        )
     ]
 
 
@@ -104,48 +106,48 @@ class Covariances:
     @classmethod
     def between(cls, axes: ResidualAxes, a: SizedPlaces, b: SizedPlaces) -> Covariances:
         """Return those between two sets of places, (len(a), len(b)) each."""
-        x, y = _away(axes, a), _away(axes, b)
+        x, y = _size_distance(axes, a), _size_distance(axes, b)
         both = np.sign(x[:, None]) == np.sign(y[None])
         walk = np.where(both, np.minimum(np.abs(x[:, None]), np.abs(y[None])), 0.0)
         growth = (x[:, None] * y[None] + _WALK * walk).sum(axis=2)
         cores = np.abs(np.log(a.cores)[:, None] - np.log(b.cores)[None])
         far = math.sqrt(3.0) * cores / _APART_LENGTH
         near = (1.0 + far) * np.exp(-far)
-        along, beside = _along(axes, a), _along(axes, b)
-        tilt = np.outer(along, beside)
-        away = (along[:, None] - beside[None]) / _BEND_LENGTH
-        same = a.alike(b)
-        here = same & (a.growing()[:, None] == b.growing()[None]).all(axis=2)
+        along_a, along_b = _frequency_position(axes, a), _frequency_position(axes, b)
+        tilt = np.outer(along_a, along_b)
+        away = (along_a[:, None] - along_b[None]) / _BEND_LENGTH
+        same_configuration = a.alike(b)
+        same_place = same_configuration & (a.growing()[:, None] == b.growing()[None]).all(axis=2)
         rough = np.exp(-cores / _ROUGH_LENGTH)
         return cls(
             growth,
             growth * (_APART_CORES * near + _APART_FREQ * tilt * (0.5 + 0.5 * near)),
             rough,
             (tilt + 0.5 * np.exp(-0.5 * away**2)) * (0.4 + 0.6 * rough),
-            np.outer(_top(axes, a), _top(axes, b)) * (0.6 + 0.4 * near),
-            _OWN_KEPT * same + (1 - _OWN_KEPT) * here,
+            np.outer(_at_end_of_caps(axes, a), _at_end_of_caps(axes, b)) * (0.6 + 0.4 * near),
+            _OWN_KEPT * same_configuration + (1 - _OWN_KEPT) * same_place,
             axes.varies[-1] * (a.nodes[:, None] == b.nodes[None]),
         )
 
     @classmethod
-    def of_each(cls, axes: ResidualAxes, at: SizedPlaces) -> Covariances:
+    def of_each(cls, axes: ResidualAxes, places: SizedPlaces) -> Covariances:
         """Return each place's variances, (m,) each."""
-        x, along = _away(axes, at), _along(axes, at)
+        x, along = _size_distance(axes, places), _frequency_position(axes, places)
         growth = (x**2 + _WALK * np.abs(x)).sum(axis=1)
-        one = np.ones(len(at))
+        ones = np.ones(len(places))
         return cls(
             growth,
             growth * (_APART_CORES + _APART_FREQ * along**2),
-            one,
+            ones,
             along**2 + 0.5,
-            _top(axes, at) ** 2,
-            one,
-            axes.varies[-1] * one,
+            _at_end_of_caps(axes, places) ** 2,
+            ones,
+            axes.varies[-1] * ones,
         )
 
     def sum(self, s: ResidualScale) -> Matrix:
         """Return the covariance without the measurement's error."""
-        whole: Matrix = (
+        covariance: Matrix = (
             LEVEL**2
             + s.growth**2 * self.growth
             + s.apart**2 * self.apart
@@ -155,7 +157,7 @@ class Covariances:
             + s.own**2 * self.own
             + _GRAIN**2 * self.grain
         )
-        return whole
+        return covariance
 
 
 def noise_variance(
@@ -167,21 +169,21 @@ def noise_variance(
     return variance
 
 
-def _away(axes: ResidualAxes, at: SizedPlaces) -> Matrix:
-    away: Matrix = (np.log(at.growing()) - axes.middle) * axes.varies
+def _size_distance(axes: ResidualAxes, places: SizedPlaces) -> Matrix:
+    away: Matrix = (np.log(places.growing()) - axes.middle) * axes.varies
     away[:, -1] *= _NODES
     return away
 
 
-def _along(axes: ResidualAxes, at: SizedPlaces) -> Vector:
+def _frequency_position(axes: ResidualAxes, places: SizedPlaces) -> Vector:
     if axes.most_freq <= axes.least_freq:
-        return np.zeros(len(at))
-    freq = np.where(at.freq_khz > 0, at.freq_khz, axes.most_freq)
+        return np.zeros(len(places))
+    freq = np.where(places.freq_khz > 0, places.freq_khz, axes.most_freq)
     along: Vector = np.log(freq / axes.least_freq) / math.log(axes.most_freq / axes.least_freq)
     return along - 0.5
 
 
-def _top(axes: ResidualAxes, at: SizedPlaces) -> Vector:
+def _at_end_of_caps(axes: ResidualAxes, places: SizedPlaces) -> Vector:
     if axes.most_freq <= axes.least_freq:
-        return np.zeros(len(at))
-    return np.where((at.freq_khz >= axes.most_freq) | (at.freq_khz <= 0), 1.0, 0.0)
+        return np.zeros(len(places))
+    return np.where((places.freq_khz >= axes.most_freq) | (places.freq_khz <= 0), 1.0, 0.0)

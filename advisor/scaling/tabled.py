@@ -74,21 +74,21 @@ def family_table(
     notes: list[str] = list(family.left_out)
     effective = family.only(effective_parameters(family, {}, notes))
     if not any(len(effective.values(a)) >= FEWEST_SIZES for a in _axes(effective)):
-        return FamilyTable((), None, _about(effective, family, FEW, notes))
+        return FamilyTable((), None, _summary(effective, family, FEW, notes))
     if NODES in _axes(effective):
         most = effective.values(NODES)[-1]
         largest = [o for o in largest if o.configuration.nodes == most]
-    options = _kept(largest, _knots(effective))
+    options = _kept_options(largest, _knots(effective))
     laws = usable_laws(family, effective, laws, notes)
     groups = _job_groups(effective, jobs.only(effective.parameters)) if jobs else []
-    wanted = [*_places(effective, options), *((g[0][0], g[0][1].configuration) for g in groups)]
-    tried = forecast_family(effective, wanted, laws)
+    cells = [*_places(effective, options), *((g[0][0], g[0][1].configuration) for g in groups)]
+    tried = forecast_family(effective, cells, laws)
     joined, as_predicted = _with_jobs(effective, groups, tried, notes)
     if joined is not effective:
         model = tried.model if as_predicted else AUTO
         tried = forecast_family(joined, _places(joined, options), laws, model)
     answer = UNFIT if tried.unfit else OK
-    about = _about(joined, family, answer, [*notes, *tried.notes], tried)
+    about = _summary(joined, family, answer, [*notes, *tried.notes], tried)
     if laws is not None:
         about["counts"] = laws.to_dict()
     if tried.unfit:
@@ -103,22 +103,26 @@ def _axes(family: SizedFamily) -> list[str]:
     return [*varying, *([NODES] if len(family.values(NODES)) >= FEWEST_SIZES else [])]
 
 
-def _about(
+def _summary(
     family: SizedFamily,
-    whole: SizedFamily,
+    full_family: SizedFamily,
     answer: str,
     notes: Sequence[str],
     tried: TriedForecast | None = None,
 ) -> dict[str, Any]:
     axes = _axes(family)
-    fixed = {p: whole.values(p)[0] for p in whole.parameters if len(whole.values(p)) == 1}
-    known = (*axes, *fixed)
+    fixed = {
+        p: full_family.values(p)[0]
+        for p in full_family.parameters
+        if len(full_family.values(p)) == 1
+    }
+    named_parameters = (*axes, *fixed)
     return {
         "answer": answer,
         "family": family.name,
         "measured": {a: family.values(a) for a in axes},
         "fixed": fixed,
-        "without_effect": [p for p in whole.parameters if p not in known],
+        "without_effect": [p for p in full_family.parameters if p not in named_parameters],
         "model": tried.model if tried else "",
         "terms": list(tried.forecast.terms) if tried else [],
         "notes": list(notes),
@@ -151,7 +155,9 @@ def _knots(family: SizedFamily) -> dict[str, tuple[float, ...]]:
     return knots
 
 
-def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tuple[Option, ...]:
+def _kept_options(
+    options: Sequence[Option], knots: Mapping[str, Sequence[float]]
+) -> tuple[Option, ...]:
     """Return the options that a job may have or take: the highest frequency of every shape, then
     the confirmed, those of the trade-off zone and of the least energy-delay product first.
 
@@ -159,7 +165,7 @@ def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tu
     """
     room = _MOST_VALUES // math.prod(map(len, knots.values()))
     room = max(1, min(_MOST_OPTIONS, room))
-    own = {
+    fastest_of_shape = {
         max(group, key=lambda o: o.configuration.freq_khz).configuration
         for _, group in itertools.groupby(
             sorted(options, key=lambda o: o.configuration), key=lambda o: _shape(o.configuration)
@@ -168,7 +174,12 @@ def _kept(options: Sequence[Option], knots: Mapping[str, Sequence[float]]) -> tu
 
     def rank(o: Option) -> tuple[bool, bool, bool, float]:
         product = o.time_s if math.isnan(o.energy_j) else o.time_s * o.energy_j
-        return o.configuration not in own, not (o.confirmed and o.in_zone), not o.confirmed, product
+        return (
+            o.configuration not in fastest_of_shape,
+            not (o.confirmed and o.in_zone),
+            not o.confirmed,
+            product,
+        )
 
     return tuple(sorted(sorted(options, key=rank)[:room], key=lambda o: o.configuration))
 
@@ -185,10 +196,10 @@ def _places(
     least = {p: family.values(p)[0] for p in family.parameters}
     rows: list[tuple[Mapping[str, float], Configuration]] = []
     for values in itertools.product(*knots.values()):
-        at = dict(zip(knots, values, strict=True))
-        size = least | {p: v for p, v in at.items() if p != NODES}
+        knot_values = dict(zip(knots, values, strict=True))
+        size = least | {p: v for p, v in knot_values.items() if p != NODES}
         for o in options:
-            nodes = int(at.get(NODES, o.configuration.nodes))
+            nodes = int(knot_values.get(NODES, o.configuration.nodes))
             rows.append((size, replace(o.configuration, nodes=nodes)))
     return rows
 
@@ -203,7 +214,7 @@ def _size_axes(family: SizedFamily) -> tuple[SizeAxis, ...]:
 def _values(tried: TriedForecast, knots: Mapping[str, Sequence[float]], count: int) -> array[float]:
     """Return a table's numbers: see :mod:`advisor.core.size_table`."""
     time, energy = tried.forecast.time, tried.forecast.energy
-    whole = count * math.prod(map(len, knots.values()))
+    option_rows = count * math.prod(map(len, knots.values()))
     none = np.full(len(time.mean), math.nan)
     cells = np.column_stack(
         [time.mean, time.own, *((energy.mean, energy.own) if energy else (none, none))]
@@ -216,8 +227,8 @@ def _values(tried: TriedForecast, knots: Mapping[str, Sequence[float]], count: i
             energy.noise if energy else none,
         ]
     )
-    by_knot = together[:whole].reshape(-1, count, 4).mean(axis=1)
-    table = np.hstack([by_knot, cells[:whole].reshape(len(by_knot), -1)]).astype("<f4")
+    by_knot = together[:option_rows].reshape(-1, count, 4).mean(axis=1)
+    table = np.hstack([by_knot, cells[:option_rows].reshape(len(by_knot), -1)]).astype("<f4")
     return array("f", table.reshape(-1).tolist())
 
 
@@ -248,13 +259,17 @@ def _with_jobs(
     time, added, agree = tried.forecast.time, [], True
     first = len(time.mean) - len(groups)
     for i, group in enumerate(groups if not tried.unfit else (), first):
-        seen = float(np.median([math.log(run.time_s) for _, run in group]))
-        added.append(min(group, key=lambda pair: abs(math.log(pair[1].time_s) - seen)))
-        off = seen - float(time.mean[i])
+        log_time = float(np.median([math.log(run.time_s) for _, run in group]))
+        added.append(min(group, key=lambda pair: abs(math.log(pair[1].time_s) - log_time)))
+        off = log_time - float(time.mean[i])
         if abs(off) > Z90 * float(time.sigma[i]):
             agree = False
-            at = ", ".join(f"{p} {format_number(group[0][0][p])}" for p in family.parameters)
-            notes.append(f"jobs at {at} took {format_change(math.expm1(off))} against the forecast")
+            place_text = ", ".join(
+                f"{p} {format_number(group[0][0][p])}" for p in family.parameters
+            )
+            notes.append(
+                f"jobs at {place_text} took {format_change(math.expm1(off))} against the forecast"
+            )
     if not added:
         return family, agree
     notes.append(f"finished jobs at {len(added)} points widen the range")

@@ -69,26 +69,31 @@ class TermFit:
     largest: Vector
     """The largest trained value of every parameter, and of nodes."""
 
-    def predict(self, at: SizedPlaces) -> ScaledResponse:
+    def predict(self, places: SizedPlaces) -> ScaledResponse:
         """Return the response, in log space, with shared and own errors."""
-        basis = np.column_stack([_values(term, at) for term in self.terms])
+        basis = np.column_stack([_values(term, places) for term in self.terms])
         value = basis @ self.coefficients
+        # Beyond the runs a sum of terms may fall to 0 or below, which has no logarithm.
         floor = 1e-3 * float(np.median(np.abs(value)))
         value = np.maximum(value, max(floor, 1e-12))
         scaled = basis / value[:, None]
-        shared, own = np.empty(len(at)), np.empty(len(at))
-        jobs = at.jobs()
-        beyond = np.maximum(0.0, np.log(at.growing() / self.largest)).sum(axis=1)
+        shared, own_error = np.empty(len(places)), np.empty(len(places))
+        jobs = places.jobs()
+        beyond = np.maximum(0.0, np.log(places.growing() / self.largest)).sum(axis=1)
         for job in np.unique(jobs):
             rows = np.flatnonzero(jobs == job)
-            base = scaled[rows[at.some(rows).reference()]]
-            beside = scaled[rows] - base
+            base = scaled[rows[places.some(rows).reference()]]
+            # What an option's error has in common with the base's drops out of their ratio.
+            contrast = scaled[rows] - base
             variance = float(base @ self.covariance @ base)
             shared[rows] = math.hypot(math.sqrt(variance), _DRIFT * float(beyond[rows][0]))
-            own[rows] = np.sqrt(np.einsum("ij,jk,ik->i", beside, self.covariance, beside))
-        noise = np.full(len(at), min(self.sigma, _MOST_SIGMA))
+            own_error[rows] = np.sqrt(np.einsum("ij,jk,ik->i", contrast, self.covariance, contrast))
+        noise = np.full(len(places), min(self.sigma, _MOST_SIGMA))
         return ScaledResponse(
-            np.log(value), np.minimum(shared, _MOST_SIGMA), np.minimum(own, _MOST_SIGMA), noise
+            np.log(value),
+            np.minimum(shared, _MOST_SIGMA),
+            np.minimum(own_error, _MOST_SIGMA),
+            noise,
         )
 
 
@@ -99,15 +104,17 @@ def select_terms(places: SizedPlaces, log_y: Vector, stages: Sequence[Sequence[T
     """
     chosen: list[Term] = [()]
     y = np.exp(log_y)
+    # Columns over y, fitted to ones: least squares of relative errors.
     columns = {t: _values(t, places) / y for t in [(), *itertools.chain.from_iterable(stages)]}
+    # Two runs at least for each term, the constant included.
     room = max(1, min(_MOST_TERMS, len(y) // 2 - 1))
     for candidates in stages:
         chosen = _selected(columns, chosen, candidates, room)
     basis = _stack(columns, chosen)
     coefficients = np.asarray(np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)[0], np.float64)
     freedom = max(1, len(y) - len(chosen))
-    left = 1.0 - basis @ coefficients
-    sigma = math.sqrt(float(left @ left) / freedom)
+    residual = 1.0 - basis @ coefficients
+    sigma = math.sqrt(float(residual @ residual) / freedom)
     covariance = np.asarray(sigma**2 * np.linalg.pinv(basis.T @ basis), np.float64)
     return TermFit(tuple(chosen), coefficients, covariance, sigma, places.growing().max(axis=0))
 
@@ -118,12 +125,14 @@ def _selected(
     """Return the chosen terms with those that make them better, ``room`` beside the constant."""
     best = _left_out_errors(_stack(columns, chosen)[None])[0]
     while len(chosen) <= room:
-        others = [term for term in candidates if term not in chosen]
-        if not others:
+        unused_terms = [term for term in candidates if term not in chosen]
+        if not unused_terms:
             break
-        errors = _left_out_errors(np.array([_stack(columns, [*chosen, term]) for term in others]))
+        errors = _left_out_errors(
+            np.array([_stack(columns, [*chosen, term]) for term in unused_terms])
+        )
         least = int(np.argmin(errors))
-        trial = [*chosen, others[least]]
+        trial = [*chosen, unused_terms[least]]
         if not errors[least] <= _BETTER * best:
             break
         if _chance(_stack(columns, trial)) * np.isfinite(errors).sum() > _CHANCE:
@@ -143,9 +152,10 @@ def _left_out_errors(bases: NDArray[np.float64]) -> Vector:
     """
     span, singular, _ = np.linalg.svd(bases, full_matrices=False)
     least = singular[:, 0] * max(bases.shape[1:]) * np.finfo(np.float64).eps
-    left = 1.0 - (span @ span.sum(axis=1)[:, :, None])[:, :, 0]
+    residual = 1.0 - (span @ span.sum(axis=1)[:, :, None])[:, :, 0]
+    # A run left out is off by its residual over one less its leverage: nothing is fitted again.
     free = np.maximum(1e-6, 1.0 - (span**2).sum(axis=2))
-    error: Vector = np.sqrt(np.mean((left / free) ** 2, axis=1))
+    error: Vector = np.sqrt(np.mean((residual / free) ** 2, axis=1))
     return np.where(singular[:, -1] > least, error, np.inf)
 
 
@@ -155,8 +165,8 @@ def _chance(basis: Matrix) -> float:
     if n <= k:
         return 1.0
     coefficients = np.linalg.lstsq(basis, np.ones(n), rcond=None)[0]
-    left = 1.0 - basis @ coefficients
-    variance = float(left @ left) / (n - k) * np.linalg.pinv(basis.T @ basis)[-1, -1]
+    residual = 1.0 - basis @ coefficients
+    variance = float(residual @ residual) / (n - k) * np.linalg.pinv(basis.T @ basis)[-1, -1]
     if variance <= 0:
         return 0.0
     return 2 * beyond(n - k, abs(float(coefficients[-1])) / math.sqrt(variance))
@@ -235,7 +245,7 @@ class _Selected:
         """Return the terms to select from."""
         raise NotImplementedError
 
-    def forecast(self, runs: SizedRuns, wanted: SizedPlaces) -> ScalingForecast:
+    def forecast(self, runs: SizedRuns, places: SizedPlaces) -> ScalingForecast:
         """Predict time and energy at places of any size."""
         stages = [_of_counts(runs.places), self.candidates(runs.places)]
         if not stages[1]:
@@ -243,9 +253,9 @@ class _Selected:
         time = select_terms(runs.places, runs.log_time, stages)
         terms = tuple(term_text(t) for t in time.terms)
         if runs.log_energy is None:
-            return ScalingForecast(time.predict(wanted), None, terms)
+            return ScalingForecast(time.predict(places), None, terms)
         energy = select_terms(runs.places, runs.log_energy, stages)
-        return ScalingForecast(time.predict(wanted), energy.predict(wanted), terms)
+        return ScalingForecast(time.predict(places), energy.predict(places), terms)
 
 
 class TermSelection(_Selected):

@@ -46,13 +46,13 @@ class _Narrowed:
 
     def holds(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row is wanted, by the columns it has."""
-        wanted = {
+        conditions = {
             "application": self.application,
             "workload": self.workload,
             "node_type": self.node_type,
             "user": self.user,
         }
-        return all(v is None or row.get(name, v) == v for name, v in wanted.items())
+        return all(v is None or row.get(name, v) == v for name, v in conditions.items())
 
 
 def read_frame(
@@ -125,7 +125,7 @@ def _place(c: Configuration) -> dict[str, Any]:
 
 
 def _run(o: Observation) -> dict[str, Any]:
-    known = o.energy_j is not None
+    metered = o.energy_j is not None
     return {
         **_place(o.configuration),
         "time_s": o.time_s,
@@ -133,7 +133,7 @@ def _run(o: Observation) -> dict[str, Any]:
         "power_w": o.energy_j / o.time_s if o.energy_j is not None else None,
         "rate": o.fom,
         "rate_per_joule": o.fom * o.time_s / o.energy_j
-        if known and o.fom is not None and o.energy_j
+        if metered and o.fom is not None and o.energy_j
         else None,
         "node_hours": o.configuration.nodes * o.time_s / 3600,
         **{k: v for k, v in o.extra.items() if isinstance(v, str | int | float)},

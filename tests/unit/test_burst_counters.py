@@ -157,7 +157,7 @@ def test_bursts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(burst_counters, "MOST_BURSTS", 50)
     beside = counted()
     for i in range(1000):
-        beside._keep((1.0, 0.1, 1e6 + i, 2e6, 1.0))
+        beside._keep_burst((1.0, 0.1, 1e6 + i, 2e6, 1.0))
     bursts = beside.table()
     assert bursts is not None and bursts.size == 50
     assert bursts.counters["instructions"].max() > 1e6 + 500

@@ -101,5 +101,5 @@ def test_a_column_that_is_not_there_is_answered_with_those_that_are(tmp_path: Pa
     path = tmp_path / "b.csv"
     path.write_text("process,duration_s,instructions,cycles,misses\n0,1,100,200,3\n")
     with pytest.raises(InputError, match="there is no column foo") as error:
-        read_bursts(path, by=("ipc", "foo"))
+        read_bursts(path, axis_names=("ipc", "foo"))
     assert "it has duration_s, instructions, cycles, misses; ipc" in str(error.value.hint)

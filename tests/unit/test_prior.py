@@ -244,7 +244,7 @@ def test_tried_is_the_greatest_improvement_that_is_likely_enough() -> None:
     prior = flat(mean, [[0.01, 0.01, 0.02, 0.01], [0.01, 0.03, 0.03, 0.50]])
     assert trial(prior, TrialBounds(0.05)) == 1
     assert trial(prior, TrialBounds(0.05, trial_confidence=0.55)) == 2
-    assert trial(prior, TrialBounds(0.05), done=[1]) is None
+    assert trial(prior, TrialBounds(0.05), tried_points=[1]) is None
     doubt = flat([[0.0, 0.04, 0.0, 0.0], mean[1]], [[0.02] * 4, [0.03] * 4])
     assert trial(replace(prior, doubts=(doubt,)), TrialBounds(0.05)) is None
     assert trial(replace(prior, applications=4), TrialBounds(0.05)) is None

@@ -143,7 +143,7 @@ def fork(pid: int, parent: int, time_ns: int) -> bytes:
 
 def test_addresses_are_places_in_files_also_of_forks_and_after_an_exec() -> None:
     beside = SampledBeside()
-    beside._take(
+    beside._read_records(
         map_record(7, 0x1000, 0x1000, 0x400, "/bin/one", 10)
         + sample(7, 0x1010, 20)
         + fork(8, 7, 30)
@@ -172,7 +172,7 @@ def test_samples_are_bounded_and_what_is_left_stands_for_all(
     monkeypatch.setattr(sampled, "MOST_SAMPLES", 1000)
     beside = SampledBeside()
     for i in range(10_000):
-        beside._take(sample(7, 0x1010, 1_000_000 * i))
+        beside._read_records(sample(7, 0x1010, 1_000_000 * i))
     places = beside.places()
     assert len(places.times) <= 1000
     assert len(places.times) * places.every_s == pytest.approx(10_000 * beside.every_s, rel=0.01)

@@ -251,8 +251,8 @@ class Local(Scheduler):
         """End the run and lift the cap that a killed process left."""
         note = job.folder / "running.json"
         try:
-            left = json.loads(note.read_text())
-            pid, start = int(left["pid"]), str(left["start"])
+            process_note = json.loads(note.read_text())
+            pid, start = int(process_note["pid"]), str(process_note["start"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
         else:

@@ -34,11 +34,11 @@ class WatchedHere:
             self._rings = Path(tempfile.mkdtemp(prefix="advisor-watch-"))
         except OSError:
             return  # no room: the run is as it would be without
-        before = os.environ.get("LD_PRELOAD", "")
+        earlier_preload = os.environ.get("LD_PRELOAD", "")
         preload = str(job.watch.preload)
         self.environment = {
             "ADVISOR_WATCH": str(self._rings),
-            "LD_PRELOAD": f"{preload} {before}".strip(),
+            "LD_PRELOAD": f"{preload} {earlier_preload}".strip(),
         }
         self._words = [
             *beside_words(job, metered=metered, root=root),

@@ -66,9 +66,9 @@ def finished_jobs(since: str) -> list[JobRecord]:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
     records = []
     jobs = read_jobs("-x", "-t")
-    known = hosts_by_name() if jobs else None
+    host_table = hosts_by_name() if jobs else None
     for job_id, attributes in jobs.items():
-        record = record_of(job_id, attributes, known)
+        record = record_of(job_id, attributes, host_table)
         if record is None or record.job_id.endswith("[]") or not record.finished:
             continue
         if record.ended_at and datetime.fromisoformat(record.ended_at) >= moment.astimezone(UTC):
@@ -200,10 +200,10 @@ def _whole_nodes(
         return None
     if hosts and _number(used.get("energy_nodes")) == len(hosts):
         return True
-    known = [(inventory or {}).get(name.partition(".")[0]) for name in hosts]
+    job_hosts = [(inventory or {}).get(name.partition(".")[0]) for name in hosts]
     alone = [
         has_host_alone(place, host.sharings if host else (), parted=host.parted if host else False)
-        for host in known
+        for host in job_hosts
     ]
     return (bool(alone) and all(alone)) or None
 
@@ -215,12 +215,14 @@ def _altered(wants: Mapping[str, str]) -> str:
     """
     _, mark, text = wants.get("advisor_stamp", "").partition(_WROTE)
     try:
-        left = json.loads(text.removesuffix(_ALTERED))["left"] if mark else {}
-        changed = [n for n in sorted(left) if wants.get(n, left[n]) != left[n]]
-        if not changed and mark and "select" not in left and "nodes" not in left:
-            made = asked({"select": wants.get("select", "")})  # by the server
-            ranks = int(left.get("mpiprocs") or made.mpiprocs if "mpiprocs" in wants else 1)
-            changed = ["select"] if made.several or made.mpiprocs != ranks else []
+        hook_values = json.loads(text.removesuffix(_ALTERED))["left"] if mark else {}
+        changed = [n for n in sorted(hook_values) if wants.get(n, hook_values[n]) != hook_values[n]]
+        if not changed and mark and "select" not in hook_values and "nodes" not in hook_values:
+            chunks = asked({"select": wants.get("select", "")})  # by the server
+            ranks = int(
+                hook_values.get("mpiprocs") or chunks.mpiprocs if "mpiprocs" in wants else 1
+            )
+            changed = ["select"] if chunks.several or chunks.mpiprocs != ranks else []
     except (ValueError, KeyError, TypeError, AttributeError):
         return "request"
     if not changed and text.endswith(_ALTERED):
@@ -229,9 +231,12 @@ def _altered(wants: Mapping[str, str]) -> str:
 
 
 def _with_step(
-    record: JobRecord, wants: Mapping[str, str], used: Mapping[str, str], own: str
+    record: JobRecord, wants: Mapping[str, str], used: Mapping[str, str], hook_variables: str
 ) -> JobRecord:
-    """Add what the job's one run was: PBS knows of no steps. ``own``: variables the hook set."""
+    """Add what the job's one run was: PBS knows of no steps.
+
+    ``hook_variables`` are the variables that the hook set.
+    """
     nodes = record.nodes
     energy_j = _joules(used.get("energy_j"))
     if _number(used.get("energy_nodes")) != nodes:
@@ -239,16 +244,16 @@ def _with_step(
     impossible = energy_j is not None and not is_possible(energy_j, record.elapsed_s, nodes)
     if impossible:
         energy_j = None
-    held, cap = None, record.freq_requested_khz
+    observed_khz, cap = None, record.freq_requested_khz
     if cap and "cpu_freq_mhz" in used:
-        held = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
-        if held < cap * (1 - 0.5 / nodes):  # not all of its nodes were capped
+        observed_khz = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
+        if observed_khz < cap * (1 - 0.5 / nodes):  # not all of its nodes were capped
             record = replace(record, freq_requested_khz=None)
-            held = None
+            observed_khz = None
     try:
         chunks = asked(wants)
         tasks, cpus = chunks.count * chunks.mpiprocs, chunks.count * chunks.ncpus
-        threads = _number(own.rpartition("=")[2]) or chunks.threads_per_rank
+        threads = _number(hook_variables.rpartition("=")[2]) or chunks.threads_per_rank
         if chunks.several:
             tasks = cpus = threads = 0
     except ValueError:
@@ -262,12 +267,12 @@ def _with_step(
         tasks,
         energy_j,
         record.freq_requested_khz,
-        held,
+        observed_khz,
         cpus,
         threads,
         impossible,
     )
-    return replace(record, energy_j=energy_j, freq_observed_khz=held, steps=(step,))
+    return replace(record, energy_j=energy_j, freq_observed_khz=observed_khz, steps=(step,))
 
 
 def _state(a: Mapping[str, Any]) -> str:

@@ -38,17 +38,17 @@ def read_log(path: Path, text: str) -> tuple[list[JobRecord], int]:
     A job that ran again has several: the last one counts. Raises InputError for no log at all.
     """
     by_job: dict[str, JobRecord] = {}
-    bad = known = 0
+    bad = record_count = 0
     for line in text.splitlines():
         match = _LINE.fullmatch(line.rstrip())
         if match is None:
             bad += bool(line.strip())
             continue
-        known += 1
+        record_count += 1
         record = record_of(match[2], _attributes(match[3])) if match[1] == "E" else None
         if record is not None:
             by_job[record.job_id] = record
-    if bad and not known:
+    if bad and not record_count:
         raise InputError(
             f"{path}: this is not an accounting log of PBS",
             hint="name a file of server_priv/accounting",
@@ -63,14 +63,14 @@ def is_record(line: str) -> bool:
 
 def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     """Yield the job of each E record. Raises InputError for what is no log at all."""
-    known = 0
+    record_count = 0
     for number, line in numbered_lines(path):
         match = _LINE.fullmatch(line.rstrip())
         if match is None:
             if line.strip():
                 damaged.add(path, number, "no record of PBS's accounting")
             continue
-        known += 1
+        record_count += 1
         if match[1] != "E":
             continue
         try:
@@ -81,7 +81,7 @@ def stream_log(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
             damaged.add(path, number, "an E record without job, hosts or time")
         else:
             yield record
-    if not known:
+    if not record_count:
         raise InputError(
             f"{path}: this is not an accounting log of PBS",
             hint="name a file of server_priv/accounting",

@@ -73,6 +73,7 @@ def hooks_before(text: str) -> tuple[str, ...]:
     advisor's is not at work, or for what is no such list; the first dozen of them.
     """
     orders: dict[str, int] = {}
+    # qmgr breaks long lists behind a comma.
     for block in re.split(r"(?m)^Hook ", re.sub(r",\s*\n\s+", ",", text))[1:]:
         name, *lines = block.splitlines()
         attributes = dict(re.findall(r"(?m)^ +(\w+) = (\S+)$", "\n".join(lines)))

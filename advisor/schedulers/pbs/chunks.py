@@ -75,10 +75,10 @@ def has_host_alone(place: Place, sharings: Collection[str], *, parted: bool) -> 
     is not the whole host. The vnodes' word goes before the job's: ``ignore_excl`` lets others in
     whatever the job asks for, ``force_exclhost`` keeps them out.
     """
-    return all(_alone(place.sharing, s, parted) for s in sharings or (DEFAULT_SHARING,))
+    return all(_takes_host_alone(place.sharing, s, parted) for s in sharings or (DEFAULT_SHARING,))
 
 
-def _alone(asked_for: str, sharing: str, parted: bool) -> bool:
+def _takes_host_alone(asked_for: str, sharing: str, parted: bool) -> bool:
     if sharing == "ignore_excl":
         return False
     if "exclhost" in (asked_for, sharing.removeprefix("force_")):
@@ -191,6 +191,7 @@ def asked(options: Mapping[str, str], host_resources: Collection[str] = ()) -> A
         if "ncpus" in resources:
             raise ValueError("nodes and ncpus together are not understood")
         chunk = {**request.resources, **resources}
+        # PBS divides the job's memory among the chunks it makes of nodes.
         if "mem" in resources and request.count > 1:
             chunk["mem"] = f"{round(parse_size_mb(resources['mem']) / request.count)}mb"
         return replace(request, resources=chunk, form="nodes")
@@ -202,8 +203,10 @@ def resource_names(
     options: Mapping[str, str], host_resources: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the names of the options that :func:`asked` reads."""
-    known = ("select", "place", "nodes")
-    return tuple(n for n in options if n in known or n in CHUNK_RESOURCES or n in host_resources)
+    chunk_options = ("select", "place", "nodes")
+    return tuple(
+        n for n in options if n in chunk_options or n in CHUNK_RESOURCES or n in host_resources
+    )
 
 
 def edited(select: str, changes: Mapping[str, str]) -> str:
@@ -212,11 +215,13 @@ def edited(select: str, changes: Mapping[str, str]) -> str:
     for part in select.split("+"):
         words = part.split(":")
         for name, value in changes.items():
-            at = next((i for i, w in enumerate(words) if w.partition("=")[0].strip() == name), None)
-            if at is None:
+            word_index = next(
+                (i for i, w in enumerate(words) if w.partition("=")[0].strip() == name), None
+            )
+            if word_index is None:
                 words.append(f"{name}={value}")
             else:
-                words[at] = f"{name}={value}"
+                words[word_index] = f"{name}={value}"
         parts.append(":".join(words))
     return "+".join(parts)
 

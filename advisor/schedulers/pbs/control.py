@@ -55,10 +55,10 @@ def ask(name: str, *arguments: str, timeout_s: float = 60.0) -> str:
 
 def qmgr(command: str, timeout_s: float = 60.0) -> str:
     """Run one command of qmgr and return its stdout. Raises SchedulerError with what it says."""
-    done = answer([program("qmgr"), "-c", command], SHAPING.environment(), timeout_s)
-    if done.code == 0:
-        return done.out
-    message = next(iter(done.err.strip().splitlines()), f"exit code {done.code}")
+    reply = answer([program("qmgr"), "-c", command], SHAPING.environment(), timeout_s)
+    if reply.code == 0:
+        return reply.out
+    message = next(iter(reply.err.strip().splitlines()), f"exit code {reply.code}")
     message = re.sub(r"^qmgr obj=\S* svr=\S*: ", "", message)
     if "unauthorized" in message or "Unauthorized" in message:
         raise SchedulerError(f"qmgr: {message.strip()}", hint="run this as root on the PBS server")

@@ -50,30 +50,35 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
             axes.append("threads")
         if name in queues:  # a route to another server, which may not know the cap's resource
             axes.append("frequency")
-        return _with(request, dict.fromkeys(axes, why))
+        return _with_binds(request, dict.fromkeys(axes, why))
     ends = [queue for queue in reached if not queue.destinations]
     try:
         completed = [_completed(request, queue, server) for queue in ends]
         shapes = [shape_of(options, request.host_resources) for options in completed]
         chunks = [asked(options, request.host_resources) for options in completed]
     except ValueError as error:
-        return _with(request, {"all": f"a default of the queue ({error})"})
-    same = [(shape, chunk.ncpus) for shape, chunk in zip(shapes, chunks, strict=True)]
-    if any(one != same[0] for one in same[1:]):
-        return _with(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
+        return _with_binds(request, {"all": f"a default of the queue ({error})"})
+    outcomes = [(shape, chunk.ncpus) for shape, chunk in zip(shapes, chunks, strict=True)]
+    if any(outcome != outcomes[0] for outcome in outcomes[1:]):
+        return _with_binds(request, {"all": f"the routes of queue {name}, whose defaults differ,"})
     binds = _limits(request, [*reached, server])
     if len(ends) > 1:
         binds.setdefault("node_type", f"the route of queue {name}")
     if len(reached) > 1 and any("ncpus" in {**q.least, **q.most} for q in reached):
         binds.setdefault("cores", f"the route of queue {name}")
-    own, job = asked(request.options, request.host_resources), chunks[0]
-    if job.form != own.form:
+    as_written, job = asked(request.options, request.host_resources), chunks[0]
+    if job.form != as_written.form:
         binds["threads"] = "the queue's default of select"
-    elif "ompthreads" in job.resources and "ompthreads" not in own.resources:
+    elif "ompthreads" in job.resources and "ompthreads" not in as_written.resources:
         binds["threads"] = "the queue's default of ompthreads"
     elif job.mpiprocs > 1 and "ompthreads" not in job.resources:
         binds.setdefault("threads", "mpiprocs without ompthreads")
-    if job.count > 1 or job.mpiprocs > 1 or job.place.sharing or "ncpus" not in own.resources:
+    if (
+        job.count > 1
+        or job.mpiprocs > 1
+        or job.place.sharing
+        or "ncpus" not in as_written.resources
+    ):
         binds.setdefault("cores", "the queue's defaults")
     limit_s = request.time_limit_s
     if limit_s is None:
@@ -88,7 +93,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     if kinds:
         request, bound = _landing(request, job, kinds)
         binds = bound | binds
-    return _with(request, binds)
+    return _with_binds(request, binds)
 
 
 def _difference(request: JobRequest, completed: Mapping[str, str]) -> Mapping[str, str]:
@@ -118,7 +123,7 @@ def _landing(
     what that binds.
     """
     selectors = job.selectors()
-    fit = [kind for kind in kinds if kind.cores >= job.ncpus and _has(kind, selectors)]
+    fit = [kind for kind in kinds if kind.cores >= job.ncpus and _has_selected(kind, selectors)]
     alone = [has_host_alone(job.place, kind.sharings, parted=kind.parted) for kind in fit]
     types = sorted({name for kind in fit for name in kinds[kind] if name})
     request = replace(request, exclusive=bool(fit) and all(alone))
@@ -127,7 +132,7 @@ def _landing(
     return request, {"cores": "sharing of the nodes"} if any(alone) else {}
 
 
-def _has(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
+def _has_selected(kind: NodeKind, selectors: Mapping[str, str]) -> bool:
     """Tell whether a host has all that a chunk selects by; what is not there is False."""
     return all(
         f"{name}=True" not in kind.resources
@@ -143,9 +148,9 @@ def default_walltime_s(queue: Queue, server: Queue) -> float | None:
     PBS takes the queue's default, else the server's, else what either allows at most. None where
     that is not a time.
     """
-    for given in (queue.default, server.default, queue.most, server.most):
-        if "walltime" in given:
-            match = _CLOCK.fullmatch(given["walltime"])
+    for resources in (queue.default, server.default, queue.most, server.most):
+        if "walltime" in resources:
+            match = _CLOCK.fullmatch(resources["walltime"])
             if not match:
                 return None
             hours, minutes, seconds = (int(part or 0) for part in match.groups())
@@ -155,14 +160,14 @@ def default_walltime_s(queue: Queue, server: Queue) -> float | None:
 
 def _shortest(limits: Iterable[float | None]) -> int | None:
     """Return the shortest limit of several queues in seconds, 0 for none, None where not known."""
-    known = list(limits)
-    shortest = min((limit for limit in known if limit is not None), default=None)
-    if shortest is None or None in known:
+    limits_s = list(limits)
+    shortest = min((limit for limit in limits_s if limit is not None), default=None)
+    if shortest is None or None in limits_s:
         return None
     return 0 if shortest == math.inf else int(shortest) or None
 
 
-def _with(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
+def _with_binds(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
     return replace(request, binds={**binds, **request.binds})
 
 
@@ -198,11 +203,11 @@ def _completed(request: JobRequest, queue: Queue, server: Queue) -> dict[str, st
         options["place"] = options.get("place") or defaults["place"]
     chunk = asked(options, request.host_resources)
     more = _merged(queue.default_chunk, server.default_chunk)
-    missing = {n: v for n, v in more.items() if n not in chunk.resources and n != "nchunk"}
-    if missing and options.get("select"):
-        options["select"] = edited(options["select"], missing)
-    elif missing and not options.get("nodes"):
-        options = {**missing, **options}
+    chunk_defaults = {n: v for n, v in more.items() if n not in chunk.resources and n != "nchunk"}
+    if chunk_defaults and options.get("select"):
+        options["select"] = edited(options["select"], chunk_defaults)
+    elif chunk_defaults and not options.get("nodes"):
+        options = {**chunk_defaults, **options}
     return options
 
 
@@ -232,8 +237,8 @@ _CHUNKED = frozenset(
 def _merged(*maps: Mapping[str, str]) -> dict[str, str]:
     """Return all entries; of the same name the first counts."""
     merged: dict[str, str] = {}
-    for each in maps:
-        merged = {**each, **merged}
+    for entries in maps:
+        merged = {**entries, **merged}
     return merged
 
 
@@ -260,7 +265,7 @@ _GIVEN = ("default", "default chunk", "maximum")
 """What PBS gives to a job that asks for none: a limit on processor time, say."""
 
 
-def _touched(name: str, kind: str, own: Sequence[str]) -> Sequence[str]:
+def _touched(name: str, kind: str, host_resources: Sequence[str]) -> Sequence[str]:
     """Return the axes whose rewriting a default or limit of a resource would meet."""
     if name == FREQ:
         return ("frequency",)
@@ -270,6 +275,6 @@ def _touched(name: str, kind: str, own: Sequence[str]) -> Sequence[str]:
         return ("cores",) if kind in ("minimum", "limit") else FREE
     if RESOURCES.get(name) == WORK and kind in _GIVEN:
         return WORK
-    if name in own or RESOURCES.get(name) in (NODES, SIZE):
+    if name in host_resources or RESOURCES.get(name) in (NODES, SIZE):
         return NODES
     return FREE

@@ -58,11 +58,11 @@ def _server(server: Mapping[str, Any]) -> Iterator[Check]:
 
 def _resources(understood: Collection[str]) -> Iterator[Check]:
     try:
-        known = pbs_control.custom_resources()
+        server_resources = pbs_control.custom_resources()
     except SchedulerError as error:
         yield Check("resources", "warn", error.message, error.hint)
         return
-    missing = [name for name in RESOURCES if name not in known]
+    missing = [name for name in RESOURCES if name not in server_resources]
     if missing:
         yield Check("resources", "warn", f"there is no {', '.join(missing)}", _INSTALL)
     else:
@@ -98,10 +98,15 @@ def check_hooks(
     checks = [check for hook in hook_state.hooks for check in (_hook(hook), *_events(hook))]
     settings = hook_state.settings
     if settings:
-        known = state.check_inventory(settings)
-        if known != "current":
+        inventory_state = state.check_inventory(settings)
+        if inventory_state != "current":
             checks.append(
-                Check("hook", "warn", f"the hook's list of nodes and resources: {known}", _INSTALL)
+                Check(
+                    "hook",
+                    "warn",
+                    f"the hook's list of nodes and resources: {inventory_state}",
+                    _INSTALL,
+                )
             )
         exec_config = hook_state.hooks[1].config or {}
         for old in (
@@ -136,9 +141,9 @@ def _events(hook: Installed) -> Iterator[Check]:
     """Say what goes without the events that a hook is not called for."""
     if hook.state != "advisor" or not hook.code.strip():
         return
-    needed = [event for event in hook.lacks if event not in LATER_EVENTS]
-    if needed:
-        yield Check("hook", "warn", f"hook {hook.name} lacks {', '.join(needed)}", _INSTALL)
+    lacking_events = [event for event in hook.lacks if event not in LATER_EVENTS]
+    if lacking_events:
+        yield Check("hook", "warn", f"hook {hook.name} lacks {', '.join(lacking_events)}", _INSTALL)
     for event in hook.lacks:
         if event in LATER_EVENTS:
             yield Check("hook", "ok", f"{hook.name} has no {event}: {LATER_EVENTS[event]}")

@@ -60,16 +60,16 @@ def to_dict(hook: Installed) -> dict[str, object]:
 
 def check_resources() -> str:
     """Say whether the resources are as the hooks need them."""
-    known = pbs_control.custom_resources()
-    missing = [n for n in RESOURCES if n not in known]
+    server_resources = pbs_control.custom_resources()
+    missing = [n for n in RESOURCES if n not in server_resources]
     if missing:
         return f"not there: {', '.join(missing)} (run: advisor hook install)"
-    other = [
+    mistyped = [
         n
         for n, (kind, flags) in RESOURCES.items()
-        if known[n][0] != kind or set(flags) - set(known[n][1])
+        if server_resources[n][0] != kind or set(flags) - set(server_resources[n][1])
     ]
-    return f"of another type: {', '.join(other)}" if other else "there"
+    return f"of another type: {', '.join(mistyped)}" if mistyped else "there"
 
 
 def inventory_now() -> HookInventory | None:
@@ -85,13 +85,15 @@ def check_inventory(settings: Mapping[str, object]) -> str:
     """Compare what the hook knows of the complex with what PBS says now."""
     if not settings:
         return "none"
-    known, now = str(settings.get("inventory") or ""), inventory_now()
-    if not known:
+    hook_text, current_inventory = str(settings.get("inventory") or ""), inventory_now()
+    if not hook_text:
         return "empty, so no job is changed (run: advisor hook install)"
-    if now is None:
+    if current_inventory is None:
         return "not compared: PBS does not answer"
-    same = known == now.text() and settings.get("away") == list(now.away)
-    return "current" if same else "old (run: advisor hook install)"
+    up_to_date = hook_text == current_inventory.text() and settings.get("away") == list(
+        current_inventory.away
+    )
+    return "current" if up_to_date else "old (run: advisor hook install)"
 
 
 def check_steps(
@@ -105,9 +107,9 @@ def check_steps(
 
 def check_hosts(config: Mapping[str, object]) -> str:
     """Compare what the execution hook knows of hosts with PBS, "" when it is the same."""
-    now = inventory_now()
-    known = {name: config.get(name) for name in ("parted", "sharings")}
-    if now is None or known.items() <= execjob_config(now).items():
+    current_inventory = inventory_now()
+    hook_hosts = {name: config.get(name) for name in ("parted", "sharings")}
+    if current_inventory is None or hook_hosts.items() <= execjob_config(current_inventory).items():
         return ""
     return "the execution hook knows other hosts or sharing of them (run: advisor hook install)"
 
@@ -133,8 +135,8 @@ def altered(settings: Mapping[str, object]) -> Mapping[str, object]:
 
 def check_table(settings: Mapping[str, object]) -> str:
     """Compare the hook's list of resources with this release's, "" when they are the same."""
-    known = settings.get("resources")
-    if isinstance(known, list) and set(known) == set(pbs_table.RESOURCES):
+    hook_resources = settings.get("resources")
+    if isinstance(hook_resources, list) and set(hook_resources) == set(pbs_table.RESOURCES):
         return ""
     return "the hook knows other resources than this release (run: advisor hook install)"
 
@@ -145,10 +147,11 @@ def strange_resources(inventory: HookInventory | None) -> list[str]:
     Raises SchedulerError.
     """
     kinds = inventory.host_resources if inventory is not None else ()
-    own = pbs_control.custom_resources()
+    site_resources = pbs_control.custom_resources()
     text = ("string", "string_array", "boolean")
     return pbs_table.strange(
-        own, {n for n, (kind, _) in own.items() if n in kinds and kind in text}
+        site_resources,
+        {n for n, (kind, _) in site_resources.items() if n in kinds and kind in text},
     )
 
 

@@ -168,7 +168,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
             f"{settings.socket}: a socket's path has at most {protocol.MAX_SOCKET} bytes",
             hint="choose a shorter --socket",
         )
-    known = pbs_control.custom_resources()
+    server_resources = pbs_control.custom_resources()
     hooks = [read_hook(name) for name in (QUEUEJOB, EXECJOB)]
     for hook in hooks:
         if hook.state == "foreign":
@@ -176,17 +176,17 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
                 f"the server has a hook {hook.name} that is not the advisor's",
                 hint="rename it, or delete it",
             )
-    commands, made = [], _made(folder)
+    commands, made_resources = [], _made_resources(folder)
     for name, (kind, flags) in RESOURCES.items():
-        if name not in known:
+        if name not in server_resources:
             commands.append(f"create resource {name} type={kind},flag={flags}")
-            made.add(name)
-        elif known[name][0] != kind:
+            made_resources.add(name)
+        elif server_resources[name][0] != kind:
             raise InputError(
-                f"resource {name} is of type {known[name][0]}, the hooks need {kind}",
+                f"resource {name} is of type {server_resources[name][0]}, the hooks need {kind}",
                 hint="delete it, if nothing else uses it",
             )
-        elif set(flags) - set(known[name][1]):
+        elif set(flags) - set(server_resources[name][1]):
             commands.append(f"set resource {name} flag={flags}")
     least_s = {QUEUEJOB: max(2, int(settings.deadline_s) + 2), EXECJOB: 30}
     plan = Plan()
@@ -219,7 +219,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
         f"{QUEUEJOB}.json": json.dumps(queuejob_config(settings, inventory), indent=1) + "\n",
         f"{EXECJOB}.json": json.dumps(execjob_config(inventory)) + "\n",
         "install.qmgr": "\n".join(commands) + "\n",
-        "made.json": json.dumps(sorted(made)) + "\n",
+        "made.json": json.dumps(sorted(made_resources)) + "\n",
     }
     plan.add(f"write {folder}: {', '.join(files)}", lambda: _write_all(folder, files))
     for command in commands:
@@ -282,13 +282,19 @@ def plan_remove(folder: Path) -> Plan:
             plan.add(f"qmgr: {command}", _manage(command))
         elif hook.state == "foreign":
             plan.notes.append(f"hook {name} is not the advisor's and stays")
-    known = pbs_control.custom_resources()
-    for name in sorted(_made(folder)):
-        if name in known:
+    server_resources = pbs_control.custom_resources()
+    for name in sorted(_made_resources(folder)):
+        if name in server_resources:
             plan.add(f"qmgr: delete resource {name}", _drop_resource(name, plan))
-    mine = [*_SOURCES.values(), f"{QUEUEJOB}.json", f"{EXECJOB}.json", "install.qmgr", "made.json"]
-    if any((folder / name).exists() for name in mine):
-        plan.add(f"delete the files in {folder}", lambda: _delete(folder, mine, plan))
+    file_names = [
+        *_SOURCES.values(),
+        f"{QUEUEJOB}.json",
+        f"{EXECJOB}.json",
+        "install.qmgr",
+        "made.json",
+    ]
+    if any((folder / name).exists() for name in file_names):
+        plan.add(f"delete the files in {folder}", lambda: _delete(folder, file_names, plan))
     return plan
 
 
@@ -342,7 +348,7 @@ def _delete(folder: Path, names: list[str], plan: Plan) -> None:
         folder.rmdir()
 
 
-def _made(folder: Path) -> set[str]:
+def _made_resources(folder: Path) -> set[str]:
     """Return the resources that installations from this folder have made."""
     try:
         names = json.loads((folder / "made.json").read_text())
@@ -443,12 +449,12 @@ def plan_client_removal(folder: Path) -> Plan:
     return plan
 
 
-def _real_qsub(own: Path) -> Path:
+def _real_qsub(client_path: Path) -> Path:
     """Return PBS's own qsub. Raises SchedulerError when there is none."""
     folder = pbs_control.conf().get("PBS_EXEC", "/opt/pbs")
     places = [f"{folder}/bin", *os.environ.get("PATH", "").split(os.pathsep)]
     for place in places:
         path = Path(place or ".").absolute() / "qsub"
-        if path != own and os.access(path, os.X_OK) and client_state(path) != "advisor":
+        if path != client_path and os.access(path, os.X_OK) and client_state(path) != "advisor":
             return path
     raise SchedulerError("there is no qsub here", hint="run this where PBS's commands are")

@@ -76,8 +76,8 @@ class HookInventory:
 
     def text(self) -> str:
         """Return it as the queuejob hook reads it."""
-        known = {"default": self.default, "queues": self.queues, "defaults": self.defaults}
-        return json.dumps(known, sort_keys=True)
+        settings = {"default": self.default, "queues": self.queues, "defaults": self.defaults}
+        return json.dumps(settings, sort_keys=True)
 
 
 def read_hook_inventory() -> HookInventory:
@@ -100,8 +100,12 @@ def hook_inventory(
 ) -> HookInventory:
     """Make the hook's inventory of what server, pbsnodes and ``qstat -Q`` say (JSON)."""
     hosts = read_hosts(nodes)
-    own = sorted({k for h in hosts for k in h.resources if k.lower() not in _OWN | _STANDARD})
-    text = {k for h in hosts for k, v in h.resources.items() if k in own and not is_amount(v)}
+    site_resources = sorted(
+        {k for h in hosts for k in h.resources if k.lower() not in _OWN | _STANDARD}
+    )
+    text = {
+        k for h in hosts for k, v in h.resources.items() if k in site_resources and not is_amount(v)
+    }
     text -= {k for h in hosts for k, v in h.resources.items() if truth(v) in ("True", "False")}
     ignored = () if scheduled is None else tuple(sorted(text - scheduled))
     hosts_by_queue: dict[str, list[Mapping[str, Any]]] = {}
@@ -116,7 +120,7 @@ def hook_inventory(
     return HookInventory(
         str(server.get("default_queue") or ""),
         hosts_by_queue,
-        tuple(own),
+        tuple(site_resources),
         ignored,
         _leading_away(queues, str(server.get("name") or "")),
         tuple(sorted(_short(h.name) for h in hosts if h.parted)),
@@ -153,7 +157,7 @@ def _defaults(
         most = {**_texts(server.get("resources_max")), **_texts(queue.get("resources_max"))}
         asks = {n: v for n, v in {**most, **of_job}.items() if n in (*CHUNK_RESOURCES, "select")}
         ways.append({"place": of_job.get("place", ""), "chunk": of_chunk, "job": asks})
-    return [one for at, one in enumerate(ways) if one not in ways[:at]]
+    return [way for index, way in enumerate(ways) if way not in ways[:index]]
 
 
 def _texts(data: object) -> dict[str, str]:
@@ -166,9 +170,10 @@ def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
     for name, queue in queues.items():
         routes = str(queue.get("route_destinations") or "") if isinstance(queue, dict) else ""
         leads[name] = {d.strip().removesuffix(f"@{server}") for d in routes.split(",") if d.strip()}
-    away = {name for name, to in leads.items() if any("@" in d for d in to)}
+    away = {name for name, destinations in leads.items() if any("@" in d for d in destinations)}
+    # As often as there are queues, for no chain of routes is longer.
     for _ in leads:  # routes to such a queue
-        away |= {name for name, to in leads.items() if to & away}
+        away |= {name for name, destinations in leads.items() if destinations & away}
     return tuple(sorted(away))
 
 
@@ -216,7 +221,7 @@ def cluster_of(
     grouping = {k for k in str(server.get("node_group_key") or "").split(",") if k}
     hosts = read_hosts(nodes)
     places = {name: hosts_of(name, queues, hosts) for name in _usable(queues)}
-    made = tuple(
+    cluster_nodes = tuple(
         Node(
             host.name,
             features(host, grouping, scheduled),
@@ -229,7 +234,7 @@ def cluster_of(
     default = str(server.get("default_queue") or "")
     limits = {name: _limit(queues[name]) for name in places}
     partitions = tuple(Partition(name, name == default, limits[name]) for name in places)
-    return Cluster(f"PBS {nodes.get('pbs_version', '')}".strip(), made, partitions)
+    return Cluster(f"PBS {nodes.get('pbs_version', '')}".strip(), cluster_nodes, partitions)
 
 
 def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
@@ -295,18 +300,18 @@ def hosts_of(
         leads_to = str(queue.get("route_destinations") or "").split(",") if depth else []
         parts = [hosts_of(q.partition("@")[0].strip(), queues, hosts, depth - 1) for q in leads_to]
         return frozenset().union(*parts)
-    own = frozenset(h.name for h in hosts if h.queue == name)
-    if own:
-        return own
+    queue_hosts = frozenset(h.name for h in hosts if h.queue == name)
+    if queue_hosts:
+        return queue_hosts
     chunk = queue.get("default_chunk")
-    wanted = {str(k): str(v) for k, v in chunk.items()} if isinstance(chunk, dict) else {}
+    chunk_resources = {str(k): str(v) for k, v in chunk.items()} if isinstance(chunk, dict) else {}
     return frozenset(
         h.name
         for h in hosts
         if not h.queue
         and all(
             is_amount(value) or truth(value) in truth(h.resources.get(key, "")).split(",")
-            for key, value in wanted.items()
+            for key, value in chunk_resources.items()
         )
     )
 

@@ -132,17 +132,17 @@ def directive_split(text: str) -> list[str]:
     as it is; a ``#`` is a character like any other. qsub refuses a quote without an end."""
     words: list[str] = []
     word: str | None = None
-    quote, at = "", 0
-    while at < len(text):
-        character, at = text[at], at + 1
+    quote, position = "", 0
+    while position < len(text):
+        character, position = text[position], position + 1
         if quote:
             quote, word = (
                 ("", word or "") if character == quote else (quote, (word or "") + character)
             )
         elif character in "\"'":
             quote, word = character, word or ""
-        elif character == "\\" and at < len(text):
-            word, at = (word or "") + text[at], at + 1
+        elif character == "\\" and position < len(text):
+            word, position = (word or "") + text[position], position + 1
         elif character.isspace():
             words += [] if word is None else [word]
             word = None
@@ -153,14 +153,16 @@ def directive_split(text: str) -> list[str]:
     return words if word is None else [*words, word]
 
 
-def read_directives(script: str, given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def read_directives(
+    script: str, command_options: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """Return the options of a script's ``#PBS`` lines.
 
-    What they begin with ``-C`` of the command line (``given``) says, else PBS_DPREFIX. As for
-    qsub, of a resource that several lines ask for the first counts, of all else the last.
+    What they begin with ``-C`` of the command line (``command_options``) says, else PBS_DPREFIX. As
+    for qsub, of a resource that several lines ask for the first counts, of all else the last.
     """
     options: dict[str, str] = {}
-    prefix = given.get("prefix", os.environ.get("PBS_DPREFIX", "#PBS"))
+    prefix = command_options.get("prefix", os.environ.get("PBS_DPREFIX", "#PBS"))
     for words in directive_words(script, prefix):
         line_options = split_words(words)[0]
         options.update(
@@ -181,10 +183,10 @@ def without(line: str, names: Collection[str]) -> str:
         words = match[2]
         quote = words[0] if words[0] in "\"'" and words.find(words[0], 1) == len(words) - 1 else ""
         parts = split_quoted(words.strip(quote) if quote else words)
-        others = [p for p in parts if p.strip().partition("=")[0] not in names]
-        if len(others) == len(parts):
+        remaining_parts = [p for p in parts if p.strip().partition("=")[0] not in names]
+        if len(remaining_parts) == len(parts):
             return match[0]
-        return f"{match[1]}{quote}{','.join(others)}{quote}" if others else ""
+        return f"{match[1]}{quote}{','.join(remaining_parts)}{quote}" if remaining_parts else ""
 
     return _RESOURCES.sub(rest, line).rstrip()
 

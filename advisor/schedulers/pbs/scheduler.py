@@ -129,10 +129,10 @@ class Pbs(Scheduler):
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: the resource and its hook are not there."""
         try:
-            known = pbs_control.custom_resources()
+            resources = pbs_control.custom_resources()
         except SchedulerError as error:
             return f"PBS does not tell its resources: {error.message}"
-        return "" if FREQ in known else f"PBS has no resource {FREQ} (advisor hook install)"
+        return "" if FREQ in resources else f"PBS has no resource {FREQ} (advisor hook install)"
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether a queue's jobs have their hosts alone where they do not say.
@@ -160,11 +160,11 @@ class Pbs(Scheduler):
         stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
         otherwise = "it is estimated from the site file's power" if stated else "it is not known"
         try:
-            known = pbs_control.custom_resources()
+            resources = pbs_control.custom_resources()
             history = pbs_control.server().get("job_history_enable", "False")
         except SchedulerError as error:
             return f"energy: PBS cannot be asked ({error.message}); else {otherwise}"
-        if "energy_j" not in known:
+        if "energy_j" not in resources:
             return f"energy: the execution hook is not installed; {otherwise}"
         if not pbs_control.truthy(history):
             return f"energy: PBS forgets finished jobs (job_history_enable); {otherwise}"
@@ -248,12 +248,12 @@ class Pbs(Scheduler):
 
     def _adopt(self, job: SweepJob) -> None:
         """Find jobs of this stage that a process killed right after qsub did not note."""
-        known = {s.job_id for s in read_submitted(job.folder)}
+        noted_ids = {s.job_id for s in read_submitted(job.folder)}
         if not (job.folder / "submitting").exists():
             return
         for job_id, attributes in pbs_records.read_jobs().items():
             words = pbs_records.variables(attributes).get(SWEEP, "").split("/")
-            if words[:2] != [job.id, job.stage] or len(words) != 4 or job_id in known:
+            if words[:2] != [job.id, job.stage] or len(words) != 4 or job_id in noted_ids:
                 continue
             if words[2].isdecimal() and words[3].isdecimal():
                 note_submitted(job.folder, int(words[2]), int(words[3]), job_id)
@@ -267,6 +267,7 @@ class Pbs(Scheduler):
             *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
             str(script),
         ]
+        # Until its id is noted: after a kill in between, _adopt looks for the job.
         (job.folder / "submitting").touch()
         try:
             return submit(argv, _environment()).split()[0]
@@ -290,10 +291,10 @@ class Pbs(Scheduler):
         """Return an attempt's result, or None and why it waits ("" when it runs)."""
         noted = read_note(job.folder, attempt.seq, attempt.attempt)
         record = self._record(attempt, eager=noted is not None)
-        ended = record is None or record.finished
+        has_ended = record is None or record.finished
         key = (attempt.seq, attempt.attempt)
         if noted is None:
-            if not ended:
+            if not has_ended:
                 assert record is not None
                 queued = record.state == "PENDING"
                 return None, f"job {attempt.job_id} is queued{_why(record)}" if queued else ""
@@ -301,7 +302,7 @@ class Pbs(Scheduler):
                 return None, ""
             why = f"job {attempt.job_id} ended without a run{_why(record)}"
             return _failed(job, attempt, None, why), ""
-        if not ended or record is None:
+        if not has_ended or record is None:
             waited = time.monotonic() - self._since.setdefault(key, time.monotonic())
             if waited < SETTLE_S and not (record is None and self._forgets()):
                 return None, ""
@@ -312,7 +313,7 @@ class Pbs(Scheduler):
             return ended_early(job, run), ""
         if noted.verdict != "ok" or noted.time_s <= 0:
             return _failed(job, attempt, noted, _why_failed(job, attempt, noted)), ""
-        result = _good(job, attempt, noted, record)
+        result = _good_result(job, attempt, noted, record)
         keep_complete(job, result)
         return result, ""
 
@@ -320,10 +321,10 @@ class Pbs(Scheduler):
         """Return what PBS says of a job, asked now and then; None when it knows nothing."""
         now = time.monotonic()
         last = self._asked.get(attempt.job_id, -math.inf)
-        known = self._states.get(attempt.job_id)
-        if known is not None and (known.finished or (not eager and now - last < ASK_S)):
-            return known
-        if known is None or now - last >= min(1.0, ASK_S):
+        last_record = self._states.get(attempt.job_id)
+        if last_record is not None and (last_record.finished or (not eager and now - last < ASK_S)):
+            return last_record
+        if last_record is None or now - last >= min(1.0, ASK_S):
             self._asked[attempt.job_id] = now
             self._states[attempt.job_id] = pbs_records.job(attempt.job_id)
         return self._states[attempt.job_id]
@@ -363,7 +364,9 @@ class Pbs(Scheduler):
         return pbs_records.job(job_id)
 
 
-def _good(job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None) -> RunResult:
+def _good_result(
+    job: SweepJob, attempt: Submitted, noted: Noted, record: JobRecord | None
+) -> RunResult:
     account, energy_j, why = "", None, "PBS keeps no record of it"
     if record is not None:
         account, energy_j, why = record.account, record.energy_j, "no energy_j of all its nodes"

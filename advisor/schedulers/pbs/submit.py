@@ -36,7 +36,7 @@ def qsub_words(
         options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
         options |= _smaller(job, run)
     else:
-        options |= _inside(job, threads)
+        options |= _chunks_of_job(job, threads)
     if job.partition:
         options["queue"] = job.partition
     walltime = _walltime_s(job, run) or job.options.get("walltime", "")
@@ -63,23 +63,23 @@ def qsub_words(
     return [word for words in written(options) for word in words]
 
 
-def _inside(job: SweepJob, threads: int) -> dict[str, str]:
+def _chunks_of_job(job: SweepJob, threads: int) -> dict[str, str]:
     """Return the chunks as the job has them, on the run's node type, for so many threads a rank."""
-    theirs = asked(job.options)
+    job_chunks = asked(job.options)
     changes = {"ompthreads": str(threads)} if threads else {}
     name, equals, value = job.node_type.feature.partition("=")
     if equals:
         changes[name] = value
-    chunk = {**theirs.resources, **changes}
-    if chunk == theirs.resources:
+    chunk = {**job_chunks.resources, **changes}
+    if chunk == job_chunks.resources:
         return {}
-    if theirs.form == "select":
+    if job_chunks.form == "select":
         return {"select": edited(job.options["select"], changes)}
-    place = str(theirs.place)
-    taken = [n for n in job.options if n in CHUNK_RESOURCES or n == "nodes"]
+    place = str(job_chunks.place)
+    replaced_options = [n for n in job.options if n in CHUNK_RESOURCES or n == "nodes"]
     return {
-        **dict.fromkeys(taken, ""),
-        "select": ":".join([str(theirs.count), *(f"{k}={v}" for k, v in chunk.items())]),
+        **dict.fromkeys(replaced_options, ""),
+        "select": ":".join([str(job_chunks.count), *(f"{k}={v}" for k, v in chunk.items())]),
         **({"place": place} if place else {}),
     }
 
@@ -87,16 +87,16 @@ def _inside(job: SweepJob, threads: int) -> dict[str, str]:
 def _smaller(job: SweepJob, run: PlannedRun) -> dict[str, str]:
     """Return whole nodes with the chunk of a smaller request in each: nobody else disturbs it."""
     c = run.configuration
-    theirs = asked(job.options)
+    job_chunks = asked(job.options)
     chunk = {
         "ncpus": str(c.threads_per_node),
         "mpiprocs": str(c.ranks_per_node),
         "ompthreads": str(c.threads_per_rank),
-        **{k: v for k, v in theirs.resources.items() if k not in _COUNTED},
+        **{k: v for k, v in job_chunks.resources.items() if k not in _COUNTED},
     }
-    if theirs.memory_mb:
-        nodes = theirs.nodes or theirs.count
-        chunk["mem"] = f"{math.ceil(theirs.memory_mb * theirs.count / nodes)}mb"
+    if job_chunks.memory_mb:
+        nodes = job_chunks.nodes or job_chunks.count
+        chunk["mem"] = f"{math.ceil(job_chunks.memory_mb * job_chunks.count / nodes)}mb"
     name, equals, value = job.node_type.feature.partition("=")
     if equals:
         chunk[name] = value

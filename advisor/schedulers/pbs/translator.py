@@ -146,7 +146,7 @@ def parse_request(
     script, path = payload.get("script"), str(payload.get("script_path") or "")
     command = tuple(str(a) for a in _sequence(payload.get("argv")))
     hosts = _kinds(payload)
-    written_from = _kept(options, hosts or ())
+    written_from = _recorded_names(options, hosts or ())
     script_options: Mapping[str, str] = {}
     explicit = {str(k): str(v) for k, v in _mapping(payload.get("explicit")).items()} or options
     if client:
@@ -154,7 +154,7 @@ def parse_request(
         directives = read_directives(str(script or ""))
         script_options = {
             name: directives.get(name, "")
-            for name in dict.fromkeys((*written_from, *_kept(directives, hosts or ())))
+            for name in dict.fromkeys((*written_from, *_recorded_names(directives, hosts or ())))
             if _meaning(name, directives) != _meaning(name, options)
         }
         explicit = {**directives, **typed}
@@ -174,8 +174,8 @@ def parse_request(
         kind = "allocate"
     elif payload.get("executable"):
         kind = "run"
-    given = _mapping(payload.get("attributes"))
-    attributes = attributes_of(options) | {str(k): str(v) for k, v in given.items()}
+    hook_attributes = _mapping(payload.get("attributes"))
+    attributes = attributes_of(options) | {str(k): str(v) for k, v in hook_attributes.items()}
     request = JobRequest(
         scheduler="pbs",
         hook=str(payload.get("hook") or ""),
@@ -212,8 +212,8 @@ def parse_request(
         binds["all"] = bound_by.axes["all"]
     if request.script is not None and ("PBS_" in request.script or "NCPUS" in request.script):
         assigned = read(request.script, command[1:]).assigned
-        if own := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
-            binds["all"] = own
+        if own_variable := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
+            binds["all"] = own_variable
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 
@@ -244,7 +244,7 @@ def _binds(job: Asked) -> dict[str, str]:
     return binds
 
 
-def _kept(options: Mapping[str, str], hosts: Sequence[str]) -> tuple[str, ...]:
+def _recorded_names(options: Mapping[str, str], hosts: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the options that are kept with a decision."""
     return *resource_names(options, hosts), *(n for n in ("queue", TIME_LIMIT) if n in options)
 
@@ -350,8 +350,8 @@ def read_client(text: str) -> dict[str, Any]:
         data = json.loads(unpacker.decompress(packed, MAX_CLIENT))
     except (ValueError, binascii.Error, zlib.error, RecursionError):
         return {}
-    whole = unpacker.eof and isinstance(data, dict) and data.get("v") == 1
-    return data if whole else {}
+    complete = unpacker.eof and isinstance(data, dict) and data.get("v") == 1
+    return data if complete else {}
 
 
 def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> str:
@@ -378,16 +378,16 @@ def render(
     as ever. What the server fills in counts as asked for. Raises ValueError for what cannot be
     written so, CannotWriteError where that is one axis.
     """
-    own = asked(request.options, request.host_resources)
+    as_written = asked(request.options, request.host_resources)
     job = asked(request.completed or request.options, request.host_resources)
     if (baseline.nodes, baseline.ranks_per_node) != (chosen.nodes, chosen.ranks_per_node):
         raise ValueError("its nodes and ranks are not the advisor's to change")
     chunk: dict[str, str] = {}
     environment: dict[str, str] = {}
     if chosen.threads_per_node != baseline.threads_per_node:
-        _may(request, "threads")
+        _check_unbound(request, "threads")
         if not whole:
-            _may(request, "cores")
+            _check_unbound(request, "cores")
             if chosen.threads_per_node > job.ncpus:
                 raise ValueError("a job that shares its nodes is not made larger")
             chunk["ncpus"] = str(chosen.threads_per_node)
@@ -399,27 +399,27 @@ def render(
             chunk["ompthreads"] = threads
         environment = {name: threads for name in variables if name != _OMP}
     if chosen.node_type != baseline.node_type or pin_node_type:
-        _may(request, "node_type")
+        _check_unbound(request, "node_type")
         name, _, value = node_type.feature.partition("=")
         if name in job.resources:
-            theirs = f"{name}={job.resources[name]}"
-            raise CannotWriteError("node_type", f"{theirs} is yours", theirs)
+            resource_text = f"{name}={job.resources[name]}"
+            raise CannotWriteError("node_type", f"{resource_text} is yours", resource_text)
         chunk[name] = value or "True"
     rewrite: dict[str, str] = {}
     if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
-        _may(request, "frequency")
+        _check_unbound(request, "frequency")
         if not whole:
             text = "its nodes may be shared, so no cap is written"
             raise CannotWriteError("frequency", text, "sharing of its nodes")
         rewrite[FREQ] = str(chosen.freq_khz // 1000)
-    if chunk and own.form == "select":
+    if chunk and as_written.form == "select":
         rewrite["select"] = edited(request.options["select"], chunk)
     else:  # threads alone: the rest is bound
         rewrite.update(chunk)
     return rewrite, environment
 
 
-def _may(request: JobRequest, axis: str) -> None:
+def _check_unbound(request: JobRequest, axis: str) -> None:
     """Raise CannotWriteError where something binds an axis."""
     binding = request.binds.get(axis) or request.binds.get("all")
     if binding:

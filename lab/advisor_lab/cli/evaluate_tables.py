@@ -138,7 +138,7 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
             out.say(f"note: {f'{c.model}: ' if len(cases) > 1 else ''}{note}")
 
 
-def _off(value: float, base: float) -> str:
+def _change_percent(value: float, base: float) -> str:
     """Return how far a value is from another, in percent; nothing is 0.0, never -0.0."""
     return f"{round(100 * (value / base - 1), 1) + 0.0:.1f}"
 
@@ -156,11 +156,11 @@ def _print_ends(out: TableWriter, name: str, cases: Sequence[Grid]) -> None:
                     f"{base:.5g}",
                     f"{low:.5g}",
                     f"{high:.5g}",
-                    f"{_off(low, base)} to {_off(high, base)}",
+                    f"{_change_percent(low, base)} to {_change_percent(high, base)}",
                 ]
             )
         off = [
-            _off(ends[key]["forecast"], ends[key]["observed"])
+            _change_percent(ends[key]["forecast"], ends[key]["observed"])
             for key in ("baseline", "p_min", "p_max")
         ]
         rows.append(["  error %", *off, ""])

@@ -178,8 +178,8 @@ def run(args: argparse.Namespace) -> int:
         print_json("pareto", answer.to_dict())
         return 0
     out = TableWriter(args.format)
-    whole = args.all or args.format != "text"  # papers and spreadsheets want every row
-    _print_rows(out, table, _places(answer, args.near), None if whole else _SHOWN)
+    all_rows = args.all or args.format != "text"  # papers and spreadsheets want every row
+    _print_rows(out, table, _places(answer, args.near), None if all_rows else _SHOWN)
     if args.format == "text":
         print()
         print_picture(scene)

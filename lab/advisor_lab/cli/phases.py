@@ -139,7 +139,7 @@ def _cluster(args: argparse.Namespace) -> int:
     from advisor_lab.phases.bursts import cluster
     from advisor_lab.phases.files import read_bursts
 
-    nodes = [read_bursts(f, by=args.by, counters=args.counters) for f in args.files]
+    nodes = [read_bursts(f, axis_names=args.by, counters=args.counters) for f in args.files]
     if len(nodes) > 1:
         bursts, groups = joined(nodes, cluster_nodes(nodes, subset=args.subset, seed=args.seed))
     else:
@@ -220,7 +220,7 @@ def _period(args: argparse.Namespace) -> int:
                     f"{p['end_s']:.4g} s",
                     f"{p['period_s']:.4g} s",
                     p["iterations"],
-                    _more(p),
+                    _details(p),
                 ]
                 for i, p in enumerate(phases, 1)
             ],
@@ -228,7 +228,7 @@ def _period(args: argparse.Namespace) -> int:
     return 0
 
 
-def _more(phase: dict[str, Any]) -> str:
+def _details(phase: dict[str, Any]) -> str:
     parts = []
     if "period_events" in phase:
         parts.append(f"{phase['period_events']} events each")
@@ -311,8 +311,8 @@ def _replay(args: argparse.Namespace) -> int:
         readings = read_readings(args.readings)
         pairs = list(zip(readings.times.tolist(), readings.values.tolist(), strict=True))
     stop = replay(Baseline(base, meter), recorded, pairs, within=args.within)
-    whole = recorded.times[-1] - recorded.times[0]
-    share = stop.stop_s / whole if whole > 0 else 1.0
+    run_s = recorded.times[-1] - recorded.times[0]
+    share = stop.stop_s / run_s if run_s > 0 else 1.0
     data = {
         "base": str(args.base),
         "run": str(args.run),

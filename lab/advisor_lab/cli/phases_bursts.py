@@ -15,25 +15,25 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
     """Return what each cluster is, the bursts of none (label 0) first."""
     import numpy as np
 
-    extra = _more(bursts)
-    whole = float(bursts.duration_s.sum())
+    extra = _extra_counters(bursts)
+    total_s = float(bursts.duration_s.sum())
     clusters: list[dict[str, Any]] = []
     for label in range(int(groups.labels.max()) + 1):
-        mine = groups.labels == label
-        if not mine.any():
+        members = groups.labels == label
+        if not members.any():
             continue
-        took = float(bursts.duration_s[mine].sum())
-        counted = {n: float(v[mine].sum()) for n, v in bursts.counters.items()}
+        took = float(bursts.duration_s[members].sum())
+        counted = {n: float(v[members].sum()) for n, v in bursts.counters.items()}
         instructions, cycles = counted["instructions"], counted["cycles"]
         clusters.append(
             {
                 "label": label,
-                "bursts": int(mine.sum()),
-                "time_share": took / whole,
-                "mean_burst_s": took / int(mine.sum()),
+                "bursts": int(members.sum()),
+                "time_share": took / total_s,
+                "mean_burst_s": took / int(members.sum()),
                 "ipc": instructions / cycles,
                 "mips": instructions / took / 1e6,
-                "instructions": float(np.median(bursts.counters["instructions"][mine])),
+                "instructions": float(np.median(bursts.counters["instructions"][members])),
                 "counters": {
                     n: {"per_s": counted[n] / took, "per_instruction": counted[n] / instructions}
                     for n in extra
@@ -45,7 +45,7 @@ def clusters_json(bursts: BurstTable, groups: Clustering) -> list[dict[str, Any]
 
 def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
     """Print a line for each cluster, the bursts of none last."""
-    extra = _more(bursts)
+    extra = _extra_counters(bursts)
     print_table(
         [
             "cluster",
@@ -71,7 +71,7 @@ def print_clusters(bursts: BurstTable, clusters: list[dict[str, Any]]) -> None:
     )
 
 
-def _more(bursts: BurstTable) -> list[str]:
+def _extra_counters(bursts: BurstTable) -> list[str]:
     return [n for n in bursts.counters if n not in ("instructions", "cycles")]
 
 

@@ -140,7 +140,7 @@ def print_caps(caps: CapsByPhase) -> None:
     """Print the caps of each phase and what the whole run would take."""
     from advisor_lab.phases.views import caps_answer
 
-    best, one = caps.best, caps.best_one
+    best, single = caps.best, caps.best_one
     print_table(
         ["phase", "best cap"], [[name, format_freq(khz)] for name, khz in best.caps_khz.items()]
     )
@@ -148,7 +148,7 @@ def print_caps(caps: CapsByPhase) -> None:
         ["", "time", "energy", "changes of the cap"],
         [
             [what, format_duration(c.time_s), format_energy(c.energy_j), c.switches]
-            for what, c in (("one cap", one), ("by phase", best))
+            for what, c in (("one cap", single), ("by phase", best))
         ],
     )
     print(f"{caps_answer(caps)} (at most {format_duration(caps.bound_s)})")

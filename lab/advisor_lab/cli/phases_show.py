@@ -59,8 +59,10 @@ def run(args: argparse.Namespace) -> int:
             hint="advisor phases show -- COMMAND",
         )
     check_plot(args.plot)
-    seen = watched_command(args.tail, quiet=args.json) if args.tail else _kept(args.subject)
-    times = seen.run.times
+    watched_run = (
+        watched_command(args.tail, quiet=args.json) if args.tail else _kept_run(args.subject)
+    )
+    times = watched_run.run.times
     begin = times[0] if times else 0.0
     phases: list[dict[str, Any]] = [
         {
@@ -72,16 +74,16 @@ def run(args: argparse.Namespace) -> int:
             "sites": list(p.sites),
             "rare": p.rare,
         }
-        for p in seen.run.iterations()
+        for p in watched_run.run.iterations()
     ]
-    source, span_s = seen.source, seen.run.span_s
-    waiting = active_waiting(seen.running, mean_cores(seen.counted), os.environ)
-    counted = usable(seen.counted, seen.running, waiting)
+    source, span_s = watched_run.source, watched_run.run.span_s
+    waiting = active_waiting(watched_run.running, mean_cores(watched_run.counted), os.environ)
+    counted = usable(watched_run.counted, watched_run.running, waiting)
     if not phases:
-        by, stretches = counted_periods(counted)
-        first = min((r[0][0] for r in seen.counted.values()), default=0.0)
-        if by:
-            source, span_s = by, max(r[-1][0] for r in seen.counted.values()) - first
+        counter, stretches = counted_periods(counted)
+        first = min((r[0][0] for r in watched_run.counted.values()), default=0.0)
+        if counter:
+            source, span_s = counter, max(r[-1][0] for r in watched_run.counted.values()) - first
         phases = [
             {
                 "begin_s": s.begin_s - first,
@@ -94,12 +96,12 @@ def run(args: argparse.Namespace) -> int:
             }
             for s in stretches
         ]
-    inside = signals_inside(seen.run, counted)
-    routines = routines_inside(seen.run, seen.running)
+    inside = signals_inside(watched_run.run, counted)
+    routines = routines_inside(watched_run.run, watched_run.running)
     count = format_count(len(phases), "phase")
     data = {
         "subject": args.subject or " ".join(args.tail),
-        "exit_code": seen.exit_code,
+        "exit_code": watched_run.exit_code,
         "source": source,
         "events": max(0, len(times) - 2),
         "time_s": span_s,
@@ -109,17 +111,21 @@ def run(args: argparse.Namespace) -> int:
         "tail_s": span_s - phases[-1]["end_s"] if phases else None,
         "processes": [
             dict(zip(("program", "pid", "rank", "events", "lost"), p, strict=True))
-            for p in seen.processes
+            for p in watched_run.processes
         ],
         "notes": [
-            *seen.notes,
+            *watched_run.notes,
             *([waiting] if waiting else []),
-            *([f"not counted: {seen.why_not}"] if seen.why_not else []),
-            *([_too_few(seen.running)] if phases and seen.running and not routines else []),
+            *([f"not counted: {watched_run.why_not}"] if watched_run.why_not else []),
+            *(
+                [_too_few(watched_run.running)]
+                if phases and watched_run.running and not routines
+                else []
+            ),
         ],
     }
     caps = _caps(args)
-    clusters = _clusters(seen)
+    clusters = _clusters(watched_run)
     if args.json:
         by_phase: dict[str, Any] = {"caps": None, "no_caps": ""}
         if isinstance(caps, str):
@@ -137,29 +143,29 @@ def run(args: argparse.Namespace) -> int:
         ]
         data |= {"inside": drawn, "bursts": clusters, **_routines_json(routines), **by_phase}
         print_json("phases", {"action": "show", **data})
-        return 1 if seen.exit_code else 0
-    _print(data, seen)
-    if seen.bursts is not None and clusters is not None:
-        print_clusters(seen.bursts, clusters)
+        return 1 if watched_run.exit_code else 0
+    _print(data, watched_run)
+    if watched_run.bursts is not None and clusters is not None:
+        print_clusters(watched_run.bursts, clusters)
     _print_inside(inside, routines, args.plot)
     if not isinstance(caps, str):
         print_caps(caps)
     elif args.subject:
         print(f"caps by phase are not known: {caps}")
-    return 1 if seen.exit_code else 0
+    return 1 if watched_run.exit_code else 0
 
 
-def _print(data: dict[str, Any], seen: WatchedRun) -> None:
+def _print(data: dict[str, Any], watched_run: WatchedRun) -> None:
     from advisor.core.units import format_duration
 
     took = format_duration(data["time_s"])
     by_events = data["events"] and (not data["phases"] or data["phases"][0]["period_events"])
-    by = f"{data['events']} {data['source']}" if by_events else data["source"]
-    known = by_events or data["phases"]
+    source = f"{data['events']} {data['source']}" if by_events else data["source"]
+    has_answer = by_events or data["phases"]
     print(
-        f"{data['subject']}: {data['answer']} in {took}, by {by}"
-        if known
-        else f"{data['subject']}: {by}"
+        f"{data['subject']}: {data['answer']} in {took}, by {source}"
+        if has_answer
+        else f"{data['subject']}: {source}"
     )
     if data["phases"]:
         print_table(
@@ -180,21 +186,21 @@ def _print(data: dict[str, Any], seen: WatchedRun) -> None:
         )
         head, tail = format_duration(data["head_s"]), format_duration(data["tail_s"])
         print(f"before the first iteration {head}, after the last {tail}")
-    for program, pid, rank, events, lost in seen.processes:
+    for program, pid, rank, events, lost_events in watched_run.processes:
         where = "" if rank is None else f", rank {rank}"
-        gone = f", {lost} lost" if lost else ""
-        print(f"process {pid} ({program}{where}): {format_count(events, 'event')}{gone}")
+        lost_text = f", {lost_events} lost" if lost_events else ""
+        print(f"process {pid} ({program}{where}): {format_count(events, 'event')}{lost_text}")
     for note in data["notes"]:
         print(f"note: {note}")
 
 
-def _clusters(seen: WatchedRun) -> list[dict[str, Any]] | None:
+def _clusters(watched_run: WatchedRun) -> list[dict[str, Any]] | None:
     """Return the kinds of bursts between calls, by a subset; None where they have no counters."""
-    if seen.bursts is None:
+    if watched_run.bursts is None:
         return None
     from advisor_lab.phases.bursts import cluster
 
-    return clusters_json(seen.bursts, cluster(seen.bursts, subset=_SUBSET))
+    return clusters_json(watched_run.bursts, cluster(watched_run.bursts, subset=_SUBSET))
 
 
 def _too_few(code: RunningCode) -> str:
@@ -290,7 +296,7 @@ def _sweep(subject: str) -> SweepState | None:
     return next((s for s in sweeps if watched_folder(s.folder) is not None), None)
 
 
-def _kept(subject: str) -> WatchedRun:
+def _kept_run(subject: str) -> WatchedRun:
     """Return what is kept of an application's or a folder's last complete run."""
     from advisor import paths
     from advisor.errors import RefusedError
@@ -299,17 +305,17 @@ def _kept(subject: str) -> WatchedRun:
 
     folder = Path(subject)
     if folder.is_dir():
-        watched = watched_folder(folder)
-        if watched is None:
+        watched_run = watched_folder(folder)
+        if watched_run is None:
             raise RefusedError(
                 f"nothing that was watched is in {folder}",
                 hint="a sweep's folder has it in watch/; advisor phases show -- COMMAND watches",
             )
-        return watched
+        return watched_run
     for state in newest_of(paths.state_dir() / "sweeps", subject):
-        watched = watched_folder(state.folder)
-        if watched is not None:
-            return watched
+        watched_run = watched_folder(state.folder)
+        if watched_run is not None:
+            return watched_run
     raise RefusedError(
         f"no run of {subject} was watched", hint="advisor phases show -- COMMAND watches one now"
     )

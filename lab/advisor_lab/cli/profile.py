@@ -26,111 +26,115 @@ _ACTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``advisor profile``."""
     actions = add_actions(parser)
-    one = add_action(actions, "import", "read the profiles of an application's runs")
-    one.add_argument(
+    action = add_action(actions, "import", "read the profiles of an application's runs")
+    action.add_argument(
         "places", metavar="DIR|FILE", type=Path, nargs="+", help="folders of profiles, or files"
     )
-    one.add_argument(
+    action.add_argument(
         "--role",
         choices=("train", "test"),
         default="train",
         help="to learn from, or to test the models with (default: train)",
     )
-    one.add_argument(
+    action.add_argument(
         "--scale",
         metavar="NAME=VALUE,...",
         action="append",
         default=[],
         help="the scaling parameters of profiles that do not state them",
     )
-    one.add_argument(
+    action.add_argument(
         "--application", metavar="NAME", help="keep only this application's (default: all)"
     )
-    one = add_action(actions, "classify", "find the classes of threads that behave alike")
-    _application(one)
-    one.add_argument(
+    action = add_action(actions, "classify", "find the classes of threads that behave alike")
+    _application(action)
+    action.add_argument(
         "--method",
         choices=("profile", "communication"),
         default="profile",
         help="by all metrics, or by who receives from whom (default: profile)",
     )
-    one.add_argument(
+    action.add_argument(
         "--classes",
         type=_classes,
         default=0,
         metavar="N",
         help="how many classes, or auto (default: auto)",
     )
-    _plot(one, "a picture")
-    one.add_argument(
+    _plot(action, "a picture")
+    action.add_argument(
         "--picture",
         choices=("radar", "graph", "components"),
         default="radar",
         help="which: radar plots of the classes, who receives from whom, principal components "
         "(default: radar)",
     )
-    one = add_action(actions, "fit", "fit a model of every metric of every class")
-    one.add_argument(
+    action = add_action(actions, "fit", "fit a model of every metric of every class")
+    action.add_argument(
         "application", metavar="APPLICATION", nargs="?", help="its profiles are stored"
     )
-    one.add_argument("--table", metavar="CSV", type=Path, help="fit columns of this file instead")
-    one.add_argument("--setup", metavar="FILE", type=Path, help="complexities and metrics, as YAML")
-    one.add_argument(
+    action.add_argument(
+        "--table", metavar="CSV", type=Path, help="fit columns of this file instead"
+    )
+    action.add_argument(
+        "--setup", metavar="FILE", type=Path, help="complexities and metrics, as YAML"
+    )
+    action.add_argument(
         "--method",
         choices=("strict", "manual"),
         default="strict",
         help="how terms are searched for: strict, or as the Extrapolator's manual says",
     )
-    _at(one, "with --table: predict there")
-    one = add_action(actions, "show", "show how good the models are, and draw them")
-    _application(one)
-    _place(one)
-    one.add_argument(
+    _at(action, "with --table: predict there")
+    action = add_action(actions, "show", "show how good the models are, and draw them")
+    _application(action)
+    _place(action)
+    action.add_argument(
         "--along",
         metavar="NAME[,NAME]",
         help="draw one metric of one class along a parameter, or over two",
     )
-    _at(one, "with --along: the other parameters (default: the largest run's)")
-    one.add_argument("--log", action="store_true", help="draw logarithms")
-    one.add_argument("--counts", action="store_true", help="draw the metric times LSys")
-    _plot(one, "the pictures of --metric")
-    one = add_action(actions, "adjust", "change a model, leave out a run, and fit again")
-    _application(one)
-    _place(one)
-    one.add_argument(
+    _at(action, "with --along: the other parameters (default: the largest run's)")
+    action.add_argument("--log", action="store_true", help="draw logarithms")
+    action.add_argument("--counts", action="store_true", help="draw the metric times LSys")
+    _plot(action, "the pictures of --metric")
+    action = add_action(actions, "adjust", "change a model, leave out a run, and fit again")
+    _application(action)
+    _place(action)
+    action.add_argument(
         "--retrain",
         choices=("metric", "counts", "all"),
         help="fit again: the metric named, all that depend on LSys, or all",
     )
-    one.add_argument("--drop-last", type=int, metavar="N", help="take the last N terms out")
-    one.add_argument("--terms", metavar="TERM,...", help="these terms, or auto to search again")
-    one.add_argument("--type", metavar="TYPE", help="another metric type")
-    one.add_argument("--model", metavar="MODEL", help="another model type")
-    one.add_argument("--mode", choices=("accurate", "fast"), help="how thoroughly to search")
-    one.add_argument("--constraints", metavar="LIST", help="like '{True, {\"n\", True, {n>5}}}'")
-    one.add_argument("--boundaries", metavar="LOW,HIGH", help="like 1,Infinity")
-    one.add_argument(
+    action.add_argument("--drop-last", type=int, metavar="N", help="take the last N terms out")
+    action.add_argument("--terms", metavar="TERM,...", help="these terms, or auto to search again")
+    action.add_argument("--type", metavar="TYPE", help="another metric type")
+    action.add_argument("--model", metavar="MODEL", help="another model type")
+    action.add_argument("--mode", choices=("accurate", "fast"), help="how thoroughly to search")
+    action.add_argument("--constraints", metavar="LIST", help="like '{True, {\"n\", True, {n>5}}}'")
+    action.add_argument("--boundaries", metavar="LOW,HIGH", help="like 1,Infinity")
+    action.add_argument(
         "--exclude",
         metavar="NAME=VALUE,...",
         action="append",
         default=[],
         help="leave out the run at this scale, and fit all again",
     )
-    one = add_action(actions, "extrapolate", "write profiles of scales that never ran")
-    _application(one)
-    _at(one, "values of a parameter; all combinations are written", required=True)
-    one.add_argument("--output", metavar="DIR", type=Path, required=True, help="the folder")
-    one.add_argument(
+    action = add_action(actions, "extrapolate", "write profiles of scales that never ran")
+    _application(action)
+    _at(action, "values of a parameter; all combinations are written", required=True)
+    action.add_argument("--output", metavar="DIR", type=Path, required=True, help="the folder")
+    action.add_argument(
         "--threads",
         choices=("class", "process"),
         default="class",
         help="one thread per class with NThreads, or one per process (default: class)",
     )
-    one = add_action(actions, "history", "list what was done to an application's profiles")
-    _application(one)
-    one = add_action(actions, "redo", "do one step again, with what is stored now")
-    _application(one)
-    one.add_argument("step", metavar="STEP", type=int, help="its number in history")
+    action = add_action(actions, "history", "list what was done to an application's profiles")
+    _application(action)
+    action = add_action(actions, "redo", "do one step again, with what is stored now")
+    _application(action)
+    action.add_argument("step", metavar="STEP", type=int, help="its number in history")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -173,17 +177,17 @@ def _classes(text: str) -> int:
     return int(text)
 
 
-def values_of(given: list[str], option: str) -> dict[str, list[float]]:
+def values_of(texts: list[str], option: str) -> dict[str, list[float]]:
     """Return the values of parameters from ``NPC=1000,10000`` or ``n=4e6,nodes=64``.
 
     A part without a name belongs to the name before it. Raises UsageError.
     """
     values: dict[str, list[float]] = {}
-    for text in given:
+    for text in texts:
         name = ""
         for part in text.split(","):
-            before, sign, value = part.rpartition("=")
-            name = before.strip() if sign else name
+            prefix, sign, value = part.rpartition("=")
+            name = prefix.strip() if sign else name
             try:
                 number = float(value)
             except ValueError:

@@ -32,16 +32,21 @@ def run(args: argparse.Namespace) -> int:
     _exclude(study, args.exclude)
     changed = _changes(study, args)
     specs = refit(study, changed)
-    for name, own in specs.items():
-        study.specs.setdefault(name, {}).update(own)
+    for name, class_models in specs.items():
+        study.specs.setdefault(name, {}).update(class_models)
     result = {"excluded": study.excluded, "specs": specs}
     keep_step(args, result)
     models, _ = study.models()
     shown = {
-        name: {m: v for m, v in own.items() if m in specs.get(name, {})}
-        for name, own in chosen(models, None, None).items()
+        name: {m: v for m, v in class_models.items() if m in specs.get(name, {})}
+        for name, class_models in chosen(models, None, None).items()
     }
-    notes = [n for own in shown.values() for m in own.values() for n in m.to_dict()["notes"]]
+    notes = [
+        n
+        for class_models in shown.values()
+        for m in class_models.values()
+        for n in m.to_dict()["notes"]
+    ]
     if args.json:
         print_json(
             "profile-adjust",
@@ -51,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
                 "notes": notes,
                 "models": [
                     {"class": name, **m.to_dict()}
-                    for name, own in shown.items()
-                    for m in own.values()
+                    for name, class_models in shown.items()
+                    for m in class_models.values()
                 ],
             },
         )
@@ -62,48 +67,53 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _exclude(study: ProfileStudy, written: list[str]) -> None:
+def _exclude(study: ProfileStudy, texts: list[str]) -> None:
     """Leave out the runs named. Raises UsageError for one that is none."""
     from advisor_lab.profile.runs import scale_text
 
-    for text in written:
+    for text in texts:
         scale = {n: v[0] for n, v in values_of([text], "--exclude").items()}
         if not any(dict(run.scale) == scale for run in study.trained):
-            known = "; ".join(scale_text(run.scale) for run in study.trained[:4])
-            raise UsageError(f"--exclude: no run is at {scale_text(scale)}", hint=f"like {known}")
+            scales = "; ".join(scale_text(run.scale) for run in study.trained[:4])
+            raise UsageError(f"--exclude: no run is at {scale_text(scale)}", hint=f"like {scales}")
         study.excluded.append(scale)
-    if written and len(study.trained) < 2:
+    if texts and len(study.trained) < 2:
         raise UsageError("--exclude leaves fewer than two runs")
 
 
 def _changes(study: ProfileStudy, args: argparse.Namespace) -> _Specs:
     """Return the specs to fit again. Raises UsageError where nothing is asked or known."""
     options = {n: getattr(args, n) for n in _OPTIONS if getattr(args, n) is not None}
-    one = bool(options) or args.drop_last is not None or args.retrain == "metric"
-    if one and args.metric is None:
+    single_metric = bool(options) or args.drop_last is not None or args.retrain == "metric"
+    if single_metric and args.metric is None:
         raise UsageError("name the metric that changes: --metric METRIC")
-    if not (one or args.retrain or args.exclude):
+    if not (single_metric or args.retrain or args.exclude):
         raise UsageError(
             "nothing to change", hint="--retrain, --drop-last, --terms, --model, --exclude and more"
         )
-    for given, known, what in (
+    for choice, names, what in (
         (args.cluster, set(study.specs), "class"),
-        (args.metric, {m for own in study.specs.values() for m in own}, "metric"),
+        (args.metric, {m for class_specs in study.specs.values() for m in class_specs}, "metric"),
     ):
-        if given is not None and given not in known:
-            raise UsageError(f"there is no {what} {given!r}", hint=suggestion(given, known))
+        if choice is not None and choice not in names:
+            raise UsageError(f"there is no {what} {choice!r}", hint=suggestion(choice, names))
     changed: _Specs = {}
     everything = bool(args.exclude) or args.retrain == "all"
-    for name, own in study.specs.items():
+    for name, class_specs in study.specs.items():
         if args.cluster not in (None, name) and not args.exclude:
             continue
-        for metric, spec in own.items():
+        for metric, spec in class_specs.items():
             new = spec
-            if metric == args.metric and one and args.cluster in (None, name):
+            if metric == args.metric and single_metric and args.cluster in (None, name):
                 new = _changed(study, metric, spec, options, args.drop_last)
             counts = str(spec["type"]).endswith("nstrPercentage")
             follows = counts and (args.retrain == "counts" or args.metric == "LSys")
-            if new is not spec or everything or follows or (metric == args.metric and one):
+            if (
+                new is not spec
+                or everything
+                or follows
+                or (metric == args.metric and single_metric)
+            ):
                 changed.setdefault(name, {})[metric] = new
     return changed
 
@@ -115,21 +125,24 @@ def _changed(
     from advisor_lab.profile.setup import options_from
     from advisor_lab.profile.study import kept_options
 
-    written = dict(options)
-    if isinstance(written.get("terms"), str) and written["terms"].strip() not in ("auto", "."):
-        written["terms"] = "{" + written["terms"].strip("{}") + "}"
+    definition = dict(options)
+    if isinstance(definition.get("terms"), str) and definition["terms"].strip() not in (
+        "auto",
+        ".",
+    ):
+        definition["terms"] = "{" + definition["terms"].strip("{}") + "}"
     base = kept_options(metric, spec)
     if drop is not None:
         terms = list(spec["terms"] or [])
         if not 1 <= drop <= len(terms):
             raise UsageError(f"--drop-last {drop}: {metric} has {len(terms)} terms")
-        written["terms"] = terms[: len(terms) - drop]
+        definition["terms"] = terms[: len(terms) - drop]
     try:
-        new = options_from(metric, written, study.runs.parameters, base)
+        new = options_from(metric, definition, study.runs.parameters, base)
     except InputError as error:
         key, _, rest = error.message.partition(": ")
         option = f"--{key}: {rest}" if key in _OPTIONS else error.message
         raise UsageError(option, hint=error.hint) from None
-    searched = new.terms is None or (bool(spec["searched"]) and "terms" not in written)
-    weighting = "" if "terms" in written or "model" in written else new.weighting
+    searched = new.terms is None or (bool(spec["searched"]) and "terms" not in definition)
+    weighting = "" if "terms" in definition or "model" in definition else new.weighting
     return {**new.to_dict(), "weighting": weighting, "searched": searched}

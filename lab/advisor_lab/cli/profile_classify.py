@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             (
                 scale_text(run.scale),
                 roles.get(run.digest, "test"),
-                *(_members(own) for own in result["members"][run.digest]),
+                *(_members(threads) for threads in result["members"][run.digest]),
             )
             for run in runs
         ],
@@ -79,5 +79,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _members(own: list[list[int]]) -> str:
-    return f"{len(own)} ({own[0][0]})"
+def _members(threads: list[list[int]]) -> str:
+    return f"{len(threads)} ({threads[0][0]})"

@@ -26,11 +26,13 @@ def run(args: argparse.Namespace) -> int:
 
     study = open_study(args)
     values = values_of(args.at, "--at")
-    known = study.runs.parameters
+    parameters = study.runs.parameters
     for name in values:
-        if name not in known:
-            raise UsageError(f"--at: there is no parameter {name!r}", hint=suggestion(name, known))
-    for name in known:
+        if name not in parameters:
+            raise UsageError(
+                f"--at: there is no parameter {name!r}", hint=suggestion(name, parameters)
+            )
+    for name in parameters:
         if name not in values:
             raise UsageError(f"--at needs a value of {name}, too")
     models, threads = study.models()
@@ -39,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     places, notes = class_places(study.class_runs())
     answers = []
     for scale in combinations(values):
-        classes, own = predict_classes(models, threads, trends, places, scale)
-        notes += own
+        classes, class_notes = predict_classes(models, threads, trends, places, scale)
+        notes += class_notes
         data = profile_json(args.application, scale, classes, per_process=args.threads == "process")
         answers.append((scale, classes, data))
     files = []

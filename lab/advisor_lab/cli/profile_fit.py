@@ -64,11 +64,13 @@ def _table(args: argparse.Namespace) -> int:
             for m in models
         ],
     )
-    for one in predicted:
-        at = ", ".join(f"{n}={v:g}" for n, v in one["at"].items())
-        reach = one["interval"]
-        within = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""
-        print(f"{one['metricName']} at {at}: {one['value']:.6g}{within}")
+    for prediction in predicted:
+        place_text = ", ".join(f"{n}={v:g}" for n, v in prediction["at"].items())
+        reach = prediction["interval"]
+        interval_text = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""
+        print(
+            f"{prediction['metricName']} at {place_text}: {prediction['value']:.6g}{interval_text}"
+        )
     say_notes([note for m in models for note in m.model.notes])
     return 0
 
@@ -89,13 +91,20 @@ def _application(args: argparse.Namespace) -> int:
         text = args.setup.read_text(encoding="utf-8-sig")
     result, models, notes = fit_all(study, text, file, args.method)
     keep_step(args, result, setup_text=text)
-    notes += [n for own in models.values() for m in own.values() for n in m.to_dict()["notes"]]
+    notes += [
+        n
+        for class_models in models.values()
+        for m in class_models.values()
+        for n in m.to_dict()["notes"]
+    ]
     if args.json:
         data: dict[str, Any] = {
             "application": args.application,
             "method": args.method,
             "models": [
-                {"class": name, **m.to_dict()} for name, own in models.items() for m in own.values()
+                {"class": name, **m.to_dict()}
+                for name, class_models in models.items()
+                for m in class_models.values()
             ],
             "predictions": [],
             "notes": notes,
@@ -119,8 +128,8 @@ def print_models(models: ClassModels) -> None:
                 *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
                 ", ".join(m.flags),
             )
-            for name, own in models.items()
-            for m in own.values()
+            for name, class_models in models.items()
+            for m in class_models.values()
         ],
     )
 

@@ -69,13 +69,15 @@ def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
         raise UsageError(
             f"there is no step {args.step}", hint=f"advisor profile history {args.application}"
         )
-    own = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
+    arguments = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
     if step.action == "import":  # kept with one folder before files could be named
-        own["places"] = [Path(p) for p in own.get("places", [own.pop("folder", "")])]
-    if own.get("setup"):
-        own["setup"] = Path(str(own["setup"]))
-    again = argparse.Namespace(
-        **own,
+        arguments["places"] = [
+            Path(p) for p in arguments.get("places", [arguments.pop("folder", "")])
+        ]
+    if arguments.get("setup"):
+        arguments["setup"] = Path(str(arguments["setup"]))
+    step_args = argparse.Namespace(
+        **arguments,
         action=step.action,
         application=args.application,
         db=args.db,
@@ -83,5 +85,5 @@ def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
         json=args.json,
         plot=None,
     )
-    code: int = import_module(f"advisor_lab.cli.{_MODULES[step.action]}").run(again)
+    code: int = import_module(f"advisor_lab.cli.{_MODULES[step.action]}").run(step_args)
     return code

@@ -39,22 +39,22 @@ def run(args: argparse.Namespace) -> int:
     answer = []
     with Writer(paths.whole_store(args.db)) as writer:
         for name in names:
-            own = [r for r in chosen if r.application == name]
-            profile_set(name, own)  # refuses parameters that differ
+            application_runs = [r for r in chosen if r.application == name]
+            profile_set(name, application_runs)  # refuses parameters that differ
             files = [
                 ProfileFile(args.role, r.scale, r.file, r.digest, path_of[id(r)].read_bytes())
-                for r in own
+                for r in application_runs
             ]
             with writer.batch():
                 new = save_profile_files(writer, name, files, by=getpass.getuser())
                 if _has_train(writer, name):
                     warnings += load_study(writer, name).runs.notes  # refuses, too
-            answer.append((name, own, new))
-    for name, own, new in answer:
+            answer.append((name, application_runs, new))
+    for name, application_runs, new in answer:
         step = argparse.Namespace(**{**vars(args), "application": name})
         keep_step(
             step,
-            {"files": [r.file for r in own], "new": new},
+            {"files": [r.file for r in application_runs], "new": new},
             places=[str(p.resolve()) for p in args.places],
         )
     say_notes(warnings)
@@ -63,22 +63,23 @@ def run(args: argparse.Namespace) -> int:
             {
                 "application": name,
                 "new": new,
-                "parameters": sorted(own[0].scale),
+                "parameters": sorted(application_runs[0].scale),
                 "runs": [
-                    {"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)} for r in own
+                    {"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)}
+                    for r in application_runs
                 ],
             }
-            for name, own, new in answer
+            for name, application_runs, new in answer
         ]
         print_json(
             "profile-import", {"role": args.role, "applications": data, "warnings": warnings}
         )
         return 0
-    for name, own, new in answer:
-        print(f"{name}: {len(own)} runs to {_purpose(args.role)}, {new} new")
+    for name, application_runs, new in answer:
+        print(f"{name}: {len(application_runs)} runs to {_purpose(args.role)}, {new} new")
         print_table(
             ("file", "scale", "threads"),
-            [(r.file, scale_text(r.scale), len(r.threads)) for r in own],
+            [(r.file, scale_text(r.scale), len(r.threads)) for r in application_runs],
         )
     return 0
 

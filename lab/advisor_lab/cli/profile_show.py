@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
                 "excluded": study.excluded,
                 "models": [
                     {"class": name, **m.to_dict()}
-                    for name, own in shown.items()
-                    for m in own.values()
+                    for name, class_models in shown.items()
+                    for m in class_models.values()
                 ],
             },
         )
@@ -60,26 +60,34 @@ def _pictures(
     """Return the pictures of one metric of one class. Raises UsageError where it is not named."""
     from advisor_lab.profile.pictures import along, scatter
 
-    single = [(name, m) for name, own in shown.items() for m in own.values()]
+    single = [(name, m) for name, class_models in shown.items() for m in class_models.values()]
     if len(single) != 1:
         if args.along or args.plot:
             raise UsageError("pictures are of one metric of one class: --class and --metric")
         return []
     name, model = single[0]
-    one = next(c for c in study.class_runs() if c.name == name)
-    panels = [scatter(model, one, threads, logarithmic=args.log, counts=args.counts)]
+    class_runs = next(c for c in study.class_runs() if c.name == name)
+    panels = [scatter(model, class_runs, threads, logarithmic=args.log, counts=args.counts)]
     if args.along:
-        known = study.runs.parameters
+        parameters = study.runs.parameters
         names = args.along.split(",")
-        given = {n: v[0] for n, v in values_of(args.at, "--at").items()}
-        for wanted in [*names, *given]:
-            if wanted not in known:
-                hint = suggestion(wanted, known)
-                raise UsageError(f"there is no parameter {wanted!r}", hint=hint)
+        fixed_parameters = {n: v[0] for n, v in values_of(args.at, "--at").items()}
+        for parameter in [*names, *fixed_parameters]:
+            if parameter not in parameters:
+                hint = suggestion(parameter, parameters)
+                raise UsageError(f"there is no parameter {parameter!r}", hint=hint)
         if len(names) > 2 or len(set(names)) < len(names):
             raise UsageError("--along takes one parameter, or two")
         panels.append(
-            along(model, one, threads, names, given, logarithmic=args.log, counts=args.counts)
+            along(
+                model,
+                class_runs,
+                threads,
+                names,
+                fixed_parameters,
+                logarithmic=args.log,
+                counts=args.counts,
+            )
         )
     from advisor.plotting.panels import Panels
 
@@ -97,10 +105,10 @@ def chosen(models: ClassModels, cluster: str | None, metric: str | None) -> Clas
     if cluster is not None and cluster not in models:
         raise UsageError(f"there is no class {cluster!r}", hint=suggestion(cluster, models))
     chosen_models: ClassModels = {}
-    for name, own in models.items():
+    for name, class_models in models.items():
         if cluster in (None, name):
-            chosen_models[name] = {m: v for m, v in own.items() if metric in (None, m)}
+            chosen_models[name] = {m: v for m, v in class_models.items() if metric in (None, m)}
     if metric is not None and not any(chosen_models.values()):
-        known = {m for own in models.values() for m in own}
-        raise UsageError(f"there is no metric {metric!r}", hint=suggestion(metric, known))
+        metrics = {m for class_models in models.values() for m in class_models}
+        raise UsageError(f"there is no metric {metric!r}", hint=suggestion(metric, metrics))
     return chosen_models

@@ -46,8 +46,8 @@ def keep_step(args: argparse.Namespace, result: Mapping[str, Any], **more: objec
     from advisor.store.count_laws import save_count_laws
     from advisor_lab.profile.store import add_profile_step
 
-    given = {k: v for k, v in vars(args).items() if k not in _NOT_KEPT}
-    plain = {k: str(v) if hasattr(v, "parts") else v for k, v in {**given, **more}.items()}
+    arguments = {k: v for k, v in vars(args).items() if k not in _NOT_KEPT}
+    plain = {k: str(v) if hasattr(v, "parts") else v for k, v in {**arguments, **more}.items()}
     with deriving(paths.whole_store(args.db), first=args.application) as writer:
         number = add_profile_step(
             writer, args.application, args.action, plain, result, by=getpass.getuser()

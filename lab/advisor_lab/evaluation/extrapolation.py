@@ -107,8 +107,10 @@ def extrapolate(
     for too few sizes, or when nothing is larger.
     """
     if samples not in SAMPLES:
-        known = " or ".join(map(str, SAMPLES))
-        raise InputError(f"--samples {samples} cannot be shared among sizes", hint=f"give {known}")
+        choices = " or ".join(map(str, SAMPLES))
+        raise InputError(
+            f"--samples {samples} cannot be shared among sizes", hint=f"give {choices}"
+        )
     runs = [(_value(o, parameter), o) for o in grid]
     trained = _trained(runs, parameter, train_to, SAMPLES[samples])
     beyond = [(v, o) for v, o in runs if v > train_to]
@@ -120,8 +122,10 @@ def extrapolate(
     truth = _truth(beyond)
     order = [(v, c) for v, cells in truth.items() for c in cells]
     parameters = sized.places.parameters
-    wanted = SizedPlaces.of(parameters, [({p: v for p in parameters}, c) for v, c in order])
-    tried = tried_forecast(sized, wanted, model)
+    forecast_places = SizedPlaces.of(
+        parameters, [({p: v for p in parameters}, c) for v, c in order]
+    )
+    tried = tried_forecast(sized, forecast_places, model)
     top = max(v for v, _ in trained)
     scores = []
     advice = (
@@ -152,8 +156,8 @@ def _value(run: Observation, parameter: str) -> float:
     if parameter == NODES:
         return float(run.configuration.nodes)
     if parameter not in run.extra:
-        known = ", ".join([*run.extra, NODES])
-        raise InputError(f"the grid has no column {parameter!r}", hint=f"choose from: {known}")
+        columns = ", ".join([*run.extra, NODES])
+        raise InputError(f"the grid has no column {parameter!r}", hint=f"choose from: {columns}")
     value = run.extra[parameter]
     if not isinstance(value, int | float) or not value > 0:
         raise InputError(f"{parameter} is {value!r}", hint="a parameter is a number above 0")
@@ -161,7 +165,7 @@ def _value(run: Observation, parameter: str) -> float:
 
 
 def _trained(
-    runs: Sequence[SizedRun], parameter: str, train_to: float, each: int
+    runs: Sequence[SizedRun], parameter: str, train_to: float, runs_per_size: int
 ) -> list[SizedRun]:
     values = sorted({v for v, _ in runs if v <= train_to})
     if not values:
@@ -170,7 +174,7 @@ def _trained(
         return [(v, o) for v, o in runs if v <= train_to]
     sizes = values[-_TRAINED_SIZES:]
     cells = {s: [o.configuration for v, o in runs if v == s] for s in sizes}
-    design = sized_design(cells, each)
+    design = sized_design(cells, runs_per_size)
     return [(v, o) for v, o in runs if v in design and o.configuration in set(design[v])]
 
 
@@ -223,10 +227,10 @@ class _Advice:
         top = max(v for v, _ in trained)
         if parameter == NODES:
             return cls(parameter, _sized(trained, parameter), frozenset(), tried.model, policy)
-        there = [o for v, o in grid if v == top]
-        runs, confirmed = _confirm([o for v, o in trained if v == top], there, policy)
-        others = [(v, o) for v, o in trained if v != top]
-        sized = _sized([*others, *((top, o) for o in runs)], parameter)
+        largest_runs = [o for v, o in grid if v == top]
+        runs, confirmed = _confirm([o for v, o in trained if v == top], largest_runs, policy)
+        smaller_runs = [(v, o) for v, o in trained if v != top]
+        sized = _sized([*smaller_runs, *((top, o) for o in runs)], parameter)
         return cls(parameter, sized, confirmed, tried.model, policy)
 
     def at(self, value: float, truth: Mapping[Configuration, TimeEnergy]) -> SizedDecision:
@@ -253,16 +257,16 @@ class _Advice:
 
 
 def _confirm(
-    trained: Sequence[Observation], there: Sequence[Observation], policy: Policy
+    trained: Sequence[Observation], measured_runs: Sequence[Observation], policy: Policy
 ) -> tuple[list[Observation], frozenset[Configuration]]:
     """Return the largest size's runs with the confirmation runs, and what they confirm."""
-    runs, again = list(trained), set()
+    runs, repeated_cells = list(trained), set()
     sure = replace(policy, confidence=0.5, resources="balanced")
-    cells = {o.configuration for o in there}
+    cells = {o.configuration for o in measured_runs}
     space = SearchSpace.of(next(iter(cells)).node_type, cells)
     for attempt in range(_CONFIRMATIONS + 1):
         options = [
-            replace(o, confirmed=o.confirmed or o.configuration in again)
+            replace(o, confirmed=o.confirmed or o.configuration in repeated_cells)
             for o in fit_options(runs, space=space).options
             if o.configuration in cells
         ]
@@ -272,8 +276,8 @@ def _confirm(
             break
         c = proposed.configuration
         if any(o.configuration == c for o in runs):
-            again.add(c)
-        runs += [replace(o, source="confirm") for o in there if o.configuration == c]
+            repeated_cells.add(c)
+        runs += [replace(o, source="confirm") for o in measured_runs if o.configuration == c]
     return runs, frozenset(o.configuration for o in options if o.confirmed)
 
 
@@ -290,7 +294,7 @@ def _interval(response: ScaledResponse) -> list[tuple[float, float, float]]:
 
 
 def _score(
-    at: float,
+    size: float,
     factor: float,
     truth: Mapping[Configuration, TimeEnergy],
     tried: TriedForecast,
@@ -316,5 +320,5 @@ def _score(
         coverage[name] = float(np.mean(np.abs(off) <= half))
         widths[name] = 100 * float(np.median(np.expm1(half)))
     return SizedScore(
-        at, factor, int(keep.sum()), UNFIT if tried.unfit else OK, errors, coverage, widths, none
+        size, factor, int(keep.sum()), UNFIT if tried.unfit else OK, errors, coverage, widths, none
     )

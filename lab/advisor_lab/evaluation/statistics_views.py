@@ -58,7 +58,7 @@ _MEANS = (
 
 def statistics_view(
     view: str,
-    of: str,
+    runs_label: str,
     model: str,
     observations: Sequence[Observation],
     options: Sequence[Option],
@@ -67,12 +67,12 @@ def statistics_view(
 ) -> StatisticsView:
     """Return one view: qq, histogram, spearman, clusters, loss or repeats.
 
-    ``of`` names the runs. ``options`` are the model's for all configurations of ``observations``,
-    ``trained`` the runs it was fitted to. ``loss`` trains the neural model on these, with
-    ``model_options``. Raises InputError where there is too little to show.
+    ``runs_label`` names the runs. ``options`` are the model's for all configurations of
+    ``observations``, ``trained`` the runs it was fitted to. ``loss`` trains the neural model on
+    these, with ``model_options``. Raises InputError where there is too little to show.
     """
-    all_runs = f"{of}, {format_count(len(observations), 'run')}"
-    fitted = f"{of}, {model}, {format_count(len(trained), 'run')}"
+    all_runs = f"{runs_label}, {format_count(len(observations), 'run')}"
+    fitted = f"{runs_label}, {model}, {format_count(len(trained), 'run')}"
     if view in ("qq", "histogram"):
         sampled = samples(gather(observations), _errors(observations, options, trained))
         repeated = all(s.kind == "repeats" for s in sampled)
@@ -82,7 +82,7 @@ def statistics_view(
     if view == "clusters":
         return _clusters(fitted, options)
     if view == "loss":
-        title = f"{of}, {Neural.NAME}, {format_count(len(trained), 'run')}"
+        title = f"{runs_label}, {Neural.NAME}, {format_count(len(trained), 'run')}"
         return _loss(title, trained, model_options or {})
     return _repeats(all_runs, observations)
 
@@ -93,12 +93,12 @@ def _errors(
     trained: Sequence[Observation],
 ) -> dict[str, list[float]]:
     """Return ln(measured / predicted) by response, at configurations not trained on."""
-    known = {o.configuration for o in trained}
+    trained_configurations = {o.configuration for o in trained}
     by_configuration = {o.configuration: o for o in options}
     off: dict[str, list[float]] = {"time": [], "energy": []}
     for run in observations:
         option = by_configuration.get(run.configuration)
-        if option is None or run.configuration in known:
+        if option is None or run.configuration in trained_configurations:
             continue
         off["time"].append(math.log(run.time_s / option.time_s))
         if run.energy_j and option.energy_j > 0:
@@ -261,20 +261,20 @@ def _in_percent(mean: float, low: float, high: float) -> tuple[float, float, flo
     return 0.0, 100 * (low / mean - 1), 100 * (high / mean - 1)
 
 
-def _tables(of: str, rows: Sequence[RepeatSummary]) -> Iterator[StatisticsTable]:
+def _tables(runs_label: str, rows: Sequence[RepeatSummary]) -> Iterator[StatisticsTable]:
     """Yield a table of means and spread, and one of the intervals, which the picture shows too."""
     places = [(describe(s.configuration), s.runs) for s in rows]
     means = [
         (s.arithmetic, s.geometric, s.harmonic, s.median, s.deviation, s.variance) for s in rows
     ]
     yield StatisticsTable(
-        f"repeats: {of}",
+        f"repeats: {runs_label}",
         _MEANS,
         tuple((*p, *(f"{v:.5g}" for v in m)) for p, m in zip(places, means, strict=True)),
         _MOST_ROWS,
     )
     yield StatisticsTable(
-        f"95 % intervals of the mean {of}",
+        f"95 % intervals of the mean {runs_label}",
         ("configuration", "runs", *_INTERVALS),
         tuple(
             (*p, *(" to ".join(f"{end:.5g}" for end in ends(s)) for ends in _INTERVALS.values()))

@@ -71,20 +71,20 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
     shapes = _shapes(file)
     exports = {**_placed(file, shapes, language), **_exports(file)}
     events = _counters(file, exports)
-    after = _after(file)
+    post_processing = _post_processing(file)
     parameters: Sequence[int | None] = file.ranges["execParam"] or (None,)
     several = len(parameters) > 1
     if len(parameters) * len(shapes) > _MOST_SWEEPS:
         count = len(parameters) * len(shapes)
         file.wrong("execParam", f"{count} sweeps are more than {_MOST_SWEEPS}")
         parameters = parameters[:1]
-    made = []
+    sweeps = []
     for parameter in parameters:
         for shape in shapes:
             label = _label(file, parameter if several else None)
             command = _command(file, shape, parameter)
             script = _script(file, shape, exports, (label, command), language)
-            made.append((shape, parameter, script))
+            sweeps.append((shape, parameter, script))
     file.check()
     return tuple(
         Experiment(
@@ -99,12 +99,12 @@ def read_experiments(path: Path, scheduler: str) -> tuple[Experiment, ...]:
             reget=bool(file.flags["reget"]),
             node_sockets=file.counts["nodeSockets"] or 0,
             events=events,
-            after=after.for_run(
+            after=post_processing.for_run(
                 nodes=shape.nodes, nodePEs=shape.ranks, execParam=parameter
             ).to_dict(),
             notes=tuple(_notes(file, shape)),
         )
-        for shape, parameter, script in made
+        for shape, parameter, script in sweeps
     )
 
 
@@ -215,11 +215,11 @@ def _placed(
             if _lists_cores(file) and any(len(shape.threads) > 1 for shape in shapes):
                 why = "threads are not varied where cpuBinding lists cores; leave one of them out"
                 file.wrong("threadCount", why)
-            own = language.bound_ranks(binding)
-            if own is None:
+            binding_exports = language.bound_ranks(binding)
+            if binding_exports is None:
                 launcher = language.launched("x", 2).split()[0]
-                own = binding_variables(binding, launcher, runtime)
-            variables |= own
+                binding_exports = binding_variables(binding, launcher, runtime)
+            variables |= binding_exports
         except ValueError as error:
             file.wrong("cpuBinding", str(error))
     return variables
@@ -228,13 +228,13 @@ def _placed(
 def _counters(file: ExperimentFile, exports: Mapping[str, str]) -> tuple[str, ...]:
     """Return the counters that the file asks CrayPAT for, without what is metered otherwise."""
     names = [n.strip() for n in exports.get(_PERFCTR, "").split(",") if n.strip()]
-    wanted = [n for n in names if not _METERED.match(n)]
-    for name in wanted:
+    counters = [n for n in names if not _METERED.match(n)]
+    for name in counters:
         try:
             named_event(name)
         except ValueError as error:
             file.wrong("env", str(error))
-    return tuple(wanted)
+    return tuple(counters)
 
 
 def _limited(
@@ -250,17 +250,23 @@ def _limited(
         return options
 
 
-def _after(file: ExperimentFile) -> PostProcessing:
+def _post_processing(file: ExperimentFile) -> PostProcessing:
     """Return what is done with the output of each run."""
     rules, rules_file = NO_RULES, beside(file.path)
     if rules_file is not None:
         rules = read_rules(rules_file)
     command = file.texts["postExec"]
     for name in placeholders(command):
-        known = {JOB_RESULTS, "dataPath", *_parameters(file), *RUN_PARAMETERS, *rules.names("run")}
-        known |= {"execParam"} if file.ranges["execParam"] else set()
-        if name not in known:
-            listed = ", ".join(sorted(known))
+        placeholder_names = {
+            JOB_RESULTS,
+            "dataPath",
+            *_parameters(file),
+            *RUN_PARAMETERS,
+            *rules.names("run"),
+        }
+        placeholder_names |= {"execParam"} if file.ranges["execParam"] else set()
+        if name not in placeholder_names:
+            listed = ", ".join(sorted(placeholder_names))
             file.wrong("postExec", f"%({name})s is not known; known: {listed}")
     return PostProcessing(
         experiment=file.texts["expName"] or file.path.stem,
@@ -319,8 +325,8 @@ def _command(file: ExperimentFile, shape: _SweepShape, parameter: int | None) ->
             all_ranks = shape.nodes * shape.ranks
             return f"$((${{OMP_NUM_THREADS:-{shape.threads_of_rank}}} * {all_ranks}))"
         if name == "fq":
-            own = max(file.ranges["cpuFrequency"], default=0)
-            return f"${{{CAP_VARIABLE}:-{own}}}"
+            highest_khz = max(file.ranges["cpuFrequency"], default=0)
+            return f"${{{CAP_VARIABLE}:-{highest_khz}}}"
         return match[0]
 
     return _THREADS.sub(value, _VARIABLE.sub(value, file.texts["expExec"]))

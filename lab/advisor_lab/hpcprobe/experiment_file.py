@@ -89,11 +89,11 @@ class ExperimentFile:
         lines = [f"  {message}" for _, message in sorted(set(self.problems))]
         raise InputError("\n".join([f"{self.path}: {count}, nothing is run", *lines]))
 
-    def one_of(self, key: str, known: tuple[str, ...], default: str) -> str:
+    def one_of(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """Return an option that has a few values only; another one is a mistake."""
         value = self.texts[key] or default
-        if value not in known:
-            self.wrong(key, f"{value!r} is not known; known: {', '.join(known)}")
+        if value not in choices:
+            self.wrong(key, f"{value!r} is not known; known: {', '.join(choices)}")
             return default
         return value
 
@@ -163,8 +163,8 @@ def _section(path: Path, text: str) -> dict[str, str]:
 
 
 def _unknown(key: str) -> str:
-    same = next((k for k in sorted(OPTIONS) if k.lower() == key.lower()), "")
-    near = same or next(iter(difflib.get_close_matches(key, sorted(OPTIONS), 1, 0.75)), "")
+    option = next((k for k in sorted(OPTIONS) if k.lower() == key.lower()), "")
+    near = option or next(iter(difflib.get_close_matches(key, sorted(OPTIONS), 1, 0.75)), "")
     if near:
         return f"is not an option of an experiment; is it {near}?"
     return f"is not an option of an experiment in {RELEASE}; known: {', '.join(sorted(OPTIONS))}"

@@ -185,8 +185,8 @@ def _section(
             values = {name.value: value for name, value in pairs}
             for name, _ in pairs:
                 if name.value not in _KEYS[key.value]:
-                    known = ", ".join(sorted(_KEYS[key.value]))
-                    raise _wrong(path, name, f"{name.value!r} is not known; known: {known}")
+                    valid_keys = ", ".join(sorted(_KEYS[key.value]))
+                    raise _wrong(path, name, f"{name.value!r} is not known; known: {valid_keys}")
             if "regex" not in values:
                 raise _wrong(path, item, f"an entry of {key.value} has no regex")
             if key.value == "groups":
@@ -200,12 +200,14 @@ def _group(path: Path, values: Mapping[str, yaml.Node], number: int) -> CounterG
     node, param = values["regex"], values.get("param")
     name = param.value if param is not None else ""
     if param is not None and name not in PARAMETERS:
-        known = ", ".join(sorted(PARAMETERS))
-        raise _wrong(path, param, f"param {name!r} is not known; known: {known}")
+        parameters = ", ".join(sorted(PARAMETERS))
+        raise _wrong(path, param, f"param {name!r} is not known; known: {parameters}")
     regex = str(node.value)
     _compiled(path, node, _with_parameter(regex, name, "1") if name else regex)
-    given = values.get("name")
-    return CounterGroup(str(given.value) if given is not None else str(number + 1), regex, name)
+    name_node = values.get("name")
+    return CounterGroup(
+        str(name_node.value) if name_node is not None else str(number + 1), regex, name
+    )
 
 
 def _rule(path: Path, values: Mapping[str, yaml.Node]) -> CounterRule:
@@ -213,7 +215,7 @@ def _rule(path: Path, values: Mapping[str, yaml.Node]) -> CounterRule:
     node = values.get("name")
     names: tuple[str, ...] = ()
     if isinstance(node, yaml.SequenceNode):
-        names = tuple(str(one.value) for one in node.value)
+        names = tuple(str(name_node.value) for name_node in node.value)
     elif node is not None:
         names = (str(node.value),)
     if not names and not regex.groupindex and regex.groups != 2:
@@ -261,7 +263,7 @@ def _value(text: str) -> float | str:
 def _joined(
     counters: Mapping[str, float | str], key: str, value: float | str, *, every: bool
 ) -> float | str:
-    before = counters.get(key)
-    if every and isinstance(before, float) and isinstance(value, float):
-        return before + value
+    earlier = counters.get(key)
+    if every and isinstance(earlier, float) and isinstance(value, float):
+        return earlier + value
     return value

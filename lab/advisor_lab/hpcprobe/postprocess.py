@@ -61,8 +61,8 @@ class PostProcessing:
 
     def for_run(self, **parameters: object) -> PostProcessing:
         """Return the same with more parameters; those that are None are left out."""
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return replace(self, parameters={**self.parameters, **given})
+        stated = {name: value for name, value in parameters.items() if value is not None}
+        return replace(self, parameters={**self.parameters, **stated})
 
 
 @dataclass(slots=True)
@@ -116,9 +116,9 @@ class PostProcessor:
 
     def _post(self, values: Mapping[str, object], log: Path) -> tuple[str, str]:
         """Run postExec, again where it fails and retries are left; return its output."""
-        missing = [n for n in placeholders(self.settings.post_exec) if n not in values]
-        if missing:
-            return "", f"postExec did not run: the output of the run has no {missing[0]}"
+        absent = [n for n in placeholders(self.settings.post_exec) if n not in values]
+        if absent:
+            return "", f"postExec did not run: the output of the run has no {absent[0]}"
         odd = [
             n for n in placeholders(self.settings.post_exec) if not _PLAIN.fullmatch(str(values[n]))
         ]
@@ -129,7 +129,7 @@ class PostProcessor:
         for _ in range(self.settings.retries + 1):
             try:
                 with log.open("wb") as file:
-                    done = subprocess.run(
+                    process = subprocess.run(
                         ["bash", "-c", command],
                         cwd=self.working_folder,
                         stdin=subprocess.DEVNULL,
@@ -141,14 +141,14 @@ class PostProcessor:
             except (OSError, subprocess.TimeoutExpired) as error:
                 why = str(error)
                 continue
-            if done.returncode == 0:
+            if process.returncode == 0:
                 return _text(log), ""
-            why = f"exit code {done.returncode}; output in {log}"
+            why = f"exit code {process.returncode}; output in {log}"
         return _text(log), f"postExec failed: {why}"
 
     def summarise(self, runs: Sequence[tuple[PlannedRun, RunResult]]) -> list[Path]:
         """Write the summary of all good runs; return where it is. Raises OSError."""
-        made = [
+        summaries = [
             SummaryRun(run.configuration, result, self.kept.get(str(run.seq), {}))
             for run, result in runs
         ]
@@ -161,12 +161,12 @@ class PostProcessor:
             folder.mkdir(parents=True, exist_ok=True)
             parts = folder / "parts"
             parts.mkdir(exist_ok=True)
-            write_summary(parts / f"{nodes}-{execution}.yml", made, self.settings.parameters)
+            write_summary(parts / f"{nodes}-{execution}.yml", summaries, self.settings.parameters)
             texts = [path.read_text() for path in sorted(parts.glob("*.yml"))]
-            whole = folder / "summary.yml"
-            write_whole(whole, "".join(texts))
-            paths.append(whole)
-        write_summary(paths[0], made, self.settings.parameters)
+            merged_file = folder / "summary.yml"
+            write_whole(merged_file, "".join(texts))
+            paths.append(merged_file)
+        write_summary(paths[0], summaries, self.settings.parameters)
         return paths
 
 

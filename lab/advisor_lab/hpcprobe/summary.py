@@ -71,7 +71,7 @@ def write_summary(path: Path, runs: Sequence[SummaryRun], parameters: Mapping[st
     by_place: dict[Configuration, list[SummaryRun]] = {}
     for run in runs:
         by_place.setdefault(run.configuration, []).append(run)
-    entries = [_entry(c, same, parameters) for c, same in by_place.items()]
+    entries = [_entry(c, repeats, parameters) for c, repeats in by_place.items()]
     write_whole(path, yaml.safe_dump(entries, sort_keys=True) if entries else "")
 
 
@@ -88,8 +88,10 @@ def _entry(
     measured = [run.objectives() for run in runs]
     objectives: dict[str, object] = {}
     stats: dict[str, object] = {}
-    for name in dict.fromkeys(key for one in measured for key in one):
-        values = [one[name] for one in measured if name in one]
+    for name in dict.fromkeys(key for objectives_of_run in measured for key in objectives_of_run):
+        values = [
+            objectives_of_run[name] for objectives_of_run in measured if name in objectives_of_run
+        ]
         numbers = [v for v in values if not isinstance(v, str)]
         if len(numbers) < len(values) or not numbers:
             objectives[name] = values[-1]

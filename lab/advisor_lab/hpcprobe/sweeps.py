@@ -43,36 +43,36 @@ def read_sweeps(args: argparse.Namespace, root: Path) -> list[AdoptedSweep]:
         )
     sweeps = []
     for experiment in parts:
-        own = copy.copy(args)
-        own.subject = str(_written(experiment, root / _SCRIPTS))
-        own.nodes = args.nodes or str(experiment.nodes)
-        own.threads = args.threads or ",".join(map(str, experiment.threads))
+        sweep_args = copy.copy(args)
+        sweep_args.subject = str(_written_script(experiment, root / _SCRIPTS))
+        sweep_args.nodes = args.nodes or str(experiment.nodes)
+        sweep_args.threads = args.threads or ",".join(map(str, experiment.threads))
         if not experiment.reget:
-            print(f"advisor: {path.name}: its job script is {own.subject}", file=sys.stderr)
-        sweeps.append(AdoptedSweep(own, experiment, _earlier(root, experiment)))
+            print(f"advisor: {path.name}: its job script is {sweep_args.subject}", file=sys.stderr)
+        sweeps.append(AdoptedSweep(sweep_args, experiment, _earlier_sweep(root, experiment)))
     return sweeps
 
 
-def _written(experiment: Experiment, folder: Path) -> Path:
+def _written_script(experiment: Experiment, folder: Path) -> Path:
     name = re.sub(r"[^\w.+-]", "_", experiment.name)
     digest = hashlib.sha256(experiment.script.encode()).hexdigest()[:8]
     return keep_script(experiment.script, folder / f"{name}-{digest}.sh")
 
 
-def _earlier(root: Path, experiment: Experiment) -> SweepState | None:
+def _earlier_sweep(root: Path, experiment: Experiment) -> SweepState | None:
     if not (experiment.go_on or experiment.reget):
         return None
-    wanted = experiment.after
-    same = [
+    settings = experiment.after
+    matching = [
         s
         for s in _sweeps(root)
-        if s.settings.after.get("experiment") == wanted["experiment"]
+        if s.settings.after.get("experiment") == settings["experiment"]
         and all(
-            s.settings.after.get("parameters", {}).get(n) == wanted["parameters"].get(n)
+            s.settings.after.get("parameters", {}).get(n) == settings["parameters"].get(n)
             for n in ("execParam", "nodes", "nodePEs", "threadPlacement")
         )
     ]
-    return max(same, key=lambda s: (s.created_at, s.id), default=None)
+    return max(matching, key=lambda s: (s.created_at, s.id), default=None)
 
 
 def _sweeps(root: Path) -> Iterator[SweepState]:
@@ -96,7 +96,7 @@ def read_again(sweep: AdoptedSweep) -> dict[str, Any]:
         )
     processor = after_run(experiment.after, state.folder, Path(state.settings.working_folder))
     processor.forget()
-    made, problems = [], []
+    results, problems = [], []
     for name, stage in state.stages.items():
         job = state.job(name)
         good = {r.seq: r for r in read_results(job.folder / "results.jsonl") if r.ok}
@@ -104,11 +104,11 @@ def read_again(sweep: AdoptedSweep) -> dict[str, Any]:
             if run.seq in good:
                 problem = processor.take(job, run, good[run.seq])
                 problems += [problem] if problem else []
-                made.append((run, good[run.seq]))
-    paths = processor.summarise(made)
+                results.append((run, good[run.seq]))
+    paths = processor.summarise(results)
     return {
         "id": state.id,
-        "runs": len(made),
+        "runs": len(results),
         "summary": str(paths[-1]),
         "problems": list(dict.fromkeys(problems)),
     }

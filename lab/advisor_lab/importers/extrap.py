@@ -88,11 +88,13 @@ def read_extrap(path: Path, terms: Terms, choice: ExtrapChoice) -> RunsFile:
 def _read_text(experiment: _Experiment, text: str) -> None:
     path = experiment.path
     points: list[list[str]] = []
-    region, metric, at, where = "", "", 0, ""
+    region, metric, point_index, where = "", "", 0, ""
 
     def ended() -> None:
-        if 0 < at < len(points):
-            raise _wrong(path, where, f"{at} DATA before it, but there are {len(points)} POINTS")
+        if 0 < point_index < len(points):
+            raise _wrong(
+                path, where, f"{point_index} DATA before it, but there are {len(points)} POINTS"
+            )
 
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -109,15 +111,15 @@ def _read_text(experiment: _Experiment, text: str) -> None:
             points += [g.split() for g in groups] if groups else [[p] for p in rest.split()]
         elif section == "REGION":
             ended()
-            region, at = rest, 0
+            region, point_index = rest, 0
         elif section == "METRIC":
             ended()
-            metric, at = rest, 0
+            metric, point_index = rest, 0
         elif section == "DATA":
-            if at >= len(points):
+            if point_index >= len(points):
                 raise _wrong(path, where, f"more DATA than the {len(points)} POINTS")
-            experiment.add(where, region, metric, points[at], rest.split())
-            at += 1
+            experiment.add(where, region, metric, points[point_index], rest.split())
+            point_index += 1
         else:
             raise _wrong(path, where, f"{section[:40]!r} is not a section of Extra-P's text format")
     where = "its end"
@@ -152,9 +154,9 @@ def _read_nested(experiment: _Experiment, data: Mapping[str, Any]) -> None:
     experiment.parameters = [str(p) for p in data["parameters"]]
     for region, metrics in data["measurements"].items():
         for metric, entries in metrics.items():
-            for i, one in enumerate(entries, 1):
+            for i, entry in enumerate(entries, 1):
                 where = f"measurements, {region}, {metric}, {i}"
-                experiment.add(where, region, metric, one["point"], one["values"])
+                experiment.add(where, region, metric, entry["point"], entry["values"])
 
 
 def _read_referenced(experiment: _Experiment, data: Mapping[str, Any]) -> None:
@@ -218,15 +220,15 @@ def _of_metrics(
     region, time, energy = names
     spent = experiment.values.get((region, energy), {}) if energy else {}
     for point, times in experiment.values[region, time].items():
-        known = dict(zip(experiment.parameters, point, strict=True))
-        place = [known[a] if isinstance(a, str) else a for a in axes.values()]
+        coordinates = dict(zip(experiment.parameters, point, strict=True))
+        place = [coordinates[a] if isinstance(a, str) else a for a in axes.values()]
         if any(v != int(v) for v in place) or not 1 <= place[1] <= place[2] or place[0] < 1:
             raise InputError(
                 f"{experiment.path}: {dict(zip(axes, place, strict=True))} is not a configuration",
                 hint="say what each axis is: --configuration nodes=p,threads_per_node=24",
             )
         joules = spent.get(point, [])
-        extra = {p: v for p, v in known.items() if p not in axes.values()}
+        extra = {p: v for p, v in coordinates.items() if p not in axes.values()}
         for i, time_s in enumerate(times):
             energy_j = joules[i] if len(joules) == len(times) else None
             if time_s <= 0:
@@ -239,15 +241,15 @@ def _axes(experiment: _Experiment, choice: ExtrapChoice) -> dict[str, Any]:
     """Return by axis a number, or the name of the parameter that it is."""
     axes: dict[str, Any] = {}
     for axis, default in AXES.items():
-        given = choice.axes.get(axis, axis if axis in experiment.parameters else str(default))
-        if given in experiment.parameters:
-            axes[axis] = given
+        source = choice.axes.get(axis, axis if axis in experiment.parameters else str(default))
+        if source in experiment.parameters:
+            axes[axis] = source
             continue
         try:
-            axes[axis] = float(given)
+            axes[axis] = float(source)
         except ValueError:
             raise _unknown(
-                experiment, "parameter", given, experiment.parameters, "--configuration"
+                experiment, "parameter", source, experiment.parameters, "--configuration"
             ) from None
     if "threads_per_node" not in choice.axes and "threads_per_node" not in experiment.parameters:
         axes["threads_per_node"] = axes["ranks_per_node"]
@@ -270,12 +272,12 @@ def _region(experiment: _Experiment, choice: ExtrapChoice) -> str:
 
 
 def _metric(
-    experiment: _Experiment, given: str, metrics: list[str], usual: tuple[str, ...], option: str
+    experiment: _Experiment, metric: str, metrics: list[str], usual: tuple[str, ...], option: str
 ) -> str:
-    if given:
-        if given not in metrics:
-            raise _unknown(experiment, "metric", given, metrics, option)
-        return given
+    if metric:
+        if metric not in metrics:
+            raise _unknown(experiment, "metric", metric, metrics, option)
+        return metric
     matching = [m for m in metrics if m.lower() in usual] or (metrics if len(metrics) == 1 else [])
     if not matching:
         raise InputError(
@@ -304,9 +306,9 @@ def _wrong(path: Path, where: str, why: str) -> InputError:
 
 
 def _unknown(
-    experiment: _Experiment, what: str, name: str, known: list[str], option: str
+    experiment: _Experiment, what: str, name: str, names: list[str], option: str
 ) -> InputError:
     return InputError(
         f"{experiment.path}: there is no {what} {name!r}",
-        hint=f"{option}, one of: {', '.join(known)}",
+        hint=f"{option}, one of: {', '.join(names)}",
     )

@@ -101,15 +101,15 @@ def read_summary(
 
 
 def _objective(
-    path: Path, what: str, wanted: str, usual: Sequence[str], names: Sequence[str]
+    path: Path, what: str, objective: str, usual: Sequence[str], names: Sequence[str]
 ) -> str:
-    wanted = wanted.removeprefix("objectives.")
-    if wanted and wanted not in names:
+    objective = objective.removeprefix("objectives.")
+    if objective and objective not in names:
         raise InputError(
-            f"{path}: no run has the objective {wanted}",
+            f"{path}: no run has the objective {objective}",
             hint=f"--{what}-key is one of {', '.join(names)}",
         )
-    return wanted or next((u for u in usual if u in names), "")
+    return objective or next((u for u in usual if u in names), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +129,18 @@ class _Entry:
         self, terms: Terms, time: str, energy: str, fom: str, problems: list[RowProblem]
     ) -> Observation | None:
         """Return the run, or None with what is wrong added to ``problems``."""
-        before = len(problems)
+        problem_count = len(problems)
 
         def read(
-            of: Mapping[str, Any], keys: Sequence[str], parse: Callable[[Any], Any], need: bool
+            fields: Mapping[str, Any], keys: Sequence[str], parse: Callable[[Any], Any], need: bool
         ) -> Any:
-            key = next((k for k in keys if of.get(k) is not None), None)
+            key = next((k for k in keys if fields.get(k) is not None), None)
             if key is None:
                 if need:
                     problems.append(RowProblem(self.line, keys[0], "is missing"))
                 return None
             try:
-                return parse(of[key])
+                return parse(fields[key])
             except ValueError as error:
                 problems.append(RowProblem(self.lines.get(key, self.line), key, str(error)))
                 return None
@@ -169,7 +169,7 @@ class _Entry:
         if threads and threads < ranks:
             message = f"{threads} per node is less than the {ranks} ranks"
             problems.append(RowProblem(self.line, "threadCount", message))
-        if len(problems) > before:
+        if len(problems) > problem_count:
             return None
         extra: dict[str, object] = {
             k: v for k, v in p.items() if k not in _READ and isinstance(v, str | int | float)
@@ -215,9 +215,9 @@ def _entries(path: Path, content: bytes) -> Iterator[_Entry]:
             lines |= {k: v.start_mark.line + 1 for k, v in inner.items()}
             values[name] = {k: _scalar(v) for k, v in inner.items()}
         stats = _stats(path, parts["stats"]) if "stats" in parts else {}
-        for name, of in stats.items():  # a file may leave the objective to its statistics
-            if values["objectives"].get(name) is None and "median" in of:
-                values["objectives"][name] = of["median"]
+        for name, statistics in stats.items():  # a file may leave the objective to its statistics
+            if values["objectives"].get(name) is None and "median" in statistics:
+                values["objectives"][name] = statistics["median"]
         yield _Entry(line, values["parameters"], values["objectives"], lines, stats)
 
 
@@ -230,12 +230,12 @@ def _stats(path: Path, node: yaml.Node) -> dict[str, dict[str, float]]:
         else:
             objective, _, statistic = name.rpartition(".")
             pairs = [(objective or name, statistic if objective else "value", value)]
-        for objective, statistic, one in pairs:
-            number = _scalar(one)
+        for objective, statistic, statistic_node in pairs:
+            number = _scalar(statistic_node)
             if isinstance(number, int | float) and not isinstance(number, bool):
                 by_objective.setdefault(objective, {})[statistic] = float(number)
             elif number is not None:
-                where = f"{path}, line {one.start_mark.line + 1}"
+                where = f"{path}, line {statistic_node.start_mark.line + 1}"
                 raise InputError(f"{where}, stats of {objective}: {number!r} is not a number")
     return by_objective
 

@@ -127,9 +127,9 @@ def _joined(tables: Sequence[_Table]) -> Signature:
     counted = 0.0
     for part in parts.values():
         rows = [sum(values) for name, values in part.rows.items() if _CAS.match(name)]
-        own = part.total(_INSTRUCTIONS)
-        if rows and own:
-            transactions, counted = transactions + sum(rows), counted + own
+        instruction_count = part.total(_INSTRUCTIONS)
+        if rows and instruction_count:
+            transactions, counted = transactions + sum(rows), counted + instruction_count
     by_group: dict[str, float] = {}
     for (group, _), seconds in times.items():
         by_group[group] = by_group.get(group, 0.0) + seconds
@@ -139,8 +139,8 @@ def _joined(tables: Sequence[_Table]) -> Signature:
     dram = _rate(parts, times, _DRAM_POWER)
     gflops = next((value for value in flops if value is not None), None)
     if flops[0] is not None:
-        each = [_rate(parts, times, (name,)) for name in _FLOPS[0]]
-        gflops = sum(value for value in each if value is not None)
+        rates = [_rate(parts, times, (name,)) for name in _FLOPS[0]]
+        gflops = sum(value for value in rates if value is not None)
     cpi = cycles / instructions if cycles and instructions else None
     return Signature(
         cpi=cpi if cpi else (sum(cpis) / len(cpis) if cpis else None),

@@ -65,7 +65,7 @@ def _regions(regions: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if isinstance(regions, Mapping):
         pairs = list(regions.items())
     else:
-        pairs = [pair for one in regions if isinstance(one, Mapping) for pair in one.items()]
+        pairs = [pair for entry in regions if isinstance(entry, Mapping) for pair in entry.items()]
     for key, region in pairs:
         if isinstance(region, Mapping):
             yield str(region.get("name", key)), region

@@ -55,7 +55,7 @@ def read_counts(path: Path) -> Counts:
     events = list(_from_json(path, lines) if as_json else _from_columns(path, lines))
     counts = Counts()
     for event in events:
-        _take(counts, event)
+        _add_event(counts, event)
     intervals = [event.until_s for event in events if event.until_s is not None]
     if intervals:
         counts.time_s = max(intervals)
@@ -66,7 +66,7 @@ def read_counts(path: Path) -> Counts:
     return counts
 
 
-def _take(counts: Counts, event: _Event) -> None:
+def _add_event(counts: Counts, event: _Event) -> None:
     name = plain_name(event.name)
     value, running = (0.0, 0.0) if event.value is None else (event.value, event.running)
     if name == "duration_time":
@@ -74,8 +74,8 @@ def _take(counts: Counts, event: _Event) -> None:
     elif name in ("task-clock", "cpu-clock"):
         counts.cpu_s = (counts.cpu_s or 0.0) + value * _SECONDS.get(event.unit or "msec", 1.0)
     elif _TRAFFIC.search(name) and "free_running" not in name:
-        each = _BYTES.get(event.unit, LINE_B)
-        counts.memory_b = (counts.memory_b or 0.0) + value * each
+        unit_b = _BYTES.get(event.unit, LINE_B)
+        counts.memory_b = (counts.memory_b or 0.0) + value * unit_b
         counts.memory_running = min(counts.memory_running, running)
     else:
         counts.add(event.name, value, running)
@@ -94,15 +94,15 @@ def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
     for number, text in lines:
         cells = [cell.strip() for cell in text.split(mark)]
         line = FileLine(path, number, {})
-        at = _event_column(cells)
-        if at is None:
+        column = _event_column(cells)
+        if column is None:
             if len(cells) > 4 and not cells[0] and cells[-1]:
                 continue  # a further metric of the line above
             raise line.bad("event", "there is no value, unit and event here; was the row cut off?")
-        if at == 3 and cells[0].isdecimal():  # a time or a place would not be a whole number
-            raise line.bad(cells[at], "a decimal comma; run perf with LC_ALL=C")
-        value, unit, name = cells[at - 2 : at + 1]
-        rest = [cell for cell in cells[at + 1 :] if not re.fullmatch(r"[\d.]+%", cell)]
+        if column == 3 and cells[0].isdecimal():  # a time or a place would not be a whole number
+            raise line.bad(cells[column], "a decimal comma; run perf with LC_ALL=C")
+        value, unit, name = cells[column - 2 : column + 1]
+        rest = [cell for cell in cells[column + 1 :] if not re.fullmatch(r"[\d.]+%", cell)]
         if len(rest) < 2:
             raise line.bad(name, "the row ends before the time it was counted")
         if re.search(r"\d,\d", value + rest[1]):
@@ -117,20 +117,20 @@ def _from_columns(path: Path, lines: list[tuple[int, str]]) -> Iterator[_Event]:
             running,
             float(metric) if metric else None,
             rest[3] if metric else "",
-            _interval(cells[0]) if at > 2 else None,
+            _interval(cells[0]) if column > 2 else None,
         )
 
 
 def _event_column(cells: list[str]) -> int | None:
     """Return where the event's name stands: behind a value and a unit."""
-    for at in range(2, len(cells)):
-        value = cells[at - 2].replace(",", ".")
+    for column in range(2, len(cells)):
+        value = cells[column - 2].replace(",", ".")
         if (
             (_NUMBER.fullmatch(value) or _NOT.fullmatch(value))
-            and cells[at - 1] in _UNITS
-            and re.match(r"[A-Za-z]", cells[at])
+            and cells[column - 1] in _UNITS
+            and re.match(r"[A-Za-z]", cells[column])
         ):
-            return at
+            return column
     return None
 
 

@@ -138,6 +138,7 @@ class Formula:
             self._shift, self._span = self._low, _positive(self._high - self._low)
         elif self._scaler == "standard":
             self._shift, self._span = x.mean(axis=0), _positive(x.std(axis=0))
+        # Over the whole search space, for splines are not defined beyond what patsy was shown.
         terms, functions = self._terms(x), patsy.EvalEnvironment([_FUNCTIONS])
         try:
             with np.errstate(all="ignore"):
@@ -220,7 +221,7 @@ class Formula:
         bad = np.argwhere(~np.isfinite(design))
         if len(bad):
             row, column = bad[0]
-            at = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
+            place_text = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
             scaled = "" if self._scaler == "none" else f", axes scaled ({self._scaler})"
             instead = (
                 "exponentials small ones; frequency is in kHz"
@@ -228,7 +229,8 @@ class Formula:
                 else "or leave the axes unscaled: --model-option scaler=none"
             )
             raise InputError(
-                f"formula: {self._info.column_names[column]} is not a number at {at}{scaled}",
+                f"formula: {self._info.column_names[column]} is not a number at "
+                f"{place_text}{scaled}",
                 hint=f"logarithms and roots need positive values, {instead}",
             )
         return design
@@ -304,9 +306,10 @@ def _plain(node: ast.AST) -> bool:
         return isinstance(node.value, int | float)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name)
+    # A power's exponent is a small number: 9**9**9 would not end.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-        return isinstance(power, ast.Constant) and _between(power.value, 0, _MOST_POWER)
+        return isinstance(power, ast.Constant) and _is_between(power.value, 0, _MOST_POWER)
     return isinstance(
         node,
         (ast.Expression, ast.Name, ast.Load, ast.keyword, ast.BinOp, ast.UnaryOp, *_ARITHMETIC),
@@ -316,23 +319,23 @@ def _plain(node: ast.AST) -> bool:
 def _misused(call: ast.Call) -> str:
     """Return what is wrong with the arguments of a function of ``_FUNCTIONS``, "" if nothing."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
-    known = _KEYWORDS.get(name, ())
+    keywords = _KEYWORDS.get(name, ())
     if len(call.args) != 1:
         return f"{name} takes one value, not {len(call.args)}"
     for keyword in call.keywords:
-        if keyword.arg not in known:
-            listed = f"it has {', '.join(known)}" if known else "it has none"
+        if keyword.arg not in keywords:
+            listed = f"it has {', '.join(keywords)}" if keywords else "it has none"
             return f"{name}: unexpected keyword argument {keyword.arg!r}; {listed}"
         if keyword.arg in ("df", "degree") and not (
             isinstance(keyword.value, ast.Constant)
             and isinstance(keyword.value.value, int)
-            and _between(keyword.value.value, 1, _MOST_DF)
+            and _is_between(keyword.value.value, 1, _MOST_DF)
         ):
             return f"{name}: {keyword.arg} is a whole number from 1 to {_MOST_DF}"
-    if "df" in known and all(k.arg != "df" for k in call.keywords):
+    if "df" in keywords and all(k.arg != "df" for k in call.keywords):
         return f"{name} needs df, like {name}(threads, df=3)"
     return ""
 
 
-def _between(value: object, least: float, most: float) -> bool:
+def _is_between(value: object, least: float, most: float) -> bool:
     return isinstance(value, int | float) and least <= value <= most

@@ -64,11 +64,11 @@ class BurstsBeside:
             if not any(w[0] == "flops" for w in self.wanted):
                 self.dropped.append("flops: no single event of this processor counts them")
         opened = open_group([(kind, config) for _, kind, config, _ in self.wanted])
-        for wanted, result in zip(self.wanted, opened, strict=True):
+        for counter, result in zip(self.wanted, opened, strict=True):
             if isinstance(result, OSError):
-                self.dropped.append(f"{wanted[0]}: {why_not(result)}")
+                self.dropped.append(f"{counter[0]}: {why_not(result)}")
             else:
-                self._counted.append(wanted)
+                self._counted.append(counter)
                 os.close(result)
         if {INSTRUCTIONS, CYCLES} - {w[0] for w in self._counted}:
             self._counted = []
@@ -81,14 +81,15 @@ class BurstsBeside:
         for process in rings.processes:
             for took_s, *counts in process.bursts():
                 if len(counts) == len(self._counted) and all(c > 0 for c in (took_s, *counts[:2])):
-                    self._keep((float(process.pid), took_s, *counts))
+                    self._keep_burst((float(process.pid), took_s, *counts))
 
-    def _keep(self, row: tuple[float, ...]) -> None:
+    def _keep_burst(self, row: tuple[float, ...]) -> None:
+        # Reservoir sampling: whatever number comes, each burst is among the rows equally likely.
         self._seen += 1
         if len(self._rows) < MOST_BURSTS:
             self._rows.append(row)
-        elif (at := random.randrange(self._seen)) < MOST_BURSTS:
-            self._rows[at] = row
+        elif (slot := random.randrange(self._seen)) < MOST_BURSTS:
+            self._rows[slot] = row
 
     def table(self) -> BurstTable | None:
         """Return the bursts, None where none was counted."""
@@ -105,6 +106,6 @@ class BurstsBeside:
     def notes(self) -> list[str]:
         """What is not counted of bursts."""
         if not self._counted:
-            missing = [d for d in self.dropped if d.startswith((INSTRUCTIONS, CYCLES))]
-            return [f"bursts have no counters: {missing[0]}"] if missing else []
+            reasons = [d for d in self.dropped if d.startswith((INSTRUCTIONS, CYCLES))]
+            return [f"bursts have no counters: {reasons[0]}"] if reasons else []
         return [f"not counted of bursts: {'; '.join(self.dropped)}"] if self.dropped else []

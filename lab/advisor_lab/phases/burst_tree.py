@@ -63,9 +63,10 @@ class CondensedBursts:
         """Return both as one; the sample has of each as much as it stands for."""
         total = int(self.counts.sum()), int(other.counts.sum())
         most = min(sum(total), _MOST_SAMPLED)
-        mine = int(rng.hypergeometric(*total, most))
-        mine = min(max(mine, most - len(other.sample)), len(self.sample))
-        sample = np.concatenate([self.sample[:mine], other.sample[: most - mine]])
+        # As many of each as one sample of all bursts would have drawn, as far as the samples go.
+        self_count = int(rng.hypergeometric(*total, most))
+        self_count = min(max(self_count, most - len(other.sample)), len(self.sample))
+        sample = np.concatenate([self.sample[:self_count], other.sample[: most - self_count]])
         return _added(
             np.concatenate([self.cells, other.cells]),
             np.concatenate([self.sums, other.sums]),
@@ -76,11 +77,11 @@ class CondensedBursts:
 
 def _added(cells: Ints, sums: Floats, counts: Ints, sample: Floats) -> CondensedBursts:
     """Return condensed bursts with each cell once."""
-    unique, at = np.unique(cells, axis=0, return_inverse=True)
-    at = at.reshape(-1)
+    unique, cell_index = np.unique(cells, axis=0, return_inverse=True)
+    cell_index = cell_index.reshape(-1)
     added = np.zeros((len(unique), sums.shape[1]))
-    np.add.at(added, at, sums)
-    number = np.bincount(at, counts, len(unique)).astype(np.int64)
+    np.add.at(added, cell_index, sums)
+    number = np.bincount(cell_index, counts, len(unique)).astype(np.int64)
     return CondensedBursts(unique, added, number, sample)
 
 
@@ -116,19 +117,19 @@ def cluster_nodes(
     ]
     root = up_the_tree(leaves, lambda a, b: a.with_other(b, rng))
     eps, least = parameters(root.sample)
-    known = root.points
-    groups = dbscan(known, eps, least, root.counts) + 1
+    cell_points = root.points
+    groups = dbscan(cell_points, eps, least, root.counts) + 1
     reach = eps if subset >= 1.0 else GROWS * eps
-    labels = [classify(known, groups, p, reach) for p in points]
+    labels = [classify(cell_points, groups, p, reach) for p in points]
     took = up_the_tree(
         [
-            np.bincount(mine, n.duration_s, int(groups.max()) + 1)
-            for n, mine in zip(nodes, labels, strict=True)
+            np.bincount(node_labels, n.duration_s, int(groups.max()) + 1)
+            for n, node_labels in zip(nodes, labels, strict=True)
         ],
         lambda a, b: a + b,
     )
     number = numbered(np.arange(len(took)) - 1, took.astype(float))
-    return [Clustering(number[mine], eps, least) for mine in labels]
+    return [Clustering(number[node_labels], eps, least) for node_labels in labels]
 
 
 def joined(
@@ -141,9 +142,9 @@ def joined(
     if not nodes:
         raise ValueError("there is no node")
     first = np.cumsum([0, *(int(n.process.max()) + 1 for n in nodes[:-1])])
-    names = [n for n in nodes[0].counters if all(n in other.counters for other in nodes)]
+    names = [n for n in nodes[0].counters if all(n in node.counters for node in nodes)]
     table = BurstTable(
-        np.concatenate([n.process + at for n, at in zip(nodes, first, strict=True)]),
+        np.concatenate([n.process + offset for n, offset in zip(nodes, first, strict=True)]),
         np.concatenate([n.duration_s for n in nodes]),
         np.concatenate([n.axes for n in nodes]),
         {name: np.concatenate([n.counters[name] for n in nodes]) for name in names},

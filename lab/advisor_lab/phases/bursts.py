@@ -99,6 +99,7 @@ def dbscan(points: Floats, eps: float, min_points: int, counts: Ints | None = No
     count = len(points)
     labels = np.full(count, -1, np.int64)
     tree = cKDTree(points)
+    # Rounding must not part points that lie exactly eps from each other.
     reach = eps * (1 + 1e-9)
     if counts is None:
         around = np.asarray(tree.query_ball_point(points, reach, return_length=True))
@@ -112,11 +113,11 @@ def dbscan(points: Floats, eps: float, min_points: int, counts: Ints | None = No
     pairs = _links(inner, points[where], reach)
     links = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (len(where),) * 2)
     labels[where] = connected_components(links, directed=False)[1]
-    others = np.flatnonzero(~core)
-    if len(others):
-        distance, nearest = inner.query(points[others])
+    non_core = np.flatnonzero(~core)
+    if len(non_core):
+        distance, nearest = inner.query(points[non_core])
         joins = distance <= reach
-        labels[others[joins]] = labels[where[nearest[joins]]]
+        labels[non_core[joins]] = labels[where[nearest[joins]]]
     return labels
 
 
@@ -134,17 +135,18 @@ def _links(tree: cKDTree, points: Floats, reach: float) -> Ints:
     members = np.split(np.argsort(cell, kind="stable"), np.cumsum(np.bincount(cell))[:-1])
     corners = np.unique(cells, axis=0)
     around = cKDTree(corners)
+    # In widths of cells reach is sqrt(d), and offsets within two cells differ by less than sqrt(d).
     near = around.query_pairs(2 * np.sqrt(points.shape[1]) + 1e-9, output_type="ndarray")
     links = [inside]
     trees: dict[int, cKDTree] = {}
     for a, b in near:
-        one, other = (a, b) if len(members[a]) <= len(members[b]) else (b, a)
-        if other not in trees:
-            trees[other] = cKDTree(points[members[other]])
-        distance, at = trees[other].query(points[members[one]], distance_upper_bound=reach)
+        small, large = (a, b) if len(members[a]) <= len(members[b]) else (b, a)
+        if large not in trees:
+            trees[large] = cKDTree(points[members[large]])
+        distance, nearest = trees[large].query(points[members[small]], distance_upper_bound=reach)
         k = int(np.argmin(distance))
         if distance[k] <= reach:
-            links.append(np.array([[members[one][k], members[other][at[k]]]]))
+            links.append(np.array([[members[small][k], members[large][nearest[k]]]]))
     return np.concatenate(links)
 
 
@@ -173,17 +175,17 @@ def numbered(labels: Ints, duration_s: Floats) -> Ints:
     names = np.unique(labels[labels >= 0])
     took = [float(duration_s[labels == n].sum()) for n in names]
     result = np.zeros(len(labels), np.int64)
-    for number, at in enumerate(sorted(range(len(names)), key=lambda i: -took[i]), 1):
-        result[labels == names[at]] = number
+    for number, name_index in enumerate(sorted(range(len(names)), key=lambda i: -took[i]), 1):
+        result[labels == names[name_index]] = number
     return result
 
 
-def classify(known: Floats, labels: Ints, rest: Floats, eps: float) -> Ints:
+def classify(clustered: Floats, labels: Ints, rest: Floats, eps: float) -> Ints:
     """Return the cluster of the nearest clustered point for each of the rest, 0 beyond ``eps``."""
     members = labels > 0
     if not members.any() or not len(rest):
         return np.zeros(len(rest), np.int64)
-    distance, nearest = cKDTree(known[members]).query(rest)
+    distance, nearest = cKDTree(clustered[members]).query(rest)
     return np.where(distance <= eps * (1 + 1e-9), labels[members][nearest], 0)
 
 
@@ -220,8 +222,8 @@ def subset_of(bursts: BurstTable, share: float, seed: int) -> NDArray[np.bool_]:
     chosen = rng.random(bursts.size) < share
     processes = np.unique(bursts.process)
     if len(processes) > WHOLE_PROCESSES:
-        whole = rng.choice(processes, WHOLE_PROCESSES, replace=False)
-        chosen |= np.isin(bursts.process, whole)
+        whole_processes = rng.choice(processes, WHOLE_PROCESSES, replace=False)
+        chosen |= np.isin(bursts.process, whole_processes)
     if chosen.sum() < min(bursts.size, _LEAST_SUBSET):
         chosen[rng.permutation(bursts.size)[:_LEAST_SUBSET]] = True
     return np.asarray(chosen)

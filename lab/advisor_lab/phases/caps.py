@@ -89,6 +89,7 @@ def best_caps(
     caps = sorted(set.intersection(*(set(c) for c in costs.values())) if costs else set())
     if not caps:
         raise ValueError("no cap is known of all phases")
+    # Every combination is tried: the smallest phases become one until there are few enough.
     while len(caps) ** len(costs) > _MOST:
         costs, changes = _joined(costs, changes, caps)
     names = list(costs)
@@ -101,12 +102,12 @@ def best_caps(
         watts = float(energy[:, reference].sum() / time[:, reference].sum())
     shape = (len(caps),) * len(names)
     times, energies, switches = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    at = np.indices(shape, sparse=True)
+    cap_indices = np.indices(shape, sparse=True)
     for i in range(len(names)):
-        times = times + time[i][at[i]]
-        energies = energies + energy[i][at[i]]
-    for (one, other), count in changes.items():
-        differ = at[names.index(one)] != at[names.index(other)]
+        times = times + time[i][cap_indices[i]]
+        energies = energies + energy[i][cap_indices[i]]
+    for (phase, following), count in changes.items():
+        differ = cap_indices[names.index(phase)] != cap_indices[names.index(following)]
         switches = switches + count * differ
     times, energies = times + switches * switch_s, energies + switches * switch_s * watts
 
@@ -131,8 +132,8 @@ def _joined(
     joined: dict[str, CostByCap] = {n: c for n, c in costs.items() if n not in least}
     joined[REST] = {c: _sum([costs[n][c] for n in least]) for c in caps}
     counts: dict[tuple[str, str], int] = {}
-    for (one, other), count in changes.items():
-        pair = name[one], name[other]
+    for (phase, following), count in changes.items():
+        pair = name[phase], name[following]
         if pair[0] != pair[1]:
             counts[pair] = counts.get(pair, 0) + count
     return joined, counts

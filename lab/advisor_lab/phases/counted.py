@@ -47,18 +47,18 @@ class CountedBeside:
         for counters in (self._hardware, self._kernel):
             if not counters.opened:
                 continue
-            now = time.monotonic()
-            taken = counters.read()
-            totals = {name: (v, running) for name, (v, running) in taken.events.items()}
-            if taken.traffic_b is not None:
-                totals["bytes"] = taken.traffic_b, taken.traffic_running
+            time_s = time.monotonic()
+            reading = counters.read()
+            totals = {name: (v, running) for name, (v, running) in reading.events.items()}
+            if reading.traffic_b is not None:
+                totals["bytes"] = reading.traffic_b, reading.traffic_running
             for name, (total, running) in totals.items():
                 if name == "task-clock":
-                    self._keep("cpu_s", now, total / 1e9)
+                    self._keep_reading("cpu_s", time_s, total / 1e9)
                 elif name in ("instructions", "cycles", "bytes") and running > 0:
-                    self._keep(name, now, total * 100 / running)
+                    self._keep_reading(name, time_s, total * 100 / running)
 
-    def _keep(self, name: str, time_s: float, total: float) -> None:
+    def _keep_reading(self, name: str, time_s: float, total: float) -> None:
         readings = self.readings.setdefault(name, [])
         readings.append((time_s, total))
         thinned(readings)

@@ -92,10 +92,10 @@ class _Cells:
             raise InputError(f"{self.path}, line {line}, column {name}: {value:g} is below 0")
         return value
 
-    def ascending(self, line: int, name: str, cell: str, before: float) -> float:
+    def ascending(self, line: int, name: str, cell: str, earliest: float) -> float:
         """Return a cell as a time that is not before the one above it."""
         value = self.number(line, name, cell)
-        if value < before:
+        if value < earliest:
             raise InputError(
                 f"{self.path}, line {line}, column {name}: {value:g} is before the line above"
             )
@@ -112,39 +112,41 @@ COUNTED = ("bytes", "flops")
 """Counters of bursts that are read wherever a file has them: GB/s and flop/s come of them."""
 
 
-def read_bursts(path: Path, *, by: Sequence[str] = (), counters: Sequence[str] = ()) -> BurstTable:
+def read_bursts(
+    path: Path, *, axis_names: Sequence[str] = (), counters: Sequence[str] = ()
+) -> BurstTable:
     """Return bursts: process, duration_s, instructions, cycles of each, and what else was counted.
 
-    ``by`` names the counters that are the axes, or ``ipc`` (nothing: log instructions and IPC);
-    ``counters`` names more columns that are counters.
+    ``axis_names`` are the counters that are the axes, or ``ipc`` (nothing: log instructions and
+    IPC); ``counters`` names more columns that are counters.
     """
-    own = [n for n in (*by, *counters) if n != IPC and n not in _BURSTS]
+    named_counters = [n for n in (*axis_names, *counters) if n != IPC and n not in _BURSTS]
     cells = _Cells(path, _BURSTS)
-    lacking = [n for n in own if n not in cells.names]
+    lacking = [n for n in named_counters if n not in cells.names]
     if lacking:
         counted = [n for n in cells.names if n != _BURSTS[0]]
         raise InputError(
             f"{path}, line 1: there is no column {lacking[0]}",
             hint=f"it has {', '.join(counted)}; {IPC} is made of two of them",
         )
-    names = list(dict.fromkeys((*own, *(n for n in COUNTED if n in cells.names))))
-    at = {n: cells.names.index(n) for n in (*_BURSTS, *names)}
+    names = list(dict.fromkeys((*named_counters, *(n for n in COUNTED if n in cells.names))))
+    column_of = {n: cells.names.index(n) for n in (*_BURSTS, *names)}
     processes: dict[str, int] = {}
     rows = []
     for line, row in cells.rows():
-        process = processes.setdefault(row[at["process"]].strip(), len(processes))
-        known = [cells.number(line, n, row[at[n]], above=0) for n in _BURSTS[1:]]
-        more = [cells.counted(line, n, row[at[n]]) for n in names]
-        rows.append((process, *known, *more))
+        process = processes.setdefault(row[column_of["process"]].strip(), len(processes))
+        burst_values = [cells.number(line, n, row[column_of[n]], above=0) for n in _BURSTS[1:]]
+        more = [cells.counted(line, n, row[column_of[n]]) for n in names]
+        rows.append((process, *burst_values, *more))
     if not rows:
         raise InputError(f"{path}: there are no bursts below the header")
     table = np.array(rows, float)
     columns = {n: table[:, i] for i, n in enumerate((*_BURSTS[2:], *names), 2)}
-    if "process" in by:
+    if "process" in axis_names:
         raise InputError(f"{path}: process is not a counter to cluster by")
     axes = (
-        axes_by({**columns, "duration_s": table[:, 1]}, by)
-        if by
+        axes_by({**columns, "duration_s": table[:, 1]}, axis_names)
+        if axis_names
         else axes_of(columns["instructions"], columns["cycles"])
     )
     return BurstTable(table[:, 0].astype(np.int64), table[:, 1], axes, columns)
@@ -156,13 +158,13 @@ def read_events(path: Path) -> RunEvents:
     t, s = cells.names.index(TIME), cells.names.index(SITE)
     times: list[float] = []
     sites: list[str] = []
-    before = -math.inf
+    time_s = -math.inf
     for line, row in cells.rows():
-        before = cells.ascending(line, TIME, row[t], before)
+        time_s = cells.ascending(line, TIME, row[t], time_s)
         site = row[s].strip()
         if not site:
             raise InputError(f"{path}, line {line}, column {SITE}: it is blank")
-        times.append(before)
+        times.append(time_s)
         sites.append(site)
     if len(times) < 2:
         raise InputError(f"{path}: there are no two events below the header")
@@ -172,19 +174,19 @@ def read_events(path: Path) -> RunEvents:
 def read_signal(path: Path) -> SampledSignal:
     """Return a sampled signal: time_s and the first other column."""
     cells = _Cells(path, (TIME,))
-    others = [n for n in cells.names if n not in _NOT_SIGNALS]
-    if not others:
+    signal_names = [n for n in cells.names if n not in _NOT_SIGNALS]
+    if not signal_names:
         raise InputError(f"{path}, line 1: there is no column beside {TIME}")
-    times, values = _pairs(cells, others[0])
-    return SampledSignal(others[0], times, values)
+    times, values = _pairs(cells, signal_names[0])
+    return SampledSignal(signal_names[0], times, values)
 
 
 def read_readings(path: Path) -> SampledSignal:
     """Return a counter's readings: time_s and energy_j, or the first other column."""
     cells = _Cells(path, (TIME,))
-    others = [n for n in cells.names if n not in _NOT_SIGNALS]
-    name = ENERGY if ENERGY in others or not others else others[0]
-    if not others:
+    signal_names = [n for n in cells.names if n not in _NOT_SIGNALS]
+    name = ENERGY if ENERGY in signal_names or not signal_names else signal_names[0]
+    if not signal_names:
         raise InputError(f"{path}, line 1: there is no column {ENERGY}")
     times, values = _pairs(cells, name)
     return SampledSignal(name, times, values)
@@ -193,14 +195,14 @@ def read_readings(path: Path) -> SampledSignal:
 def read_marks(path: Path) -> Floats:
     """Return the begins of iterations: time_s of each, ascending, the last one's end included."""
     cells = _Cells(path, (TIME,))
-    at = cells.names.index(TIME)
+    time_column = cells.names.index(TIME)
     times: list[float] = []
-    before = -math.inf
+    earlier_s = -math.inf
     for line, row in cells.rows():
-        value = cells.ascending(line, TIME, row[at], before)
-        if value == before:
+        value = cells.ascending(line, TIME, row[time_column], earlier_s)
+        if value == earlier_s:
             raise InputError(f"{path}, line {line}, column {TIME}: an iteration takes no time")
-        before = value
+        earlier_s = value
         times.append(value)
     if len(times) < 2:
         raise InputError(f"{path}: there are no two marks below the header")
@@ -209,16 +211,17 @@ def read_marks(path: Path) -> Floats:
 
 def read_caps(path: Path) -> dict[str, dict[int, tuple[float, float]]]:
     """Return seconds and joules of each phase by cap: phase, freq_khz, time_s, energy_j."""
-    wanted = ("phase", "freq_khz", TIME, ENERGY)
-    cells = _Cells(path, wanted)
-    at = [cells.names.index(n) for n in wanted]
+    names = ("phase", "freq_khz", TIME, ENERGY)
+    cells = _Cells(path, names)
+    columns = [cells.names.index(n) for n in names]
     costs: dict[str, dict[int, tuple[float, float]]] = {}
     for line, row in cells.rows():
-        name = row[at[0]].strip()
+        name = row[columns[0]].strip()
         if not name:
             raise InputError(f"{path}, line {line}, column phase: it is blank")
         khz, time_s, energy_j = (
-            cells.number(line, n, row[i], above=0) for n, i in zip(wanted[1:], at[1:], strict=True)
+            cells.number(line, n, row[i], above=0)
+            for n, i in zip(names[1:], columns[1:], strict=True)
         )
         if int(khz) in costs.setdefault(name, {}):
             raise InputError(f"{path}, line {line}, column freq_khz: {name} has {khz:g} twice")
@@ -234,14 +237,14 @@ def _pairs(cells: _Cells, name: str) -> tuple[Floats, Floats]:
     t, v = cells.names.index(TIME), cells.names.index(name)
     times: list[float] = []
     values: list[float] = []
-    before = -math.inf
+    time_s = -math.inf
     for line, row in cells.rows():
-        before = cells.ascending(line, TIME, row[t], before)
+        time_s = cells.ascending(line, TIME, row[t], time_s)
         value = cells.number(line, name, row[v])
-        if times and before == times[-1]:
+        if times and time_s == times[-1]:
             values[-1] = value
             continue
-        times.append(before)
+        times.append(time_s)
         values.append(value)
     if len(times) < 2:
         raise InputError(f"{cells.path}: there are no two readings below the header")

@@ -121,6 +121,7 @@ def _in_step(first: Floats, last: Floats) -> bool:
     # The thinnest part of the circle: where no boundary of a reading ever falls.
     bins = np.bincount((places * 40).astype(int).clip(0, 39), minlength=40)
     few = bins < 0.1 * len(places) / 40
+    # Twice around, for the longest gap may lie across the iteration's end.
     doubled = np.concatenate([few, few])
     longest = run = 0
     for empty in doubled:
@@ -139,11 +140,11 @@ def _overlaps(first: Floats, last: Floats, marks: Floats) -> Floats:
     lengths = np.append(np.diff(marks), 0.0)
 
     def until(place: Floats) -> Floats:
-        whole = np.floor(place).astype(int)
-        part = np.minimum((place - whole)[:, None], edges[1:])
+        iteration = np.floor(place).astype(int)
+        part = np.minimum((place - iteration)[:, None], edges[1:])
         covered = np.maximum(part - edges[:-1], 0.0)
-        before = (marks[whole] - marks[0]) / _BINS
-        return np.asarray(before[:, None] + lengths[whole][:, None] * covered)
+        start_s = (marks[iteration] - marks[0]) / _BINS
+        return np.asarray(start_s[:, None] + lengths[iteration][:, None] * covered)
 
     spread = until(last) - until(first)
     return np.asarray(spread / spread.sum(axis=1, keepdims=True))
@@ -151,8 +152,8 @@ def _overlaps(first: Floats, last: Floats, marks: Floats) -> Floats:
 
 def _unknown(value: Floats, deviation: Floats, mean: float) -> bool:
     """Tell whether a curve leaves more open than it shows, and more than a little."""
-    left = float(np.sqrt(np.mean(deviation**2)))
-    return left > max(float(np.std(value)), _LITTLE * abs(mean))
+    deviation_rms = float(np.sqrt(np.mean(deviation**2)))
+    return deviation_rms > max(float(np.std(value)), _LITTLE * abs(mean))
 
 
 def _last_digit(total: Floats) -> float:
@@ -185,6 +186,7 @@ def _curve(
     weight = np.sqrt(seconds / seconds.mean())
     a, y = share * weight[:, None], power * weight
     normal, right, squares, n = a.T @ a, a.T @ y, float(y @ y), len(y)
+    # The difference of two rounded readings has the variance digit^2 / 6.
     least = max(digit / np.sqrt(6) / float(seconds.mean()), _EXACT * abs(mean), 1e-300)
     most = max(float(np.sqrt(squares / n)), least)
     noise = np.geomspace(least, 2 * most, _STEPS)[None, :, None]
@@ -193,14 +195,17 @@ def _curve(
     ratio = (swing[:, None, None] / noise) ** 2
     likelihoods, means, variances = [], [], []
     for kernel in _kernels():
+        # One decomposition for each kernel: with it every noise and swing costs divisions only.
         lower = np.linalg.cholesky(kernel + 1e-9 * np.eye(_BINS))
         values, vectors = np.linalg.eigh(lower.T @ normal @ lower)
         values = values.clip(0.0)
         turned = vectors.T @ (lower.T @ right)
         shrunk = 1 / (1 + ratio * values)
-        left = squares - (ratio * shrunk * turned**2).sum(axis=2)
+        residual = squares - (ratio * shrunk * turned**2).sum(axis=2)
         likelihood = -n * np.log(noise[..., 0]) + 0.5 * np.log(shrunk).sum(axis=2)
-        likelihoods.append(likelihood - 0.5 * left.clip(0.0) / noise[..., 0] ** 2 + prior[:, None])
+        likelihoods.append(
+            likelihood - 0.5 * residual.clip(0.0) / noise[..., 0] ** 2 + prior[:, None]
+        )
         basis = lower @ vectors
         means.append(((ratio * shrunk * turned) @ basis.T).reshape(-1, _BINS))
         variances.append(((swing[:, None, None] ** 2 * shrunk) @ (basis**2).T).reshape(-1, _BINS))

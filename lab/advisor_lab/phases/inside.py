@@ -38,8 +38,8 @@ def power_inside(run: CompleteRun) -> FoldedSignal | None:
     meter = Metered()
     for reading in run.readings:
         meter.feed(*reading)
-    at, joules = meter.readings
-    return _inside(at, joules, _marks(run))
+    times, joules = meter.readings
+    return _folded(times, joules, _marks(run))
 
 
 def usable(counted: Counted, code: RunningCode | None, waiting: str) -> Counted:
@@ -49,8 +49,8 @@ def usable(counted: Counted, code: RunningCode | None, waiting: str) -> Counted:
     """
     if not waiting:
         return counted
-    left = {n: r for n, r in counted.items() if n not in ("instructions", "cycles", "cpu_s")}
-    return left | ({"at_work_s": code.at_work()} if code is not None else {})
+    foldable = {n: r for n, r in counted.items() if n not in ("instructions", "cycles", "cpu_s")}
+    return foldable | ({"at_work_s": code.at_work()} if code is not None else {})
 
 
 def mean_cores(counted: Counted) -> float:
@@ -78,8 +78,8 @@ def _counted_inside(run: CompleteRun, counted: Counted) -> list[InsideSignal]:
     marks = _marks(run)
     folded = {}
     for name, readings in counted.items():
-        at, total = np.array(readings).T if readings else (np.array([]), np.array([]))
-        if (curve := _inside(at, total, marks)) is not None:
+        times, total = np.array(readings).T if readings else (np.array([]), np.array([]))
+        if (curve := _folded(times, total, marks)) is not None:
             folded[name] = curve
     signals = []
     if "instructions" in folded and "cycles" in folded:
@@ -109,8 +109,8 @@ def counted_periods(counted: Counted) -> tuple[str, list[PeriodicStretch]]:
         readings = np.array(counted.get(name, ()))
         if len(readings) < 2:
             continue
-        at, total = readings.T
-        middle, rate = (at[1:] + at[:-1]) / 2, np.diff(total) / np.diff(at)
+        times, total = readings.T
+        middle, rate = (times[1:] + times[:-1]) / 2, np.diff(total) / np.diff(times)
         if stretches := find_periods(middle, rate):
             return source, stretches
     return "", []
@@ -126,14 +126,16 @@ def _marks(run: CompleteRun) -> Floats:
     return np.unique(times[longest.bounds[longest.bounds < len(times)]])
 
 
-def _inside(at: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
-    return fold(at, total, marks) if len(marks) and len(at) >= 3 else None
+def _folded(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
+    return fold(times, total, marks) if len(marks) and len(times) >= 3 else None
 
 
-def _scaled(curve: FoldedSignal, by: float) -> FoldedSignal:
+def _scaled(curve: FoldedSignal, factor: float) -> FoldedSignal:
     """Return the curve in another unit."""
-    value, low, high = by * curve.value, by * curve.low, by * curve.high
-    return replace(curve, value=value, low=low, high=high, per_iteration=by * curve.per_iteration)
+    value, low, high = factor * curve.value, factor * curve.low, factor * curve.high
+    return replace(
+        curve, value=value, low=low, high=high, per_iteration=factor * curve.per_iteration
+    )
 
 
 def _ratio(above: FoldedSignal, below: FoldedSignal) -> FoldedSignal:

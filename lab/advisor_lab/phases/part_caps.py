@@ -44,15 +44,15 @@ def caps_of_sweep(
     meter = Metered()
     for reading in run.readings:
         meter.feed(*reading)
-    own = costs_of(parts, run.times, run.times, meter if run.readings else None)
-    if any(cost.power_w is None for cost in own.values()):
+    baseline_costs = costs_of(parts, run.times, run.times, meter if run.readings else None)
+    if any(cost.power_w is None for cost in baseline_costs.values()):
         return "the meter cannot tell the power of its phases apart"
     took = np.bincount(parts.labels, np.diff(np.array(run.times)), len(parts.names))
     seconds = dict(zip(parts.names, took.tolist(), strict=True))
-    at_caps: dict[int, _Costs] = {_cap(state, state.subject.baseline): own}
+    at_caps: dict[int, _Costs] = {_cap(state, state.subject.baseline): baseline_costs}
     for configuration, by_part in _stops(state, folder / STOPS):
-        known = set(by_part) == set(parts.names) and all(c.power_w for c in by_part.values())
-        if known and _alike(configuration, state.subject.baseline):
+        complete = set(by_part) == set(parts.names) and all(c.power_w for c in by_part.values())
+        if complete and _alike(configuration, state.subject.baseline):
             at_caps.setdefault(_cap(state, configuration), by_part)
     if len(at_caps) < 2:
         return "no run with the job's threads at another cap was ended early with its power known"
@@ -60,7 +60,7 @@ def caps_of_sweep(
     for khz, by_part in at_caps.items():
         for name, took_s in seconds.items():
             alone = took_s >= LEAST * run.span_s  # of smaller parts the baseline's own stands
-            cost = by_part[name] if alone else own[name]
+            cost = by_part[name] if alone else baseline_costs[name]
             costs[name][khz] = (took_s * cost.ratio, took_s * cost.ratio * (cost.power_w or 0.0))
     changes = changes_of(parts.labels, parts.names)
     chosen = best_caps(
@@ -81,9 +81,11 @@ def _unsure(
     """Return the 90 % half width of the saving: of the powers of parts that change their cap."""
     squares = 0.0
     for name, khz in chosen.best.caps_khz.items():
-        one = chosen.best_one.caps_khz[name]
-        if khz != one and name in costs:
-            squares += sum((costs[name][k][0] * at_caps[k][name].error_w) ** 2 for k in (khz, one))
+        one_khz = chosen.best_one.caps_khz[name]
+        if khz != one_khz and name in costs:
+            squares += sum(
+                (costs[name][k][0] * at_caps[k][name].error_w) ** 2 for k in (khz, one_khz)
+            )
     return Z90 * math.sqrt(squares) / chosen.best_one.energy_j
 
 
@@ -92,9 +94,9 @@ def _cap(state: SweepState, configuration: Configuration) -> int:
     return configuration.freq_khz or max((*state.space.freqs_khz, 0))
 
 
-def _alike(one: Configuration, other: Configuration) -> bool:
+def _alike(first: Configuration, second: Configuration) -> bool:
     """Tell whether two configurations differ in nothing but the cap."""
-    return replace(one, freq_khz=0) == replace(other, freq_khz=0)
+    return replace(first, freq_khz=0) == replace(second, freq_khz=0)
 
 
 def _stops(state: SweepState, folder: Path) -> list[tuple[Configuration, _Costs]]:

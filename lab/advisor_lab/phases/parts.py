@@ -49,22 +49,24 @@ def parts_of(
     phase = np.zeros(len(spans), np.int64)
     for number, p in enumerate(phases, 1):
         phase[int(p.bounds[0]) : int(p.bounds[-1])] = number
-    known = {s: i for i, s in enumerate(dict.fromkeys(sites))}
-    site = np.array([known[s] for s in sites[:-1]], np.int64)
-    code = np.where(phase > 0, phase * len(known) + site, 0)
+    site_numbers = {s: i for i, s in enumerate(dict.fromkeys(sites))}
+    site = np.array([site_numbers[s] for s in sites[:-1]], np.int64)
+    code = np.where(phase > 0, phase * len(site_numbers) + site, 0)
     codes, label = np.unique(code, return_inverse=True)
     took = np.bincount(label, spans)
     order = [int(i) for i in np.argsort(-took, kind="stable") if codes[i] > 0]
-    own = [i for i in order if took[i] >= LEAST * spans.sum()][:_MOST]
+    part_indices = [i for i in order if took[i] >= LEAST * spans.sum()][:_MOST]
     names = []
-    which = list(known)
-    for i in own:
-        number, at = divmod(int(codes[i]), len(known))
-        names.append(which[at] if len(phases) == 1 else f"phase {number}: {which[at]}")
-    new = np.full(len(codes), len(own))
-    new[own] = np.arange(len(own))
+    which = list(site_numbers)
+    for i in part_indices:
+        number, site_index = divmod(int(codes[i]), len(site_numbers))
+        names.append(
+            which[site_index] if len(phases) == 1 else f"phase {number}: {which[site_index]}"
+        )
+    new = np.full(len(codes), len(part_indices))
+    new[part_indices] = np.arange(len(part_indices))
     labels = new[label]
-    if (labels == len(own)).any():
+    if (labels == len(part_indices)).any():
         names.append(REST)
     return RunParts(tuple(names), labels.astype(np.int64))
 
@@ -79,22 +81,22 @@ def costs_of(
     """
     k = min(len(run), len(base)) - 1
     labels = parts.labels[:k]
-    theirs = np.bincount(labels, np.diff(np.array(base[: k + 1])), len(parts.names))
+    base_s = np.bincount(labels, np.diff(np.array(base[: k + 1])), len(parts.names))
     edges = np.array(run[: k + 1])
-    ours = np.bincount(labels, np.diff(edges), len(parts.names))
-    seen = [i for i in range(len(parts.names)) if theirs[i] > 0 and ours[i] > 0]
+    run_s = np.bincount(labels, np.diff(edges), len(parts.names))
+    seen_parts = [i for i in range(len(parts.names)) if base_s[i] > 0 and run_s[i] > 0]
     watts = None
-    if meter is not None and seen:
+    if meter is not None and seen_parts:
         dense = np.zeros(len(parts.names), np.int64)
-        dense[seen] = np.arange(len(seen))
-        watts = powers(edges, dense[labels], len(seen), *meter.readings)
+        dense[seen_parts] = np.arange(len(seen_parts))
+        watts = powers(edges, dense[labels], len(seen_parts), *meter.readings)
     return {
         parts.names[i]: PartCost(
-            float(ours[i] / theirs[i]),
+            float(run_s[i] / base_s[i]),
             None if watts is None else float(watts[0][number]),
             0.0 if watts is None else float(watts[1][number]),
         )
-        for number, i in enumerate(seen)
+        for number, i in enumerate(seen_parts)
     }
 
 

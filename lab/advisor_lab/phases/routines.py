@@ -91,9 +91,9 @@ class RunningCode:
         if not len(self.times):
             return []
         busy = self.times[~self._waiting()]
-        at = np.arange(self.times[0], self.times[-1], each_s)
-        total = np.searchsorted(busy, at) * self.every_s
-        return list(zip(at.tolist(), total.tolist(), strict=True))
+        times = np.arange(self.times[0], self.times[-1], each_s)
+        total = np.searchsorted(busy, times) * self.every_s
+        return list(zip(times.tolist(), total.tolist(), strict=True))
 
     def _waiting(self) -> NDArray[np.bool_]:
         return np.array([n in self.waits for n in self.names], bool)[self.routine]
@@ -110,20 +110,20 @@ def fold_routines(code: RunningCode, marks: Floats) -> FoldedRoutines | None:
         return None
     good = ~deviating(lengths)
     number = np.searchsorted(marks, times, side="right") - 1
-    within = (number >= 0) & (number < len(lengths))
-    within[within] &= good[number[within]]
-    number, which = number[within], code.routine[within]
+    inside = (number >= 0) & (number < len(lengths))
+    inside[inside] &= good[number[inside]]
+    number, which = number[inside], code.routine[inside]
     count = len(number)
     if good.sum() < _LEAST_ITERATIONS or count < PARTS:
         return None
-    place = (times[within] - marks[number]) / lengths[number]
+    place = (times[inside] - marks[number]) / lengths[number]
     part = np.minimum((place * PARTS).astype(np.int64), PARTS - 1)
-    each = np.zeros((len(names), PARTS))
-    np.add.at(each, (which, part), 1.0)
-    busiest = np.argsort(-each.sum(axis=1), kind="stable")
-    shown = [int(i) for i in busiest[:_MOST] if each[i].any()]
-    rest = each.sum(axis=0) - each[shown].sum(axis=0)
-    rows = [(names[i], each[i]) for i in shown]
+    sample_counts = np.zeros((len(names), PARTS))
+    np.add.at(sample_counts, (which, part), 1.0)
+    busiest = np.argsort(-sample_counts.sum(axis=1), kind="stable")
+    shown = [int(i) for i in busiest[:_MOST] if sample_counts[i].any()]
+    rest = sample_counts.sum(axis=0) - sample_counts[shown].sum(axis=0)
+    rows = [(names[i], sample_counts[i]) for i in shown]
     if rest.any():
         rows.append(("all others", rest))
     seconds = float(lengths[good].sum()) / PARTS

@@ -39,9 +39,9 @@ def running_code(places: CodePlaces) -> RunningCode:
     distinct = list(dict.fromkeys(names))
     number = {n: i for i, n in enumerate(distinct)}
     routine_of = np.array([number[n] for n in names], np.int64)
-    at = routine_of[places.at] if len(places.at) else places.at
+    routine_index = routine_of[places.at] if len(places.at) else places.at
     return RunningCode(
-        places.times, at, tuple(_readable(distinct)), frozenset(waits), places.every_s
+        places.times, routine_index, tuple(_readable(distinct)), frozenset(waits), places.every_s
     )
 
 

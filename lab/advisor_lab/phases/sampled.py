@@ -109,32 +109,39 @@ class SampledBeside:
             begin, end = tail % size, head % size
             if head == tail:
                 continue
-            taken = (
+            records = (
                 ring[data + begin : data + end]
                 if begin < end
                 else ring[data + begin : data + size] + ring[data : data + end]
             )
+            # The tail moved up to the head gives the room back to the kernel.
             struct.pack_into("<Q", ring, _HEAD_AT + 8, head)
-            self._take(taken)
+            self._read_records(records)
 
-    def _take(self, records: bytes) -> None:
-        at = 0
-        while at + 8 <= len(records):
-            kind, _, size = struct.unpack_from("<IHH", records, at)
+    def _read_records(self, records: bytes) -> None:
+        position = 0
+        while position + 8 <= len(records):
+            kind, _, size = struct.unpack_from("<IHH", records, position)
             if kind == _SAMPLE:
-                self._sample(*struct.unpack_from("<QIIQ", records, at + 8))
+                self._sample(*struct.unpack_from("<QIIQ", records, position + 8))
             elif kind == _MAP and len(self._maps) < _MOST_MAPS:
-                pid, _, address, length, offset = struct.unpack_from("<IIQQQ", records, at + 8)
-                name = records[at + 40 : at + size - 16].split(b"\0", 1)[0].decode(errors="replace")
-                (time_ns,) = struct.unpack_from("<Q", records, at + size - 8)
+                pid, _, address, length, offset = struct.unpack_from(
+                    "<IIQQQ", records, position + 8
+                )
+                name = (
+                    records[position + 40 : position + size - 16]
+                    .split(b"\0", 1)[0]
+                    .decode(errors="replace")
+                )
+                (time_ns,) = struct.unpack_from("<Q", records, position + size - 8)
                 self._maps.append((time_ns, pid, address, length, offset, name))
             elif kind == _FORK and len(self._forks) < _MOST_MAPS:
-                pid, parent, _, _, time_ns = struct.unpack_from("<IIIIQ", records, at + 8)
+                pid, parent, _, _, time_ns = struct.unpack_from("<IIIIQ", records, position + 8)
                 if pid != parent:
                     self._forks.append((time_ns, pid, parent))
             elif kind == _LOST:
-                self.lost += int(struct.unpack_from("<Q", records, at + 16)[0])
-            at += max(size, 8)
+                self.lost += int(struct.unpack_from("<Q", records, position + 16)[0])
+            position += max(size, 8)
 
     def _sample(self, address: int, pid: int, _thread: int, time_ns: int) -> None:
         self._seen += 1
@@ -142,50 +149,52 @@ class SampledBeside:
             return
         self._samples.extend((time_ns, pid, address))
         if len(self._samples) >= 3 * MOST_SAMPLES:
-            self._samples = array("Q", self._taken()[::2].tobytes())
+            # Full: every other sample goes, and of those to come only as many are kept.
+            self._samples = array("Q", self._samples_by_time()[::2].tobytes())
             self._keep_every *= 2
 
-    def _taken(self) -> NDArray[np.uint64]:
+    def _samples_by_time(self) -> NDArray[np.uint64]:
         """Return ns, process id and address of every sample, in the order of their times."""
-        taken = np.array(self._samples, np.uint64).reshape(-1, 3)
-        return np.asarray(taken[np.argsort(taken[:, 0], kind="stable")])
+        samples = np.array(self._samples, np.uint64).reshape(-1, 3)
+        return np.asarray(samples[np.argsort(samples[:, 0], kind="stable")])
 
     def places(self) -> CodePlaces:
         """Return where threads were, by the files that were mapped there."""
-        taken = self._taken()
+        samples = self._samples_by_time()
         maps = self._of_processes()
-        at = np.zeros(len(taken), np.int64)
+        place_index = np.zeros(len(samples), np.int64)
         places: dict[tuple[str, int], int] = {("", 0): 0}
-        for pid in np.unique(taken[:, 1]).tolist():
-            mine = np.flatnonzero(taken[:, 1] == pid)
-            when, address = taken[mine, 0], taken[mine, 2]
-            base, name = np.zeros(len(mine), np.int64), np.full(len(mine), -1)
-            known = maps[pid]
-            for number, (time_ns, start, length, offset, _) in enumerate(known):
+        for pid in np.unique(samples[:, 1]).tolist():
+            rows = np.flatnonzero(samples[:, 1] == pid)
+            when, address = samples[rows, 0], samples[rows, 2]
+            base, name = np.zeros(len(rows), np.int64), np.full(len(rows), -1)
+            process_maps = maps[pid]
+            # In the order of their times: what is mapped later lies over what was there.
+            for number, (time_ns, start, length, offset, _) in enumerate(process_maps):
                 hit = (address >= start) & (address - np.uint64(start) < length) & (when >= time_ns)
                 base[hit], name[hit] = offset - start, number
             for i in np.flatnonzero(name >= 0).tolist():
-                place = known[name[i]][4], int(address[i]) + int(base[i])
-                at[mine[i]] = places.setdefault(place, len(places))
+                place = process_maps[name[i]][4], int(address[i]) + int(base[i])
+                place_index[rows[i]] = places.setdefault(place, len(places))
         every_s = self.every_s * self._keep_every
-        return CodePlaces(taken[:, 0] / 1e9, at, tuple(places), every_s)
+        return CodePlaces(samples[:, 0] / 1e9, place_index, tuple(places), every_s)
 
     def _of_processes(self) -> dict[int, list[tuple[int, int, int, int, str]]]:
         """Return each process's maps (ns, address, bytes, offset, file), forks' too."""
-        of: dict[int, list[tuple[int, int, int, int, str]]] = defaultdict(list)
+        maps_of: dict[int, list[tuple[int, int, int, int, str]]] = defaultdict(list)
         forks = deque(sorted(self._forks, key=lambda fork: fork[0]))
 
         def fork_until(time_ns: float) -> None:
             while forks and forks[0][0] <= time_ns:
                 _, pid, parent = forks.popleft()
-                of[pid] = list(of[parent])
+                maps_of[pid] = list(maps_of[parent])
 
         maps = sorted(self._maps, key=lambda mapped: mapped[0])
         for time_ns, pid, address, length, offset, name in maps:
             fork_until(time_ns)
-            of[pid].append((time_ns, address, length, offset, name))
+            maps_of[pid].append((time_ns, address, length, offset, name))
         fork_until(math.inf)
-        return of
+        return maps_of
 
 
 def _attributes(every_s: float) -> bytes:

@@ -87,6 +87,7 @@ def period(values: Floats) -> tuple[float, float | None] | None:
         return None
     best = max(acf[p] for p in peaks)
     strong = [p for p in peaks if acf[p] >= 0.6 * best]
+    # The first strong peak, or a stronger one right beside it.
     first = max((p for p in strong if p <= 1.3 * strong[0]), key=lambda p: acf[p])
     longer = next(
         (
@@ -120,12 +121,16 @@ def _differ(values: Floats, outer: float, times: int) -> bool:
     noise = np.mean((y - means[bins]) ** 2 / counts[bins])
     parts = means.reshape(times, _BINS)
     common = parts.mean(axis=0)
+    # Corrected for the common mean, which has each part in it, and for the noise of the bins.
     apart = float(((parts - common) ** 2).mean()) * times / (times - 1) - float(noise)
     return apart > _APART * float(common.var())
 
 
-def _is_multiple(lag: int, of: int) -> bool:
-    return round(lag / of) >= 2 and abs(lag / of - round(lag / of)) < 0.1 + 1 / of
+def _is_multiple(lag: int, base_lag: int) -> bool:
+    return (
+        round(lag / base_lag) >= 2
+        and abs(lag / base_lag - round(lag / base_lag)) < 0.1 + 1 / base_lag
+    )
 
 
 def _recurs(acf: Floats, lag: int, floor: float) -> bool:
@@ -143,16 +148,17 @@ def _exact(acf: Floats, lag: int) -> float:
     near = max(1, round(0.12 * lag))
     value, times = _refined(acf, lag, near), 1
     while True:
+        # Farther and farther: what a peak is off is divided by the number of periods up to it.
         times = max(times + 1, int(times * 1.4))
         centre = value * times
         reach = max(1, round(min(0.25 * value, 0.02 * centre + 1)))
         low, high = round(centre) - reach, round(centre) + reach + 1
         if high >= len(acf) - 1:
             return value
-        at = low + int(acf[low:high].argmax())
-        if acf[at] < 0.5 * acf[lag] or at in (low, high - 1):
+        peak_lag = low + int(acf[low:high].argmax())
+        if acf[peak_lag] < 0.5 * acf[lag] or peak_lag in (low, high - 1):
             return value
-        value = _refined(acf, at, near) / times
+        value = _refined(acf, peak_lag, near) / times
 
 
 def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
@@ -170,10 +176,10 @@ def find_periods(times: Floats, values: Floats) -> list[PeriodicStretch]:
     cuts = _changes(even)
     stretches = []
     for begin, end in zip([0, *cuts], [*cuts, len(even)], strict=True):
-        got = period(even[begin:end])
-        if got is None:
+        stretch_period = period(even[begin:end])
+        if stretch_period is None:
             continue
-        samples, outer = got
+        samples, outer = stretch_period
         stop = grid[min(end, len(grid) - 1)]
         stretches.append(
             PeriodicStretch(
@@ -193,8 +199,8 @@ def _changes(values: Floats) -> list[int]:
     size = n // _WINDOWS
     while True:
         pieces = [(i, i + 2 * size) for i in range(0, n - 2 * size + 1, max(1, size // 2))]
-        got = [period(values[a:b]) for a, b in pieces]
-        kinds = [None if g is None else g[0] for g in got]
+        piece_periods = [period(values[a:b]) for a, b in pieces]
+        kinds = [None if g is None else g[0] for g in piece_periods]
         if len(pieces) < 4 or sum(k is not None for k in kinds) >= len(kinds) / 2:
             break
         size = size * 3 // 2  # too short for a period that long
@@ -203,14 +209,14 @@ def _changes(values: Floats) -> list[int]:
     for (_, a1), (b0, _) in pairwise(lasting):
         low = max(pieces[a1][0], cuts[-1] if cuts else 0)
         cuts.append(_edge(values, low, pieces[b0][1], kinds[a1], kinds[b0]))
-    return _needed(values, cuts)
+    return _needed_cuts(values, cuts)
 
 
 def _lasting(kinds: list[float | None]) -> list[tuple[int, int]]:
     """Return (first, last) of the pieces in a row that have one period, or none for long."""
     rows: list[tuple[int, int]] = []
     for i, kind in enumerate(kinds):
-        if rows and _same(kinds[rows[-1][1]], kind):
+        if rows and _same_period(kinds[rows[-1][1]], kind):
             rows[-1] = (rows[-1][0], i)
         else:
             rows.append((i, i))
@@ -218,33 +224,35 @@ def _lasting(kinds: list[float | None]) -> list[tuple[int, int]]:
     for first, last in rows:
         if last - first < (3 if kinds[first] is None else 1):
             continue
-        if lasting and _same(kinds[lasting[-1][1]], kinds[first]):
+        if lasting and _same_period(kinds[lasting[-1][1]], kinds[first]):
             lasting[-1] = (lasting[-1][0], last)
         else:
             lasting.append((first, last))
     return lasting
 
 
-def _needed(values: Floats, cuts: list[int]) -> list[int]:
+def _needed_cuts(values: Floats, cuts: list[int]) -> list[int]:
     """Return the cuts without those between parts of the same period."""
     for i, cut in enumerate(cuts):
-        before = period(values[cuts[i - 1] if i else 0 : cut])
-        behind = period(values[cut : cuts[i + 1] if i + 1 < len(cuts) else len(values)])
-        if _same(before and before[0], behind and behind[0]):
-            return _needed(values, cuts[:i] + cuts[i + 1 :])
+        earlier_period = period(values[cuts[i - 1] if i else 0 : cut])
+        later_period = period(values[cut : cuts[i + 1] if i + 1 < len(cuts) else len(values)])
+        if _same_period(earlier_period and earlier_period[0], later_period and later_period[0]):
+            return _needed_cuts(values, cuts[:i] + cuts[i + 1 :])
     return cuts
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    ratio = max(one, other) / min(one, other)
+def _same_period(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    ratio = max(first, second) / min(first, second)
     times = round(ratio)
     # An iteration of two or three similar parts shows as a part of it in some pieces.
     return ratio < 1 + _SAME or (times <= _ALIKE and abs(ratio / times - 1) < _EXACT)
 
 
-def _edge(values: Floats, low: int, high: int, one: float | None, other: float | None) -> int:
+def _edge(
+    values: Floats, low: int, high: int, earlier_period: float | None, later_period: float | None
+) -> int:
     """Return where between two samples one period gives way to the other.
 
     Each sample is compared with those one period before and behind it: the cut leaves the least
@@ -258,11 +266,11 @@ def _edge(values: Floats, low: int, high: int, one: float | None, other: float |
         lag = period_samples
         x = np.arange(low, high, dtype=float)
         every = np.arange(len(values))
-        before = np.abs(part - np.interp(x - lag, every, values))
-        behind = np.abs(part - np.interp(x + lag, every, values))
-        return np.asarray(np.minimum(before, behind))
+        difference_before = np.abs(part - np.interp(x - lag, every, values))
+        difference_behind = np.abs(part - np.interp(x + lag, every, values))
+        return np.asarray(np.minimum(difference_before, difference_behind))
 
-    first, second = unlike(one), unlike(other)
+    first, second = unlike(earlier_period), unlike(later_period)
     usual = float(np.nanmean([np.nanmean(v) for v in (first, second) if not np.isnan(v).all()]))
     first = np.where(np.isnan(first), usual, first)
     second = np.where(np.isnan(second), usual, second)

@@ -49,10 +49,9 @@ def phases_of_sweep(folder: Path, slowdown: float, width: int) -> list[str]:
 
 def _phase(number: int, phase: IteratedPhase, run: CompleteRun) -> str:
     begin, end = (format_duration(t - run.times[0]) for t in (phase.begin_s, phase.end_s))
-    each = format_duration(phase.period_s)
-    return (
-        f"phase {number}: {begin} to {end}, {format_count(phase.iterations, 'iteration')} of {each}"
-    )
+    period = format_duration(phase.period_s)
+    iterations = format_count(phase.iterations, "iteration")
+    return f"phase {number}: {begin} to {end}, {iterations} of {period}"
 
 
 def _caps(folder: Path, slowdown: float) -> CapsByPhase | str:

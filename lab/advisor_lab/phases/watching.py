@@ -69,17 +69,19 @@ def watched_command(argv: Sequence[str], *, quiet: bool) -> WatchedRun:
     with tempfile.TemporaryDirectory(prefix="advisor-watch-") as name:
         try:
             library = timing_library()
-            before = environment.get("LD_PRELOAD", "")
+            preload = environment.get("LD_PRELOAD", "")
             environment |= {
                 "ADVISOR_WATCH": name,
-                "LD_PRELOAD": f"{library} {before}".strip(),
+                "LD_PRELOAD": f"{library} {preload}".strip(),
                 VARIABLE: bursts.choose(),
             }
         except AdvisorError as error:
             notes.append(f"calls are not watched: {error.message}")
-        seen = _watch(argv, environment, EventRings(Path(name)), bursts, notes, 2 if quiet else 1)
-    more = bursts.notes if seen.source == CALLS else []
-    return replace(seen, bursts=bursts.table(), notes=(*seen.notes, *more))
+        watched_run = _watch(
+            argv, environment, EventRings(Path(name)), bursts, notes, 2 if quiet else 1
+        )
+    more = bursts.notes if watched_run.source == CALLS else []
+    return replace(watched_run, bursts=bursts.table(), notes=(*watched_run.notes, *more))
 
 
 def _watch(
@@ -91,21 +93,21 @@ def _watch(
     out: int,
 ) -> WatchedRun:
     calls, lines = CompleteRun(), CompleteRun()
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
+    controller, terminal = pty.openpty()
+    os.set_blocking(controller, False)
     begin = time.monotonic()
     with CountedBeside() as counters, SampledBeside() as samples:
         try:
-            child = subprocess.Popen(argv, env=environment, stdout=theirs)
+            child = subprocess.Popen(argv, env=environment, stdout=terminal)
         except OSError as error:
             raise SchedulerError(f"cannot run {argv[0]}: {error.strerror}") from error
         finally:
-            os.close(theirs)
-        reader = _LineReader(ours, out, lines)
+            os.close(terminal)
+        reader = _LineReader(controller, out, lines)
         try:
             while child.poll() is None:
                 reader.read()
-                _take(calls, rings.poll())
+                _append_events(calls, rings.poll())
                 bursts.take(rings)
                 counters.read()
                 samples.read()
@@ -115,8 +117,8 @@ def _watch(
             child.wait()
         samples.read()
     reader.read()
-    os.close(ours)
-    _take(calls, rings.poll(ended=True))
+    os.close(controller)
+    _append_events(calls, rings.poll(ended=True))
     bursts.take(rings)
     end = time.monotonic()
     if samples.why_not:
@@ -124,16 +126,18 @@ def _watch(
     if samples.lost:
         notes.append(f"{samples.lost} samples of where threads were came too fast to be read")
     running = None if samples.why_not else running_code(samples.places())
-    seen = _seen(calls, lines, rings, notes, (begin, end), child.returncode)
-    return replace(seen, counted=counters.readings, why_not=counters.why_not, running=running)
+    watched_run = _watched_run(calls, lines, rings, notes, (begin, end), child.returncode)
+    return replace(
+        watched_run, counted=counters.readings, why_not=counters.why_not, running=running
+    )
 
 
-def _take(run: CompleteRun, events: Sequence[tuple[float, str]]) -> None:
+def _append_events(run: CompleteRun, events: Sequence[tuple[float, str]]) -> None:
     run.times += [t for t, _ in events]
     run.sites += [s for _, s in events]
 
 
-def _seen(
+def _watched_run(
     calls: CompleteRun,
     lines: CompleteRun,
     rings: EventRings,
@@ -188,10 +192,10 @@ class _LineReader:
         with contextlib.suppress(OSError):  # nothing there now, or its end
             while data := os.read(self._descriptor, 1 << 16):
                 os.write(self._out, data.replace(b"\r\n", b"\n"))
-                now = time.monotonic()
+                time_s = time.monotonic()
                 *lines, self._half = (self._half + data).split(b"\n")
                 for line in lines:
-                    self._run.times.append(now)
+                    self._run.times.append(time_s)
                     self._run.sites.append(shape_of(line.decode(errors="replace")))
 
 
@@ -208,7 +212,7 @@ def watched_folder(folder: Path) -> WatchedRun | None:
             return WatchedRun(run, source, (), (run.why,) if run.why else ())
     rings = EventRings(folder)
     run = CompleteRun()
-    _take(run, rings.poll(ended=True))
+    _append_events(run, rings.poll(ended=True))
     if not rings.processes:
         return None
-    return _seen(run, CompleteRun(), rings, [], (0.0, 0.0), 0)
+    return _watched_run(run, CompleteRun(), rings, [], (0.0, 0.0), 0)

@@ -65,7 +65,7 @@ def read_places(
             files.append(place)
         else:
             raise InputError(f"{place} does not exist")
-    missing: Counter[str] = Counter()
+    missing_fields: Counter[str] = Counter()
     first: dict[str, str] = {}
     runs = []
     for file in dict.fromkeys(files):
@@ -73,11 +73,11 @@ def read_places(
         runs.append((file, run))
         for field in absent:
             first.setdefault(field, file.name)
-        missing.update(absent)
+        missing_fields.update(absent)
     warnings = [
         f"{field} is missing in {count} {'thread' if count == 1 else 'threads'}, first in "
         f"{first[field]}: {_default_text(field)}"
-        for field, count in missing.items()
+        for field, count in missing_fields.items()
     ]
     return runs, warnings
 
@@ -138,35 +138,37 @@ class _ProfileReader:
         if not isinstance(threads, list) or not threads:
             self._refuse("threads", "is missing; it lists the profiles of the threads")
         ids: dict[ThreadId, dict[str, Any]] = {}
-        for i, one in enumerate(threads):
-            if not isinstance(one, dict):
+        for i, thread in enumerate(threads):
+            if not isinstance(thread, dict):
                 self._refuse(f"threads[{i}]", "is not an object")
-            key = self._id(one, i)
+            key = self._id(thread, i)
             if key in ids:
                 self._refuse(
                     f"threads[{i}]",
                     f"processId {key[0]} and threadId {key[1]} stand there twice",
                     "keep one of the two",
                 )
-            ids[key] = one
+            ids[key] = thread
         stated = data.get("processes", 0)
         if isinstance(stated, bool) or not isinstance(stated, int) or stated < 0:
             self._refuse("processes", f"{stated!r} is not a number of processes")
         total = stated or len({process for process, _ in ids})
-        held = {}
-        for i, (key, one) in enumerate(ids.items()):
+        profiled_threads = {}
+        for i, (key, thread) in enumerate(ids.items()):
             self.key = f"threads[{i}]"
-            held[key] = self._thread(one, key[0], total)
-        run = ProfiledRun(name.strip(), parameters, held, str(self.path.name), digest, total)
+            profiled_threads[key] = self._thread(thread, key[0], total)
+        run = ProfiledRun(
+            name.strip(), parameters, profiled_threads, str(self.path.name), digest, total
+        )
         return run, self.missing
 
-    def _scale(self, data: dict[str, Any], given: Mapping[str, float]) -> dict[str, float]:
+    def _scale(self, data: dict[str, Any], default_scale: Mapping[str, float]) -> dict[str, float]:
         stated = data.get("appScale")
         if stated is None:
-            if not given:
+            if not default_scale:
                 hint = "state it: --scale NPC=16,PROBLEMSIZE=24"
                 self._refuse("appScale", "is missing; it lists the scaling parameters", hint)
-            stated = given
+            stated = default_scale
         if not isinstance(stated, Mapping) or not stated:
             self._refuse("appScale", "is not an object of scaling parameters")
         parameters = {}
@@ -182,10 +184,10 @@ class _ProfileReader:
             parameters[str(name)] = number
         return parameters
 
-    def _id(self, one: dict[str, Any], i: int) -> ThreadId:
+    def _id(self, thread: dict[str, Any], i: int) -> ThreadId:
         numbers = []
         for name in ("processId", "threadId"):
-            value = one.get(name)
+            value = thread.get(name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 what = "is missing" if value is None else f"{value!r} is not a number from 0"
                 self._refuse(f"threads[{i}].{name}", what)
@@ -194,11 +196,11 @@ class _ProfileReader:
 
     # -- one thread --------------------------------------------------------------------------------
 
-    def _thread(self, one: dict[str, Any], process: int, total: int) -> ProfiledThread:
+    def _thread(self, thread: dict[str, Any], process: int, total: int) -> ProfiledThread:
         fields = {}
         absent = set()
         for name, default in FIELDS.items():
-            value = one.get(name)
+            value = thread.get(name)
             if value is None:
                 absent.add(name)
                 value = default
@@ -220,12 +222,12 @@ class _ProfileReader:
         values["footprint_bytes"] = float(
             footprint.get("total_distinct_addresses_byte_granularity", 0)
         )
-        values |= self._more(one.get("metrics"))
+        values |= self._own_metrics(thread.get("metrics"))
         stands = {name for name, kind in KNOWN.items() if kind.field in absent}
-        count = one.get("NThreads", 1)
+        count = thread.get("NThreads", 1)
         if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
             self._refuse(f"{self.key}.NThreads", f"{count!r} is not a number of threads")
-        return ProfiledThread(values, frozenset(stands - set(one.get("metrics") or ())), count)
+        return ProfiledThread(values, frozenset(stands - set(thread.get("metrics") or ())), count)
 
     def _check_numbers(self, value: Any, key: str, depth: int = 0) -> None:
         """Refuse numbers below 0, NaN and infinities, wherever they stand."""
@@ -258,7 +260,7 @@ class _ProfileReader:
             values[name] = float(registers.get(field, 0)) / count if count else 0.0
 
     def _parallelism(self, ilp: list[Any], values: dict[str, MetricValue]) -> None:
-        windows = [one for one in ilp if isinstance(one, dict)]
+        windows = [window for window in ilp if isinstance(window, dict)]
         best: dict[str, Any] = {}
         if windows:
             best = min(windows, key=lambda w: abs(w.get("windowSize", 0) - 54))
@@ -326,7 +328,7 @@ class _ProfileReader:
             messages[relative] = (relative, float(size), float(count))
         return tuple(messages[r] for r in sorted(messages))
 
-    def _more(self, metrics: Any) -> dict[str, MetricValue]:
+    def _own_metrics(self, metrics: Any) -> dict[str, MetricValue]:
         """Return a thread's own metrics, which stand in B.2's form in the field ``metrics``."""
         values: dict[str, MetricValue] = {}
         if metrics is None:

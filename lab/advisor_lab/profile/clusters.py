@@ -91,12 +91,14 @@ def components_of(runs: Sequence[ProfiledRun]) -> ThreadComponents:
     table = table[:, varies]
     if not names:
         return ThreadComponents((), np.zeros((0, 0)), ())
+    # Of each run its own mean was taken off.
     freedom = max(1, len(table) - len(runs))
     values, vectors = np.linalg.eigh(table.T @ table / freedom)
     order = np.argsort(values)[::-1]
     values, vectors = values[order], vectors[:, order]
     count = max(1, int((values > 1.0).sum()))
     axes = vectors[:, :count]
+    # An eigenvector has no sign of its own: the largest entry is made positive, the same each time.
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), range(count)] < 0, -1.0, 1.0)
     return ThreadComponents(names, axes, tuple(float(max(v, 0.0)) for v in values))
 
@@ -156,12 +158,14 @@ def silhouette(points: Matrix2, labels: NDArray[np.intp]) -> float:
     sums = np.column_stack([away[:, labels == k].sum(axis=1) for k in range(count)])
     sizes = np.array([(labels == k).sum() for k in range(count)])
     rows = np.arange(len(points))
-    own = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
-    others = sums / sizes
-    others[rows, labels] = np.inf
-    nearest = others.min(axis=1)
-    top = np.maximum(own, nearest)
-    values = np.where((sizes[labels] > 1) & (top > 0), (nearest - own) / np.where(top, top, 1), 0)
+    own_distance = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
+    other_distances = sums / sizes
+    other_distances[rows, labels] = np.inf
+    nearest = other_distances.min(axis=1)
+    top = np.maximum(own_distance, nearest)
+    values = np.where(
+        (sizes[labels] > 1) & (top > 0), (nearest - own_distance) / np.where(top, top, 1), 0
+    )
     return float(values.mean())
 
 
@@ -195,7 +199,8 @@ def cluster_runs(
     labels = [_labels(p, count) for p in points]
     order = _matched(points, labels, count)
     members = tuple(
-        _members(run, own, place) for run, own, place in zip(runs, labels, order, strict=True)
+        _members(run, run_labels, place)
+        for run, run_labels, place in zip(runs, labels, order, strict=True)
     )
     return ThreadClusters(members, silhouettes, tuple(notes))
 
@@ -209,12 +214,14 @@ def apply_classes(
     """Return the classes of other runs, as learnt: clusters by least distance to the classes."""
     count = len(clusters.members[0])
     _enough(runs, count)
-    known = []
-    for run, own in zip(trained, clusters.members, strict=True):
-        at = {thread: i for i, thread in enumerate(run.threads)}
+    trained_means = []
+    for run, run_members in zip(trained, clusters.members, strict=True):
+        row_of_thread = {thread: i for i, thread in enumerate(run.threads)}
         points = components.points(run)
-        known.append([points[[at[t] for t in members]].mean(axis=0) for members in own])
-    means = np.array(known).mean(axis=0)
+        trained_means.append(
+            [points[[row_of_thread[t] for t in members]].mean(axis=0) for members in run_members]
+        )
+    means = np.array(trained_means).mean(axis=0)
     classes = []
     for run in runs:
         points = components.points(run)
@@ -256,9 +263,9 @@ def _means(points: Matrix2, labels: NDArray[np.intp], count: int) -> Matrix2:
     return np.array([points[labels == k].mean(axis=0) for k in range(count)])
 
 
-def _assigned(own: Matrix2, classes: Matrix2) -> dict[int, int]:
+def _assigned(cluster_means: Matrix2, classes: Matrix2) -> dict[int, int]:
     """Return the class of each cluster: the assignment of least total distance."""
-    away = np.sqrt(((own[:, None, :] - classes[None]) ** 2).sum(axis=2))
+    away = np.sqrt(((cluster_means[:, None, :] - classes[None]) ** 2).sum(axis=2))
     rows, columns = linear_sum_assignment(away)
     return {int(r): int(c) for r, c in zip(rows, columns, strict=True)}
 
@@ -268,16 +275,16 @@ def _matched(
 ) -> list[dict[int, int]]:
     """Return for each run the class of each cluster; the first run's clusters are the classes."""
     places: list[dict[int, int]] = []
-    known: list[Matrix2] = []
-    for one, own in zip(points, labels, strict=True):
-        means = _means(one, own, count)
-        classes = np.mean(known, axis=0) if known else means
+    run_means: list[Matrix2] = []
+    for run_points, run_labels in zip(points, labels, strict=True):
+        means = _means(run_points, run_labels, count)
+        classes = np.mean(run_means, axis=0) if run_means else means
         place = _assigned(means, classes)
         places.append(place)
         ordered = np.empty_like(means)
-        for cluster, at in place.items():
-            ordered[at] = means[cluster]
-        known.append(ordered)
+        for cluster, class_index in place.items():
+            ordered[class_index] = means[cluster]
+        run_means.append(ordered)
     return places
 
 
@@ -287,4 +294,4 @@ def _members(
     members: list[list[ThreadId]] = [[] for _ in place]
     for thread, label in zip(run.threads, labels.tolist(), strict=True):
         members[place[label]].append(thread)
-    return tuple(tuple(sorted(one)) for one in members)
+    return tuple(tuple(sorted(threads)) for threads in members)

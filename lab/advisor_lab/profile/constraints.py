@@ -47,30 +47,30 @@ class ModelConstraints:
                 return False
         return not self.lower_bound or self._bounded(predict, observed)
 
-    def _inside(self, values: Values) -> NDArray[np.bool_]:
+    def _in_ranges(self, values: Values) -> NDArray[np.bool_]:
         length = len(next(iter(values.values())))
         inside = np.ones(length, dtype=bool)
         with np.errstate(all="ignore"):
-            for one in self.ranges:
-                inside &= np.broadcast_to(np.asarray(one.holds(values, ARRAYS)), (length,))
+            for condition in self.ranges:
+                inside &= np.broadcast_to(np.asarray(condition.holds(values, ARRAYS)), (length,))
         return inside
 
     def _grows(self, predict: Predictor, observed: Values, name: str) -> bool:
         if name not in observed:
             return True
-        named = any(name in one.names for one in self.ranges)
+        named = any(name in condition.names for condition in self.ranges)
         low, high = observed[name].min(), observed[name].max()
         low = min(low, high / 1e3) if named and high > 0 else low
         steps = _spaced(low, high * 1e4 if high > 0 else high + 1, _STEPS)
-        others = {
-            other: _spaced(column.min(), max(column.max(), 1e-9) * 1e3, _OTHERS)
-            for other, column in observed.items()
-            if other != name
+        other_steps = {
+            parameter: _spaced(column.min(), max(column.max(), 1e-9) * 1e3, _OTHERS)
+            for parameter, column in observed.items()
+            if parameter != name
         }
-        for place in itertools.islice(itertools.product(*others.values()), 1000):
-            values = {n: np.full(_STEPS, v) for n, v in zip(others, place, strict=True)}
+        for place in itertools.islice(itertools.product(*other_steps.values()), 1000):
+            values = {n: np.full(_STEPS, v) for n, v in zip(other_steps, place, strict=True)}
             values[name] = steps
-            inside = self._inside(values)
+            inside = self._in_ranges(values)
             with np.errstate(all="ignore"):
                 predicted = predict(values)
                 rise = np.diff(predicted)
@@ -108,7 +108,7 @@ class ModelConstraints:
             list(itertools.islice(itertools.product(*axes), _MOST_PLACES)), dtype=np.float64
         )
         values = {name: places[:, i] for i, name in enumerate(observed)}
-        inside = self._inside(values)
+        inside = self._in_ranges(values)
         if not inside.any():
             return None
         with np.errstate(all="ignore"):
@@ -131,19 +131,19 @@ def _spaced(low: float, high: float, count: int) -> NDArray[np.float64]:
 _WORDS = re.compile(r'\s*("[^"]*"|[{},]|[^{},"]+)')
 
 
-def parse_constraints(written: Any, parameters: Sequence[str]) -> ModelConstraints:
+def parse_constraints(definition: Any, parameters: Sequence[str]) -> ModelConstraints:
     """Return constraints from the manual's list, as a text or as lists, or from keys.
 
     ``{True, {"x0", True, {x0>1}}}``; or ``lower_bound: true``, ``growing: [x0]``, ``ranges: [x0 >
     1]``. Raises InputError.
     """
-    if written in (None, "", [], {}):
+    if definition in (None, "", [], {}):
         return ModelConstraints()
-    if isinstance(written, Mapping):
-        return _from_keys(written, parameters)
-    data = _lists(written) if isinstance(written, str) else written
+    if isinstance(definition, Mapping):
+        return _from_keys(definition, parameters)
+    data = _lists(definition) if isinstance(definition, str) else definition
     if not isinstance(data, list) or not data:
-        raise InputError(f"constraints {written!r} are not a list", hint=_EXAMPLE)
+        raise InputError(f"constraints {definition!r} are not a list", hint=_EXAMPLE)
     bound, *rest = data
     growing, ranges = [], []
     for part in rest:
@@ -156,24 +156,24 @@ def parse_constraints(written: Any, parameters: Sequence[str]) -> ModelConstrain
             growing.append(name)
         for text in part[2] if len(part) == 3 and isinstance(part[2], list) else part[2:]:
             ranges.append(_range(text, parameters))
-    return ModelConstraints(_truth(bound), tuple(growing), tuple(ranges), str(written))
+    return ModelConstraints(_truth(bound), tuple(growing), tuple(ranges), str(definition))
 
 
 _EXAMPLE = 'write it like {True, {"n", True, {n > 5}}}'
 
 
-def _from_keys(written: Mapping[str, Any], parameters: Sequence[str]) -> ModelConstraints:
-    for key in written:
+def _from_keys(definition: Mapping[str, Any], parameters: Sequence[str]) -> ModelConstraints:
+    for key in definition:
         if key not in ("lower_bound", "growing", "ranges"):
             raise InputError(
                 f"constraints.{key} is unknown", hint="known: lower_bound, growing, ranges"
             )
-    growing, ranges = written.get("growing", []), written.get("ranges", [])
+    growing, ranges = definition.get("growing", []), definition.get("ranges", [])
     return ModelConstraints(
-        _truth(written.get("lower_bound", "false")),
+        _truth(definition.get("lower_bound", "false")),
         tuple(_parameter(n, parameters) for n in _listed(growing)),
         tuple(_range(t, parameters) for t in _listed(ranges)),
-        str(dict(written)),
+        str(dict(definition)),
     )
 
 
@@ -200,8 +200,10 @@ def _range(text: Any, parameters: Sequence[str]) -> Condition:
 def _truth(word: Any) -> bool:
     text = str(word).strip().lower()
     if text not in ("true", "false"):
-        meant = nearest(text, ("true", "false"))
-        hint = f"did you mean {meant[0].capitalize()}?" if meant else "write True or False"
+        suggestions = nearest(text, ("true", "false"))
+        hint = (
+            f"did you mean {suggestions[0].capitalize()}?" if suggestions else "write True or False"
+        )
         raise InputError(f"constraints: {str(word).strip()!r} is neither True nor False", hint=hint)
     return text == "true"
 
@@ -209,13 +211,13 @@ def _truth(word: Any) -> bool:
 def _lists(text: str) -> list[Any]:
     """Return the nested lists of a text in braces."""
     stack: list[list[Any]] = [[]]
-    at = 0
-    while text[at:].strip():
-        match = _WORDS.match(text, at)
+    offset = 0
+    while text[offset:].strip():
+        match = _WORDS.match(text, offset)
         word = match[1].strip() if match else ""
         if match is None or (word == "}" and len(stack) == 1):
             raise InputError(f"constraints {text!r}: braces do not match", hint=_EXAMPLE)
-        at = match.end()
+        offset = match.end()
         if word == "{":
             stack.append([])
         elif word == "}":

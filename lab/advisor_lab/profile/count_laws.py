@@ -25,7 +25,7 @@ def count_laws(study: ProfileStudy) -> CountLaws | None:
         classes = study.class_runs()
         threads = count_threads(classes, study.setup, study.method)
         counted = {name: _law(model) for name, model in threads.models.items()}
-        members = [_fitted(study, one, _THREADS, threads) for one in classes]
+        members = [_fitted(study, class_runs, _THREADS, threads) for class_runs in classes]
     except AdvisorError:
         return None
     if not all(counted.values()) or not all(members):
@@ -48,19 +48,21 @@ def _per_class(
     if stored_shape(study.runs.train, metric) != "scalar":
         return ()
     try:
-        laws = [_fitted(study, one, metric, threads) for one in classes]
+        laws = [_fitted(study, class_runs, metric, threads) for class_runs in classes]
     except AdvisorError:
         return ()
     return tuple(zip(members, laws, strict=True)) if all(laws) else ()
 
 
-def _fitted(study: ProfileStudy, one: ClassRuns, metric: str, threads: ThreadCounts) -> TermSum:
+def _fitted(
+    study: ProfileStudy, class_runs: ClassRuns, metric: str, threads: ThreadCounts
+) -> TermSum:
     """Return a metric's law in a class, by the terms that are kept of it if there are any."""
-    spec = study.specs.get(one.name, {}).get(metric)
+    spec = study.specs.get(class_runs.name, {}).get(metric)
     options = study.setup.metrics.get(metric) or default_options(metric, "scalar")
     if spec is not None:
         options = kept_options(metric, spec)
-    return _law(fit_metric(one, metric, options, study.setup, threads, None, study.method))
+    return _law(fit_metric(class_runs, metric, options, study.setup, threads, None, study.method))
 
 
 def _law(model: MetricModel) -> TermSum:

@@ -58,9 +58,9 @@ def trends_of(classes: Sequence[ClassRuns], *, by_communication: bool) -> list[G
     if not by_communication:
         return [None for _ in classes]
     trends = []
-    for one in classes:
-        runs = [run for run, _ in one.train]
-        groups = [communication_groups(run, (members,))[0] for run, members in one.train]
+    for class_runs in classes:
+        runs = [run for run, _ in class_runs.train]
+        groups = [communication_groups(run, (members,))[0] for run, members in class_runs.train]
         values = scale_columns(runs)
         total_processes = np.array([float(run.processes) for run in runs])
         if not any(np.array_equal(total_processes, v) for v in values.values()):
@@ -77,14 +77,19 @@ def predict_classes(
     scale: Mapping[str, float],
 ) -> tuple[list[PredictedClass], list[str]]:
     """Return every class at a scale, and what to say of it."""
-    at = {n: np.array([v]) for n, v in scale.items()}
-    values = threads.values(at)
-    counts = {name: total(own["NThreads"].predict(values)[0]) for name, own in models.items()}
-    each = {name: places[name].threads_each(scale) for name in models}
+    scale_values = {n: np.array([v]) for n, v in scale.items()}
+    values = threads.values(scale_values)
+    counts = {
+        name: total(class_models["NThreads"].predict(values)[0])
+        for name, class_models in models.items()
+    }
+    threads_per_process = {name: places[name].threads_each(scale) for name in models}
     place = dict(scale)
     if any("processes" in _names(t) for t in trends if t is not None):
         place["processes"] = float(
-            round(sum(n / each[c] for c, n in counts.items() if not places[c].beside))
+            round(
+                sum(n / threads_per_process[c] for c, n in counts.items() if not places[c].beside)
+            )
         )
     groups = predicted_groups(trends, place) if all(t is not None for t in trends) else None
     notes = []
@@ -94,20 +99,28 @@ def predict_classes(
             f"{at_text}: the communication groups have no whole numbers of processes there"
         )
     classes = []
-    for i, (name, own) in enumerate(models.items()):
+    for i, (name, class_models) in enumerate(models.items()):
         metrics = {
             metric: model.predict(values)[0]
-            for metric, model in own.items()
+            for metric, model in class_models.items()
             if metric != "NThreads"
         }
         group = groups[i] if groups is not None else None
-        count = float(len(group.ranks()) * each[name]) if group is not None else counts[name]
+        count = (
+            float(len(group.ranks()) * threads_per_process[name])
+            if group is not None
+            else counts[name]
+        )
         if group is not None and abs(count - counts[name]) > 0.02 * count:
             notes.append(
                 f"class {name}: its model has {counts[name]:.6g} threads, its communication group "
                 f"{count:.6g}: the group's are written"
             )
-        classes.append(PredictedClass(name, count, metrics, group, each[name], places[name].beside))
+        classes.append(
+            PredictedClass(
+                name, count, metrics, group, threads_per_process[name], places[name].beside
+            )
+        )
     return classes, notes
 
 
@@ -128,31 +141,33 @@ def profile_json(
     per_process: bool,
 ) -> dict[str, Any]:
     """Return a whole profile. Raises InputError where it would have too many threads."""
-    whole = sum(c.processes * c.each for c in classes)
-    if per_process and whole > MOST_PROCESSES:
+    thread_count = sum(c.processes * c.each for c in classes)
+    if per_process and thread_count > MOST_PROCESSES:
         raise InputError(
-            f"{whole} threads are too many for a file with each", hint="--threads class"
+            f"{thread_count} threads are too many for a file with each", hint="--threads class"
         )
     ranks_of = _ranks(classes)
     processes = len({rank for ranks in ranks_of.values() for rank in ranks})
     exact = all(c.group is not None for c in classes)
     threads: list[dict[str, Any]] = []
-    taken: dict[int, int] = {}
-    for one in sorted(classes, key=lambda c: len(c.beside) > 0):
-        for rank in ranks_of[one.name] if per_process else ranks_of[one.name][:1]:
-            for _ in range(one.each if per_process else 1):
-                number = taken.get(rank, 0)
-                taken[rank] = number + 1
+    next_number: dict[int, int] = {}
+    for predicted_class in sorted(classes, key=lambda c: len(c.beside) > 0):
+        for rank in (
+            ranks_of[predicted_class.name] if per_process else ranks_of[predicted_class.name][:1]
+        ):
+            for _ in range(predicted_class.each if per_process else 1):
+                number = next_number.get(rank, 0)
+                next_number[rank] = number + 1
                 thread: dict[str, Any] = {
                     "threadId": number,
                     "processId": rank,
-                    "class": one.name,
+                    "class": predicted_class.name,
                 }
                 if not per_process:
-                    count = one.processes * one.each
-                    near = exact or abs(one.threads - count) < EXACT * count
-                    thread["NThreads"] = count if near else one.threads
-                threads.append({**thread, **_fields(one, rank, processes)})
+                    count = predicted_class.processes * predicted_class.each
+                    near = exact or abs(predicted_class.threads - count) < EXACT * count
+                    thread["NThreads"] = count if near else predicted_class.threads
+                threads.append({**thread, **_fields(predicted_class, rank, processes)})
     threads.sort(key=lambda t: (t["processId"], t["threadId"]))
     return {
         "application": application,
@@ -169,23 +184,24 @@ def _ranks(classes: Sequence[PredictedClass]) -> dict[str, Sequence[int]]:
     """
     ranks: dict[str, Sequence[int]] = {}
     following = 0
-    for one in sorted(classes, key=lambda c: len(c.beside) > 0):
-        if one.group is not None:
-            ranks[one.name] = one.group.ranks()
-        elif one.beside:
-            theirs = sorted(rank for name in one.beside for rank in ranks[name])
-            more = range(following, following + max(0, one.processes - len(theirs)))
-            ranks[one.name] = [*theirs, *more][: one.processes]
+    # Those that stand alone first: classes beside them are in their processes.
+    for predicted_class in sorted(classes, key=lambda c: len(c.beside) > 0):
+        if predicted_class.group is not None:
+            ranks[predicted_class.name] = predicted_class.group.ranks()
+        elif predicted_class.beside:
+            host_ranks = sorted(rank for name in predicted_class.beside for rank in ranks[name])
+            more = range(following, following + max(0, predicted_class.processes - len(host_ranks)))
+            ranks[predicted_class.name] = [*host_ranks, *more][: predicted_class.processes]
             following += len(more)
         else:
-            ranks[one.name] = range(following, following + one.processes)
-            following += one.processes
+            ranks[predicted_class.name] = range(following, following + predicted_class.processes)
+            following += predicted_class.processes
     return ranks
 
 
-def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
+def _fields(predicted_class: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
     """Return table 1's fields from a class's metrics."""
-    values = dict(one.values)
+    values = dict(predicted_class.values)
     count = total(values.pop("LSys", 0.0))
     fields: dict[str, Any] = {"instructionMix": _mix(values, count)}
     for name, key in (("F0regreads", "reads"), ("F0regwrites", "writes")):
@@ -198,7 +214,7 @@ def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
         if parallel.get(""):
             statistics["span"] = count / parallel[""]
         fields["ilp"] = [{"windowSize": 54, "statistics": statistics}]
-    references = total(one.values.get("F0mem", 0.0)) * count
+    references = total(predicted_class.values.get("F0mem", 0.0)) * count
     for name, size in REUSE.items():
         if name in values:
             curve = _curve(values.pop(name))
@@ -213,14 +229,14 @@ def _fields(one: PredictedClass, rank: int, processes: int) -> dict[str, Any]:
     if "footprint_bytes" in values:
         touched = total(values.pop("footprint_bytes"))
         fields["memoryFootprint"] = {"total_distinct_addresses_byte_granularity": touched}
-    if one.group is not None:
+    if predicted_class.group is not None:
         fields["mpiCommunicationVector"] = [
             {
                 "source": (rank + int(v["relativeSrc"])) % processes,
                 "received_bytes": v["meanSize"],
                 "received_messages": v["meanMsgs"],
             }
-            for v in one.group.vector
+            for v in predicted_class.group.vector
         ]
     if values:
         fields["metrics"] = {name: _plain(value) for name, value in sorted(values.items())}
@@ -259,31 +275,37 @@ _PLAIN_GROUPS = {
 def _mix(values: dict[str, MetricValue], count: float) -> dict[str, Any]:
     """Return the field instructionMix; fractions that are used are taken out of ``values``."""
     mix: dict[str, Any] = {"instructions_analyzed": count}
-    own = {n: v for n in list(values) if n.startswith("F0") and isinstance(v := values[n], dict)}
-    for name in own:
+    fractions = {
+        n: v for n in list(values) if n.startswith("F0") and isinstance(v := values[n], dict)
+    }
+    for name in fractions:
         values.pop(name)
     for name, group in _PLAIN_GROUPS.items():
-        if name in own:
-            mix[f"{group}_instructions"] = _lines(own[name], count)
-    if "F0load" not in own and "F0store" not in own and "F0mem" in own:
-        mix["load_instructions"] = _lines(own["F0mem"], count)
-    for whole, parts, base in (
+        if name in fractions:
+            mix[f"{group}_instructions"] = _lines(fractions[name], count)
+    if "F0load" not in fractions and "F0store" not in fractions and "F0mem" in fractions:
+        mix["load_instructions"] = _lines(fractions["F0mem"], count)
+    for metric, parts, base in (
         ("F0int", {"F0intmul": "int_arith_mul", "F0intdiv": "int_arith_sdiv"}, "int_arith"),
         ("F0fp", {"F0fpmul": "fp_arith_mul", "F0fpdiv": "fp_arith_div"}, "fp_arith"),
     ):
-        arithmetic = own.get("F0intOnly", {}) if whole == "F0int" else own.get(whole, {})
-        arithmetic = arithmetic or own.get(whole, {})
+        arithmetic = (
+            fractions.get("F0intOnly", {}) if metric == "F0int" else fractions.get(metric, {})
+        )
+        arithmetic = arithmetic or fractions.get(metric, {})
         if not arithmetic:
             continue
         rest = dict(arithmetic)
         for name, group in parts.items():
-            cells = own.get(name, {})
+            cells = fractions.get(name, {})
             mix[f"{group}_instructions"] = _lines(cells, count)
             rest = {k: max(0.0, v - cells.get(k, 0.0)) for k, v in rest.items()}
         mix[f"{base}_add_instructions"] = _lines(rest, count)
-        others = {k: max(0.0, v - arithmetic.get(k, 0.0)) for k, v in own.get(whole, {}).items()}
-        if any(others.values()):
-            mix["bitwise_instructions"] = _lines(others, count)
+        bitwise = {
+            k: max(0.0, v - arithmetic.get(k, 0.0)) for k, v in fractions.get(metric, {}).items()
+        }
+        if any(bitwise.values()):
+            mix["bitwise_instructions"] = _lines(bitwise, count)
     return mix
 
 
@@ -300,17 +322,25 @@ def _lines(cells: InstructionCells, count: float) -> list[dict[str, Any]]:
     }
     lines = []
     for vector in sorted({v for v, _ in cells}):
-        own = {kinds[d]: share * count for (v, d), share in cells.items() if v == vector and share}
-        if own:
-            lines.append({"vector_size": vector, **own, "instructions": sum(own.values())})
-    whole = sum(line["instructions"] for line in lines)
+        counts_by_kind = {
+            kinds[d]: share * count for (v, d), share in cells.items() if v == vector and share
+        }
+        if counts_by_kind:
+            lines.append(
+                {
+                    "vector_size": vector,
+                    **counts_by_kind,
+                    "instructions": sum(counts_by_kind.values()),
+                }
+            )
+    instruction_count = sum(line["instructions"] for line in lines)
     scalar = sum(line["instructions"] for line in lines if line["vector_size"] == 1)
     return [
         {
-            "total_instructions": whole,
+            "total_instructions": instruction_count,
             "mix": lines,
             "scalar_instructions": scalar,
-            "vector_instructions": whole - scalar,
+            "vector_instructions": instruction_count - scalar,
             "misc_instructions": 0,
         }
     ]
@@ -321,10 +351,10 @@ def _curve(value: MetricValue) -> list[list[float]]:
 
 
 def _events(curve: Sequence[Sequence[float]], references: float) -> list[list[float]]:
-    events, before = [], 0.0
+    events, share_below = [], 0.0
     for distance, share in curve:
-        events.append([distance, (share - before) * references])
-        before = share
+        events.append([distance, (share - share_below) * references])
+        share_below = share
     return events
 
 

@@ -70,11 +70,11 @@ def master_of(run: ProfiledRun) -> int | None:
     absolute: dict[int, set[int]] = {}
     for (process, _), sources in relative_sources(run).items():
         absolute.setdefault(process, set()).update((process + s) % run.processes for s in sources)
-    masters = {own for sources in absolute.values() if len(sources) == 1 for own in sources}
+    masters = {source for sources in absolute.values() if len(sources) == 1 for source in sources}
     for master in masters:
-        others = [sources for process, sources in absolute.items() if process != master]
-        alone = len(others) > 1 and all(sources == {master} for sources in others)
-        if alone and (len(others) > 2 or master == min(absolute)):
+        other_sources = [sources for process, sources in absolute.items() if process != master]
+        alone = len(other_sources) > 1 and all(sources == {master} for sources in other_sources)
+        if alone and (len(other_sources) > 2 or master == min(absolute)):
             return master
     return None
 
@@ -83,8 +83,10 @@ def topology_of(run: ProfiledRun) -> str:
     """Return the name of a run's pattern, "" where it is none we know."""
     if master_of(run) is not None:
         return "master/worker"
-    own = {process: sources for (process, _), sources in relative_sources(run).items() if sources}
-    topology = recognise(own)
+    process_sources = {
+        process: sources for (process, _), sources in relative_sources(run).items() if sources
+    }
+    topology = recognise(process_sources)
     return topology.name if topology else ""
 
 
@@ -106,10 +108,10 @@ def group_members(run: ProfiledRun) -> ClassMembers:
         if master is not None and kind:
             kind = thread[0] == master
         classes.setdefault((kind, thread[1] == 0), []).append(thread)
-    members = tuple(tuple(own) for own in classes.values())
-    for own in members:
-        if not spanned(sorted({process for process, _ in own})):
-            first = own[0][0]
+    members = tuple(tuple(threads) for threads in classes.values())
+    for threads in members:
+        if not spanned(sorted({process for process, _ in threads})):
+            first = threads[0][0]
             raise InputError(
                 f"{run.file}: mpiCommunicationVector: the processes that receive like process "
                 f"{first} are in no regular order",
@@ -121,29 +123,32 @@ def group_members(run: ProfiledRun) -> ClassMembers:
 def spanned(ranks: Sequence[int]) -> tuple[int, tuple[tuple[int, int], ...]] | None:
     """Return first rank and (iterations, stride) of each dimension; None without an order."""
     dimensions: list[tuple[int, int]] = []
-    left = list(ranks)
-    while len(left) > 1:
-        stride = left[1] - left[0]
+    starts = list(ranks)
+    while len(starts) > 1:
+        stride = starts[1] - starts[0]
         length = 1
-        while length < len(left) and left[length] - left[length - 1] == stride:
+        while length < len(starts) and starts[length] - starts[length - 1] == stride:
             length += 1
-        if len(left) % length:
+        if len(starts) % length:
             return None
-        blocks = [left[i : i + length] for i in range(0, len(left), length)]
+        blocks = [starts[i : i + length] for i in range(0, len(starts), length)]
         if any(block[j] - block[0] != j * stride for block in blocks for j in range(length)):
             return None
         dimensions.append((length, stride))
-        left = [block[0] for block in blocks]
+        starts = [block[0] for block in blocks]
     return ranks[0], tuple(dimensions)
 
 
 def communication_groups(run: ProfiledRun, members: ClassMembers) -> list[CommunicationGroup]:
     """Return the groups of a run's classes, with statistics of what their processes receive."""
     groups = []
-    for own in members:
-        start, dimensions = spanned(sorted({process for process, _ in own})) or (own[0][0], ())
+    for threads in members:
+        start, dimensions = spanned(sorted({process for process, _ in threads})) or (
+            threads[0][0],
+            (),
+        )
         received: dict[int, list[tuple[float, float]]] = {}
-        for thread in own:
+        for thread in threads:
             value = run.threads[thread].values.get("MPIcommVector", ())
             for row in value if isinstance(value, tuple) else ():
                 received.setdefault(int(row[0]), []).append((row[1], row[-1]))
@@ -185,40 +190,45 @@ class AlignedGroups:
 
 
 def align(
-    runs: Sequence[ProfiledRun], known: int = 0, settled: Sequence[ClassMembers] = ()
+    runs: Sequence[ProfiledRun], settled_count: int = 0, settled: Sequence[ClassMembers] = ()
 ) -> AlignedGroups:
     """Return the classes of all runs in one order, by majority of the runs next to them.
 
-    The first ``known`` runs keep the classes in ``settled``. Raises InputError where runs differ in
-    how many groups they have.
+    The first ``settled_count`` runs keep the classes in ``settled``. Raises InputError where runs
+    differ in how many groups they have.
     """
-    members = [*settled, *(group_members(run) for run in runs[known:])]
+    members = [*settled, *(group_members(run) for run in runs[settled_count:])]
     count = len(members[0])
-    for run, own in zip(runs, members, strict=True):
-        if len(own) != count:
-            few, many = (run, runs[0]) if len(own) < count else (runs[0], run)
+    for run, run_members in zip(runs, members, strict=True):
+        if len(run_members) != count:
+            few, many = (run, runs[0]) if len(run_members) < count else (runs[0], run)
             raise InputError(
-                f"{few.file}: threads: {min(len(own), count)} communication groups, fewer than "
-                f"the {max(len(own), count)} of {many.file}",
+                f"{few.file}: threads: {min(len(run_members), count)} communication groups, fewer "
+                f"than the {max(len(run_members), count)} of {many.file}",
                 hint="every class must have a thread in every run: leave out a run too small for "
                 "that, or give --method profile",
             )
-    shapes = [_shapes(run, own) for run, own in zip(runs, members, strict=True)]
+    shapes = [_shapes(run, run_members) for run, run_members in zip(runs, members, strict=True)]
     near = _neighbours(runs)
-    done = list(range(known)) or [0]
+    aligned_runs = list(range(settled_count)) or [0]
     votes: list[tuple[int, int, tuple[int, ...]]] = []
-    while len(done) < len(runs):
-        following = [i for i in range(len(runs)) if i not in done]
-        at = max(following, key=lambda i: (len([j for j in near[i] if j in done]), -i))
-        voters = [j for j in near[at] if j in done] or [_closest(runs, at, done)]
-        ballots = [_vote(shapes[j], shapes[at]) for j in voters]
+    while len(aligned_runs) < len(runs):
+        following = [i for i in range(len(runs)) if i not in aligned_runs]
+        # The run with most neighbours in order already: it gets most votes.
+        run_index = max(
+            following, key=lambda i: (len([j for j in near[i] if j in aligned_runs]), -i)
+        )
+        voters = [j for j in near[run_index] if j in aligned_runs] or [
+            _closest(runs, run_index, aligned_runs)
+        ]
+        ballots = [_vote(shapes[j], shapes[run_index]) for j in voters]
         chosen = Counter(ballots).most_common(1)[0][0]
         for voter, ballot in zip(voters, ballots, strict=True):
-            seen = tuple(chosen.index(cluster) + 1 for cluster in ballot)
-            votes.append((voter, at, seen))
-        members[at] = tuple(members[at][cluster] for cluster in chosen)
-        shapes[at] = [shapes[at][cluster] for cluster in chosen]
-        done.append(at)
+            voted_classes = tuple(chosen.index(cluster) + 1 for cluster in ballot)
+            votes.append((voter, run_index, voted_classes))
+        members[run_index] = tuple(members[run_index][cluster] for cluster in chosen)
+        shapes[run_index] = [shapes[run_index][cluster] for cluster in chosen]
+        aligned_runs.append(run_index)
     return AlignedGroups(tuple(members), tuple(votes))
 
 
@@ -233,10 +243,10 @@ def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
     def signed(source: int) -> int:
         return source if source <= total // 2 else source - total
 
-    lengths = sorted({abs(signed(s)) for own in sources.values() for s in own})
+    lengths = sorted({abs(signed(s)) for steps in sources.values() for s in steps})
     shapes = []
-    for i, own in enumerate(members):
-        steps = [signed(s) for s in sources[own[0]]]
+    for i, threads in enumerate(members):
+        steps = [signed(s) for s in sources[threads[0]]]
         shape = frozenset((1 if s > 0 else -1, lengths.index(abs(s))) for s in steps)
         shapes.append((shape, i / len(members)))
     return shapes
@@ -244,6 +254,7 @@ def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
 
 def _vote(voter: Sequence[_Shape], voted: Sequence[_Shape]) -> tuple[int, ...]:
     """Return for each of the voter's classes the voted run's that is most like it."""
+    # Of classes with the same shape, those at about the same place in their runs go together.
     cost = np.array(
         [[len(a ^ b) / max(1, len(a | b)) + 0.01 * abs(i - j) for b, j in voted] for a, i in voter]
     )
@@ -263,9 +274,9 @@ def _neighbours(runs: Sequence[ProfiledRun]) -> list[list[int]]:
     return [[j for j, b in enumerate(runs) if step(a, b) == 1] for a in runs]
 
 
-def _closest(runs: Sequence[ProfiledRun], at: int, among: Sequence[int]) -> int:
+def _closest(runs: Sequence[ProfiledRun], run_index: int, among: Sequence[int]) -> int:
     def away(i: int) -> float:
-        pairs = [(runs[at].scale[n], runs[i].scale[n]) for n in runs[at].scale]
+        pairs = [(runs[run_index].scale[n], runs[i].scale[n]) for n in runs[run_index].scale]
         return sum(abs(math.log(max(a, 1e-9) / max(b, 1e-9))) for a, b in pairs)
 
     return min(among, key=away)

@@ -75,15 +75,24 @@ class Forest:
         best: tuple[float, int, float] | None = None
         for axis in draw.permutation(x.shape[1])[: max(self._axes, 1)]:
             order = np.argsort(x[:, axis], kind="stable")
-            at, held = x[order, axis], y[order]
-            sums, squares = np.cumsum(held), np.cumsum(held**2)
-            left = np.arange(1, len(y))
-            right = len(y) - left
-            rest = squares[-1] - sums[:-1] ** 2 / left - (sums[-1] - sums[:-1]) ** 2 / right
-            rest[(at[1:] == at[:-1]) | (left < self._least) | (right < self._least)] = np.inf
+            inputs, responses = x[order, axis], y[order]
+            # Running sums give what every cut leaves of the squares, on both sides, at once.
+            sums, squares = np.cumsum(responses), np.cumsum(responses**2)
+            left_count = np.arange(1, len(y))
+            right_count = len(y) - left_count
+            rest = (
+                squares[-1]
+                - sums[:-1] ** 2 / left_count
+                - (sums[-1] - sums[:-1]) ** 2 / right_count
+            )
+            rest[
+                (inputs[1:] == inputs[:-1])
+                | (left_count < self._least)
+                | (right_count < self._least)
+            ] = np.inf
             i = int(np.argmin(rest))
             if np.isfinite(rest[i]) and (best is None or rest[i] < best[0]):
-                best = float(rest[i]), int(axis), float((at[i] + at[i + 1]) / 2)
+                best = float(rest[i]), int(axis), float((inputs[i] + inputs[i + 1]) / 2)
         if best is None:
             return float(y.mean())
         _, axis, cut = best

@@ -46,9 +46,9 @@ def curve_error(observed: ReuseCurve, predicted: ReuseCurve) -> float:
     """Return the mean absolute difference at powers of two, not relative (chapter 8)."""
     if not observed:
         return float("nan")
-    at = [0.0] if observed[0][0] == 0 else []
-    at += powers(observed[-1][0]) if observed[-1][0] >= 1 else []
-    return float(np.mean([abs(share_at(observed, d) - share_at(predicted, d)) for d in at]))
+    distances = [0.0] if observed[0][0] == 0 else []
+    distances += powers(observed[-1][0]) if observed[-1][0] >= 1 else []
+    return float(np.mean([abs(share_at(observed, d) - share_at(predicted, d)) for d in distances]))
 
 
 @dataclass(slots=True)
@@ -75,29 +75,31 @@ class CurveModel:
         return [self._curve(place, float(top)) for place, top in zip(places, largest, strict=True)]
 
     def _curve(self, place: Values, top: float) -> ReuseCurve:
-        at = np.array(powers(top))
+        distances = np.array(powers(top))
         if self.bins:
-            known = sorted(self.bins)
+            bin_distances = sorted(self.bins)
             shares = np.array(
                 [
                     float(
-                        self.bins[max((k for k in known if k <= d), default=known[0])].predict(
-                            place
-                        )[0]
+                        self.bins[
+                            max((k for k in bin_distances if k <= d), default=bin_distances[0])
+                        ].predict(place)[0]
                     )
-                    for d in at
+                    for d in distances
                 ]
             )
         else:
             assert self.body is not None
-            shares = self.body.predict(self._inside(place, at, top))
+            shares = self.body.predict(self._inner_values(place, distances, top))
         if self.zero is not None:
-            at = np.concatenate([[0.0], at])
+            distances = np.concatenate([[0.0], distances])
             shares = np.concatenate([self.zero.predict(place), shares])
         shares = np.maximum.accumulate(np.clip(shares, *self.options.boundaries))
-        return tuple(zip(at.tolist(), shares.tolist(), strict=True))
+        return tuple(zip(distances.tolist(), shares.tolist(), strict=True))
 
-    def _inside(self, place: Values, distance: FloatColumn, top: float) -> dict[str, FloatColumn]:
+    def _inner_values(
+        self, place: Values, distance: FloatColumn, top: float
+    ) -> dict[str, FloatColumn]:
         """Return the values of terms at distances above 0."""
         repeated = {n: np.repeat(c, len(distance)) for n, c in place.items()}
         knots = [float(k.predict(place)[0]) for k in self.knots]
@@ -138,19 +140,20 @@ def fit_curve(
     if options.model in PER_BIN:
         fitted.bins = _per_bin(data, curves, options)
         return fitted
+    # The predicted largest distances scale the fit, for they will scale the predictions.
     tops = np.maximum(top.predict(data.values), 1.0)
     rows: list[dict[str, FloatColumn]] = []
     shares: list[float] = []
     for i, curve in enumerate(curves):
-        at = np.array(powers(max(largest[i], 1.0)))
+        distances = np.array(powers(max(largest[i], 1.0)))
         place = {n: np.asarray(c, dtype=np.float64)[i : i + 1] for n, c in data.values.items()}
-        rows.append(fitted._inside(place, at, max(float(tops[i]), 1.0)))
-        shares += [share_at(curve, d) for d in at]
+        rows.append(fitted._inner_values(place, distances, max(float(tops[i]), 1.0)))
+        shares += [share_at(curve, d) for d in distances]
     values = {n: np.concatenate([r[n] for r in rows]) for n in rows[0]}
     patterns = [parse_expression(p) for p in _CURVE_PATTERNS]
     mains = [CandidateTerm(p, frozenset({"memX"})) for p in patterns]
     names = (*(data.parameters or data.values),)
-    whole = SearchData(
+    curve_data = SearchData(
         values,
         np.array(shares),
         [*mains, *data.mains],
@@ -161,7 +164,7 @@ def fit_curve(
     inner = replace(options, boundaries=(-np.inf, np.inf))
     if inner.model in LINEAR and inner.terms is None:
         inner = replace(inner, mode="fast")  # rows of a curve depend on each other: folds mislead
-    fitted.body = fit_scalar(whole, inner, method)
+    fitted.body = fit_scalar(curve_data, inner, method)
     return fitted
 
 

@@ -166,19 +166,19 @@ def total(value: MetricValue) -> float:
 def mean_cells(cells: Iterable[InstructionCells], weights: Iterable[float]) -> InstructionCells:
     """Return the weighted mean of mixes."""
     sums: InstructionCells = {}
-    whole = 0.0
-    for one, weight in zip(cells, weights, strict=True):
-        whole += weight
-        for key, value in one.items():
+    total_weight = 0.0
+    for mix, weight in zip(cells, weights, strict=True):
+        total_weight += weight
+        for key, value in mix.items():
             sums[key] = sums.get(key, 0.0) + weight * value
-    return {key: value / whole for key, value in sorted(sums.items())}
+    return {key: value / total_weight for key, value in sorted(sums.items())}
 
 
 def share_at(curve: ReuseCurve, distance: float) -> float:
     """Return the share of references reused within a distance; 0 below the curve's first."""
     share = 0.0
-    for at, value in curve:
-        if at > distance:
+    for reuse_distance, value in curve:
+        if reuse_distance > distance:
             break
         share = value
     return share
@@ -186,12 +186,14 @@ def share_at(curve: ReuseCurve, distance: float) -> float:
 
 def mean_curve(curves: list[ReuseCurve], weights: list[float]) -> ReuseCurve:
     """Return the weighted mean of memory functions, at every distance that any has."""
-    held = [(c, w) for c, w in zip(curves, weights, strict=True) if c]
-    if not held:
+    weighted_curves = [(c, w) for c, w in zip(curves, weights, strict=True) if c]
+    if not weighted_curves:
         return ()
-    whole = sum(w for _, w in held)
-    at = sorted({d for c, _ in held for d, _ in c})
-    return tuple((d, sum(w * share_at(c, d) for c, w in held) / whole) for d in at)
+    total_weight = sum(w for _, w in weighted_curves)
+    distances = sorted({d for c, _ in weighted_curves for d, _ in c})
+    return tuple(
+        (d, sum(w * share_at(c, d) for c, w in weighted_curves) / total_weight) for d in distances
+    )
 
 
 def instruction_cells(mix: Mapping[str, Any], groups: Iterable[str]) -> InstructionCells:
@@ -203,9 +205,9 @@ def instruction_cells(mix: Mapping[str, Any], groups: Iterable[str]) -> Instruct
     cells: InstructionCells = {(v, d): 0.0 for v in VECTORS for d in LENGTHS}
     for group in groups:
         name = f"{group}_instructions"
-        whole = mix.get(name)
-        if isinstance(whole, list):
-            _add(cells, whole)
+        group_total = mix.get(name)
+        if isinstance(group_total, list):
+            _add(cells, group_total)
             continue
         parts = [v for k, v in mix.items() if k.startswith(f"{group}_") and k != name]
         counted = 0.0
@@ -215,14 +217,14 @@ def instruction_cells(mix: Mapping[str, Any], groups: Iterable[str]) -> Instruct
             elif group != "atomic_memory":  # its parts are numbers, and so is their sum
                 cells[1, 0] += part
                 counted += part
-        if whole is not None:
-            cells[1, 0] += whole - counted
+        if group_total is not None:
+            cells[1, 0] += group_total - counted
     return cells
 
 
 def _add(cells: InstructionCells, rows: list[dict[str, Any]]) -> float:
     """Add the counts of one kind of instructions; return how many they are."""
-    whole = 0.0
+    total_count = 0.0
     for row in rows:
         counted = 0.0
         for line in row.get("mix", []):
@@ -234,5 +236,5 @@ def _add(cells: InstructionCells, rows: list[dict[str, Any]]) -> float:
                     cells[vector, length] = cells.get((vector, length), 0.0) + count
         stated = float(row.get("total_instructions", counted))
         cells[1, 0] += stated - counted
-        whole += stated
-    return whole
+        total_count += stated
+    return total_count

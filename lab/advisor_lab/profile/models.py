@@ -146,20 +146,20 @@ def thread_counts(
     runs = [run for run, _ in classes[0].train]
     scale = scale_columns(runs)
     counts = ThreadCounts()
-    seen: list[FloatColumn] = []
+    distinct_columns: list[FloatColumn] = []
     expressions: list[Expression] = []
     per_class = {c.name: _threads_of(c) for c in classes}
-    whole = np.sum(list(per_class.values()), axis=0)
+    total_threads = np.sum(list(per_class.values()), axis=0)
     for name, column in {
-        "NThreads": whole,
+        "NThreads": total_threads,
         **{f"NThreads_{n}": c for n, c in per_class.items()},
     }.items():
-        if np.ptp(column) == 0 or any(np.array_equal(column, s) for s in seen):
+        if np.ptp(column) == 0 or any(np.array_equal(column, s) for s in distinct_columns):
             continue
-        seen.append(column)
-        same = next((n for n, values in scale.items() if np.array_equal(values, column)), "")
-        if same:
-            expressions.append(parse_expression(same))
+        distinct_columns.append(column)
+        parameter = next((n for n, values in scale.items() if np.array_equal(values, column)), "")
+        if parameter:
+            expressions.append(parse_expression(parameter))
             continue
         expressions.append(parse_expression(name))
         counts.columns[name] = column
@@ -170,8 +170,8 @@ def thread_counts(
     return counts
 
 
-def _threads_of(one: ClassRuns) -> FloatColumn:
-    counts = [sum(run.threads[t].count for t in members) for run, members in one.train]
+def _threads_of(class_runs: ClassRuns) -> FloatColumn:
+    counts = [sum(run.threads[t].count for t in members) for run, members in class_runs.train]
     return np.array(counts, dtype=np.float64)
 
 
@@ -196,7 +196,7 @@ def target_metrics(
 
     Raises InputError for a metric of the setup that is stored nowhere.
     """
-    runs = [run for one in classes for run, _ in one.train]
+    runs = [run for class_runs in classes for run, _ in class_runs.train]
     stored = {name for name in _names(runs) if stored_shape(runs, name)}
     for name in setup.metrics:
         if name not in stored:
@@ -209,9 +209,9 @@ def target_metrics(
                 f"{setup.file}: metrics.{name}: communication vectors have no model of this kind",
                 hint="classify by communication: then extrapolate predicts them",
             )
-    wanted = list(setup.metrics) or [n for n in REQUIRED if n in stored]
+    requested_metrics = list(setup.metrics) or [n for n in REQUIRED if n in stored]
     left_out = [] if setup.metrics else [n for n in REQUIRED if n not in stored]
-    ordered = sorted(wanted, key=lambda n: {"NThreads": 0, "LSys": 1}.get(n, 2))
+    ordered = sorted(requested_metrics, key=lambda n: {"NThreads": 0, "LSys": 1}.get(n, 2))
     if (
         any(setup.options(n).type.endswith("nstrPercentage") for n in ordered)
         and "LSys" not in ordered
@@ -229,7 +229,7 @@ def _names(runs: Sequence[ProfiledRun]) -> dict[str, None]:
 
 @on_one_thread
 def fit_metric(
-    one: ClassRuns,
+    class_runs: ClassRuns,
     name: str,
     options: MetricOptions,
     setup: ProfileSetup,
@@ -238,15 +238,15 @@ def fit_metric(
     method: SearchMethod = "strict",
 ) -> MetricModel:
     """Fit one metric of one class. ``counts`` is the class's model of LSys. Raises InputError."""
-    runs = [run for run, _ in one.train]
-    where = f"class {one.name}: {name}"
+    runs = [run for run, _ in class_runs.train]
+    where = f"class {class_runs.name}: {name}"
     share = options.type.endswith("nstrPercentage")
     if share and counts is None:
         raise InputError(f"{where}: type {options.type} needs a model of LSys")
     scale = scale_columns(runs)
     if share and options.terms is None and counts is not None and counts.scalar is not None:
         options = replace(options, terms=counts.scalar.terms)
-    observed = [(counted_mean if share else mean_of)(r, m, name) for r, m in one.train]
+    observed = [(counted_mean if share else mean_of)(r, m, name) for r, m in class_runs.train]
     data = _data(
         scale,
         np.array([total(v) for v in observed]),
@@ -264,7 +264,7 @@ def fit_metric(
         _fit_cells(model, data, observed, method)
     else:
         model.scalar = fit_scalar(data, options, method)
-    _judge(model, one, threads)
+    _judge(model, class_runs, threads)
     return model
 
 
@@ -294,9 +294,9 @@ def observed_and_predicted(
     return observed, model.predict(values)
 
 
-def _judge(model: MetricModel, one: ClassRuns, threads: ThreadCounts) -> None:
+def _judge(model: MetricModel, class_runs: ClassRuns, threads: ThreadCounts) -> None:
     """Work out R2 and MRE (chapter 8), and what a person should look at."""
-    for name, runs in (("train", one.train), ("test", one.test)):
+    for name, runs in (("train", class_runs.train), ("test", class_runs.test)):
         model.accuracy[f"MRE_{name}"] = None
         if not runs:
             continue
@@ -306,14 +306,16 @@ def _judge(model: MetricModel, one: ClassRuns, threads: ThreadCounts) -> None:
                 curve_error(_pairs(a), _pairs(b)) for a, b in zip(observed, predicted, strict=True)
             ]
             model.accuracy[f"MRE_{name}"] = float(np.mean(errors))
-            seen = np.array([total(v) for v in observed])
-            made = np.array([_mean_at(a, b) for a, b in zip(observed, predicted, strict=True)])
+            observed_totals = np.array([total(v) for v in observed])
+            predicted_totals = np.array(
+                [_mean_at(a, b) for a, b in zip(observed, predicted, strict=True)]
+            )
         else:
-            seen = np.array([total(v) for v in observed])
-            made = np.array([total(v) for v in predicted])
-            model.accuracy[f"MRE_{name}"] = relative_error(seen, made)
+            observed_totals = np.array([total(v) for v in observed])
+            predicted_totals = np.array([total(v) for v in predicted])
+            model.accuracy[f"MRE_{name}"] = relative_error(observed_totals, predicted_totals)
         if name == "train":
-            r2 = determination(seen, made)
+            r2 = determination(observed_totals, predicted_totals)
             model.accuracy["R2"] = r2 if math.isfinite(r2) else None
     model.flags = _flags(model)
 
@@ -325,8 +327,8 @@ def _pairs(value: MetricValue) -> tuple[tuple[float, float], ...]:
 def _mean_at(observed: MetricValue, predicted: MetricValue) -> float:
     """Return the mean of a predicted curve at the distances of an observed one."""
     curve = _pairs(predicted)
-    at = [d for d, _ in _pairs(observed)]
-    return sum(share_at(curve, d) for d in at) / len(at) if at else 0.0
+    distances = [d for d, _ in _pairs(observed)]
+    return sum(share_at(curve, d) for d in distances) / len(distances) if distances else 0.0
 
 
 def _flags(model: MetricModel) -> list[str]:
@@ -348,11 +350,13 @@ def fit_classes(
     notes = [f"no profile stores {', '.join(left_out)}"] if left_out else []
     threads = thread_counts(classes, setup, method)
     models: dict[str, dict[str, MetricModel]] = {}
-    for one in classes:
-        own: dict[str, MetricModel] = {}
+    for class_runs in classes:
+        class_models: dict[str, MetricModel] = {}
         for name in metrics:
-            shape = stored_shape([run for run, _ in one.train], name)
+            shape = stored_shape([run for run, _ in class_runs.train], name)
             options = setup.metrics.get(name) or default_options(name, shape)
-            own[name] = fit_metric(one, name, options, setup, threads, own.get("LSys"), method)
-        models[one.name] = own
+            class_models[name] = fit_metric(
+                class_runs, name, options, setup, threads, class_models.get("LSys"), method
+            )
+        models[class_runs.name] = class_models
     return models, threads, notes

@@ -31,17 +31,22 @@ _MOST_AXES, _MOST_RUNS = 8, 3
 
 
 def scatter(
-    model: MetricModel, one: ClassRuns, threads: ThreadCounts, *, logarithmic: bool, counts: bool
+    model: MetricModel,
+    class_runs: ClassRuns,
+    threads: ThreadCounts,
+    *,
+    logarithmic: bool,
+    counts: bool,
 ) -> Panel:
     """Return predictions over observations of training and test runs, with the bisector."""
     groups: dict[str, list[tuple[float, float]]] = {}
-    for name, runs in (("train", one.train), ("test", one.test)):
+    for name, runs in (("train", class_runs.train), ("test", class_runs.test)):
         if runs:
-            seen, made = observed_and_predicted(model, runs, threads)
+            observed, predicted = observed_and_predicted(model, runs, threads)
             sizes = [_count(run, members) if counts else 1.0 for run, members in runs]
             groups[name] = [
                 (_drawn(a, n, logarithmic), _drawn(b, n, logarithmic))
-                for a, b, n in zip(seen, made, sizes, strict=True)
+                for a, b, n in zip(observed, predicted, sizes, strict=True)
             ]
     values = [v for points in groups.values() for p in points for v in p]
     low, high = min(values), max(values)
@@ -55,10 +60,10 @@ def scatter(
 
 def along(
     model: MetricModel,
-    one: ClassRuns,
+    class_runs: ClassRuns,
     threads: ThreadCounts,
     names: Sequence[str],
-    given: Mapping[str, float],
+    fixed_parameters: Mapping[str, float],
     *,
     logarithmic: bool,
     counts: bool,
@@ -67,9 +72,9 @@ def along(
 
     The other parameters are those given, else those of the largest run.
     """
-    runs = [run for run, _ in one.train]
+    runs = [run for run, _ in class_runs.train]
     largest = max(runs, key=lambda r: [r.scale[n] for n in sorted(r.scale)])
-    place = {**largest.scale, **given}
+    place = {**largest.scale, **fixed_parameters}
     axes = [_axis([r.scale[n] for r in runs], _STEPS if len(names) == 1 else _CELLS) for n in names]
 
     def at(values: Sequence[float]) -> float:
@@ -106,13 +111,13 @@ def along(
         )
     predicted = [at((x,)) for x in axes[0]]
     lines = [Line("model", axes[0], predicted, predicted, predicted)]
-    for kind, own in (("train", one.train), ("test", one.test)):
+    for kind, measured_runs in (("train", class_runs.train), ("test", class_runs.test)):
         points = sorted(
             (
                 run.scale[names[0]],
                 total(mean_of(run, m, model.name)) * (_count(run, m) if counts else 1),
             )
-            for run, m in own
+            for run, m in measured_runs
             if all(run.scale[n] == v for n, v in place.items() if n != names[0])
         )
         if points:
@@ -145,7 +150,10 @@ def class_picture(study: ProfileStudy, result: Mapping[str, Any], kind: str) -> 
     """Return a picture of the classes: of the first runs, side by side. Raises InputError."""
     runs = list(study.trained)
     names = result["classes"]
-    members = {d: [[(p, t) for p, t in own] for own in of] for d, of in result["members"].items()}
+    members = {
+        d: [[(p, t) for p, t in threads] for threads in classes]
+        for d, classes in result["members"].items()
+    }
     title = f"{study.runs.application}: {len(names)} classes by {result['method']}"
     if kind == "components":
         return Panels(title, (_components(runs, names, members),))
@@ -161,17 +169,17 @@ def class_picture(study: ProfileStudy, result: Mapping[str, Any], kind: str) -> 
     run = runs[0]
     table = feature_table(run, axes)
     scaled = table / np.maximum(np.abs(table).max(axis=0), 1e-300)
-    at = {thread: i for i, thread in enumerate(run.threads)}
+    row_of_thread = {thread: i for i, thread in enumerate(run.threads)}
     return Panels(
         f"{title}; {scale_text(run.scale)}",
         tuple(
             RadarPanel(
                 f"class {name}",
                 axes,
-                [scaled[at[t]].tolist() for t in own],
-                scaled[[at[t] for t in own]].mean(axis=0).tolist(),
+                [scaled[row_of_thread[t]].tolist() for t in threads],
+                scaled[[row_of_thread[t] for t in threads]].mean(axis=0).tolist(),
             )
-            for name, own in zip(names, members[run.digest], strict=True)
+            for name, threads in zip(names, members[run.digest], strict=True)
         ),
     )
 
@@ -183,10 +191,10 @@ def _components(
     groups: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for run in runs:
         points = components.points(run)
-        at = {thread: i for i, thread in enumerate(run.threads)}
-        for name, own in zip(names, members[run.digest], strict=True):
-            for thread in own:
-                row = points[at[thread]]
+        row_of_thread = {thread: i for i, thread in enumerate(run.threads)}
+        for name, threads in zip(names, members[run.digest], strict=True):
+            for thread in threads:
+                row = points[row_of_thread[thread]]
                 groups[name].append((float(row[0]), float(row[1]) if len(row) > 1 else 0.0))
     x = [p[0] for points in groups.values() for p in points]
     line = ((min(x), 0.0), (max(x), 0.0))
@@ -203,8 +211,8 @@ def _graph(run: ProfiledRun, names: Sequence[str], members: Sequence[Any]) -> Pa
     columns = max(wide, total_processes // wide)
     places = [(float(p % columns), -float(p // columns)) for p in range(total_processes)]
     classes = ["-"] * total_processes
-    for name, own in zip(names, members, strict=True):
-        for process, _ in own:
+    for name, threads in zip(names, members, strict=True):
+        for process, _ in threads:
             classes[process] = name
     edges = [
         (process, (process + source) % total_processes)

@@ -35,8 +35,8 @@ def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], 
     first = {c.name: min(t for _, members in c.train for _, t in members) for c in classes}
     homes = {c.name: [{p for p, _ in members} for _, members in c.train] for c in classes}
     places, notes = {}, []
-    for one in classes:
-        numbers = [_each(run, members) for run, members in one.train]
+    for class_runs in classes:
+        numbers = [_threads_per_process(run, members) for run, members in class_runs.train]
         trend = None
         if len(set(numbers)) == 1 and numbers[0]:
             trend = ExactTrend((), (float(numbers[0]),))
@@ -44,22 +44,24 @@ def class_places(classes: Sequence[ClassRuns]) -> tuple[dict[str, ClassPlaces], 
             trend = exact_trend(values, np.array(numbers, dtype=np.float64))
         if trend is None:
             notes.append(
-                f"class {one.name}: how many of its threads a process has follows no trend: each "
-                "is written as a process of its own"
+                f"class {class_runs.name}: how many of its threads a process has follows no trend: "
+                "each is written as a process of its own"
             )
-        beside = tuple(
-            other.name
-            for other in classes
+        hosts = tuple(
+            host.name
+            for host in classes
             if trend is not None
-            and first[other.name] < first[one.name]
-            and first[other.name] == min(first.values())
-            and all(a <= b for a, b in zip(homes[other.name], homes[one.name], strict=True))
+            and first[host.name] < first[class_runs.name]
+            and first[host.name] == min(first.values())
+            and all(a <= b for a, b in zip(homes[host.name], homes[class_runs.name], strict=True))
         )
-        places[one.name] = ClassPlaces(trend or ExactTrend((), (1.0,)), first[one.name], beside)
+        places[class_runs.name] = ClassPlaces(
+            trend or ExactTrend((), (1.0,)), first[class_runs.name], hosts
+        )
     return places, notes
 
 
-def _each(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
+def _threads_per_process(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
     """Return how many threads of a class each of its processes has; 0 where they differ.
 
     A thread that stands for others of its class is in all of the run's processes, if it can be.
@@ -69,5 +71,5 @@ def _each(run: ProfiledRun, members: Sequence[ThreadId]) -> int:
         counts[thread[0]] = counts.get(thread[0], 0.0) + run.threads[thread].count
     if all(run.threads[thread].count == 1 for thread in members):
         return int(next(iter(counts.values()))) if len(set(counts.values())) == 1 else 0
-    whole = sum(counts.values())
-    return int(whole / run.processes) if whole % run.processes == 0 else 1
+    thread_count = sum(counts.values())
+    return int(thread_count / run.processes) if thread_count % run.processes == 0 else 1

@@ -67,8 +67,8 @@ class LinearFit:
         rows = np.column_stack([np.ones(len(design)), design])
         power = WEIGHTINGS[self.weighting]
         with np.errstate(all="ignore"):
-            own = np.abs(predicted) ** power if power else np.ones(len(design))
-            spread = np.einsum("ij,jk,ik->i", rows, self.covariance, rows) + own
+            noise_factor = np.abs(predicted) ** power if power else np.ones(len(design))
+            spread = np.einsum("ij,jk,ik->i", rows, self.covariance, rows) + noise_factor
             reach: FloatColumn = stats.t.ppf(0.5 + _LEVEL / 2, self.freedom) * np.sqrt(
                 self.variance * spread
             )

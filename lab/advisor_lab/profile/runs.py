@@ -80,10 +80,12 @@ def profile_set(
     for runs in (train, test):
         first_runs: dict[object, ProfiledRun] = {}
         for run in runs:
-            same = first_runs.setdefault(run.key, run)
-            if same is not run:
-                at = scale_text(run.scale)
-                notes.append(f"{run.file} repeats {same.file} at {at}; {same.file} is used")
+            first_run = first_runs.setdefault(run.key, run)
+            if first_run is not run:
+                place_text = scale_text(run.scale)
+                notes.append(
+                    f"{run.file} repeats {first_run.file} at {place_text}; {first_run.file} is used"
+                )
         sets.append(tuple(first_runs.values()))
     together = [run for runs in sets for run in runs]
     for run in together:
@@ -112,26 +114,26 @@ def mean_of(run: ProfiledRun, members: Sequence[ThreadId], metric: str) -> Metri
             raise InputError(
                 f"{run.file}: metric {metric} is not stored for process {i[0]}, thread {i[1]}"
             )
-    held = [v for v in values if v is not None]
-    shape = shape_of(held[0])
+    stored_values = [v for v in values if v is not None]
+    shape = shape_of(stored_values[0])
     if shape == "mix":
-        return mean_cells((v for v in held if isinstance(v, dict)), weights)
+        return mean_cells((v for v in stored_values if isinstance(v, dict)), weights)
     if shape == "curve":
-        curves = [tuple((r[0], r[1]) for r in v) for v in held if isinstance(v, tuple)]
+        curves = [tuple((r[0], r[1]) for r in v) for v in stored_values if isinstance(v, tuple)]
         return mean_curve(curves, weights)
-    whole = sum(weights)
-    return sum(w * total(v) for v, w in zip(held, weights, strict=True)) / whole
+    total_weight = sum(weights)
+    return sum(w * total(v) for v, w in zip(stored_values, weights, strict=True)) / total_weight
 
 
 def counted_mean(run: ProfiledRun, members: Sequence[ThreadId], metric: str) -> MetricValue:
     """Return the mean over threads of a metric times LSys: the count behind a fraction."""
     threads = [run.threads[i] for i in members]
     weights = [t.count * total(t.values.get("LSys", 0.0)) for t in threads]
-    whole = sum(t.count for t in threads)
+    thread_count = sum(t.count for t in threads)
     if not sum(weights):
         return 0.0
     mean = mean_of_weighted([t.values[metric] for t in threads], weights)
-    factor = sum(weights) / whole
+    factor = sum(weights) / thread_count
     if isinstance(mean, dict):
         return {key: value * factor for key, value in mean.items()}
     return total(mean) * factor

@@ -85,9 +85,9 @@ def fit_scalar(
     notes = []
     if data.weighted and data.y.min() <= 0 < np.ptp(data.y):
         i = int(np.argmin(data.y))
-        at = ", ".join(f"{n}={data.values[n][i]:g}" for n in data.parameters or data.values)
+        place_text = ", ".join(f"{n}={data.values[n][i]:g}" for n in data.parameters or data.values)
         notes.append(
-            f"{data.file}: the value is {data.y[i]:g} at {at}: it has no weights, 1 is used"
+            f"{data.file}: the value is {data.y[i]:g} at {place_text}: it has no weights, 1 is used"
         )
     if options.terms is not None:
         terms = [CandidateTerm(t, t.names) for t in options.terms]
@@ -98,9 +98,9 @@ def fit_scalar(
     if options.terms is not None and not data.allowed(choice.terms, fit):
         notes.append(f"{data.file}: the terms given break the constraints")
     expressions = tuple(t.expression for t in choice.terms)
-    others = OtherTerms(data) if options.terms is None else None
+    other_terms = OtherTerms(data) if options.terms is None else None
     return ScalarModel(
-        expressions, choice.weighting, fit, choice.candidates, [*notes, *choice.notes], others
+        expressions, choice.weighting, fit, choice.candidates, [*notes, *choice.notes], other_terms
     )
 
 
@@ -146,8 +146,8 @@ def _trend(data: SearchData) -> str:
         rest = np.delete(table, i, axis=1)
         score = variance = 0.0
         for row in np.unique(rest, axis=0):
-            same = (rest == row).all(axis=1)
-            x, y = table[same, i], data.y[same]
+            row_mask = (rest == row).all(axis=1)
+            x, y = table[row_mask, i], data.y[row_mask]
             signs = np.sign(x[:, None] - x) * np.sign(y[:, None] - y)
             score += float(signs.sum()) / 2
             n = len(x)
@@ -176,7 +176,7 @@ class OtherTerms:
         likely it makes the runs (Bayesian model averaging, Hoeting et al. 1999).
         """
         data = self.data
-        known = {t.expression.text for t in chosen}
+        chosen_texts = {t.expression.text for t in chosen}
         candidates = distinct(
             data,
             [
@@ -187,24 +187,24 @@ class OtherTerms:
             ],
         )
         sets = [
-            [*chosen[:i], other, *chosen[i + 1 :]]
+            [*chosen[:i], candidate, *chosen[i + 1 :]]
             for i in range(max(1, len(chosen)))
-            for other in candidates
-            if other.expression.text not in known
+            for candidate in candidates
+            if candidate.expression.text not in chosen_texts
         ]
         if len(data.y) < len(chosen) + 3 and chosen:
             sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
         scores, distances = [likelihood(data.y, fit)], [np.zeros(len(predicted))]
         for terms in sets:
-            other = fit_linear(data.design(terms), data.y, fit.weighting)
-            if other.freedom < 1 or not data.allowed(terms, other):
+            other_fit = fit_linear(data.design(terms), data.y, fit.weighting)
+            if other_fit.freedom < 1 or not data.allowed(terms, other_fit):
                 continue
             try:
                 design = columns([t.expression for t in terms], values)
             except InputError:
                 continue
-            scores.append(likelihood(data.y, other))
-            distances.append(np.abs(other.predict(design) - predicted))
+            scores.append(likelihood(data.y, other_fit))
+            distances.append(np.abs(other_fit.predict(design) - predicted))
         likely = np.exp(-0.5 * (np.array(scores) - min(scores)))
         apart = np.array(distances)
         order = np.argsort(apart, axis=0)

@@ -59,8 +59,8 @@ def _options(data: SearchData, chosen: list[CandidateTerm]) -> list[CandidateTer
     """Return the candidates of one step that are not in yet."""
     options = [*divided(data.mains, data.threads), *shares(data.threads)]
     for term in chosen:
-        others = [m for m in data.mains if not m.parameters & term.parameters]
-        options += divided([term.times(m) for m in others], data.threads)
+        independent_mains = [m for m in data.mains if not m.parameters & term.parameters]
+        options += divided([term.times(m) for m in independent_mains], data.threads)
     texts = {t.expression.text for t in chosen}
     by_text = {t.expression.text: t for t in options if t.expression.text not in texts}
     return list(by_text.values())

@@ -76,40 +76,41 @@ class _Search:
         self.weighting, self.level = weighting, level
         root = np.sqrt(weights_of(data.y, weighting))
         self.columns = table / np.abs(table).max(axis=0) * root[:, None]
-        self.one, self.y = root, data.y * root
+        self.constant, self.y = root, data.y * root
         self.floor = float(EXACT**2 * (self.y @ self.y))
         self.parts = np.array([c.parts for c in candidates])
         self.chosen: list[int] = []
 
     def run(self) -> list[int]:
         """Return the indices of the terms, the most important first."""
-        while len(self.chosen) < MOST_TERMS and self._rest(self.chosen) > self.floor:
-            if not self._add():
+        while len(self.chosen) < MOST_TERMS and self._residual_sum(self.chosen) > self.floor:
+            if not self._add_term():
                 break
-            self._drop()
-            self._swap()
+            self._drop_superfluous()
+            self._swap_terms()
         return self.chosen
 
     def _basis(self, chosen: Sequence[int]) -> NDArray[np.float64]:
-        basis, _ = np.linalg.qr(np.column_stack([self.one, self.columns[:, list(chosen)]]))
+        basis, _ = np.linalg.qr(np.column_stack([self.constant, self.columns[:, list(chosen)]]))
         return basis
 
-    def _rest(self, chosen: Sequence[int]) -> float:
+    def _residual_sum(self, chosen: Sequence[int]) -> float:
         basis = self._basis(chosen)
         residual = self.y - basis @ (basis.T @ self.y)
         return float(residual @ residual)
 
-    def _rests(self, chosen: Sequence[int]) -> tuple[FloatColumn, float]:
+    def _residual_sums(self, chosen: Sequence[int]) -> tuple[FloatColumn, float]:
         """Return the residual sum with each candidate added, infinite for dependent ones."""
         basis = self._basis(chosen)
         residual = self.y - basis @ (basis.T @ self.y)
-        left = self.columns - basis @ (basis.T @ self.columns)
-        norms = np.einsum("ij,ij->j", left, left)
-        own = np.einsum("ij,ij->j", self.columns, self.columns)
+        # What of each candidate is new to the chosen terms tells what it adds: nothing is fitted.
+        residual_columns = self.columns - basis @ (basis.T @ self.columns)
+        norms = np.einsum("ij,ij->j", residual_columns, residual_columns)
+        column_norms = np.einsum("ij,ij->j", self.columns, self.columns)
         rest = float(residual @ residual)
         with np.errstate(all="ignore"):
-            rests = rest - (residual @ left) ** 2 / norms
-        rests[(norms < 1e-12 * own) | ~np.isfinite(rests)] = np.inf
+            rests = rest - (residual @ residual_columns) ** 2 / norms
+        rests[(norms < 1e-12 * column_norms) | ~np.isfinite(rests)] = np.inf
         return np.maximum(rests, self.floor), rest
 
     def _order(self, rests: FloatColumn) -> list[int]:
@@ -117,8 +118,8 @@ class _Search:
         score = len(self.y) * np.log(rests) + _TIE * self.parts
         return [int(i) for i in np.argsort(score, kind="stable")[:_TRIED] if np.isfinite(score[i])]
 
-    def _add(self) -> bool:
-        rests, rest = self._rests(self.chosen)
+    def _add_term(self) -> bool:
+        rests, rest = self._residual_sums(self.chosen)
         freedom = len(self.y) - len(self.chosen) - 2
         if freedom < 1:
             return False
@@ -131,30 +132,32 @@ class _Search:
                 return True
         return False
 
-    def _drop(self) -> None:
+    def _drop_superfluous(self) -> None:
         """Take out terms that later ones made superfluous."""
         while len(self.chosen) > 1:
             fit = fit_linear(self.table[:, self.chosen], self.data.y, self.weighting)
             doubts = [fit.doubt(i) for i in range(len(self.chosen))]
             worst = int(np.argmax(doubts))
             fewer = [c for i, c in enumerate(self.chosen) if i != worst]
-            if doubts[worst] <= self.level or not self._kept(fewer):
+            if doubts[worst] <= self.level or not self._allowed(fewer):
                 return
             self.chosen = fewer
 
-    def _swap(self) -> None:
+    def _swap_terms(self) -> None:
         """Put a better candidate in a term's place."""
         n = len(self.y)
         for place in range(len(self.chosen)):
-            others = [c for i, c in enumerate(self.chosen) if i != place]
-            rests, _ = self._rests(others)
-            now = self.chosen[place]
+            other_terms = [c for i, c in enumerate(self.chosen) if i != place]
+            rests, _ = self._residual_sums(other_terms)
+            incumbent = self.chosen[place]
             for i in self._order(rests)[:3]:
-                gain = n * np.log(rests[now] / rests[i]) + _TIE * (self.parts[now] - self.parts[i])
-                if i == now or i in others or gain <= _TIE:
+                gain = n * np.log(rests[incumbent] / rests[i]) + _TIE * (
+                    self.parts[incumbent] - self.parts[i]
+                )
+                if i == incumbent or i in other_terms or gain <= _TIE:
                     break
                 swapped = [*self.chosen[:place], i, *self.chosen[place + 1 :]]
-                if self._kept(swapped):
+                if self._allowed(swapped):
                     self.chosen = swapped
                     break
 
@@ -163,15 +166,15 @@ class _Search:
     def _fit(self, chosen: Sequence[int]) -> LinearFit:
         return fit_linear(self.table[:, list(chosen)], self.data.y, self.weighting)
 
-    def _kept(self, chosen: Sequence[int]) -> bool:
+    def _allowed(self, chosen: Sequence[int]) -> bool:
         terms = [self.candidates[i] for i in chosen]
         return self.data.allowed(terms, self._fit(chosen))
 
     def _sound(self, chosen: list[int]) -> bool:
         return (
-            self._kept(chosen)
+            self._allowed(chosen)
             and self._lasts(chosen)
-            and not self._turns(chosen)
+            and not self._turns_negative(chosen)
             and self._foresees(chosen)
         )
 
@@ -187,18 +190,18 @@ class _Search:
         fit = fit_linear(design, self.data.y, self.weighting, level)
         return fit.doubt(len(chosen) - 1) <= self.level
 
-    def _turns(self, chosen: list[int]) -> bool:
+    def _turns_negative(self, chosen: list[int]) -> bool:
         """Tell whether the last term makes a metric that grew fall below 0 far away."""
-        data, before = self.data, chosen[:-1]
-        if data.y.min() <= 0 or not before:
+        data, earlier_terms = self.data, chosen[:-1]
+        if data.y.min() <= 0 or not earlier_terms:
             return False
-        far = self._far()
+        far = self._far_columns()
         with np.errstate(all="ignore"):
-            old = self._fit(before).predict(far[:, before])
+            old = self._fit(earlier_terms).predict(far[:, earlier_terms])
             new = self._fit(chosen).predict(far[:, chosen])
         return bool(np.any((old > data.y.max()) & (new < 0)))
 
-    def _far(self) -> NDArray[np.float64]:
+    def _far_columns(self) -> NDArray[np.float64]:
         """Return the candidates' columns where each parameter, and all, are far beyond the runs."""
         data = self.data
         names = list(data.values)

@@ -58,7 +58,7 @@ class SearchData:
             return True
         expressions = [t.expression for t in terms]
         names = set(self.parameters or self.values) | {n for e in expressions for n in e.names}
-        own = {name: self.values[name] for name in self.values if name in names}
+        observed = {name: self.values[name] for name in self.values if name in names}
 
         def predict(values: Values) -> NDArray[np.float64]:
             floats = {n: np.asarray(v, dtype=np.float64) for n, v in values.items()}
@@ -69,7 +69,7 @@ class SearchData:
             design = np.column_stack(term_columns) if term_columns else np.zeros((length, 0))
             return fit.predict(design)
 
-        return self.constraints.hold(predict, own)
+        return self.constraints.hold(predict, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class TermChoice:
 def distinct(data: SearchData, terms: Sequence[CandidateTerm]) -> list[CandidateTerm]:
     """Return the candidates whose columns vary and are no multiple of an earlier one's."""
     different: list[CandidateTerm] = []
-    seen: set[bytes] = set()
+    column_keys: set[bytes] = set()
     for term in terms:
         column = data.column(term)
         peak = np.abs(column).max(initial=0.0)
@@ -100,8 +100,8 @@ def distinct(data: SearchData, terms: Sequence[CandidateTerm]) -> list[Candidate
             continue
         unit = spread / norm
         key = np.round(unit * np.sign(unit[np.argmax(np.abs(unit) > 1e-6)]), 9) + 0.0
-        if key.tobytes() not in seen:
-            seen.add(key.tobytes())
+        if key.tobytes() not in column_keys:
+            column_keys.add(key.tobytes())
             different.append(term)
     return different
 

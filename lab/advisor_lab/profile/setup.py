@@ -172,19 +172,19 @@ class _SetupReader:
 
     def refuse(self, path: tuple[str | int, ...], what: str, hint: str = "") -> None:
         """Raise InputError for a key."""
-        at = path
-        while at and at not in self.lines:
-            at = at[:-1]
-        where = f"{self.file}:{self.lines[at]}" if at in self.lines else self.file
+        prefix = path
+        while prefix and prefix not in self.lines:
+            prefix = prefix[:-1]
+        where = f"{self.file}:{self.lines[prefix]}" if prefix in self.lines else self.file
         key = ".".join(str(p) for p in path)
         raise InputError(f"{where}: {key}: {what}" if key else f"{where}: {what}", hint=hint)
 
     def known_keys(
-        self, data: Mapping[str, Any], known: Sequence[str], path: tuple[str | int, ...]
+        self, data: Mapping[str, Any], valid_keys: Sequence[str], path: tuple[str | int, ...]
     ) -> None:
         for key in data:
-            if key not in known:
-                self.refuse((*path, key), "there is no such key", suggestion(key, known))
+            if key not in valid_keys:
+                self.refuse((*path, key), "there is no such key", suggestion(key, valid_keys))
 
     def names(self, data: Mapping[str, Any], key: str) -> list[str]:
         value = data.get(key) or []
@@ -200,27 +200,29 @@ class _SetupReader:
         metrics = data.get("metrics") or {}
         if not isinstance(metrics, dict):
             self.refuse(("metrics",), "must be metrics with their options")
-        own = built_in_setup(parameters)
+        base_setup = built_in_setup(parameters)
         if complexity:
-            own = replace(
-                own, complexity=self._complexity(complexity, parameters, metrics), built_in=False
+            base_setup = replace(
+                base_setup,
+                complexity=self._complexity(complexity, parameters, metrics),
+                built_in=False,
             )
         threads = tuple(
             self._expression(t, ("threads", i), parameters)
             for i, t in enumerate(self.names(data, "threads"))
         )
         metric_options = {name: self._metric(name, m, parameters) for name, m in metrics.items()}
-        return replace(own, metrics=metric_options, threads=threads, file=self.file)
+        return replace(base_setup, metrics=metric_options, threads=threads, file=self.file)
 
     def _expression(
-        self, text: Any, path: tuple[str | int, ...], known: Sequence[str]
+        self, text: Any, path: tuple[str | int, ...], parameters: Sequence[str]
     ) -> Expression:
         try:
             expression = parse_expression(str(text))
         except InputError as error:
             self.refuse(path, error.message, error.hint)
-        for name in sorted(expression.names - set(known)) if known else ():
-            self.refuse(path, f"there is no parameter {name!r}", suggestion(name, known))
+        for name in sorted(expression.names - set(parameters)) if parameters else ():
+            self.refuse(path, f"there is no parameter {name!r}", suggestion(name, parameters))
         return expression
 
     def _complexity(
@@ -231,45 +233,47 @@ class _SetupReader:
         if not isinstance(data, dict):
             self.refuse(("complexity",), "must be default and metrics with their terms")
         patterns: dict[str, TermPatterns] = {}
-        for key, written in data.items():
+        for key, definition in data.items():
             path = ("complexity", key)
             if key in parameters and key not in metrics:
-                more = {key: self._patterns(written, path, parameters)}
+                more = {key: self._patterns(definition, path, parameters)}
                 patterns["default"] = {**patterns.get("default", {}), **more}
                 continue
             name = "default" if key in _DEFAULTS else key
-            if isinstance(written, dict):
-                for parameter in written:
+            if isinstance(definition, dict):
+                for parameter in definition:
                     if parameters and parameter not in parameters and parameter not in _DEFAULTS:
                         hint = suggestion(parameter, parameters)
                         self.refuse((*path, parameter), "there is no such parameter", hint)
-                own = {
+                by_parameter = {
                     "" if p in _DEFAULTS else p: self._patterns(w, (*path, p), parameters)
-                    for p, w in written.items()
+                    for p, w in definition.items()
                 }
             else:
-                own = {"": self._patterns(written, path, parameters)}
-            patterns[name] = {**patterns.get(name, {}), **own}
+                by_parameter = {"": self._patterns(definition, path, parameters)}
+            patterns[name] = {**patterns.get(name, {}), **by_parameter}
         return patterns
 
     def _patterns(
-        self, written: Any, path: tuple[str | int, ...], parameters: Sequence[str]
+        self, definition: Any, path: tuple[str | int, ...], parameters: Sequence[str]
     ) -> list[Expression]:
-        listed = written if isinstance(written, list) else [written]
-        known = [*dict.fromkeys([*parameters, "x", "#"])] if parameters else []
+        listed = definition if isinstance(definition, list) else [definition]
+        valid_names = [*dict.fromkeys([*parameters, "x", "#"])] if parameters else []
         return [
-            self._expression(t, (*path, i), known) for i, t in enumerate(listed) if t is not None
+            self._expression(t, (*path, i), valid_names)
+            for i, t in enumerate(listed)
+            if t is not None
         ]
 
-    def _metric(self, name: str, written: Any, parameters: Sequence[str]) -> MetricOptions:
+    def _metric(self, name: str, definition: Any, parameters: Sequence[str]) -> MetricOptions:
         path = ("metrics", name)
-        if written is None:
+        if definition is None:
             return default_options(name)
-        if not isinstance(written, dict):
+        if not isinstance(definition, dict):
             self.refuse(path, "must be options like type and model")
-        self.known_keys(written, _METRIC_KEYS, path)
+        self.known_keys(definition, _METRIC_KEYS, path)
         try:
-            return options_from(name, written, parameters)
+            return options_from(name, definition, parameters)
         except InputError as error:
             key, _, message = error.message.partition(": ")
             inner = (*path, key) if key in _METRIC_KEYS and message else path
@@ -279,7 +283,7 @@ class _SetupReader:
 
 def options_from(
     metric: str,
-    written: Mapping[str, Any],
+    definition: Mapping[str, Any],
     parameters: Sequence[str],
     base: MetricOptions | None = None,
 ) -> MetricOptions:
@@ -288,30 +292,30 @@ def options_from(
     Raises InputError whose message begins with the key.
     """
     options = base or default_options(metric)
-    kind = _choice(written, "type", tuple(TYPES))
+    kind = _choice(definition, "type", tuple(TYPES))
     if kind and kind != options.type:
         options = replace(options, type=kind)
         if kind == "memFunction":
             options = replace(options, boundaries=(0, 1))
-    model = _choice(written, "model", MODEL_KINDS)
+    model = _choice(definition, "model", MODEL_KINDS)
     options = replace(options, model=model or options.model)
-    mode = _choice(written, "mode", MODES)
+    mode = _choice(definition, "mode", MODES)
     options = replace(options, mode=mode or options.mode)
-    if "terms" in written:
-        options = replace(options, terms=_terms(written["terms"], options, parameters))
-    if "constraints" in written:
+    if "terms" in definition:
+        options = replace(options, terms=_terms(definition["terms"], options, parameters))
+    if "constraints" in definition:
         try:
-            own = parse_constraints(written["constraints"], parameters)
+            constraints = parse_constraints(definition["constraints"], parameters)
         except InputError as error:
             text = error.message.removeprefix("constraints: ")
             raise InputError(f"constraints: {text}", hint=error.hint) from None
-        options = replace(options, constraints=own)
-    if "boundaries" in written:
-        options = replace(options, boundaries=_boundaries(written["boundaries"]))
-    if written.get("weighting"):
-        options = replace(options, weighting=_choice(written, "weighting", tuple(WEIGHTINGS)))
-    if "knots" in written:
-        text = str(written["knots"])
+        options = replace(options, constraints=constraints)
+    if "boundaries" in definition:
+        options = replace(options, boundaries=_boundaries(definition["boundaries"]))
+    if definition.get("weighting"):
+        options = replace(options, weighting=_choice(definition, "weighting", tuple(WEIGHTINGS)))
+    if "knots" in definition:
+        text = str(definition["knots"])
         if not text.isdigit() or int(text) > 20:
             raise InputError(f"knots: {text!r} is not a number from 0 to 20")
         options = replace(options, knots=int(text))
@@ -329,43 +333,43 @@ def options_from(
     return options
 
 
-def _choice(written: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
-    if key not in written or written[key] is None:
+def _choice(definition: Mapping[str, Any], key: str, choices: Sequence[str]) -> str:
+    if key not in definition or definition[key] is None:
         return ""
-    text = str(written[key]).strip()
-    for name in known:
+    text = str(definition[key]).strip()
+    for name in choices:
         if name.lower() == text.lower():
             return name
-    raise InputError(f"{key}: there is no {text!r}", hint=suggestion(text, known))
+    raise InputError(f"{key}: there is no {text!r}", hint=suggestion(text, choices))
 
 
 def _terms(
-    written: Any, options: MetricOptions, parameters: Sequence[str]
+    definition: Any, options: MetricOptions, parameters: Sequence[str]
 ) -> tuple[Expression, ...] | None:
-    if isinstance(written, str):
-        text = written.strip()
+    if isinstance(definition, str):
+        text = definition.strip()
         if text.lower() in AUTOMATIC:
             return None
         inner = text.strip("{}")
-        written = _split(inner) if text.startswith("{") else [text]
-    if written is None:
+        definition = _split(inner) if text.startswith("{") else [text]
+    if definition is None:
         return None
-    if not isinstance(written, list):
+    if not isinstance(definition, list):
         raise InputError("terms: must be auto or a list", hint="like [n, n^2, (n^2)/p]")
-    if [str(w).strip().lower() for w in written] == ["auto"]:
+    if [str(w).strip().lower() for w in definition] == ["auto"]:
         return None
-    known = {*parameters, *(DISTANCES if options.type == "memFunction" else ())}
+    valid_names = {*parameters, *(DISTANCES if options.type == "memFunction" else ())}
     terms = []
-    for text in written:
+    for text in definition:
         try:
             term = parse_expression(str(text))
         except InputError as error:
             raise InputError(f"terms: {error.message}", hint=error.hint) from None
-        for name in sorted(term.names - known) if parameters else ():
+        for name in sorted(term.names - valid_names) if parameters else ():
             if not name.startswith("NThreads"):
                 raise InputError(
                     f"terms: there is no parameter {name!r}, used in {term.text}",
-                    hint=suggestion(name, known),
+                    hint=suggestion(name, valid_names),
                 )
         terms.append(term)
     if len({t.text for t in terms}) < len(terms):
@@ -385,8 +389,8 @@ def _split(text: str) -> list[str]:
     return [p.strip() for p in parts if p.strip()]
 
 
-def _boundaries(written: Any) -> tuple[float, float]:
-    listed = _split(written.strip().strip("{}")) if isinstance(written, str) else written
+def _boundaries(definition: Any) -> tuple[float, float]:
+    listed = _split(definition.strip().strip("{}")) if isinstance(definition, str) else definition
     try:
         low, high = (float(str(v).strip().lower().replace("infinity", "inf")) for v in listed)
     except (TypeError, ValueError):

@@ -53,14 +53,14 @@ def save_profile_files(
     with writer.transaction() as db:
         apply_added(db)
         _rows.check_name("application", application)
-        for one in files:
-            key = (application, one.digest)
+        for profile in files:
+            key = (application, profile.digest)
             where = "application = ? AND digest = ?"
-            known = db.execute(f"SELECT 1 FROM profiled_runs WHERE {where}", key).fetchone()
-            if known:
+            stored_row = db.execute(f"SELECT 1 FROM profiled_runs WHERE {where}", key).fetchone()
+            if stored_row:
                 db.execute(
                     f"UPDATE profiled_runs SET role = ?, scale = ?, file = ? WHERE {where}",
-                    (one.role, json.dumps(dict(one.scale)), one.file, *key),
+                    (profile.role, json.dumps(dict(profile.scale)), profile.file, *key),
                 )
                 continue
             new += 1
@@ -69,11 +69,11 @@ def save_profile_files(
                 "profiled_runs",
                 {
                     "application": application,
-                    "role": one.role,
-                    "scale": json.dumps(dict(one.scale)),
-                    "file": _rows.clean(one.file),
-                    "digest": one.digest,
-                    "content": zlib.compress(one.text),
+                    "role": profile.role,
+                    "scale": json.dumps(dict(profile.scale)),
+                    "file": _rows.clean(profile.file),
+                    "digest": profile.digest,
+                    "content": zlib.compress(profile.text),
                     "contributor": by,
                     "created_at": _rows.now(),
                 },
@@ -94,10 +94,10 @@ def profile_files(reader: Reader, application: str) -> list[ProfileFile]:
         for r in map(tuple, reader.rows(sql, [application]))
     ]
     if not files:
-        known = [r[0] for r in reader.rows("SELECT DISTINCT application FROM profiled_runs")]
+        applications = [r[0] for r in reader.rows("SELECT DISTINCT application FROM profiled_runs")]
         raise RefusedError(
             _NO_PROFILES.format(application),
-            hint=suggestion(application, known) if known else _IMPORT,
+            hint=suggestion(application, applications) if applications else _IMPORT,
         )
     return files
 

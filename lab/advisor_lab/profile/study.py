@@ -72,13 +72,13 @@ class ProfileStudy:
         return [
             ClassRuns(
                 name,
-                tuple((run, self._of(run)[i]) for run in self.trained),
-                tuple((run, self._of(run)[i]) for run in self.runs.test),
+                tuple((run, self._members_of(run)[i]) for run in self.trained),
+                tuple((run, self._members_of(run)[i]) for run in self.runs.test),
             )
             for i, name in enumerate(self.classes)
         ]
 
-    def _of(self, run: ProfiledRun) -> tuple[tuple[ThreadId, ...], ...]:
+    def _members_of(self, run: ProfiledRun) -> tuple[tuple[ThreadId, ...], ...]:
         if not self.members:
             return (tuple(run.threads),)
         if run.digest not in self.members:
@@ -98,23 +98,23 @@ class ProfileStudy:
         classes, setup = self.class_runs(), self.setup
         threads = thread_counts(classes, setup, self.method)
         by_class: ClassModels = {}
-        for one in classes:
-            own: dict[str, MetricModel] = {}
-            for name, spec in self.specs.get(one.name, {}).items():
+        for class_runs in classes:
+            class_models: dict[str, MetricModel] = {}
+            for name, spec in self.specs.get(class_runs.name, {}).items():
                 options = kept_options(name, spec)
-                own[name] = fit_metric(
-                    one, name, options, setup, threads, own.get("LSys"), self.method
+                class_models[name] = fit_metric(
+                    class_runs, name, options, setup, threads, class_models.get("LSys"), self.method
                 )
-            by_class[one.name] = own
+            by_class[class_runs.name] = class_models
         return by_class, threads
 
 
 def load_study(reader: Reader, application: str) -> ProfileStudy:
     """Return an application's study as its steps left it. Raises RefusedError."""
     sets: dict[str, list[ProfiledRun]] = {"train": [], "test": []}
-    for one in profile_files(reader, application):
-        run, _ = profile_of(one.text, Path(one.file), one.scale)
-        sets[one.role].append(run)
+    for profile_file in profile_files(reader, application):
+        run, _ = profile_of(profile_file.text, Path(profile_file.file), profile_file.scale)
+        sets[profile_file.role].append(run)
     if not sets["train"]:
         raise RefusedError(
             f"of {application} there are only profiles to test with",
@@ -126,7 +126,7 @@ def load_study(reader: Reader, application: str) -> ProfileStudy:
         if step.action == "classify":
             study.classes = tuple(result["classes"])
             study.members = {
-                digest: tuple(tuple((int(p), int(t)) for p, t in own) for own in members)
+                digest: tuple(tuple((int(p), int(t)) for p, t in threads) for threads in members)
                 for digest, members in result["members"].items()
             }
             study.specs = {}
@@ -137,8 +137,8 @@ def load_study(reader: Reader, application: str) -> ProfileStudy:
             study.specs = result["specs"]
         elif step.action == "adjust":
             study.excluded = result["excluded"]
-            for name, own in result["specs"].items():
-                study.specs.setdefault(name, {}).update(own)
+            for name, class_specs in result["specs"].items():
+                study.specs.setdefault(name, {}).update(class_specs)
     return study
 
 
@@ -203,8 +203,8 @@ def _by_communication(
         "topology": topology_of(train[0]),
         "votes": votes_json(train, aligned.votes),
         "groups": {
-            run.digest: [g.to_dict() for g in communication_groups(run, own)]
-            for run, own in zip(runs, every.members, strict=True)
+            run.digest: [g.to_dict() for g in communication_groups(run, run_members)]
+            for run, run_members in zip(runs, every.members, strict=True)
         },
         "notes": [],
     }
@@ -214,7 +214,7 @@ def _members(
     runs: Sequence[ProfiledRun], members: Sequence[Sequence[Sequence[ThreadId]]]
 ) -> dict[str, Any]:
     return {
-        run.digest: [[list(t) for t in own] for own in of_run]
+        run.digest: [[list(t) for t in threads] for threads in of_run]
         for run, of_run in zip(runs, members, strict=True)
     }
 
@@ -239,8 +239,8 @@ def fit_all(
     setup = study.setup
     models, _, notes = fit_classes(study.class_runs(), setup, method)
     specs = {
-        name: {m: spec_of(model, searched=_searched(setup, m)) for m, model in own.items()}
-        for name, own in models.items()
+        name: {m: spec_of(model, searched=_searched(setup, m)) for m, model in class_models.items()}
+        for name, class_models in models.items()
     }
     result = {
         "setup": setup_text,
@@ -263,14 +263,15 @@ def refit(
 
     Metrics that are shares of LSys follow its terms where LSys is among them or refitted.
     """
-    classes = {one.name: one for one in study.class_runs()}
+    classes = {class_runs.name: class_runs for class_runs in study.class_runs()}
     setup = study.setup
     threads = thread_counts(list(classes.values()), setup, study.method)
     specs: dict[str, dict[str, ModelSpec]] = {}
-    for name, own in changed.items():
+    for name, class_specs in changed.items():
         counts: MetricModel | None = None
-        for metric in sorted(own, key=lambda m: {"NThreads": 0, "LSys": 1}.get(m, 2)):
-            spec = own[metric]
+        # LSys before its shares, which need its model.
+        for metric in sorted(class_specs, key=lambda m: {"NThreads": 0, "LSys": 1}.get(m, 2)):
+            spec = class_specs[metric]
             options = kept_options(metric, spec)
             if spec["searched"]:
                 options = replace(options, terms=None, weighting="")
@@ -284,9 +285,11 @@ def refit(
 
 
 def _kept_counts(
-    study: ProfileStudy, one: ClassRuns, setup: ProfileSetup, threads: ThreadCounts
+    study: ProfileStudy, class_runs: ClassRuns, setup: ProfileSetup, threads: ThreadCounts
 ) -> MetricModel | None:
-    spec = study.specs.get(one.name, {}).get("LSys")
+    spec = study.specs.get(class_runs.name, {}).get("LSys")
     if spec is None:
         return None
-    return fit_metric(one, "LSys", kept_options("LSys", spec), setup, threads, None, study.method)
+    return fit_metric(
+        class_runs, "LSys", kept_options("LSys", spec), setup, threads, None, study.method
+    )

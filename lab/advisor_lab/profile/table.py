@@ -113,9 +113,9 @@ def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
             raise InputError(
                 f"{path}:1: there is no column {name!r}", hint=suggestion(name, header)
             )
-    own = parameters or tuple(header[:-1])
-    metrics = [name for name in header if name not in own]
-    if not own or not metrics:
+    parameter_names = parameters or tuple(header[:-1])
+    metrics = [name for name in header if name not in parameter_names]
+    if not parameter_names or not metrics:
         raise InputError(f"{path}:1: it needs columns of parameters and then of a metric")
     cells = []
     for number, row in rows[1:]:
@@ -124,7 +124,9 @@ def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
         cells.append([_number(path, number, n, c) for n, c in zip(header, row, strict=True)])
     table = np.array(cells, dtype=np.float64)
     columns = {name: table[:, i] for i, name in enumerate(header)}
-    return MetricTable(str(path), {n: columns[n] for n in own}, {n: columns[n] for n in metrics})
+    return MetricTable(
+        str(path), {n: columns[n] for n in parameter_names}, {n: columns[n] for n in metrics}
+    )
 
 
 def _number(path: Path, line: int, column: str, text: str) -> float:
@@ -148,6 +150,7 @@ def fit_table(
                 hint=suggestion(name, table.metrics),
             )
     names = list(setup.metrics) or list(table.metrics)
+    # LSys before its shares, which need its model.
     names.sort(key=lambda n: n != "LSys")
     models: list[TableModel] = []
     counts: TableModel | None = None
@@ -155,10 +158,10 @@ def fit_table(
         options = _scalar_options(setup.options(name), "LSys" in table.metrics)
         share = options.type == "instrPercentage"
         if share and counts is None:
-            counts = _fit(table, setup, "LSys", setup.options("LSys"), method)
-        one = _fit(table, setup, name, options, method, counts if share else None)
-        counts = one if name == "LSys" else counts
-        models.append(one)
+            counts = _fit_column(table, setup, "LSys", setup.options("LSys"), method)
+        model = _fit_column(table, setup, name, options, method, counts if share else None)
+        counts = model if name == "LSys" else counts
+        models.append(model)
     return sorted(models, key=lambda m: list(setup.metrics or table.metrics).index(m.name))
 
 
@@ -172,7 +175,7 @@ def _scalar_options(options: MetricOptions, counted: bool) -> MetricOptions:
     return replace(options, type=kind)
 
 
-def _fit(
+def _fit_column(
     table: MetricTable,
     setup: ProfileSetup,
     name: str,

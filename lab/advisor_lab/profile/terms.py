@@ -64,10 +64,10 @@ def evaluate(expression: Expression, values: Values, file: str = "") -> NDArray[
         )
     bad = np.flatnonzero(~np.isfinite(column))
     if len(bad):
-        at = ", ".join(f"{n} = {floats[n][bad[0]]:.6g}" for n in sorted(expression.names))
+        place_text = ", ".join(f"{n} = {floats[n][bad[0]]:.6g}" for n in sorted(expression.names))
         where = f"{file}: " if file else ""
         raise InputError(
-            f"{where}term {expression.text} has no finite value at {at}",
+            f"{where}term {expression.text} has no finite value at {place_text}",
             hint="leave out that run or the term",
         )
     return column
@@ -88,17 +88,17 @@ def main_effects(
     ``patterns`` maps a parameter, or "" for all, to patterns of ``x``; one that names parameters
     itself stands for those. Raises InputError for a parameter that there is not.
     """
-    known = frozenset(parameters)
+    parameter_names = frozenset(parameters)
     by_text: dict[str, CandidateTerm] = {}
     for owner, listed in patterns.items():
-        if owner and owner not in known:
+        if owner and owner not in parameter_names:
             names = ", ".join(parameters)
             raise InputError(f"there is no parameter {owner!r}", hint=f"there are: {names}")
         for pattern in listed:
             stands = pattern.names & PLACEHOLDERS
             for parameter in ([owner] if owner else parameters) if stands else [""]:
                 term = pattern.replaced(stands, parameter) if stands else pattern
-                unknown = sorted(term.names - known)
+                unknown = sorted(term.names - parameter_names)
                 if unknown:
                     raise InputError(
                         f"there is no parameter {unknown[0]!r}, used in {pattern.text!r}",

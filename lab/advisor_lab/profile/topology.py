@@ -23,13 +23,16 @@ def recognise(sources: Sources) -> Topology | None:
     total = len(sources)
     if total < 2 or set(sources) != set(range(total)):
         return None
-    if all(len(own) == total - 1 and 0 not in own for own in sources.values()):
+    if all(
+        len(process_sources) == total - 1 and 0 not in process_sources
+        for process_sources in sources.values()
+    ):
         return Topology("alltoall" if total > 2 else "chain", (total,))
     for count in (1, 2, 3):
         for lengths in _factors(total, count):
             for wraps in itertools.product((False, True), repeat=count):
-                wanted = grid_sources(lengths, wraps)
-                if all(sources[p] == wanted[p] for p in range(total)):
+                expected_sources = grid_sources(lengths, wraps)
+                if all(sources[p] == expected_sources[p] for p in range(total)):
                     return Topology(_name(count, wraps), lengths)
     return None
 
@@ -65,14 +68,16 @@ def grid_sources(lengths: Sequence[int], wraps: Sequence[bool]) -> dict[int, fro
         strides[i] = strides[i + 1] * lengths[i + 1]
     sources = {}
     for process in range(total):
-        own = set()
+        process_sources = set()
         for length, stride, wrap in zip(lengths, strides, wraps, strict=True):
-            at = process // stride % length
+            coordinate = process // stride % length
             for step in (-1, 1):
-                to = at + step
+                neighbour = coordinate + step
                 if wrap and length > 2:
-                    to %= length
-                if 0 <= to < length:
-                    own.add((process + (to - at) * stride - process) % total)
-        sources[process] = frozenset(own)
+                    neighbour %= length
+                if 0 <= neighbour < length:
+                    process_sources.add(
+                        (process + (neighbour - coordinate) * stride - process) % total
+                    )
+        sources[process] = frozenset(process_sources)
     return sources

@@ -107,10 +107,10 @@ class GroupTrend:
 def _signed(group: CommunicationGroup, total: int) -> list[tuple[float, float, float]]:
     """Return source, bytes and messages; sources from behind are below 0, whatever P is."""
     rows = []
-    for one in group.vector:
-        source = one["relativeSrc"]
+    for message_stats in group.vector:
+        source = message_stats["relativeSrc"]
         away = source if source <= total // 2 else source - total
-        rows.append((away, one["meanSize"], one["meanMsgs"]))
+        rows.append((away, message_stats["meanSize"], message_stats["meanMsgs"]))
     return sorted(rows)
 
 
@@ -125,19 +125,21 @@ def group_trend(
     dimensions follow from the runs that have most of them.
     """
     most = max(len(g.dimensions) for g in groups)
-    whole = [i for i, g in enumerate(groups) if len(g.dimensions) == most]
+    full_runs = [i for i, g in enumerate(groups) if len(g.dimensions) == most]
     if len({len(g.vector) for g in groups}) > 1:
         return None
 
     def trend(numbers: Sequence[float], rows: Sequence[int]) -> ExactTrend | None:
-        own = {n: c[list(rows)] for n, c in values.items()}
-        return exact_trend(own, np.array([numbers[i] for i in rows], dtype=np.float64))
+        row_values = {n: c[list(rows)] for n, c in values.items()}
+        return exact_trend(row_values, np.array([numbers[i] for i in rows], dtype=np.float64))
 
     every = range(len(groups))
     start = trend([g.start_rank for g in groups], every)
     dimensions = [
         tuple(
-            trend([g.dimensions[d][k] if len(g.dimensions) == most else 0 for g in groups], whole)
+            trend(
+                [g.dimensions[d][k] if len(g.dimensions) == most else 0 for g in groups], full_runs
+            )
             for k in (0, 1)
         )
         for d in range(most)
@@ -163,14 +165,15 @@ def predicted_groups(
     predictable = [g for g in groups if g is not None]
     if len(predictable) < len(groups) or not predictable:
         return None
+    # Far beyond its runs a trend may name more processes than memory holds.
     if sum(_size(g) for g in predictable) > 10_000_000:
         return None
     distinct: list[set[int]] = []
-    for own in sorted((set(g.ranks()) for g in predictable), key=len):
-        if own != set().union(*(d for d in distinct if d <= own)):
-            distinct.append(own)
+    for group_ranks in sorted((set(g.ranks()) for g in predictable), key=len):
+        if group_ranks != set().union(*(d for d in distinct if d <= group_ranks)):
+            distinct.append(group_ranks)
     ranks = set().union(*distinct)
-    total = sum(len(own) for own in distinct)
+    total = sum(len(group_ranks) for group_ranks in distinct)
     if len(ranks) != total or min(ranks) != 0 or max(ranks) != total - 1:
         return None
     return [

@@ -23,7 +23,7 @@ _ONE_SIDED = 0.95
 """Probability that a value is not above the upper end of a two-sided 90 % interval."""
 
 
-class Response(NamedTuple):
+class CapResponse(NamedTuple):
     """Time and energy under a cap against those without one, each with its 90 % upper end."""
 
     time: float
@@ -32,16 +32,16 @@ class Response(NamedTuple):
     energy_hi: float
 
 
-def at_worst(free_khz: int, cap_khz: int) -> Response:
+def at_worst(free_khz: int, cap_khz: int) -> CapResponse:
     """Return the worst that a cap does: all work waits for the clock, and no energy is saved.
 
     Power never rises where the clock falls, so that energy grows as time does at most.
     """
     slower = free_khz / cap_khz
-    return Response(slower, slower, 1.0, slower)
+    return CapResponse(slower, slower, 1.0, slower)
 
 
-def response_of(row: Row, baseline: Row) -> Response:
+def response_of(row: Row, baseline: Row) -> CapResponse:
     """Return how a model's option answers to its cap, against its own baseline."""
     ratios = []
     for log_ratio, sigmas in (
@@ -49,12 +49,12 @@ def response_of(row: Row, baseline: Row) -> Response:
         (row.log_energy - baseline.log_energy, (row.energy_sigma, baseline.energy_sigma)),
     ):
         ratios += [math.exp(log_ratio), math.exp(log_ratio + Z90 * math.hypot(*sigmas))]
-    return Response(*ratios)
+    return CapResponse(*ratios)
 
 
-def worst_of(responses: Sequence[Response]) -> Response:
+def worst_of(responses: Sequence[CapResponse]) -> CapResponse:
     """Return the worst value of each kind among responses."""
-    return Response(*map(max, zip(*responses, strict=True)))
+    return CapResponse(*map(max, zip(*responses, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,20 @@ class KnownPart:
 
     part: JobPart
     power_w: float | None
-    responses: Mapping[int, Response]
+    responses: Mapping[int, CapResponse]
     named: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PartShare:
     """A part's share of a job's time and energy; that of an unknown one counts at the worst."""
 
-    response: Mapping[int, Response]
+    response: Mapping[int, CapResponse]
     time: float
     energy: float
 
 
-def shares_of(job: PastJob, parts: Sequence[KnownPart]) -> list[Share]:
+def shares_of(job: PastJob, parts: Sequence[KnownPart]) -> list[PartShare]:
     """Return the parts of a job by their shares, the last one for all that is not in them.
 
     What is not metered is taken to need the most power of any part: its share of the energy, of
@@ -92,20 +92,20 @@ def shares_of(job: PastJob, parts: Sequence[KnownPart]) -> list[Share]:
     rest_s = all_s - sum(p.part.time_s for p in parts)
     total_j = sum(energies_j) + most_w * rest_s or math.inf
     shares = [
-        Share(p.responses, p.part.time_s / all_s, energy_j / total_j)
+        PartShare(p.responses, p.part.time_s / all_s, energy_j / total_j)
         for p, energy_j in zip(parts, energies_j, strict=True)
     ]
-    return [*shares, Share({}, rest_s / all_s, most_w * rest_s / total_j)]
+    return [*shares, PartShare({}, rest_s / all_s, most_w * rest_s / total_j)]
 
 
-def response_under(cap_khz: int, free_khz: int, shares: Sequence[Share]) -> Response:
+def response_under(cap_khz: int, free_khz: int, shares: Sequence[PartShare]) -> CapResponse:
     """Return how a whole job answers to a cap: the sum of its parts, each by its share.
 
     Upper ends add up, as if all parts came out worse together.
     """
     worst = at_worst(free_khz, cap_khz)
     responses = [(share.response.get(cap_khz, worst), share) for share in shares]
-    return Response(
+    return CapResponse(
         sum(r.time * s.time for r, s in responses),
         sum(r.time_hi * s.time for r, s in responses),
         sum(r.energy * s.energy for r, s in responses),
@@ -149,7 +149,7 @@ def whole_job(
     spread_e = _spread(energies_j, 0.0)
     longest_s = max(job.time_s for job, _ in past) * math.exp(spread_t)
 
-    def option(khz: int, response: Response, *, confirmed: bool) -> Option:
+    def option(khz: int, response: CapResponse, *, confirmed: bool) -> Option:
         low_t = time_s * response.time**2 / response.time_hi  # as far below as the end is above
         low_e = energy_j * response.energy**2 / response.energy_hi
         return Option(
@@ -172,7 +172,7 @@ def whole_job(
         worst = worst_of([response_under(cap, place.freq_khz, job) for job in shares])
         every = all(any(cap in s.response for s in job) for job in shares)
         capped.append(option(cap, worst, confirmed=every))
-    written = option(place.freq_khz, Response(1.0, 1.0, 1.0, 1.0), confirmed=True)
+    written = option(place.freq_khz, CapResponse(1.0, 1.0, 1.0, 1.0), confirmed=True)
     return WholeJob(written, tuple(capped), (spread_t, spread_e))
 
 

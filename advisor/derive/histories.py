@@ -14,8 +14,8 @@ from advisor.core.inventory import Inventory
 from advisor.core.job_history import MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
 from advisor.core.reasons import WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
-from advisor.store.histories import StaleHistory, save_histories, stale_histories
 from advisor.store.reader import Reader
+from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
 from advisor.store.writer import Writer
 
 _AT_ONCE = 200

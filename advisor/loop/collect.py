@@ -27,12 +27,12 @@ from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.schedulers.base import JobRecord, Scheduler
-from advisor.store.histories import touch_histories
 from advisor.store.pruning import Summed
 from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
+from advisor.store.stale_histories import touch_histories
 from advisor.store.writer import Writer, outcome_row
 
 log = logging.getLogger("advisor.collect")

@@ -30,8 +30,8 @@ from advisor.core.requested_configuration import (
 from advisor.core.script import threads_of
 from advisor.core.script_use import NO_USE, ScriptUse, reads_cap
 from advisor.core.whole_job import (
+    CapResponse,
     KnownPart,
-    Response,
     WholeJob,
     response_of,
     share_words,
@@ -78,15 +78,17 @@ class _Parts:
 
     def known(self, job: PastJob) -> tuple[PastJob, tuple[KnownPart, ...]]:
         """Return a past job with what is known of each of its parts."""
-        return job, tuple(map(self._known, job.parts))
+        return job, tuple(self._known(part, job.resolution_s) for part in job.parts)
 
-    def _known(self, part: JobPart) -> KnownPart:
+    def _known(self, part: JobPart, resolution_s: float) -> KnownPart:
         models = [self._model(part, program) for program in self._programs(part)]
-        rows = [found for model in models if model and (found := self._row(part, model))]
+        rows = [
+            pair for model in models if model and (pair := self._row(part, resolution_s, model))
+        ]
         power_w = part.energy_j / part.time_s if part.energy_j and part.time_s else None
         if not models or len(rows) < len(models):
             return KnownPart(part, power_w, {})
-        by_cap: dict[int, list[Response]] = {}
+        by_cap: dict[int, list[CapResponse]] = {}
         for model, baseline in rows:
             for row in self.snapshot.rows(model):
                 if row[:3] == baseline[:3] and row.confirmed and 0 < row.freq_khz < self.freq_khz:
@@ -118,7 +120,9 @@ class _Parts:
         measured = model.energy_quality == "measured" and model.method != "request"
         return model if measured else None
 
-    def _row(self, part: JobPart, model: StoredModel) -> tuple[StoredModel, Row] | None:
+    def _row(
+        self, part: JobPart, resolution_s: float, model: StoredModel
+    ) -> tuple[StoredModel, Row] | None:
         """Return a model with the option that stands for a part, if that took what it says."""
         ranks = part.ranks_per_node
         stated = threads_stated(self.job.request) or self.job.request.cpus_per_task
@@ -130,7 +134,8 @@ class _Parts:
         if row is None or not row.confirmed or math.isnan(row.energy_j):
             return None
         near = 1 + AS_MEASURED
-        as_measured = row.time_lo_s / near <= part.step_s <= row.time_hi_s * near
+        low_s, high_s = row.time_lo_s / near - resolution_s, row.time_hi_s * near + resolution_s
+        as_measured = low_s <= part.step_s <= high_s
         return (model, row) if as_measured else None
 
 

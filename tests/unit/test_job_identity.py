@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,13 +34,13 @@ done
 LOOP = "for i in 1 2 3; do\n srun ./lbm -s $i case_$i.in\ndone\n"
 
 
-def request(script: str, *arguments: str, **more: object) -> JobRequest:
+def request(script: str, *arguments: str, **more: Any) -> JobRequest:
     command = ("job.sh", *arguments)
     given = JobRequest("slurm", "cli_filter", "ann", 1000, job_name="lbm-17", script=script)
     return replace(given, command=command, **more)
 
 
-def identity(script: str, *arguments: str, **more: object) -> str:
+def identity(script: str, *arguments: str, **more: Any) -> str:
     return job_identity(request(script, *arguments, **more))
 
 

@@ -20,8 +20,8 @@ from advisor.core.job_history import (
 )
 from advisor.core.option import Option, row_of
 from advisor.core.whole_job import (
+    CapResponse,
     KnownPart,
-    Response,
     at_worst,
     response_of,
     response_under,
@@ -35,7 +35,7 @@ PLACE = Configuration("bdw", 2, 4, 28, FREE)
 WORST = at_worst(FREE, CAP)
 
 
-def known(time_s: float, power_w: float | None, response: Response | None) -> KnownPart:
+def known(time_s: float, power_w: float | None, response: CapResponse | None) -> KnownPart:
     part = JobPart("lbm" if response else "other", 4, 28, 1, time_s)
     named = ("lbm", "default") if response else ("", "")
     return KnownPart(part, power_w, {CAP: response} if response else {}, named)
@@ -53,9 +53,9 @@ powers = st.one_of(st.none(), st.floats(10.0, 1e4))
 
 
 @st.composite
-def responses(draw: st.DrawFn) -> Response:
+def responses(draw: st.DrawFn) -> CapResponse:
     time, energy = draw(ratios), draw(st.floats(0.5, 1.0))
-    return Response(time, time * draw(widths), energy, energy * draw(widths))
+    return CapResponse(time, time * draw(widths), energy, energy * draw(widths))
 
 
 @st.composite
@@ -90,10 +90,10 @@ def test_never_better_than_the_parts_allow(drawn: list[KnownPart], rest_s: float
 
 
 @given(responses(), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-def test_monotone_in_the_known_share(response: Response, one: float, other: float) -> None:
+def test_monotone_in_the_known_share(response: CapResponse, one: float, other: float) -> None:
     less, more = sorted((one, other))
 
-    def at(share: float) -> Response:
+    def at(share: float) -> CapResponse:
         drawn = [known(100 * share, 200.0, response), known(100 * (1 - share), 200.0, None)]
         return response_under(CAP, FREE, shares_of(past(drawn), drawn))
 
@@ -103,7 +103,7 @@ def test_monotone_in_the_known_share(response: Response, one: float, other: floa
 
 @given(responses(), times, st.floats(10.0, 1e4))
 def test_at_share_one_it_is_the_programs_own_model(
-    response: Response, time_s: float, power_w: float
+    response: CapResponse, time_s: float, power_w: float
 ) -> None:
     drawn = [known(time_s, power_w, response)]
     whole = response_under(CAP, FREE, shares_of(past(drawn), drawn))
@@ -112,7 +112,7 @@ def test_at_share_one_it_is_the_programs_own_model(
 
 @given(st.floats(0.001, 0.05))
 def test_a_small_part_costs_its_share_at_most(share: float) -> None:
-    response = Response(1.02, 1.03, 0.85, 0.87)
+    response = CapResponse(1.02, 1.03, 0.85, 0.87)
     drawn = [known(1 - share, 300.0, response), known(share, 300.0, None)]
     whole = response_under(CAP, FREE, shares_of(past(drawn), drawn))
     assert whole.time - response.time <= share * (WORST.time - 1)
@@ -164,12 +164,12 @@ def test_options_of_a_whole_job() -> None:
 def test_nothing_known_or_no_energy_is_no_model() -> None:
     unknown = [known(90.0, 100.0, None)]
     assert whole_job(PLACE, [(past(unknown), unknown)] * 3) is None
-    unmetered = [known(90.0, None, Response(1.0, 1.0, 0.8, 0.8))]
+    unmetered = [known(90.0, None, CapResponse(1.0, 1.0, 0.8, 0.8))]
     assert whole_job(PLACE, [(past(unmetered), unmetered)] * 3) is None
 
 
 def test_a_cap_that_one_job_says_nothing_of_is_not_confirmed() -> None:
-    drawn = [known(90.0, 100.0, Response(1.0, 1.0, 0.8, 0.8))]
+    drawn = [known(90.0, 100.0, CapResponse(1.0, 1.0, 0.8, 0.8))]
     unknown = [known(90.0, 100.0, None)]
     whole = whole_job(PLACE, [(past(drawn), drawn), (past(unknown), unknown)] * 2)
     assert whole is not None and not whole.capped[0].confirmed

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +14,7 @@ from advisor.core.decision import Decision
 from advisor.core.stamp import make_stamp
 from advisor.derive.worker import derive
 from advisor.loop.collect import collect
-from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.base import JobRecord, Scheduler, StepRecord
 from advisor.store.writer import Writer
 from tests.unit.collect.jobs import Accounting
 from tests.unit.decide.site import ask, codes, policy, snapshot
@@ -39,9 +40,7 @@ def steps(
     return step(0, "prepare", helper_s), step(1, main, time_s)
 
 
-def record(
-    number: int, decision: Decision, parts: Sequence[StepRecord], **more: object
-) -> JobRecord:
+def record(number: int, decision: Decision, parts: Sequence[StepRecord], **more: Any) -> JobRecord:
     ended = NOW - timedelta(hours=10 - number)
     parts_s = sum(p.elapsed_s or 0.0 for p in parts)
     job = JobRecord(
@@ -67,14 +66,16 @@ def record(
 
 
 def ran(
-    store: Writer, decision: Decision, number: int, parts: Sequence[StepRecord], **more: object
+    store: Writer, decision: Decision, number: int, parts: Sequence[StepRecord], **more: Any
 ) -> None:
     """Store a decision as the daemon does, and collect its job."""
     submitted = NOW - timedelta(hours=11 - number)
     decision = replace(decision, created_at=submitted.isoformat())
     store.save_decision(decision)
     result = collect(
-        store, Accounting([record(number, decision, parts, **more)]), NOW - timedelta(days=2)
+        store,
+        cast("Scheduler", Accounting([record(number, decision, parts, **more)])),
+        NOW - timedelta(days=2),
     )
     assert not result.failed
     assert len(result.outcomes) == 1
@@ -84,8 +85,8 @@ def asked(store: Writer, seed: int, script: str = SCRIPT) -> Decision:
     return ask(store, script=script.format(seed=seed))
 
 
-def history(store: Writer, count: int = 3, script: str = SCRIPT, **more: object) -> None:
-    parts = steps(**more)  # type: ignore[arg-type]
+def history(store: Writer, count: int = 3, script: str = SCRIPT, **more: Any) -> None:
+    parts = steps(**more)
     for number in range(count):
         decision = asked(store, number, script)
         assert not decision.changed
@@ -137,7 +138,7 @@ def test_its_promise_is_worse_than_the_programs_alone(store: Writer) -> None:
         ("its known part took something else", SCRIPT, {"time_s": 190.0}),
     ],
 )
-def test_no_cap_where(store: Writer, why: str, script: str, more: dict[str, object]) -> None:
+def test_no_cap_where(store: Writer, why: str, script: str, more: dict[str, Any]) -> None:
     history(store, script=script, **more)
     assert snapshot(store).histories
     decision = asked(store, 17, script)

@@ -57,7 +57,7 @@ def test_the_fourth_job_of_a_script_of_several_steps_gets_a_cap(site: AdvisedSit
     def capped() -> bool:
         return bool(site.json("explain", path)["rewrite"])
 
-    wait_for(capped, "the history of the script is in the daemon's memory", 20)
+    wait_for(capped, 20, lambda: site.json("explain", path)["explanation"])
     asked = site.json("explain", path)
     assert "whole-job" in asked["reasons"], asked["explanation"]
     assert list(asked["rewrite"]) == ["cpu-freq"] and not asked["environment"]
@@ -71,7 +71,7 @@ def test_the_fourth_job_of_a_script_of_several_steps_gets_a_cap(site: AdvisedSit
     assert f"threads_per_node={BDW.cores} " in printed  # nothing else of the job changed
     told = site.json("why", number)
     assert told["outcome"]["state"] == "COMPLETED"
-    assert told["verdict"]["verdict"] in ("as-promised", "better"), told["verdict"]
+    assert told["verdict"] in ("as-promised", "better"), told
     line = next(s for s in told["decision"]["explanation"] if "its own earlier jobs" in s)
     assert "% of its time is simapp" in line and "counted at the worst" in line
     assert line in " ".join(site.advisor("why", number).stdout.split())

@@ -16,6 +16,7 @@ from advisor.core.remembered import Remembered
 from advisor.core.request import JobRequest
 from advisor.core.script import Command, read
 from advisor.core.script_use import MAX_SCRIPT
+from advisor.core.shell_words import TOO_SLOW
 
 DIGEST_BYTES = 12
 """Of an identity: that two of a million jobs share one by chance is less likely than 1 in 10^16."""
@@ -38,48 +39,48 @@ is written. Some ms on a bad day."""
 _LONGEST_WORD = 200
 """Characters of a word that count: no hostile one takes long."""
 
-_DIGESTS: Remembered[bytes] = Remembered(4 << 20)
+_IDENTITIES: Remembered[str] = Remembered(8 << 20)
 
 
 def job_identity(request: JobRequest) -> str:
-    """Return the identity of a job as 24 hex digits, "" for one whose commands are not known.
+    """Return the identity of a job as 24 hex digits, "" for one whose commands are not known whole.
 
     Besides the commands count its name without numbers, its user and account, and how many nodes,
     tasks and cores it asks for: its history is of jobs of one size.
     """
-    commands = _commands_digest(request)
-    if not commands:
+    script = request.script
+    if script is not None and (request.script_truncated or len(script) > MAX_SCRIPT):
         return ""
-    size = request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task
-    owner = request.user, request.account, _NUMBER.sub("#", request.job_name)
-    digest = blake2b(commands, digest_size=DIGEST_BYTES)
-    digest.update(repr((owner, size)).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    key = (
+        script,
+        request.command if request.kind == "run" else request.command[1:],
+        (request.user, request.account, request.job_name),
+        (request.nodes, request.ntasks, request.ntasks_per_node, request.cpus_per_task),
+    )
+    identity = _IDENTITIES.get(key)
+    if identity is None:
+        lines = _lines(script, key[1]) if script is not None else [" ".join(_of_words(key[1]))]
+        if lines is None:
+            return ""
+        identity = _digest([*lines, repr((_NUMBER.sub("#", request.job_name), key[2][:2], key[3]))])
+        identity = identity if any(lines) else ""
+        _IDENTITIES.put(key, identity, 512 + 2 * len(script or ""))
+    return identity
 
 
-def _commands_digest(request: JobRequest) -> bytes:
-    """Return the digest of what a job runs, b"" where that is not known whole."""
-    script, arguments = request.script, tuple(request.command[1:])
-    if script is None:
-        words = request.command if request.kind == "run" else ()
-        return _digest([" ".join(_of_words(words))]) if words else b""
-    if request.script_truncated or len(script) > MAX_SCRIPT:
-        return b""
-    key = script, arguments
-    digest = _DIGESTS.get(key)
-    if digest is None:
-        digest = _digest(_lines(script, arguments))
-        _DIGESTS.put(key, digest, 256 + 2 * len(script))
-    return digest
+def _digest(lines: Sequence[str]) -> str:
+    text = "\n".join(lines).encode("utf-8", "surrogateescape")
+    return blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 
-def _digest(lines: Sequence[str]) -> bytes:
-    return blake2b("\n".join(lines).encode("utf-8", "surrogateescape")).digest() if lines else b""
+def _lines(script: str, arguments: tuple[str, ...]) -> list[str] | None:
+    """Return the commands of a script, one a line; all its words where reading does not follow.
 
-
-def _lines(script: str, arguments: tuple[str, ...]) -> list[str]:
-    """Return the commands of a script, one a line; all its words where reading does not follow."""
+    None where reading took too long, which is another answer on another day.
+    """
     reading = read(script, arguments)
+    if reading.shell.problem == TOO_SLOW:
+        return None
     if reading.commands and not (reading.shell.problem or reading.unresolved or reading.renamed):
         return [" ".join(_of_command(command)) for command in reading.commands]
     text = _CONTINUED.sub(" ", _COMMENT.sub("", script))

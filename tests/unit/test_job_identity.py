@@ -146,3 +146,11 @@ def test_any_text_has_one(text: str, arguments: list[str]) -> None:
     names = identity(text, *arguments), identity(text, *arguments)
     assert names[0] == names[1]
     assert len(names[0]) in (0, 2 * DIGEST_BYTES)
+
+
+def test_a_reading_that_took_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = SCRIPT.replace("lbm", "slow")
+    monkeypatch.setattr("advisor.core.script.DEADLINE_S", -1.0)
+    assert identity(script) == ""
+    monkeypatch.undo()
+    assert identity(script)

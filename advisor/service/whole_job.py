@@ -173,6 +173,18 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     return job, JobBaseline(configuration, written, configuration, True, model, models, reasons)
 
 
+def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
+    """Return the applications whose models may speak for parts of a job; none without a history."""
+    history = snapshot.history(identity)
+    if history is None:
+        return set()
+    rules, script = snapshot.rules, request.script or ""
+    started = programs_of(script, request.command[1:], request.job_name, rules)
+    steps = {part.program for job in history.jobs for part in job.parts if part.program}
+    named = [recognise(None, command=(step,), rules=rules) for step in sorted(steps)]
+    return {name.application for name in (*started, *named)}
+
+
 def _with_programs(
     reading: JobReading, request: JobRequest, snapshot: Snapshot
 ) -> JobReading | None:

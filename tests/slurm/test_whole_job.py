@@ -46,6 +46,15 @@ def run_once(site: AdvisedSite, path: Path) -> tuple[int, str]:
     return job.job_id, job.stderr
 
 
+def steps(site: AdvisedSite, number: int) -> list[tuple[str, ...]]:
+    """What a job's steps were, and what its programs say that they had, but for the clock."""
+    shown = ("JobName", "State", "NCPUS", "NTasks")
+    rows = [tuple(row[name] for name in shown) for row in site.testbed.sacct(number)]
+    text = (site.folder / f"{number}.out").read_text()
+    words = (w for w in text.split() if w.startswith(("threads", "ranks", "nodes", "kernel")))
+    return [*rows, tuple(words)]
+
+
 def test_the_fourth_job_of_a_script_of_several_steps_gets_a_cap(site: AdvisedSite) -> None:
     path = script(site, "several", f"simapp --kernel stencil --scale {SCALE}")
     for _ in range(3):
@@ -63,8 +72,12 @@ def test_the_fourth_job_of_a_script_of_several_steps_gets_a_cap(site: AdvisedSit
     assert list(asked["rewrite"]) == ["cpu-freq"] and not asked["environment"]
     assert asked["parts"][0]["application"] == "simapp" and asked["parts"][0]["known"]
     assert not any(part["known"] for part in asked["parts"][1:])
+    off = site.testbed.sbatch(str(path), env={"ADVISOR": "off"})
+    assert off.job_id and not off.stderr
+    site.testbed.wait(off.job_id)
     number, said = run_once(site, path)
     assert "advisor: this job runs on" in said and "ADVISOR=off" in said
+    assert steps(site, number) == steps(site, off.job_id)  # but for the cap
     printed = (site.folder / f"{number}.out").read_text()
     cap = asked["chosen"]["freq_khz"]
     assert cap < BDW.max_khz and f"freq_khz={cap} " in printed

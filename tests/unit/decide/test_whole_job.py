@@ -15,7 +15,9 @@ from advisor.core.stamp import make_stamp
 from advisor.derive.worker import derive
 from advisor.loop.collect import collect
 from advisor.schedulers.base import JobRecord, Scheduler, StepRecord
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from advisor.views.explain import decide_alone
 from tests.unit.collect.jobs import Accounting
 from tests.unit.decide.site import ask, codes, policy, snapshot
 
@@ -111,6 +113,10 @@ def test_the_fourth_job_of_a_script_gets_a_cap(store: Writer) -> None:
         decision.baseline, freq_khz=decision.chosen.configuration.freq_khz
     )
     assert "this job runs on" in decision.message
+    assert decision.request is not None
+    with Reader(store.path) as reader:  # as explain does where no daemon answers
+        alone = decide_alone(decision.request, reader)
+    assert (alone.rewrite, alone.chosen) == (decision.rewrite, decision.chosen)
     parts = json.loads(json.dumps(decision.to_dict()))["parts"]
     assert [(p["program"], p["known"]) for p in parts] == [
         ("stencil", True),

@@ -72,6 +72,8 @@ def record(conclusion: Conclusion) -> Decision:
     choice, rewrite, reasons = conclusion.choice, conclusion.rewrite, conclusion.reasons
     recognised = reading.recognised if reading else None
     application = recognised.application if recognised else ""
+    if model is not None and model.of_history:  # whichever program its script starts first
+        application = model.application
     quality = model.energy_quality if model else "missing"
     sized = model is not None and model.of_sizes  # its energies were metered
     if choice.chosen is not None and choice.chosen.estimated and not sized:

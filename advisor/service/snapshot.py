@@ -158,10 +158,10 @@ class Snapshot:
     def history(self, identity: str) -> JobHistory | None:
         """Return what earlier jobs of an identity did, None where nothing is known of them."""
         _, record = self.histories.get(identity, ("", ""))
-        try:
-            return JobHistory.from_dict(json.loads(record)) if record else None
-        except ValueError:  # FieldError is one
+        if not record:
             return None
+        history: JobHistory = self.choice(("history", identity), lambda: _history(record))
+        return history
 
     def remember(self, key: tuple[int, bytes], answered: Answered) -> None:
         """Keep an answer for as long as this snapshot holds."""
@@ -175,6 +175,13 @@ class Snapshot:
                 self.choices.clear()
             choice = self.choices[key] = make()
         return choice
+
+
+def _history(record: str) -> JobHistory:
+    try:
+        return JobHistory.from_dict(json.loads(record))
+    except ValueError:  # FieldError is one
+        return JobHistory()
 
 
 class StoreSource:

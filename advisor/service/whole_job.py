@@ -168,7 +168,7 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     model, words = made
     written = model.rows()[0]
     configuration = written.configuration(model.node_type)
-    models = JobModels({model.node_type: model}, conclusion.workload)
+    models = JobModels({model.node_type: model}, model.workload)
     reasons = (*job.reasons, reason(WHOLE_JOB, words))
     return job, JobBaseline(configuration, written, configuration, True, model, models, reasons)
 
@@ -182,7 +182,7 @@ def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> s
     started = programs_of(script, request.command[1:], request.job_name, rules)
     steps = {part.program for job in history.jobs for part in job.parts if part.program}
     named = [recognise(None, command=(step,), rules=rules) for step in sorted(steps)]
-    return {name.application for name in (*started, *named)}
+    return {p.application for p in started} | {n.application for n in named}
 
 
 def _with_programs(
@@ -303,8 +303,8 @@ def _model(job: UnderstoodJob, whole: WholeJob, parts: list[dict[str, object]]) 
     digest = blake2b(packed, digest_size=7).digest()
     return StoredModel(
         id=-1 - int.from_bytes(digest, "big"),
-        application=job.recognised.application,
-        workload=job.recognised.workload,
+        application=next((str(p["application"]) for p in parts if p["known"]), ""),
+        workload=WHOLE_JOB,
         node_type=whole.written.configuration.node_type,
         scope="own",
         owner=job.request.user,

@@ -104,6 +104,7 @@ def test_the_fourth_job_of_a_script_gets_a_cap(store: Writer) -> None:
     decision = asked(store, 17)
     assert decision.changed and "cpu-freq" in decision.rewrite
     assert not decision.environment and decision.model_id is None
+    assert (decision.application, decision.workload) == ("stencil", "whole-job")
     assert {"whole-job", "chosen", "confirmed"} <= codes(decision)
     assert "several-steps" not in codes(decision)
     text = next(r.text for r in decision.reasons if r.code == "whole-job")
@@ -237,6 +238,7 @@ def test_a_whole_job_teaches_its_program_nothing(store: Writer) -> None:
     capped = tuple(replace(s, freq_requested_khz=khz) for s in steps())
     ran(store, decision, 4, capped, freq_requested_khz=khz)
     assert not store.observations("stencil", "default")
+    assert not store.rows("SELECT name FROM workloads WHERE name = 'whole-job'")
 
 
 def test_a_suspended_model_carries_no_job(store: Writer) -> None:

@@ -4,12 +4,14 @@ Every script below a folder is read, never run: its request is made as ``advisor
 and the daemon's own decision is asked. The site is posed around the script: its partitions,
 constraint, hosts and selectors exist, all nodes are idle, and no queue or account has limits. So is
 the model of whatever program is recognised: the job as written, and beside it one option that takes
-as long. Four questions are asked of each script, each with a model of its own:
+as long. Five questions are asked of each script, each with a model of its own:
 
     threads     half of the threads of each rank, 30 % less energy
     cap         a frequency cap, 20 % less energy; if a cap reached whatever a job runs
     cap lands   the same cap, promised only where it reaches the job's program
     node type   another node type of the same partition, 30 % less energy
+    history     a cap by the script's own earlier jobs, of which the recognised step of srun took
+                90 %, with 20 % less energy for it; of the rest nothing is known
 
 The posed policy is the built-in one with ``mode: apply``, ``goal: min_energy`` and no holdout.
 ``--threads cap`` also lets it lower threads that a job states. ``--unset unknown`` poses a model
@@ -52,11 +54,16 @@ from advisor.core.availability import (
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.job_history import LEAST_JOBS, JobHistory, JobPart, PastJob
 from advisor.core.nodelist import expand
 from advisor.core.option import Option, pack_options
 from advisor.core.policy import Axes, AxisRule, Policy, PolicySet
 from advisor.core.protocol import MAX_SCRIPT
+from advisor.core.reasons import WHOLE_JOB
+from advisor.core.recognise import clean_name, programs_of
 from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import threads_stated
+from advisor.core.script import commands
 from advisor.schedulers.pbs.chunks import asked
 from advisor.schedulers.submission import payload_of
 from advisor.schedulers.translators import translator
@@ -81,10 +88,14 @@ POSED, OTHER, QUEUE = "posed", "other", "batch"
 """The node type that jobs land on, another one, and the partition of jobs that name none."""
 TIME_S, ENERGY_J, ERROR = 1.0, 100.0, 0.001
 """Of the job as written, which ends within any time limit; and the relative error of both."""
-KINDS = ("threads", "cap", "cap_lands", "node_type")
+KINDS = ("threads", "cap", "cap_lands", "node_type", "history")
 """The kinds of advice."""
 ADVICE = ("threads", "cap_lands", "node_type")
-"""Those that the daemon gives today."""
+"""Those that the daemon gives to a script that it understands."""
+HISTORY_SHARE = 0.9
+"""What the recognised program took of the time of a script's own earlier jobs."""
+HISTORY_CAP_KHZ = FREQ_KHZ[1]
+"""The rest takes 1.2 times as long at it, where nothing is known of that."""
 OPENMP = re.compile(r"^[^#\n]*\bOMP_NUM_THREADS=|^#PBS\b.*\bompthreads=", re.MULTILINE)
 UNDERSTOOD = ("application-", "baseline-node-type", "setting-refused", "workload-fallback")
 """How reasons begin that say how a job was read, not why it stays."""
@@ -102,6 +113,8 @@ class Reach:
     cap: bool = False
     cap_lands: bool = False
     node_type: bool = False
+    history: bool = False
+    """A cap by what its own earlier jobs did, where its script is not understood."""
     openmp: bool = False
     """It sets OMP_NUM_THREADS or asks for several cores a task."""
     reason: str = ""
@@ -134,7 +147,7 @@ class Pose:
         """
         named = request.partition.partition("@")[0].split(",") if request.partition else []
         places = tuple(filter(None, named)) or (QUEUE,)
-        names = [m.node_type for m in models] or [POSED]
+        names = list(dict.fromkeys(m.node_type for m in models)) or [POSED]
         node_types = [self._node_type(n, request, places) for n in names]
         queues = {place: Queue(place) for place in places}
         whole = self.site == "whole"
@@ -271,6 +284,7 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     def ask(*models: StoredModel) -> Decision:
         return decide(request, pose.snapshot(request, *models), chance=_never)
 
+    reach = replace(reach, history=_by_history(request, program, pose))
     nowhere = _option(Configuration(POSED, MOST_NODES, 1, 1, TOP_KHZ), 1.0)
     first = ask(pose.model(program, nowhere))
     c = first.baseline
@@ -308,6 +322,36 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     reasons = [_reason(d) for d in decisions.values()]
     code, detail = next((r for r in reasons if r[0] != "no-candidates"), reasons[0])
     return replace(reach, reason=code, detail=detail)
+
+
+def _by_history(request: JobRequest, program: Decision, pose: Pose) -> bool:
+    """Tell whether a script gets a cap by its own history, where nothing else would decide.
+
+    Only what srun starts is a step of its own in the accounting.
+    """
+    identity, text = program.identity, request.script or ""
+    started = [c for c in commands(text, request.command[1:]) if c.launcher == "srun"]
+    if not identity or not started:
+        return False
+    name = clean_name(started[0].executable)
+    ranks, stated = request.ntasks_per_node or 1, threads_stated(request) or request.cpus_per_task
+    threads = max(ranks, min(ranks * stated if stated else CORES, CORES))
+    place = Configuration(POSED, request.nodes or 1, ranks, threads, TOP_KHZ)
+    options = _option(place, 1.0), _option(replace(place, freq_khz=HISTORY_CAP_KHZ), 0.8)
+    named = [p for p in programs_of(text, request.command[1:], "", ()) if p.name == name]
+    models = [
+        replace(
+            pose.model(program, *options), id=i + 1, application=p.application, workload=p.workload
+        )
+        for i, p in enumerate(named)
+    ]
+    part = JobPart(name, ranks, CORES, 1, TIME_S, ENERGY_J)
+    job = PastJob(POSED, place.nodes, TIME_S / HISTORY_SHARE, ERROR * TIME_S, ranks, CORES, (part,))
+    snapshot = pose.snapshot(request, *models)
+    record = json.dumps(JobHistory((job,) * LEAST_JOBS).to_dict())
+    snapshot.histories[identity] = ("", record)
+    decision = decide(request, snapshot, chance=_never)
+    return decision.changed and WHOLE_JOB in decision.codes
 
 
 def _reason(decision: Decision) -> tuple[str, str]:
@@ -413,6 +457,7 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
     """Return the JSON form: counts of scripts, and what of the advice reaches each."""
     hybrid = [a for a in answers if a.openmp]
     counts = {kind: sum(getattr(a, kind) for a in answers) for kind in (*KINDS, "any")}
+    counts["any_with_history"] = sum(a.any or a.history for a in answers)
     return {
         "schema": "advisor/reach/1",
         "site": pose.site,
@@ -453,7 +498,7 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield "site.yaml has no key yet for cores with clocks of their own: as on site shared"
     left = {**result["skipped"], "duplicates": result["duplicates"]}
     yield "left out: " + ", ".join(f"{n} {why}" for why, n in sorted(left.items()))
-    for kind in ("recognised", *KINDS, "any", "hybrid_or_openmp"):
+    for kind in ("recognised", *KINDS, "any", "any_with_history", "hybrid_or_openmp"):
         yield _share(kind, result[kind], scripts)
     yield _share("hybrid_threads", result["hybrid_threads"], hybrid) + " of these"
     yield ""

@@ -521,3 +521,32 @@ def m0022_count_laws(db: Database) -> None:
     _run(db, _COUNT_LAWS)
     if "profile_steps" in db.table_names():
         _run(db, _LAWS_OF_STEPS)
+
+
+_JOB_HISTORIES = """
+-- What earlier jobs of one identity did (core/job_identity.py, core/job_history.py): derived from
+-- their outcomes, which the index finds, once a collection marked it stale.
+CREATE TABLE job_histories (
+    identity    TEXT PRIMARY KEY,
+    record      TEXT NOT NULL CHECK (json_valid(record)),
+    updated_at  TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX job_histories_by_time ON job_histories (updated_at);
+
+CREATE TABLE stale_histories (
+    identity  TEXT PRIMARY KEY,
+    since     TEXT NOT NULL,
+    mark      INTEGER NOT NULL DEFAULT (random())
+) WITHOUT ROWID;
+
+CREATE INDEX outcomes_by_identity
+    ON outcomes (json_extract(record, '$.identity'), submitted_at)
+    WHERE json_extract(record, '$.identity') IS NOT NULL;
+"""
+
+
+@migrations()
+def m0023_job_histories(db: Database) -> None:
+    """Keep what earlier jobs of one identity did."""
+    _run(db, _JOB_HISTORIES)

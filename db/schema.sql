@@ -384,3 +384,21 @@ CREATE TABLE count_laws (
     laws         TEXT NOT NULL CHECK (json_valid(laws)),
     created_at   TEXT NOT NULL
 ) WITHOUT ROWID;
+
+CREATE TABLE job_histories (
+    identity    TEXT PRIMARY KEY,
+    record      TEXT NOT NULL CHECK (json_valid(record)),
+    updated_at  TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX job_histories_by_time ON job_histories (updated_at);
+
+CREATE TABLE stale_histories (
+    identity  TEXT PRIMARY KEY,
+    since     TEXT NOT NULL,
+    mark      INTEGER NOT NULL DEFAULT (random())
+) WITHOUT ROWID;
+
+CREATE INDEX outcomes_by_identity
+    ON outcomes (json_extract(record, '$.identity'), submitted_at)
+    WHERE json_extract(record, '$.identity') IS NOT NULL;

@@ -21,7 +21,16 @@ from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 from advisor.core.request import JobRequest
 
 _OF_REQUEST = ("scheduler", "hook", "user", "account")
-_TEXTS = (*_OF_REQUEST, "created_at", "application", "workload", "message", "job_id", "origin")
+_TEXTS = (
+    *_OF_REQUEST,
+    "created_at",
+    "application",
+    "workload",
+    "message",
+    "job_id",
+    "origin",
+    "identity",
+)
 """Fields that are texts, under the same name in JSON."""
 
 _PLAIN = (
@@ -38,6 +47,9 @@ _PLAIN = (
     "policy_version",
 )
 """Fields that JSON has as they are."""
+
+_IF_ANY = ("cold_start", "job_id", "origin", "identity", "parts")
+"""Fields that JSON has as they are, where they are not empty."""
 
 _OF_OUTCOME = (
     "application",
@@ -181,6 +193,12 @@ class Decision:
     job_id: str = ""
     """The job it was made for, once that is known."""
 
+    identity: str = ""
+    """What its job is (:mod:`advisor.core.job_identity`): outcomes are found by it."""
+
+    parts: tuple[Mapping[str, object], ...] = ()
+    """What the promise of a whole job is made of (:mod:`advisor.core.whole_job`)."""
+
     origin: str = ""
     """:data:`FROM_STAMP` or "": made by a daemon that wrote it into the store."""
 
@@ -258,7 +276,7 @@ class Decision:
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
             **({"reading": self.reading.to_dict()} if self.reading else {}),
-            **{n: getattr(self, n) for n in ("cold_start", "job_id", "origin") if getattr(self, n)},
+            **{n: getattr(self, n) for n in _IF_ANY if getattr(self, n)},
         }
 
     def brief_dict(self) -> dict[str, object]:
@@ -269,7 +287,8 @@ class Decision:
         brief = {name: getattr(self, name) for name in _OF_OUTCOME}
         chosen = None if self.chosen is None else self.chosen.configuration.to_dict()
         brief |= {"reasons": [r.code for r in self.reasons], "baseline": self._baseline_dict()}
-        return brief | {"chosen": chosen, **({"cold_start": c} if (c := self.cold_start) else {})}
+        more = {n: value for n in ("cold_start", "identity") if (value := getattr(self, n))}
+        return brief | {"chosen": chosen, **more}
 
     def _baseline_dict(self) -> dict[str, object] | None:
         if self.baseline is None:
@@ -296,6 +315,7 @@ class Decision:
             chosen = chosen._replace(estimated=True)
         quality, cost = _mapping(predicted).get("energy_quality"), _mapping(baseline)
         model_id, others = data.get("model_id"), data.get("alternatives")
+        parts = data.get("parts")
         weighed = [Alternative.from_dict(a, a) for a in others] if isinstance(others, list) else []
         rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
 
@@ -324,9 +344,14 @@ class Decision:
             baseline_time_s=number_or_none(cost.get("time_s")),
             baseline_energy_j=number_or_none(cost.get("energy_j")),
             request=request,
-            reading=JobReading.from_dict(reading) if isinstance(reading, Mapping) else None,
+            reading=(
+                JobReading.from_dict(reading, texts["identity"])
+                if isinstance(reading, Mapping)
+                else None
+            ),
             program=program,
             cold_start=dict(_mapping(data.get("cold_start"))),
+            parts=tuple(map(_mapping, parts)) if isinstance(parts, list) else (),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
 
@@ -364,6 +389,7 @@ class Decision:
             policy_version=int(number_or_none(data.get("policy_version")) or 0),
             baseline_time_s=time_s,
             baseline_energy_j=energy_j,
+            identity=str(data.get("identity") or ""),
             cold_start=dict(_mapping(data.get("cold_start"))),
             stamped_change=bool(data.get("changed")),
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from advisor.core.reasons import Reason
-from advisor.core.recognise import ApplicationRule, Recognised
+from advisor.core.recognise import ApplicationRule, Recognised, StepProgram
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import Settings
 
@@ -41,6 +41,9 @@ class JobReading:
 
     recognised: Recognised | None
     settings: Settings
+    identity: str = ""
+    """What the job is (:mod:`advisor.core.job_identity`), "" where that is not known. It is kept
+    with the decision itself."""
     use: ScriptUse | None = None
     threads: int | None = None
     """Threads of a rank that the script states."""
@@ -51,6 +54,8 @@ class JobReading:
     obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What kept the job off other node types, as reason codes: where it must not start later, and
     where it may wait; "" where nothing did."""
+    programs: tuple[StepProgram, ...] | None = None
+    """What the script starts, where its job's own history was looked at."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, without what is as usual."""
@@ -78,11 +83,13 @@ class JobReading:
             data["uncapped"] = self.uncapped[:_LONGEST]
         if self.obstacles:
             data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
+        if self.programs is not None:
+            data["programs"] = [[t[:_LONGEST] for t in program] for program in self.programs]
         return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> JobReading | None:
-        """Read the JSON form back; None where it makes no sense."""
+    def from_dict(cls, data: Mapping[str, Any], identity: str = "") -> JobReading | None:
+        """Read the JSON form back, with what is kept beside it; None where it makes no sense."""
         try:
             how = tuple(Reason(str(code)) for code in data.get("how", ()))
             variables = tuple(map(str, data.get("threads_from", ())))
@@ -103,14 +110,20 @@ class JobReading:
             return cls(
                 recognised,
                 Settings(values, dict(pin) if pin is not None else None),
+                identity,
                 _use_of(data["use"]) if "use" in data else None,
                 None if threads is None else int(threads),
                 bool(data.get("counts_threads")),
                 str(data.get("uncapped") or ""),
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
+                _programs_of(data["programs"]) if "programs" in data else None,
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
+
+
+def _programs_of(data: Any) -> tuple[StepProgram, ...]:
+    return tuple(StepProgram(*map(str, program)) for program in data)
 
 
 def _short(value: object) -> bool:

@@ -112,6 +112,8 @@ KINDS: dict[str, ReasonKind] = {
     "training-ask": ReasonKind("train it with: advisor train {0}"),
     "training-auto": ReasonKind("the daemon starts a training sweep for it"),
     "training-running": ReasonKind("a training sweep is running"),
+    "whole-job": ReasonKind("predicted from its own earlier jobs: {0}"),
+    "whole-job-worse": ReasonKind("its earlier jobs predict nothing of it now: {0}"),
     "suspended": _ended("the model is suspended: {0}"),
     "no-baseline": _ended("the job's configuration is not known: {0}"),
     "mixed-partition": _ended("{0} has several node types and the job selects none: {1}"),
@@ -195,6 +197,10 @@ BY_CLASS = "class-estimated"
 
 EXTRAPOLATED = "extrapolated"
 """The reason of a choice for a size or node count that never ran."""
+
+
+WHOLE_JOB = "whole-job"
+"""The reason of a choice for a job that is known by its own earlier jobs alone."""
 
 
 TRIAL = "class-trial"

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import cast
+from typing import NamedTuple, cast
 
 from advisor.core.parameters import parse_number, sized_line
 from advisor.core.rate import RateRule
 from advisor.core.reasons import Reason, reason
-from advisor.core.script import Command, command_of, main_command
+from advisor.core.script import Command, command_of, commands, main_command
 from advisor.core.script_use import THREAD_VARIABLES
 
 _UNSAFE = re.compile(r"[^\w.+:=,@%/\- ]")
@@ -91,6 +91,37 @@ class Recognised:
     def fills_cores(self) -> bool:
         """Whether the site vouches for what it does while those variables are unset."""
         return self.rule is not None and self.rule.fills_cores
+
+
+class StepProgram(NamedTuple):
+    """A program that a script starts: by ``name`` its steps stand in the accounting."""
+
+    name: str
+    application: str
+    workload: str
+
+
+MOST_PROGRAMS = 20
+"""Programs of a script that are told apart."""
+
+
+def programs_of(
+    script: str, arguments: Sequence[str], job_name: str, rules: Sequence[ApplicationRule]
+) -> tuple[StepProgram, ...]:
+    """Return what a script starts, as far as reading follows, by each name its steps may have.
+
+    ``srun python -u train.py`` is a step named python, of the application train.py.
+    """
+    programs: dict[StepProgram, None] = {}
+    for command in commands(script, tuple(arguments)):
+        words = (command.executable, *command.arguments)
+        recognised = recognise(None, job_name=job_name, command=words, rules=rules)
+        for word in (command.executable, *command.wrappers):
+            name = clean_name(word.rsplit("/", 1)[-1])
+            if name and not name.startswith("-") and len(programs) < MOST_PROGRAMS:
+                program = StepProgram(name, recognised.application, recognised.workload)
+                programs[program] = None
+    return tuple(programs)
 
 
 _SECRET_NAME = re.compile(

@@ -69,6 +69,7 @@ COUNTS_CORES = Signs(
 READS_CAP = Signs(
     re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}"), ("SLURM_CPU_FREQ", CAP_VARIABLE)
 )
+_SETS_CAP = Signs(re.compile(r"--cpu[-_]freq\b"), ("--cpu-freq", "--cpu_freq"))
 COUNTS_REQUEST = Signs(
     re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*"),
     ("_CPUS", "TASKS", "_NPROCS", "_MEM", "SLURM_TRES"),
@@ -320,7 +321,6 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")
     if not node_type and (counting := _found(COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
-    cap = _found(READS_CAP, text)
     following = _FOLLOWS.sub("", text) if "SLURM_CPUS_PER_TASK" in text else text
     cores = node_type
     if not cores and (counting := _found(COUNTS_REQUEST, following)):
@@ -333,7 +333,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
             cores = f"{main.launcher} {option.partition('=')[0]} states what a step takes"
     return ScriptUse(
         threads=threads,
-        frequency=obstacles["frequency"] or (f"the script uses {cap}" if cap else ""),
+        frequency=obstacles["frequency"] or reads_cap(text),
         freq_khz=parse_cpu_freq(cpu_freq)[1],
         freq_unclear=obstacles["frequency"] if is_unclear(cpu_freq) else "",
         node_type=node_type,
@@ -385,6 +385,12 @@ def _stated(
 def counts_threads(text: str, variables: tuple[str, ...]) -> str:
     """Return what in a text sets or reads the number of threads, "" for nothing."""
     return next((v for v in variables if v in text), "") or _found(COUNTS_THREADS, text)
+
+
+def reads_cap(text: str) -> str:
+    """Return what of a cap a text reads or sets, "" for nothing: the job's own is then kept."""
+    cap = _found(READS_CAP, text) or _found(_SETS_CAP, text)
+    return f"the script uses {cap}" if cap else ""
 
 
 def leaves_unbound(cpu_bind: str) -> bool:

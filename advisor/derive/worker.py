@@ -19,6 +19,7 @@ from pathlib import Path
 from advisor.derive import transfers
 from advisor.derive.change import Change
 from advisor.derive.class_models import ModelsByClass, taught
+from advisor.derive.histories import derive_histories
 from advisor.derive.size_models import FamilyModels
 from advisor.errors import StoreError
 from advisor.store.families import line_of
@@ -61,6 +62,11 @@ def derive(writer: Writer, *, budget_s: float = PASS_S, first: str = "") -> bool
     assert not writer.in_transaction
     until = time.thread_time() + budget_s
     failed: set[int] = set()
+    try:
+        current = derive_histories(writer, until)
+    except StoreError as error:
+        log.warning("event=derived-later store=%s error=%r", writer.path, str(error))
+        return False
     while {m.id for m in stale(writer)} - failed:
         try:
             failed |= _round(writer, first, failed, until)
@@ -68,8 +74,8 @@ def derive(writer: Writer, *, budget_s: float = PASS_S, first: str = "") -> bool
             log.warning("event=derived-later store=%s error=%r", writer.path, str(error))
             return False
         if time.thread_time() >= until:
-            return not stale(writer)
-    return not failed
+            return current and not stale(writer)
+    return current and not failed
 
 
 def _round(writer: Writer, first: str, left_out: Collection[int], until: float) -> set[int]:

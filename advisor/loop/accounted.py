@@ -15,6 +15,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.policy import PolicySet, scope_of
+from advisor.core.reasons import WHOLE_JOB
 from advisor.core.signature import Signature
 from advisor.loop.clock import moment, now
 from advisor.loop.execution import Execution
@@ -155,11 +156,11 @@ def signature_of(
 ) -> Signature | None:
     """Return the signature of a completed job.
 
-    None for one too short for the accounting's whole seconds, and for one of which nothing but its
-    time is known.
+    None for one too short for the accounting's whole seconds, for one of which nothing but its
+    time is known, and for a whole job of several programs.
     """
     decision = match.decision
-    if match.trust == "unverified" or not decision.application:
+    if match.trust == "unverified" or not decision.application or WHOLE_JOB in decision.codes:
         return None
     if job.state.split()[:1] != ["COMPLETED"]:
         return None

@@ -32,6 +32,7 @@ from advisor.store.reader import array_of
 from advisor.store.records import Outcome
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
+from advisor.store.stale_histories import touch_histories
 from advisor.store.writer import Writer, outcome_row
 
 log = logging.getLogger("advisor.collect")
@@ -169,6 +170,8 @@ class _Collection:
         self.to_review: set[int] = set()
         self._signed: Counter[WorkloadGroup] = Counter()
         """Whose jobs of which workload have new signatures, and how many, in this batch."""
+        self._identities: set[str] = set()
+        """What jobs of this batch are whose parts are known."""
 
     @property
     def fresh(self) -> set[tuple[str, str, str, Scope, str]]:
@@ -186,6 +189,9 @@ class _Collection:
         self._write()
         self._writer.touch_groups(group for group, _ in self._signed.most_common())
         self._signed.clear()
+        if self._identities:
+            touch_histories(self._writer, sorted(self._identities))
+            self._identities.clear()
 
     def _write(self) -> None:
         """Write what waits: most rows go into the store together, which is much quicker."""
@@ -284,6 +290,8 @@ class _Collection:
             result.outcomes.append(outcome)
         result.decisions += decisions
         result.observations += observations
+        if "parts" in outcome.record:
+            self._identities.add(match.decision.identity)
         number = outcome.record.get("judged_model")
         if outcome.verdict == "worse" and isinstance(number, int):
             self.to_review.add(number)

@@ -12,6 +12,7 @@ from advisor.core.reasons import BY_CLASS, ESTIMATED
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.execution import Execution, ran
+from advisor.loop.job_parts import parts_of
 from advisor.loop.match import MatchedJob
 from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
 from advisor.loop.verify_promise import model_promises
@@ -91,6 +92,8 @@ def make_outcome(
         verdict = judgement.verdict
         details |= judged
         details["notes"] = list(judgement.notes)
+        if match.decision.identity and match.trust == "verified" and (parts := parts_of(job)):
+            details["parts"] = [part.to_dict() for part in parts]
         details["far"] = judgement.far
     return Outcome(
         job_id=job.job_id,

@@ -24,16 +24,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.core.complaint import is_harm, last_worse
 from advisor.core.reasons import TRIAL
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
 from advisor.store.writer import Writer
 
-LAST = 3
-"""Last jobs of each user that are looked at."""
-WORSE = 2
-"""Of these, so many worse than predicted count as harm; one that is far worse is enough, too."""
 _COUNTED = ("as-promised", "better", "worse")
 
 
@@ -114,10 +111,8 @@ def _party(outcomes: Iterable[Outcome]) -> _Party:
         by_user[outcome.user].append(outcome)
     complaints, content = {}, []
     for user, jobs in by_user.items():
-        last = jobs[-LAST:]
-        worse = tuple(o for o in last if o.verdict == "worse")
-        far = tuple(o for o in worse if o.record.get("far"))
-        if len(worse) >= WORSE or far:
+        worse = last_worse(jobs, lambda o: o.verdict == "worse")
+        if is_harm(worse, lambda o: bool(o.record.get("far"))):
             complaints[user] = worse
         elif not worse:
             content.append(user)

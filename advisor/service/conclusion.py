@@ -72,6 +72,8 @@ def record(conclusion: Conclusion) -> Decision:
     choice, rewrite, reasons = conclusion.choice, conclusion.rewrite, conclusion.reasons
     recognised = reading.recognised if reading else None
     application = recognised.application if recognised else ""
+    if model is not None and model.of_history:  # whichever program its script starts first
+        application = model.application
     quality = model.energy_quality if model else "missing"
     sized = model is not None and model.of_sizes  # its energies were metered
     if choice.chosen is not None and choice.chosen.estimated and not sized:
@@ -104,7 +106,8 @@ def record(conclusion: Conclusion) -> Decision:
         reasons=reasons,
         message=message,
         holdout=any(r.code == "holdout" for r in reasons),
-        model_id=model.id if model else None,
+        model_id=model.id if model and not model.of_history else None,
+        parts=tuple(model.stats["parts"]) if model and model.of_history else (),
         energy_quality=quality,
         policy_version=submission.snapshot.policy.version,
         baseline_time_s=row.time_s if row else None,
@@ -112,6 +115,7 @@ def record(conclusion: Conclusion) -> Decision:
         request=request,
         reading=reading,
         program=request.program,
+        identity=reading.identity if reading else "",
         look_at=to_look_at(request, recognised, model),
         cold_start=cold_start_of(model, choice),
         binds_node_type=rewrite.binds_node_type,

@@ -21,6 +21,7 @@ from advisor.service.conclusion import Conclusion, Submission, record
 from advisor.service.read_job import PastAvailability
 from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob, understand
+from advisor.service.whole_job import by_history, with_spread
 
 
 def decide(
@@ -69,6 +70,30 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
     Each stage takes what those before it found, alters nothing of it, and returns what it finds
     itself, or the conclusion that the job stays as it is written.
     """
+    # the job as it is written: by its script, else by its own earlier jobs
+    located = _located(submission)
+    if isinstance(located, Conclusion):
+        located = by_history(located)
+    if isinstance(located, Conclusion):
+        return located
+    job, baseline = located
+    job = with_obstacles(job, baseline)
+    while True:
+        # what user, script, policy and cluster leave
+        bounds = bounds_of(job, baseline)
+        if isinstance(bounds, Conclusion):
+            return bounds
+        # among the candidates within them
+        choice = choose_for(job, baseline, bounds, trials=trials)
+        # unless policy, program or holdout keep it from the job; in the scheduler's words
+        conclusion = apply_choice(job, baseline, bounds, choice, chance)
+        if isinstance(conclusion, Conclusion):
+            return conclusion
+        job, chance = keeping(job, conclusion), _no_holdout  # which was drawn
+
+
+def _located(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
+    """Return what a job runs, and the measured point that stands for it as it is written."""
     # what runs, where, under which policy; of the script, what it does with its cores
     job = understand(submission)
     if isinstance(job, Conclusion):
@@ -83,21 +108,7 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
         return asked
     # the measured point that stands for it
     baseline = locate_baseline(job, asked)
-    if isinstance(baseline, Conclusion):
-        return baseline
-    job = with_obstacles(job, baseline)
-    while True:
-        # what user, script, policy and cluster leave
-        bounds = bounds_of(job, baseline)
-        if isinstance(bounds, Conclusion):
-            return bounds
-        # among the candidates within them
-        choice = choose_for(job, baseline, bounds, trials=trials)
-        # unless policy, program or holdout keep it from the job; in the scheduler's words
-        conclusion = apply_choice(job, baseline, bounds, choice, chance)
-        if isinstance(conclusion, Conclusion):
-            return conclusion
-        job, chance = keeping(job, conclusion), _no_holdout  # which was drawn
+    return baseline if isinstance(baseline, Conclusion) else (job, baseline)
 
 
 def _no_holdout() -> float:
@@ -117,6 +128,8 @@ def choose_for(
         bounds,
         None if pin is None else Pin.from_dict(pin),
     )
+    if model.of_history:
+        return with_spread(model, choice)
     if not model.by_class:
         return choice
     if trials:

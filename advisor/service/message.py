@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
-from advisor.core.reasons import EXTRAPOLATED, TRIAL, Reason
+from advisor.core.reasons import EXTRAPOLATED, TRIAL, WHOLE_JOB, Reason
 from advisor.core.units import format_change
 from advisor.core.words import difference_words
 
@@ -52,6 +52,8 @@ def effect_line(
     what = difference_words(baseline, chosen.configuration)
     if changed:
         pinned = "your pin" if "pinned" in codes else application
+        if WHOLE_JOB in codes:
+            pinned = "this job"
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
     if "extrapolated-advise" in codes:
         return f"advisor: {what} would give {effect} ({surely}); the site's policy only shows this"

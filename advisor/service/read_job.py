@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from advisor.core.availability import Availability
 from advisor.core.inventory import NodeType
+from advisor.core.job_identity import job_identity
 from advisor.core.policy import NodeTypeChange
 from advisor.core.reading import JobReading
 from advisor.core.recognise import ApplicationRule, names_job, recognise
@@ -42,9 +43,8 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
         stated={k: v for k, v in settings.values.items() if names_job(k)},
         rules=rules,
     )
-    return JobReading(
-        recognised, with_choices(own, request.choices, recognised.application, recognised.workload)
-    )
+    settings = with_choices(own, request.choices, recognised.application, recognised.workload)
+    return JobReading(recognised, settings, job_identity(request))
 
 
 def with_use(

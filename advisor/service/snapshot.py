@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -14,6 +15,7 @@ from typing import Any
 from advisor.core.availability import Availability
 from advisor.core.feasible import TIME_HI
 from advisor.core.inventory import Inventory
+from advisor.core.job_history import JobHistory
 from advisor.core.option import Row
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
@@ -23,6 +25,7 @@ from advisor.core.select import find_row
 from advisor.core.size_table import SizeTable
 from advisor.service.answered import Answered
 from advisor.service.families import Families, narrowest
+from advisor.store.histories import history_records, history_stamps
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.store.trials import TrialsUnderWay, under_way
@@ -61,6 +64,8 @@ class Snapshot:
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: Remembered[Answered] = field(default_factory=lambda: Remembered(_ANSWERED))
     families: Families = field(default_factory=Families)
+    histories: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of a job's identity: when its history changed, and the history as JSON text."""
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
@@ -150,6 +155,14 @@ class Snapshot:
             self.baselines[key] = baseline
         return baseline
 
+    def history(self, identity: str) -> JobHistory | None:
+        """Return what earlier jobs of an identity did, None where nothing is known of them."""
+        _, record = self.histories.get(identity, ("", ""))
+        if not record:
+            return None
+        history: JobHistory = self.choice(("history", identity), lambda: _history(record))
+        return history
+
     def remember(self, key: tuple[int, bytes], answered: Answered) -> None:
         """Keep an answer for as long as this snapshot holds."""
         self.answered.put(key, answered, _OF_ANSWER[0] + _OF_ANSWER[1] * len(key[1]))
@@ -162,6 +175,13 @@ class Snapshot:
                 self.choices.clear()
             choice = self.choices[key] = make()
         return choice
+
+
+def _history(record: str) -> JobHistory:
+    try:
+        return JobHistory.from_dict(json.loads(record))
+    except ValueError:  # FieldError is one
+        return JobHistory()
 
 
 class StoreSource:
@@ -250,6 +270,13 @@ class StoreSource:
         }
         snapshot.take(_chunked(reader, [i for i in stamps if i not in snapshot.models]))
         snapshot._decoded = old._decoded
+        changed = history_stamps(reader)
+        snapshot.histories = {
+            name: old.histories[name]
+            for name, at in changed.items()
+            if old.histories.get(name, ("",))[0] == at
+        }
+        snapshot.histories |= history_records(reader, changed.keys() - snapshot.histories.keys())
         return snapshot
 
     def close(self) -> None:

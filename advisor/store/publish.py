@@ -92,6 +92,8 @@ def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
                 made.execute("DELETE FROM decisions")
                 made.execute("DELETE FROM outcomes")
                 made.execute("DELETE FROM trials")
+                made.execute("DELETE FROM job_histories")
+                made.execute("DELETE FROM stale_histories")
                 made.execute("DELETE FROM pruned_rows")
                 made.execute("VACUUM")
             verdict = made.execute("PRAGMA quick_check(1)").fetchone()[0]

@@ -102,7 +102,8 @@ class Reader(StoreConnection):
             " (SELECT count(*) || max(updated_at) FROM node_types),"
             " (SELECT group_concat(id || state) FROM training_requests"
             " WHERE state IN ('requested', 'running')),"
-            " (SELECT count(*) || max(updated_at) FROM trials)"
+            " (SELECT count(*) || max(updated_at) FROM trials),"
+            " (SELECT count(*) || max(updated_at) FROM job_histories)"
         )
         return tuple(self.rows(sql)[0])
 

@@ -34,6 +34,9 @@ CLASS = "class"
 SIZES = "sizes"
 """The name of models of a whole family: its sizes never run, predicted from those that were."""
 
+HISTORY = "history"
+"""The name of models of one whole job: the sum of its parts. They are in no store."""
+
 SCOPES: tuple[Scope, ...] = ("own", "account", "all")
 """Whose jobs a measurement may advise, narrowest first."""
 
@@ -80,7 +83,12 @@ class StoredModel:
     @property
     def fitted(self) -> bool:
         """Whether it follows from runs of its own application on its own node type."""
-        return self.name not in (TRANSFER, CLASS, SIZES)
+        return self.name not in (TRANSFER, CLASS, SIZES, HISTORY)
+
+    @property
+    def of_history(self) -> bool:
+        """Whether it speaks for one whole job, by that job's own earlier ones; it has no id."""
+        return self.name == HISTORY
 
     @property
     def of_sizes(self) -> bool:

@@ -92,10 +92,14 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
     """
     from advisor.service.decide import decide
     from advisor.service.snapshot import site_of
+    from advisor.service.whole_job import applications_of
+    from advisor.store.histories import history_records
 
     snapshot = site_of(reader)
-    application = decide(request, snapshot, chance=_never).application
-    if application:
+    read = decide(request, snapshot, chance=_never)
+    snapshot.histories = history_records(reader, [read.identity])
+    names = {read.application} | applications_of(request, snapshot, read.identity)
+    for application in sorted(filter(None, names)):
         snapshot.take([*reader.find_models(application), *reader.size_models(application)])
     return decide(request, snapshot, chance=_never)
 

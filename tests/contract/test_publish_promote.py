@@ -12,6 +12,7 @@ import pytest
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.job_history import JobHistory, PastJob
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import StoreError
@@ -19,6 +20,7 @@ from advisor.store.backup import restore
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
+from advisor.store.stale_histories import save_histories, stale_histories, touch_histories
 from advisor.store.writer import Writer
 
 C = Configuration("hsw", 1, 1, 4, 0)
@@ -111,6 +113,11 @@ def test_a_copy_without_history(
             Decision.from_dict({"decision": "d1", "request": {"job_name": "payroll"}})
         )
         store.save_outcome(outcome)
+        touch_histories(store, ["payroll"])
+        (mark,) = stale_histories(store, 1)
+        history = JobHistory((PastJob("payroll", 1, 1.0, 1.0, 1, 1, ()),))
+        save_histories(store, {mark: history}, "")
+        touch_histories(store, ["payroll"])
     target = tmp_path / "copy.db"
     assert advisor("publish", target, "--no-history").code == 0
     assert b"payroll" not in target.read_bytes()

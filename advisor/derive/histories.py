@@ -1,0 +1,97 @@
+"""Histories of jobs by identity, from the outcomes of their latest jobs. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from advisor.core.codec import FieldError
+from advisor.core.complaint import is_harm, last_worse
+from advisor.core.inventory import Inventory
+from advisor.core.job_history import MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
+from advisor.core.reasons import WHOLE_JOB
+from advisor.core.requested_configuration import default_freq
+from advisor.store.reader import Reader
+from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
+from advisor.store.writer import Writer
+
+_AT_ONCE = 200
+"""Histories of one transaction, some ms."""
+_LOOKED_AT = 50
+"""Outcomes of an identity that are looked at, the latest: some failed, some were changed."""
+_OUTCOMES = (
+    "SELECT job_id, state, verdict, record FROM outcomes"
+    " WHERE json_extract(record, '$.identity') IS NOT NULL"
+    " AND json_extract(record, '$.identity') = ? AND submitted_at >= ?"
+    f" ORDER BY submitted_at DESC LIMIT {_LOOKED_AT}"
+)
+
+_Ended = tuple[str, str, str, Mapping[str, Any]]
+"""A job's id, state, verdict and record."""
+
+
+def derive_histories(writer: Writer, until: float) -> bool:
+    """Work out stale histories until then (processor time, s); tell whether none is left.
+
+    Raises StoreError where the store cannot be read or written.
+    """
+    before = (datetime.now(UTC) - timedelta(days=MAX_AGE_DAYS)).isoformat()
+    while marks := stale_histories(writer, _AT_ONCE):
+        with Reader(writer.path) as reader, writer.unsynced():
+            inventory = reader.inventory()
+            histories = {m: _history(reader, m, before, inventory) for m in marks}
+            save_histories(writer, histories, before)
+        if time.thread_time() >= until:
+            return not stale_histories(writer, 1)
+    return True
+
+
+def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
+    rows = reader.rows(_OUTCOMES, (mark.identity, since))
+    ended = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
+    past = [job for row in ended if (job := _past_job(row, inventory)) is not None]
+    return JobHistory(tuple(past[:MOST_JOBS]), _worse(ended))
+
+
+def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
+    """Return a job that says how the next one will run, None where it does not."""
+    _, state, _, record = ended
+    ran, parts, elapsed_s = record.get("ran"), record.get("parts"), record.get("elapsed_s")
+    if state != "COMPLETED" or not isinstance(ran, dict) or not parts or not elapsed_s:
+        return None
+    node_type = inventory.node_types.get(str(ran.get("node_type")))
+    if record.get("changed") or record.get("trust") != "verified" or node_type is None:
+        return None
+    if ran.get("whole_nodes") is not True or ran.get("step_failed"):
+        return None
+    if ran.get("freq_khz") not in (0, default_freq(node_type)):
+        return None
+    try:
+        return PastJob(
+            node_type.name,
+            int(ran["nodes"]),
+            float(elapsed_s),
+            float(ran["resolution_s"]),
+            int(ran["ranks_per_node"]),
+            int(ran["threads_per_node"]),
+            tuple(JobPart.from_dict(part) for part in parts),
+        )
+    except (FieldError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _worse(ended: Sequence[_Ended]) -> str:
+    """Return which promises of a whole job were broken, where that is a reason to complain."""
+    promised = [
+        row
+        for row in reversed(ended)
+        if WHOLE_JOB in (row[3].get("reasons") or ())
+        and row[2] in ("as-promised", "better", "worse")
+    ]
+    worse = last_worse(promised, lambda row: row[2] == "worse")
+    if not is_harm(worse, lambda row: bool(row[3].get("far"))):
+        return ""
+    return "worse than promised: " + ", ".join(f"job {row[0]}" for row in worse)

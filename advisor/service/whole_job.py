@@ -1,0 +1,342 @@
+"""A job whose script is not understood, known by what its own earlier jobs did.
+
+Nothing of such a job changes but its frequency cap: that alters no resource, no step and no thread,
+so that only its time and energy need be known, and these follow from its parts
+(:mod:`advisor.core.whole_job`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from advisor.core.configuration import Configuration
+from advisor.core.decision import Effect
+from advisor.core.inventory import NodeType
+from advisor.core.job_history import JobHistory, JobPart, PastJob
+from advisor.core.option import Row, pack_options
+from advisor.core.reading import JobReading
+from advisor.core.reasons import WHOLE_JOB, reason
+from advisor.core.recognise import StepProgram, programs_of, recognise
+from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import (
+    default_freq,
+    partition_of,
+    possible_node_types,
+    threads_stated,
+)
+from advisor.core.script import threads_of
+from advisor.core.script_use import NO_USE, ScriptUse, reads_cap
+from advisor.core.whole_job import (
+    CapResponse,
+    KnownPart,
+    WholeJob,
+    response_of,
+    share_words,
+    shares_of,
+    whole_job,
+    worst_of,
+)
+from advisor.schedulers.translators import translator
+from advisor.service.baseline import JobBaseline
+from advisor.service.choice import Choice
+from advisor.service.conclusion import Conclusion
+from advisor.service.job_models import JobModels, ModelSearch
+from advisor.service.read_job import with_whole_nodes
+from advisor.service.snapshot import Snapshot
+from advisor.service.understand import UnderstoodJob
+from advisor.store.records import HISTORY, StoredModel
+
+_NOT_UNDERSTOOD = frozenset(
+    {
+        "several-steps",
+        "script-not-understood",
+        "loop-of-steps",
+        "background-steps",
+        "unrecognised",
+        "no-baseline",
+    }
+)
+"""Why a job is left alone whose history may still tell what a cap would do to it."""
+AS_MEASURED = 0.15
+"""A model speaks for a part only where that took what the model says, within this share of it."""
+_SEVERAL = "the job is known on its own node type only"
+_STEPS = ScriptUse(launcher="srun")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What there is to know the parts of a job's earlier jobs by."""
+
+    snapshot: Snapshot
+    job: UnderstoodJob
+    node_type: NodeType
+    nodes: int
+    freq_khz: int
+
+    def known(self, job: PastJob) -> tuple[PastJob, tuple[KnownPart, ...]]:
+        """Return a past job with what is known of each of its parts."""
+        return job, tuple(self._known(part, job.resolution_s) for part in job.parts)
+
+    def _known(self, part: JobPart, resolution_s: float) -> KnownPart:
+        models = [self._model(part, program) for program in self._programs(part)]
+        rows = [
+            pair for model in models if model and (pair := self._row(part, resolution_s, model))
+        ]
+        power_w = part.energy_j / part.time_s if part.energy_j and part.time_s else None
+        if not models or len(rows) < len(models):
+            return KnownPart(part, power_w, {})
+        by_cap: dict[int, list[CapResponse]] = {}
+        for model, baseline in rows:
+            for row in self.snapshot.rows(model):
+                if row[:3] == baseline[:3] and row.confirmed and 0 < row.freq_khz < self.freq_khz:
+                    by_cap.setdefault(row.freq_khz, []).append(response_of(row, baseline))
+        responses = {c: worst_of(r) for c, r in by_cap.items() if len(r) == len(rows)}
+        model, baseline = rows[0]
+        named = model.application, model.workload
+        return KnownPart(part, power_w or baseline.energy_j / baseline.time_s, responses, named)
+
+    def _programs(self, part: JobPart) -> Sequence[StepProgram]:
+        """Return what a part may have been: what the script starts by its name, else its name."""
+        if not part.program:
+            return ()
+        started = [p for p in self.job.reading.programs or () if p.name == part.program]
+        if started:
+            return started
+        named = recognise(None, command=(part.program,), rules=self.snapshot.rules)
+        return [StepProgram(part.program, named.application, named.workload)]
+
+    def _model(self, part: JobPart, program: StepProgram) -> StoredModel | None:
+        request = self.job.request
+        names = program.application, program.workload, request.user, request.account
+        search = ModelSearch(
+            self.snapshot, self.job.policy, *names, self.node_type.name, lambda: self.nodes
+        )
+        model = search.find().by_node_type.get(self.node_type.name)
+        if model is None or not model.fitted or model.state != "fitted":
+            return None
+        measured = model.energy_quality == "measured" and model.method != "request"
+        return model if measured else None
+
+    def _row(
+        self, part: JobPart, resolution_s: float, model: StoredModel
+    ) -> tuple[StoredModel, Row] | None:
+        """Return a model with the option that stands for a part, if that took what it says."""
+        ranks = part.ranks_per_node
+        stated = threads_stated(self.job.request) or self.job.request.cpus_per_task
+        threads = ranks * stated if stated else part.cpus_per_node
+        if not ranks or not threads:
+            return None
+        place = self.nodes, ranks, max(ranks, min(threads, self.node_type.cores)), self.freq_khz
+        row, _ = self.snapshot.baseline(model, *place, True)
+        if row is None or not row.confirmed or math.isnan(row.energy_j):
+            return None
+        near = 1 + AS_MEASURED
+        low_s, high_s = row.time_lo_s / near - resolution_s, row.time_hi_s * near + resolution_s
+        as_measured = low_s <= part.step_s <= high_s
+        return (model, row) if as_measured else None
+
+
+def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
+    """Return a job that was to be left alone with the baseline that its own earlier jobs give it.
+
+    The conclusion stays where these do not tell what a cap would do to the next one.
+    """
+    submission = conclusion.submission
+    request, snapshot, reading = submission.request, submission.snapshot, submission.reading
+    codes = [r.code for r in conclusion.reasons[-1:]]
+    if reading is None or reading.recognised is None or _NOT_UNDERSTOOD.isdisjoint(codes):
+        return conclusion
+    history = snapshot.history(reading.identity)
+    if history is None:
+        return conclusion
+    request = with_whole_nodes(request, snapshot)
+    reading = _with_programs(reading, request, snapshot)
+    node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
+    if reading is None or not _may_be_capped(request, history, node_types):
+        return conclusion
+    if history.worse:
+        why = reason("whole-job-worse", history.worse)
+        left = replace(submission, reading=reading)
+        return replace(conclusion, submission=left, reasons=(*conclusion.reasons, why))
+    job = _job(conclusion, request, reading, node_types)
+    made = _model_of(job, history)
+    if made is None:
+        return conclusion
+    model, words = made
+    written = model.rows()[0]
+    configuration = written.configuration(model.node_type)
+    models = JobModels({model.node_type: model}, model.workload)
+    reasons = (*job.reasons, reason(WHOLE_JOB, words))
+    return job, JobBaseline(configuration, written, configuration, True, model, models, reasons)
+
+
+def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
+    """Return the applications whose models may speak for parts of a job; none without a history."""
+    history = snapshot.history(identity)
+    if history is None:
+        return set()
+    rules, script = snapshot.rules, request.script or ""
+    started = programs_of(script, request.command[1:], request.job_name, rules)
+    steps = {part.program for job in history.jobs for part in job.parts if part.program}
+    named = [recognise(None, command=(step,), rules=rules) for step in sorted(steps)]
+    return {p.application for p in started} | {n.application for n in named}
+
+
+def _with_programs(
+    reading: JobReading, request: JobRequest, snapshot: Snapshot
+) -> JobReading | None:
+    """Return the reading with what the script starts; None where that or its threads are open."""
+    if reading.programs is not None:  # of a decision that is made again
+        return reading
+    script, arguments = request.script, tuple(request.command[1:])
+    if script is None or threads_of(script, arguments).unclear:
+        return None
+    programs = programs_of(script, arguments, request.job_name, snapshot.rules)
+    settings = snapshot.availability.settings if snapshot.availability else {}
+    read = reading.use or NO_USE
+    frequency = read.frequency or reads_cap(script)
+    # what is known of a job's parts is of steps that srun started
+    obstacle = translator(request.scheduler).cap_obstacle(request, _STEPS, settings)
+    return replace(
+        reading,
+        use=replace(read, frequency=frequency, node_type=read.node_type or _SEVERAL),
+        programs=programs,
+        threads=threads_stated(request),
+        uncapped=obstacle,
+    )
+
+
+def _may_be_capped(
+    request: JobRequest, history: JobHistory, node_types: Sequence[NodeType]
+) -> bool:
+    """Tell whether a job is one that a cap may be looked for, like those before it."""
+    if request.kind != "batch" or not request.exclusive or history.obstacle:
+        return False
+    if request.not_understood or "all" in request.binds or len(node_types) != 1:
+        return False
+    past, node_type = history.jobs[0], node_types[0]
+    khz = default_freq(node_type)
+    if not khz or request.freq_khz not in (None, 0, khz):  # its user's own cap
+        return False
+    same = past.node_type == node_type.name and request.nodes in (None, past.nodes)
+    return same and past.ranks_per_node > 0 and past.cpus_per_node > 0
+
+
+def _job(
+    conclusion: Conclusion,
+    request: JobRequest,
+    reading: JobReading,
+    node_types: Sequence[NodeType],
+) -> UnderstoodJob:
+    submission, recognised, use = conclusion.submission, reading.recognised, reading.use
+    assert recognised is not None and use is not None
+    return UnderstoodJob(
+        request,
+        submission.snapshot,
+        submission.policy,
+        reading,
+        recognised,
+        use,
+        partition_of(request, submission.snapshot.inventory),
+        tuple(node_types),
+        conclusion.reasons[:-1],
+    )
+
+
+def _model_of(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel, str] | None:
+    """Return the model of a whole job, and in words what it is made of; None without one.
+
+    It is remembered, as choices are: the same job is submitted again and again.
+    """
+    request, reading = job.request, job.reading
+    size = request.cpus_per_task, threads_stated(request)
+    key = (WHOLE_JOB, reading.identity, reading.programs, request.user, request.account)
+    made: tuple[StoredModel, str] | str = job.snapshot.choice(
+        (*key, size, job.node_types[0].name, job.policy), lambda: _sum_of_parts(job, history) or ""
+    )
+    return made if isinstance(made, tuple) else None
+
+
+def _sum_of_parts(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel, str] | None:
+    node_type, latest = job.node_types[0], history.jobs[0]
+    free_khz = default_freq(node_type)
+    parts = _Parts(job.snapshot, job, node_type, latest.nodes, free_khz)
+    past = [parts.known(one) for one in history.jobs]
+    ranks, cpus = latest.ranks_per_node, latest.cpus_per_node
+    place = Configuration(node_type.name, latest.nodes, ranks, cpus, free_khz)
+    whole = whole_job(place, past)
+    if whole is None:
+        return None
+    return _model(job, whole, [*_shown(past[0])]), share_words(past)
+
+
+def _shown(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[str, object]]:
+    """Yield the parts of a past job, the rest last, as a decision keeps them."""
+    job, parts = past
+    *shares, rest = shares_of(job, parts)
+    for known, share in zip(parts, shares, strict=True):
+        yield {
+            "program": known.part.program,
+            "application": known.named[0],
+            "workload": known.named[1],
+            "time_share": round(share.time, 4),
+            "energy_share": round(share.energy, 4),
+            "known": bool(share.response),
+        }
+    yield {
+        "program": "",
+        "application": "",
+        "workload": "",
+        "time_share": round(rest.time, 4),
+        "energy_share": round(rest.energy, 4),
+        "known": False,
+    }
+
+
+def _model(job: UnderstoodJob, whole: WholeJob, parts: list[dict[str, object]]) -> StoredModel:
+    """Return a model that decisions take as any other; its id is of no stored one."""
+    options = (whole.written, *whole.capped)
+    packed = pack_options(options)
+    digest = blake2b(packed, digest_size=7).digest()
+    return StoredModel(
+        id=-1 - int.from_bytes(digest, "big"),
+        application=next((str(p["application"]) for p in parts if p["known"]), ""),
+        workload=WHOLE_JOB,
+        node_type=whole.written.configuration.node_type,
+        scope="own",
+        owner=job.request.user,
+        version=1,
+        name=HISTORY,
+        state="fitted",
+        state_reason="",
+        energy_quality="measured",
+        n_train=0,
+        stats={"parts": parts, "spread": whole.spread},
+        options_blob=packed,
+        created_at="",
+        updated_at="",
+    )
+
+
+def with_spread(model: StoredModel, choice: Choice) -> Choice:
+    """Return a choice whose promises leave room for how single jobs of a history differ."""
+    if choice.chosen is None:
+        return choice
+    spread_t, spread_e = model.stats["spread"]
+    chosen = choice.chosen._replace(
+        time=_wider(choice.chosen.time, spread_t), energy=_wider(choice.chosen.energy, spread_e)
+    )
+    return replace(choice, chosen=chosen)
+
+
+def _wider(effect: Effect, spread: float) -> Effect:
+    middle = math.log1p(effect.change)
+    low, high = (math.log1p(end) - middle for end in (effect.lo, effect.hi))
+    return Effect(
+        effect.change,
+        math.expm1(middle - math.hypot(low, spread)),
+        math.expm1(middle + math.hypot(high, spread)),
+    )

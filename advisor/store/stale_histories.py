@@ -1,0 +1,58 @@
+"""Which histories of jobs are stale, and how they are renewed.
+
+A collection marks the identities of the jobs that it takes over; ``advisor/derive`` works their
+histories out after the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from advisor.core.job_history import JobHistory
+from advisor.store import rows as _rows
+from advisor.store.reader import Reader
+from advisor.store.transaction import StoreTransaction
+
+
+class StaleHistory(NamedTuple):
+    """A mark: the history of an identity follows from something that has changed."""
+
+    identity: str
+    mark: int
+
+
+def touch_histories(writer: StoreTransaction, identities: Sequence[str]) -> None:
+    """Mark the histories of identities stale, inside the transaction that changes their jobs."""
+    writer.change_many(
+        "INSERT INTO stale_histories (identity, since) VALUES (?, ?)"
+        " ON CONFLICT (identity) DO UPDATE SET mark = excluded.mark",
+        [(identity, _rows.now()) for identity in identities],
+    )
+
+
+def stale_histories(reader: Reader, most: int) -> list[StaleHistory]:
+    """Return which histories are stale, the longest first."""
+    sql = "SELECT identity, mark FROM stale_histories ORDER BY since, identity LIMIT ?"
+    return [StaleHistory(*row) for row in map(tuple, reader.rows(sql, (most,)))]
+
+
+def save_histories(
+    writer: StoreTransaction, histories: Mapping[StaleHistory, JobHistory], before: str
+) -> None:
+    """Store histories and take their marks away, of those that nobody marked anew meanwhile.
+
+    One without jobs is none; neither is one that was not renewed since ``before``.
+    """
+    with writer.transaction() as db:
+        for stale, history in histories.items():
+            done = db.execute("DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale)
+            if not done.rowcount:
+                continue
+            if not history.jobs:
+                db.execute("DELETE FROM job_histories WHERE identity = ?", (stale.identity,))
+                continue
+            record = _rows.to_json(history.to_dict())
+            values = (stale.identity, record, _rows.now())
+            db.execute("INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)", values)
+        db.execute("DELETE FROM job_histories WHERE updated_at < ?", (before,))

@@ -521,3 +521,25 @@ def m0022_count_laws(db: Database) -> None:
     _run(db, _COUNT_LAWS)
     if "profile_steps" in db.table_names():
         _run(db, _LAWS_OF_STEPS)
+
+
+_PAGES = """
+-- A page of a history, a user's last jobs and a model's last verdicts are found by an index each,
+-- however many there are before.
+DROP INDEX IF EXISTS decisions_by_user;
+DROP INDEX IF EXISTS outcomes_by_user;
+DROP INDEX IF EXISTS outcomes_by_model;
+CREATE INDEX decisions_by_user ON decisions (user, created_at);
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';
+"""
+
+
+@migrations()
+def m0023_pages(db: Database) -> None:
+    """Find the last of a user's or a model's jobs without reading those before."""
+    _run(db, _PAGES)

@@ -273,10 +273,6 @@ CREATE TABLE months (
     PRIMARY KEY (month, application, node_type)
 );
 
-CREATE INDEX decisions_by_user ON decisions (user);
-
-CREATE INDEX outcomes_by_user ON outcomes (user);
-
 CREATE TABLE trials (
     id                INTEGER PRIMARY KEY,
     workload_id       INTEGER NOT NULL REFERENCES workloads (id),
@@ -356,9 +352,6 @@ CREATE TABLE file_systems (
 
 CREATE INDEX outcomes_by_time ON outcomes (collected_at);
 
-CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model'))
-    WHERE verdict IN ('as-promised', 'better', 'worse');
-
 CREATE TABLE pruned_rows (
     id         INTEGER PRIMARY KEY,
     pruned_at  TEXT NOT NULL,
@@ -384,3 +377,15 @@ CREATE TABLE count_laws (
     laws         TEXT NOT NULL CHECK (json_valid(laws)),
     created_at   TEXT NOT NULL
 ) WITHOUT ROWID;
+
+CREATE INDEX decisions_by_user ON decisions (user, created_at);
+
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+
+CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';

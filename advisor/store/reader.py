@@ -272,9 +272,17 @@ class Reader(StoreConnection):
         """Return the latest outcome of a job, None when it was not collected."""
         return next(iter(self.outcomes("job_id = ?", (job_id,))[::-1]), None)
 
-    def outcomes(self, where: str = "1", values: Sequence[object] = ()) -> list[Outcome]:
-        """Return the outcomes of a condition in SQL, in the order the jobs were submitted."""
-        sql = f"SELECT * FROM outcomes WHERE {where} ORDER BY submitted_at, job_id"
+    def outcomes(
+        self, where: str = "1", values: Sequence[object] = (), *, newest: int | None = None
+    ) -> list[Outcome]:
+        """Return the outcomes of a condition in SQL, in the order the jobs were submitted.
+
+        ``newest``: at most so many of them, the last one first.
+        """
+        order = "submitted_at, job_id"
+        if newest is not None:
+            order = f"submitted_at DESC, job_id DESC LIMIT {newest}"
+        sql = f"SELECT * FROM outcomes WHERE {where} ORDER BY {order}"
         return [_rows.outcome(row) for row in self.rows(sql, values)]
 
     # -- training ------------------------------------------------------------------------------

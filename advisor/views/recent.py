@@ -124,13 +124,14 @@ def recent_jobs(reader: Reader, since: datetime, user: str | None) -> list[Recen
 
 def last_job(reader: Reader, user: str) -> str:
     """Return a user's latest job, "" for a user without any."""
-    rows = reader.rows(
-        "SELECT job_id, submitted_at FROM outcomes WHERE user = ? UNION ALL"
-        " SELECT job_id, created_at FROM decisions WHERE user = ? AND job_id <> ''"
-        " ORDER BY 2 DESC LIMIT 1",
-        (user, user),
-    )
-    return str(rows[0][0]) if rows else ""
+    latest = [
+        tuple(reader.rows(f"{sql} ORDER BY 1 DESC LIMIT 1", (user,)))
+        for sql in (
+            "SELECT submitted_at, job_id FROM outcomes WHERE user = ?",
+            "SELECT created_at, job_id FROM decisions WHERE user = ? AND job_id <> ''",
+        )
+    ]
+    return max((tuple(row) for rows in latest for row in rows), default=("", ""))[1]
 
 
 def _job(d: Decision, outcome: Outcome | None) -> RecentJob:

@@ -7,6 +7,7 @@ what a killed one left is cleared by the next that writes the same file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -24,6 +25,17 @@ _NAME = 40
 """Characters of the file's name that its draft has, so that a long name's fits as well."""
 _TRIES = 100
 """Random names that are tried before a folder full of drafts is an error."""
+
+
+READ_ONLY = "its file system is read-only"
+NO_INODES = "its file system has no inodes left"
+NO_SPACE = "no space left on the device"
+MENDED = {
+    READ_ONLY: "have the file system of {} mounted to be written",
+    NO_INODES: "remove files on the file system of {}: each takes an inode, however small",
+    NO_SPACE: "free some space in {}",
+}
+"""What is to be done in a folder where its file system takes no new file."""
 
 
 @contextmanager
@@ -66,6 +78,19 @@ def write_whole(
         partial.replace(path)
 
 
+def why_no_file(folder: Path) -> str:
+    """Return why a folder's file system takes no new file, "" where it does or cannot be asked."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return ""
+    if status.f_flag & os.ST_RDONLY:
+        return READ_ONLY
+    if status.f_files and not status.f_favail:  # some file systems count none
+        return NO_INODES
+    return "" if status.f_bavail else NO_SPACE
+
+
 def _here() -> str:
     """Name this host, and the space its process numbers are of (containers have their own)."""
     try:
@@ -90,6 +115,10 @@ def _new(folder: Path, name: str, mode: int) -> Path:
             if attempt == _TRIES - 1:
                 raise
             continue
+        except OSError as error:
+            if error.errno == errno.ENOSPC and (why := why_no_file(folder)):
+                raise OSError(errno.ENOSPC, why, str(path)) from None
+            raise
         return path
     raise AssertionError
 

@@ -131,11 +131,14 @@ def _decide(path: Path, count: int, models: int, draw: random.Random) -> None:
     source = StoreSource(path)
     source.refresh()
     source.close()
-    applications = models + max(3, round(UNSWEPT * models))
+    unswept = max(3, round(UNSWEPT * models))
     start = datetime.now(UTC) - timedelta(hours=12)
     with closing(sqlite3.connect(path)) as db, db:
         for number in range(count):
-            payload = json.loads(request(number % applications))
+            application = number % (models + unswept)
+            if number >= count - FRESH and number % 10 == 0:
+                application = models + number // 10 % unswept
+            payload = json.loads(request(application))
             payload["script"] = payload["script"].replace(" input.dat", "")  # of all workloads
             payload["options"]["time"] = "12:00:00"
             payload["options"]["account"] = f"account{number % 20}"

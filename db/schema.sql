@@ -389,3 +389,54 @@ CREATE INDEX outcomes_by_model
     WHERE verdict IN ('as-promised', 'better', 'worse');
 
 CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';
+
+CREATE TABLE days (
+    day     TEXT PRIMARY KEY,
+    whole   INTEGER NOT NULL CHECK (whole IN (0, 1)),
+    counts  TEXT NOT NULL CHECK (json_valid(counts))
+) WITHOUT ROWID;
+
+CREATE TABLE day_sums (
+    day                 TEXT NOT NULL,
+    application         TEXT NOT NULL,
+    workload            TEXT NOT NULL,
+    counts              TEXT NOT NULL CHECK (json_valid(counts)),
+    energy_on_jobs      REAL NOT NULL,
+    energy_on_sum       REAL NOT NULL,
+    energy_on_squares   REAL NOT NULL,
+    energy_off_jobs     REAL NOT NULL,
+    energy_off_sum      REAL NOT NULL,
+    energy_off_squares  REAL NOT NULL,
+    time_on_jobs        REAL NOT NULL,
+    time_on_sum         REAL NOT NULL,
+    time_on_squares     REAL NOT NULL,
+    time_off_jobs       REAL NOT NULL,
+    time_off_sum        REAL NOT NULL,
+    time_off_squares    REAL NOT NULL,
+    coarse_jobs         REAL NOT NULL,
+    coarse_sum          REAL NOT NULL,
+    promised_j          REAL NOT NULL,
+    promised_base_j     REAL NOT NULL,
+    promised_s          REAL NOT NULL,
+    promised_base_s     REAL NOT NULL,
+    kwh                 REAL NOT NULL,
+    node_hours          REAL NOT NULL,
+    time_inside         REAL NOT NULL,
+    time_promises       REAL NOT NULL,
+    energy_inside       REAL NOT NULL,
+    energy_promises     REAL NOT NULL,
+    PRIMARY KEY (day, application, workload)
+) WITHOUT ROWID;
+
+CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
+    DELETE FROM days
+    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
+END;

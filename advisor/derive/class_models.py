@@ -274,13 +274,16 @@ class _NodeType:
         """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
 
-        from advisor.prior.fit import learn
+        from advisor.prior.fit import MOST, learn, like_and_others
 
         names = frozenset(measures) - set(_NOT_INTENSIVE)
-        key = (own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group)
+        key: tuple[object, ...] = (
+            *(own.ranks_per_node, own.threads_per_node, own.freq_khz, names, release, group),
+            *(sorted(measures.items()) if len(self._known(group)) > MOST else ()),
+        )
         if key not in self.learned:
             at = np.array(self.place(own.threads_per_node, own.freq_khz))
-            known = list(self._surfaces(group, at, release))
+            known = like_and_others(list(self._surfaces(group, at, release)), names, measures)
             points = np.array([self.place(t, f) for t, f in self._points(own, group)])
             self.learned[key] = learn(known, names, points.reshape(-1, 2), at)
         return self.learned[key]

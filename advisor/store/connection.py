@@ -16,7 +16,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
@@ -202,6 +203,19 @@ class StoreConnection:
                     return result
             self._reopen()
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Have all that is read inside be of one moment, whatever others write."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self.rows("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:  # a file that was replaced is opened anew
+                self._connection.rollback()
 
     def copy_to(self, target: sqlite3.Connection) -> None:
         """Copy the whole store, as it is at one moment, into an empty database."""

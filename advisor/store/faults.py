@@ -21,7 +21,9 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return damaged(path, str(error))
     if why := _refused_by_its_file_system(name, path.parent):
-        return StoreError(f"{path}: {why}, nothing was changed", hint=MENDED[why].format(path.parent))
+        return StoreError(
+            f"{path}: {why}, nothing was changed", hint=MENDED[why].format(path.parent)
+        )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
             f"{path}: the store cannot be written here",

@@ -17,9 +17,8 @@ from advisor.store import faults
 from advisor.store.connection import COPY, MIGRATIONS, applied_migrations, is_wal
 from advisor.store.reader import Reader
 
-
 HISTORY = frozenset(
-    {"decisions", "outcomes", "trials", "pruned_rows", "summed"}
+    {"decisions", "outcomes", "trials", "pruned_rows", "summed", "days", "day_sums"}
 )
 """Tables that grow with the jobs and that no decision follows from."""
 

@@ -123,6 +123,8 @@ LOG_ENDS_S = 0.4
 class _Waiting(logging.handlers.QueueHandler):
     """Hands lines over to the thread that writes them."""
 
+    queue: queue.Queue[logging.LogRecord | None]
+
     def enqueue(self, record: logging.LogRecord) -> None:
         """Hand one over, unless too many wait already."""
         if self.queue.qsize() < LOG_LINES:
@@ -135,7 +137,7 @@ def _logging(level: str) -> Iterator[None]:
     stream = logging.StreamHandler(sys.stderr)
     form = "%(asctime)s level=%(levelname)s %(message)s"
     stream.setFormatter(logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S%z"))
-    lines: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
+    lines: queue.Queue[logging.LogRecord | None] = queue.Queue()
     from advisor.service.quiet import Quiet
 
     root = logging.getLogger()

@@ -59,9 +59,9 @@ def add_days(reader: Reader, sums: JobSums, days: Sequence[str], application: st
         " GROUP BY application, workload"
     )
     for name, workload, *values in reader.rows(sql, span):
-        compared = Counter({n: v for n, v in zip(COMPARED, values, strict=True) if v})
-        if compared:
-            sums.compared[name, workload] += compared
+        compared = {n: v for n, v in zip(COMPARED, values, strict=True) if v}
+        for key, value in compared.items():  # a Counter's own sum drops what is below 0
+            sums.compared[name, workload][key] += value
 
 
 @contextmanager

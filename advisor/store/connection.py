@@ -43,6 +43,8 @@ COPY = 0x41445643
 _ID = slice(68, 72)  # where it lies
 
 
+LOG_BYTES = 64 << 20
+"""What the log beside a store keeps of a large transaction once that is in the store."""
 _CREATED = re.compile(r"^(CREATE (?:TABLE|VIEW|TRIGGER|(?:UNIQUE )?INDEX) )")
 """How SQLite keeps what made a part of the schema, up to its name."""
 _STEPS = 100_000

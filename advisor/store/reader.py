@@ -256,10 +256,11 @@ class Reader(StoreConnection):
         order = "ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
         return self._decisions(f"{where} {order}", [*values, limit, offset])
 
-    def decisions_since(self, moment: str, user: str | None) -> list[Decision]:
-        """Return the decisions since a moment (UTC) whose job is known, a user's or everybody's."""
+    def decisions_since(self, moment: str, user: str | None, *, newest: int) -> list[Decision]:
+        """Return the last decisions since a moment (UTC) whose job is known, a user's or all."""
         where, values = ("", []) if user is None else (" AND user = ?", [user])
-        return self._decisions(f"created_at >= ? AND job_id <> ''{where}", [moment, *values], True)
+        where = f"created_at >= ? AND job_id <> ''{where} ORDER BY created_at DESC LIMIT ?"
+        return self._decisions(where, [moment, *values, newest], True)
 
     def _decisions(
         self, where: str, values: Sequence[object], brief: bool = False

@@ -21,6 +21,8 @@ _SIDES = ("", "-journal", "-wal", "-shm")
 """What SQLite puts beside a file that it writes."""
 _ELSEWHERE_S = 86400.0
 """A draft of another host that nobody wrote to for so long is left from one that was killed."""
+_CLOCKS_S = 5.0
+"""A file system's clock and a process's beginning may be so far apart."""
 _NAME = 40
 """Characters of the file's name that its draft has, so that a long name's fits as well."""
 _TRIES = 100
@@ -144,9 +146,11 @@ def _clear(folder: Path, name: str) -> None:
 
 
 def _left(here: str, pid: int, changed_at: float) -> bool:
-    """Tell whether the process that made a draft is gone."""
+    """Tell whether a draft's maker is gone; another process may have its number by now."""
     if here != _here():
         return time.time() - changed_at > _ELSEWHERE_S
+    if _began_at(pid) > changed_at + _CLOCKS_S:
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -154,6 +158,17 @@ def _left(here: str, pid: int, changed_at: float) -> bool:
     except OSError:  # it lives, and is another user's
         return False
     return False
+
+
+def _began_at(pid: int) -> float:
+    """Return when a process began, in seconds since 1970; 0 where that cannot be told."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        kernel = Path("/proc/stat").read_text()
+        boot_s = int(kernel.partition("\nbtime ")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _remove(path: Path) -> None:

@@ -44,6 +44,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option, pack_options
 from advisor.loop.collect import collect
+from advisor.loop.day_sums import sum_days
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.schedulers.slurm.translator import parse_request
@@ -120,6 +121,8 @@ def build(path: Path, jobs: int, models: int) -> None:
         collect(writer, Accounting(others), datetime.now(UTC) - timedelta(days=90))  # type: ignore[arg-type]
     _settle(draft)
     _multiply(draft, jobs, fresh)
+    with Writer(draft) as writer:  # as the collections of those days did
+        sum_days(writer, math.inf)
     with closing(sqlite3.connect(draft)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     path.with_suffix(".sacct").write_text(_sacct(fresh))

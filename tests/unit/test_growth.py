@@ -17,6 +17,7 @@ import pytest
 from advisor.loop import clock
 from advisor.loop.day_sums import sum_days, whole_days
 from advisor.loop.report import report
+from advisor.loop.reported_jobs import reported_jobs
 from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import judged_by
 from advisor.prior.fit import MOST, like_and_others
@@ -80,7 +81,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         counted += 1
 
     def counting(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
+        connection: sqlite3.Connection = connect(*args, **kwargs)
         connection.set_progress_handler(step, 10)
         return connection
 
@@ -168,7 +169,8 @@ def test_a_page_of_the_history_is_read_alone(
 ) -> None:
     assert grows(steps, stores, ask_pages) < 1.5
     with Reader(stores[1]) as reader:
-        pages, after = [], None
+        pages: list[str] = []
+        after = None
         while not pages or after:
             asked = {"op": "history", "after": after or 0}
             answer = page(reader, asked, "root", all_jobs=True)
@@ -319,18 +321,15 @@ def test_what_is_pruned_and_had_back_is_in_the_sums_as_in_the_store(site: Writer
 def test_a_day_that_changes_while_it_is_summed_up_is_not_whole(
     site: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from advisor.loop import day_sums
-
     site.change("UPDATE outcomes SET energy_j = 1 + energy_j WHERE job_id = '7'")
-    jobs = day_sums.reported_jobs
 
     def meanwhile(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        yield from jobs(*args, **kwargs)
+        yield from reported_jobs(*args, **kwargs)
         with Writer(site.path) as other:
             other.change("UPDATE outcomes SET energy_j = 1 + energy_j WHERE job_id = '7'")
 
     whole = whole_days(site, "")
-    monkeypatch.setattr(day_sums, "reported_jobs", meanwhile)
+    monkeypatch.setattr("advisor.loop.day_sums.reported_jobs", meanwhile)
     assert sum_days(site) == 0
     assert whole_days(site, "") == whole
 

@@ -7,6 +7,7 @@ what a killed one left is cleared by the next that writes the same file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -20,10 +21,23 @@ _SIDES = ("", "-journal", "-wal", "-shm")
 """What SQLite puts beside a file that it writes."""
 _ELSEWHERE_S = 86400.0
 """A draft of another host that nobody wrote to for so long is left from one that was killed."""
+_CLOCKS_S = 5.0
+"""A file system's clock and a process's beginning may be so far apart."""
 _NAME = 40
 """Characters of the file's name that its draft has, so that a long name's fits as well."""
 _TRIES = 100
 """Random names that are tried before a folder full of drafts is an error."""
+
+
+READ_ONLY = "its file system is read-only"
+NO_INODES = "its file system has no inodes left"
+NO_SPACE = "no space left on the device"
+MENDED = {
+    READ_ONLY: "have the file system of {} mounted to be written",
+    NO_INODES: "remove files on the file system of {}: each takes an inode, however small",
+    NO_SPACE: "free some space in {}",
+}
+"""What is to be done in a folder where its file system takes no new file."""
 
 
 @contextmanager
@@ -66,6 +80,19 @@ def write_whole(
         partial.replace(path)
 
 
+def why_no_file(folder: Path) -> str:
+    """Return why a folder's file system takes no new file, "" where it does or cannot be asked."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return ""
+    if status.f_flag & os.ST_RDONLY:
+        return READ_ONLY
+    if status.f_files and not status.f_favail:  # some file systems count none
+        return NO_INODES
+    return "" if status.f_bavail else NO_SPACE
+
+
 def _here() -> str:
     """Name this host, and the space its process numbers are of (containers have their own)."""
     try:
@@ -90,6 +117,10 @@ def _new(folder: Path, name: str, mode: int) -> Path:
             if attempt == _TRIES - 1:
                 raise
             continue
+        except OSError as error:
+            if error.errno == errno.ENOSPC and (why := why_no_file(folder)):
+                raise OSError(errno.ENOSPC, why, str(path)) from None
+            raise
         return path
     raise AssertionError
 
@@ -115,9 +146,11 @@ def _clear(folder: Path, name: str) -> None:
 
 
 def _left(here: str, pid: int, changed_at: float) -> bool:
-    """Tell whether the process that made a draft is gone."""
+    """Tell whether a draft's maker is gone; another process may have its number by now."""
     if here != _here():
         return time.time() - changed_at > _ELSEWHERE_S
+    if _began_at(pid) > changed_at + _CLOCKS_S:
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -125,6 +158,17 @@ def _left(here: str, pid: int, changed_at: float) -> bool:
     except OSError:  # it lives, and is another user's
         return False
     return False
+
+
+def _began_at(pid: int) -> float:
+    """Return when a process began, in seconds since 1970; 0 where that cannot be told."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        kernel = Path("/proc/stat").read_text()
+        boot_s = int(kernel.partition("\nbtime ")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _remove(path: Path) -> None:

@@ -550,3 +550,86 @@ CREATE INDEX outcomes_by_identity
 def m0023_job_histories(db: Database) -> None:
     """Keep what earlier jobs of one identity did."""
     _run(db, _JOB_HISTORIES)
+
+
+_PAGES = """
+-- A page of a history, a user's last jobs and a model's last verdicts are found by an index each,
+-- however many there are before.
+DROP INDEX IF EXISTS decisions_by_user;
+DROP INDEX IF EXISTS outcomes_by_user;
+DROP INDEX IF EXISTS outcomes_by_model;
+CREATE INDEX decisions_by_user ON decisions (user, created_at);
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';
+"""
+
+
+@migrations()
+def m0024_pages(db: Database) -> None:
+    """Find the last of a user's or a model's jobs without reading those before."""
+    _run(db, _PAGES)
+
+
+_DAYS = """
+-- Sums of the jobs submitted on one day (UTC): counts of all of them, and of each workload also
+-- what reports compare (loop/job_sums.py). They count while the day is whole; whatever writes an
+-- outcome otherwise takes the day away (loop/day_sums.py).
+CREATE TABLE days (
+    day     TEXT PRIMARY KEY,
+    whole   INTEGER NOT NULL CHECK (whole IN (0, 1)),
+    counts  TEXT NOT NULL CHECK (json_valid(counts))
+) WITHOUT ROWID;
+
+CREATE TABLE day_sums (
+    day                 TEXT NOT NULL,
+    application         TEXT NOT NULL,
+    workload            TEXT NOT NULL,
+    counts              TEXT NOT NULL CHECK (json_valid(counts)),
+    energy_on_jobs      REAL NOT NULL,
+    energy_on_sum       REAL NOT NULL,
+    energy_on_squares   REAL NOT NULL,
+    energy_off_jobs     REAL NOT NULL,
+    energy_off_sum      REAL NOT NULL,
+    energy_off_squares  REAL NOT NULL,
+    time_on_jobs        REAL NOT NULL,
+    time_on_sum         REAL NOT NULL,
+    time_on_squares     REAL NOT NULL,
+    time_off_jobs       REAL NOT NULL,
+    time_off_sum        REAL NOT NULL,
+    time_off_squares    REAL NOT NULL,
+    coarse_jobs         REAL NOT NULL,
+    coarse_sum          REAL NOT NULL,
+    promised_j          REAL NOT NULL,
+    promised_base_j     REAL NOT NULL,
+    promised_s          REAL NOT NULL,
+    promised_base_s     REAL NOT NULL,
+    kwh                 REAL NOT NULL,
+    node_hours          REAL NOT NULL,
+    time_inside         REAL NOT NULL,
+    time_promises       REAL NOT NULL,
+    energy_inside       REAL NOT NULL,
+    energy_promises     REAL NOT NULL,
+    PRIMARY KEY (day, application, workload)
+) WITHOUT ROWID;
+
+CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
+END;
+CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
+END;
+CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
+    DELETE FROM days
+    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
+END;
+"""
+
+
+@migrations()
+def m0025_days(db: Database) -> None:
+    """Keep sums by day, so that reports need not read every job."""
+    _run(db, _DAYS)

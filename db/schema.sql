@@ -273,10 +273,6 @@ CREATE TABLE months (
     PRIMARY KEY (month, application, node_type)
 );
 
-CREATE INDEX decisions_by_user ON decisions (user);
-
-CREATE INDEX outcomes_by_user ON outcomes (user);
-
 CREATE TABLE trials (
     id                INTEGER PRIMARY KEY,
     workload_id       INTEGER NOT NULL REFERENCES workloads (id),
@@ -356,9 +352,6 @@ CREATE TABLE file_systems (
 
 CREATE INDEX outcomes_by_time ON outcomes (collected_at);
 
-CREATE INDEX outcomes_by_model ON outcomes (json_extract(record, '$.judged_model'))
-    WHERE verdict IN ('as-promised', 'better', 'worse');
-
 CREATE TABLE pruned_rows (
     id         INTEGER PRIMARY KEY,
     pruned_at  TEXT NOT NULL,
@@ -402,3 +395,66 @@ CREATE TABLE stale_histories (
 CREATE INDEX outcomes_by_identity
     ON outcomes (json_extract(record, '$.identity'), submitted_at)
     WHERE json_extract(record, '$.identity') IS NOT NULL;
+
+CREATE INDEX decisions_by_user ON decisions (user, created_at);
+
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+
+CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';
+
+CREATE TABLE days (
+    day     TEXT PRIMARY KEY,
+    whole   INTEGER NOT NULL CHECK (whole IN (0, 1)),
+    counts  TEXT NOT NULL CHECK (json_valid(counts))
+) WITHOUT ROWID;
+
+CREATE TABLE day_sums (
+    day                 TEXT NOT NULL,
+    application         TEXT NOT NULL,
+    workload            TEXT NOT NULL,
+    counts              TEXT NOT NULL CHECK (json_valid(counts)),
+    energy_on_jobs      REAL NOT NULL,
+    energy_on_sum       REAL NOT NULL,
+    energy_on_squares   REAL NOT NULL,
+    energy_off_jobs     REAL NOT NULL,
+    energy_off_sum      REAL NOT NULL,
+    energy_off_squares  REAL NOT NULL,
+    time_on_jobs        REAL NOT NULL,
+    time_on_sum         REAL NOT NULL,
+    time_on_squares     REAL NOT NULL,
+    time_off_jobs       REAL NOT NULL,
+    time_off_sum        REAL NOT NULL,
+    time_off_squares    REAL NOT NULL,
+    coarse_jobs         REAL NOT NULL,
+    coarse_sum          REAL NOT NULL,
+    promised_j          REAL NOT NULL,
+    promised_base_j     REAL NOT NULL,
+    promised_s          REAL NOT NULL,
+    promised_base_s     REAL NOT NULL,
+    kwh                 REAL NOT NULL,
+    node_hours          REAL NOT NULL,
+    time_inside         REAL NOT NULL,
+    time_promises       REAL NOT NULL,
+    energy_inside       REAL NOT NULL,
+    energy_promises     REAL NOT NULL,
+    PRIMARY KEY (day, application, workload)
+) WITHOUT ROWID;
+
+CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
+    DELETE FROM days
+    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
+END;

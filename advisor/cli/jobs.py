@@ -63,6 +63,7 @@ class Span:
     since: datetime
     user: str
     jobs: Sequence[RecentJob]
+    complete: bool
     tariff: Tariff
 
 
@@ -78,8 +79,8 @@ def read_span(args: argparse.Namespace) -> Span:
     since = clock.since(args.since)
     user = "" if args.everybody else args.user or caller()
     with Reader(store_seen(args.db, "history")) as reader:
-        jobs = recent_jobs(reader, since, user or None)
-        return Span(since, user, jobs, Tariff.of(reader.site()))
+        jobs, complete = recent_jobs(reader, since, user or None)
+        return Span(since, user, jobs, complete, Tariff.of(reader.site()))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,10 +93,12 @@ def run(args: argparse.Namespace) -> int:
     jobs = [job for job in every if _fits(job, args)]
     if args.json:
         data = [job.to_dict(tariff) for job in jobs]
-        print_json("jobs", {"since": clock.form(span.since), "jobs": data})
+        since = clock.form(span.since)
+        print_json("jobs", {"since": since, "complete": span.complete, "jobs": data})
         return 0
     if not jobs:
-        left = f"; {format_count(len(every), 'job')} without these filters" if every else ""
+        latest = "" if span.complete else "the latest "
+        left = f"; {latest}{format_count(len(every), 'job')} without these filters" * bool(every)
         print(f"no jobs since {args.since} that the advisor knows of{left}")
         return 0
     heads: tuple[str, ...] = HEADS
@@ -110,6 +113,8 @@ def run(args: argparse.Namespace) -> int:
         heads = ("user", *heads)
         rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]
     print_table(heads, rows)
+    if not span.complete:
+        print(f"these are of the latest {len(every)} jobs; a later --since has fewer, and all")
     return 0
 
 

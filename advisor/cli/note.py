@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.views.recent import note
 
     span = read_span(args)
-    summary = note(span.jobs, span.since, span.user, span.tariff)
+    summary = note(span.jobs, span.since, span.user, span.tariff, complete=span.complete)
     if args.json:
         print_json("note", summary.to_dict())
     elif args.mail:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from advisor import paths
 from advisor.cli.output import print_json
@@ -39,26 +40,29 @@ class PublishAnswer(JsonForm):
     models: int
     workloads: int
     history: bool
+    replaced: Annotated[bool, "false: the copy that was there holds the same"]
 
 
 def run(args: argparse.Namespace) -> int:
     """Publish the store."""
     from advisor.mounts import check_answers
+    from advisor.store.listing import count_workloads
     from advisor.store.publish import publish
     from advisor.store.reader import Reader
 
     source = paths.whole_store(args.db)
     check_answers(args.path)
-    publish(source, args.path, history=args.history)
+    replaced = publish(source, args.path, history=args.history)
     size = args.path.stat().st_size
     with Reader(args.path) as copy:
-        models, workloads = len(copy.model_stamps()), len(copy.workloads())
+        models, (workloads, _) = len(copy.model_stamps()), count_workloads(copy)
     if args.json:
-        answer = PublishAnswer(str(source), str(args.path), size, models, workloads, args.history)
-        print_json("publish", answer)
+        counts = models, workloads, args.history, replaced
+        print_json("publish", PublishAnswer(str(source), str(args.path), size, *counts))
         return 0
     print(
         f"published {args.path}: {format_count(models, 'model')} of "
         f"{format_count(workloads, 'workload')}, {size / 1e6:.1f} MB"
+        + ("" if replaced else ", the same as before")
     )
     return 0

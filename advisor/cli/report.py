@@ -72,7 +72,7 @@ def _check_user(reader: Reader, user: str) -> None:
     """Refuse a user whom neither this host nor the store knows; one without jobs may ask."""
     from advisor.schedulers.submission import identity
 
-    if not (reader.decisions(user=user, limit=1) or reader.outcomes("user = ?", (user,))):
+    if not (reader.decisions(user=user, limit=1) or reader.outcomes("user = ?", (user,), newest=1)):
         identity(user)
 
 

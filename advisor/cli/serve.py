@@ -10,6 +10,7 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,27 +114,52 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+LOG_LINES = 10_000
+"""Lines that wait for a reader of the log that hangs; what comes beyond them is dropped."""
+LOG_ENDS_S = 0.4
+"""Seconds in which the last lines are written. A reader that hangs holds nothing up for longer."""
+
+
+class _Waiting(logging.handlers.QueueHandler):
+    """Hands lines over to the thread that writes them."""
+
+    queue: queue.Queue[logging.LogRecord | None]
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Hand one over, unless too many wait already."""
+        if self.queue.qsize() < LOG_LINES:
+            self.queue.put_nowait(record)
+
+
 @contextmanager
 def _logging(level: str) -> Iterator[None]:
     """Log to stderr from a thread of its own: a reader of the log that hangs delays no answer."""
     stream = logging.StreamHandler(sys.stderr)
     form = "%(asctime)s level=%(levelname)s %(message)s"
     stream.setFormatter(logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S%z"))
-    lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    lines: queue.Queue[logging.LogRecord | None] = queue.Queue()
     from advisor.service.quiet import Quiet
 
     root = logging.getLogger()
-    handler = logging.handlers.QueueHandler(lines)
+    handler = _Waiting(lines)
     handler.addFilter(Quiet())
     root.setLevel(level.upper())
     root.addHandler(handler)
-    listener = logging.handlers.QueueListener(lines, stream)
-    listener.start()
+
+    def write() -> None:
+        while (record := lines.get()) is not None:
+            stream.handle(record)
+
+    writer = threading.Thread(target=write, name="log", daemon=True)
+    writer.start()
     try:
         yield
     finally:
-        listener.stop()
         root.removeHandler(handler)
+        lines.put(None)
+        writer.join(LOG_ENDS_S)
+        if writer.is_alive():  # it holds the lock of stderr, which an orderly end would wait for
+            os._exit(0)
 
 
 def _published(store: Path) -> bool:

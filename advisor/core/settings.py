@@ -211,6 +211,8 @@ def parse_choices(text: str) -> tuple[dict[str, object], str]:
         data = json.loads(text)
     except ValueError as error:
         return {}, f"not JSON: {error}"
+    except RecursionError:
+        return {}, "nested too deeply to be read"
     if not isinstance(data, dict):
         return {}, "not a JSON object"
     return data, ""

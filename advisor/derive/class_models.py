@@ -282,20 +282,22 @@ class _NodeType:
         """Return what the swept applications teach of an own point. Raises PriorError."""
         import numpy as np
 
-        from advisor.prior.fit import learn
+        from advisor.prior.fit import MOST, learn, like_and_others
 
         names = frozenset(measures) - set(_NOT_INTENSIVE)
-        key = (
+        key: tuple[object, ...] = (
             configuration.ranks_per_node,
             configuration.threads_per_node,
             configuration.freq_khz,
             names,
             release,
             group,
+            *(sorted(measures.items()) if len(self._swept_models(group)) > MOST else ()),
         )
         if key not in self.learned:
             own_point = np.array(self.place(configuration.threads_per_node, configuration.freq_khz))
-            surfaces = list(self._surfaces(group, own_point, release))
+            every_surface = list(self._surfaces(group, own_point, release))
+            surfaces = like_and_others(every_surface, names, measures)
             points = np.array([self.place(t, f) for t, f in self._points(configuration, group)])
             self.learned[key] = learn(surfaces, names, points.reshape(-1, 2), own_point)
         return self.learned[key]

@@ -15,6 +15,7 @@ from advisor.errors import InputError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
 from advisor.loop.clock import utc
+from advisor.loop.day_sums import kept_right, sum_days
 from advisor.loop.execution import IMPOSSIBLE, Execution, ran
 from advisor.loop.known_jobs import KnownJobs
 from advisor.loop.known_models import KnownModels
@@ -147,6 +148,7 @@ def _take_over(
     result.trials["freed"] += free_places(writer, scheduler)
     with writer.batch():
         result.suspended, result.complaints = review(writer, collection.to_review)
+    sum_days(writer)
     for fresh in sorted(collection.fresh)[:MOST_REFITS]:
         line = refit_with_jobs(writer, *fresh)
         result.fits += [line] if line else []
@@ -197,7 +199,8 @@ class _Collection:
         """Write what waits: most rows go into the store together, which is much quicker."""
         self._room.write()
         rows, self._outcomes = self._outcomes, []
-        self._writer.save_outcomes(rows)
+        with kept_right(self._writer, [row[:3] for row in rows]):  # type: ignore[misc]
+            self._writer.save_outcomes(rows)
 
     def _take_one(self, job: JobRecord, known: KnownJobs) -> None:
         seen = ran(job, self._inventory)

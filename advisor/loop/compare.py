@@ -9,10 +9,8 @@ workload (Welch 1947), a pooled within-workload estimate for several together.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import fmean
 from typing import Literal
 
@@ -46,6 +44,38 @@ class MeasuredChange(JsonForm):
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """What a comparison asks of one side's jobs: how many, their mean and their variance."""
+
+    count: int
+    mean: float = 0.0
+    variance: float = 0.0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Sample:
+        """Return the sample of some values, exact but for its rounding."""
+        if not values:
+            return cls(0)
+        return cls(len(values), fmean(values), variance(values) if len(values) > 1 else 0.0)
+
+    @classmethod
+    def of_sums(cls, count: float, total: float, squares: float) -> Sample:
+        """Return it by the sums of the values and of their squares."""
+        if not count:
+            return cls(0)
+        spread = (squares - total * total / count) / (count - 1) if count > 1 else 0.0
+        return cls(round(count), total / count, max(0.0, spread))
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squares of what the values are off their mean."""
+        return self.variance * (self.count - 1) if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadJobs:
     """Log ratios to the predicted baseline of one workload's jobs, rewritten and left alone.
 
@@ -53,21 +83,27 @@ class WorkloadJobs:
     all took the same whole number of seconds did not take the same time.
     """
 
-    advised: Sequence[float]
-    left: Sequence[float] = ()
+    advised: Sample | Sequence[float]
+    left: Sample | Sequence[float] = ()
     floor: float = 0.0
 
-    def error(self, side: Sequence[float]) -> float:
+    @property
+    def samples(self) -> tuple[Sample, Sample]:
+        """Both sides."""
+        a, b = (s if isinstance(s, Sample) else Sample.of(s) for s in (self.advised, self.left))
+        return a, b
+
+    def error(self, side: Sample) -> float:
         """Return the squared standard error of a side's mean."""
-        return max(variance(side), self.floor) / len(side)
+        return max(side.variance, self.floor) / len(side)
 
 
 def welch(group: WorkloadJobs) -> MeasuredChange | None:
     """Compare one workload's jobs; None when a side is empty."""
-    a, b = group.advised, group.left
+    a, b = group.samples
     if not a or not b:
         return None
-    difference = fmean(a) - fmean(b)
+    difference = a.mean - b.mean
     if min(len(a), len(b)) < MIN_JOBS:
         return _change(difference, None, len(a), len(b), "holdout")
     va, vb = group.error(a), group.error(b)
@@ -80,13 +116,13 @@ def welch(group: WorkloadJobs) -> MeasuredChange | None:
 
 def against_prediction(group: WorkloadJobs) -> MeasuredChange | None:
     """Compare rewritten jobs with the predicted baseline; None when there are none."""
-    a = group.advised
+    a, _ = group.samples
     if not a:
         return None
     half = None
     if len(a) >= MIN_JOBS:
         half = _t(len(a) - 1) * math.sqrt(group.error(a))
-    return _change(fmean(a), half, len(a), 0, "prediction")
+    return _change(a.mean, half, len(a), 0, "prediction")
 
 
 def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
@@ -102,18 +138,17 @@ def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
         return against_prediction(_together(every))
     if len(both) == 1:
         return welch(both[0])
-    weights = [len(g.advised) * len(g.left) / (len(g.advised) + len(g.left)) for g in both]
-    differences = [fmean(g.advised) - fmean(g.left) for g in both]
+    sides = [g.samples for g in both]
+    weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in sides]
+    differences = [a.mean - b.mean for a, b in sides]
     mean = sum(w * d for w, d in zip(weights, differences, strict=True)) / sum(weights)
-    advised, left = (
-        sum(len(s) for s in side) for side in zip(*((g.advised, g.left) for g in both), strict=True)
-    )
+    advised, left = (sum(len(s) for s in side) for side in zip(*sides, strict=True))
     freedom = advised + left - len(both) - 1
     if left < MIN_JOBS or advised < MIN_JOBS or freedom < 1:
         return _change(mean, None, advised, left, "holdout")
     residual = sum(
-        _squares(g, weight, difference - mean)
-        for g, weight, difference in zip(both, weights, differences, strict=True)
+        a.squares + b.squares + weight * (difference - mean) ** 2
+        for (a, b), weight, difference in zip(sides, weights, differences, strict=True)
     )
     spread = max(residual / freedom, _together(both).floor)
     half = _t(freedom) * math.sqrt(spread / sum(weights))
@@ -122,17 +157,14 @@ def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
 
 def _together(groups: Sequence[WorkloadJobs]) -> WorkloadJobs:
     """Return all workloads' rewritten jobs as one group."""
-    count = sum(len(g.advised) for g in groups)
-    floor = sum(g.floor * len(g.advised) for g in groups) / count if count else 0.0
-    return WorkloadJobs(array("d", chain.from_iterable(g.advised for g in groups)), (), floor)
-
-
-def _squares(group: WorkloadJobs, weight: float, off: float) -> float:
-    """Return the residual squares of one workload under the common effect."""
-    means = {True: fmean(group.advised), False: fmean(group.left)}
-    sides = ((True, group.advised), (False, group.left))
-    inside = sum((x - means[which]) ** 2 for which, side in sides for x in side)
-    return inside + weight * off**2
+    sides = [g.samples[0] for g in groups]
+    count = sum(len(a) for a in sides)
+    if not count:
+        return WorkloadJobs(Sample(0))
+    floor = sum(g.floor * len(a) for g, a in zip(groups, sides, strict=True)) / count
+    mean = sum(a.mean * len(a) for a in sides) / count
+    squares = sum(a.squares + len(a) * (a.mean - mean) ** 2 for a in sides)
+    return WorkloadJobs(Sample(count, mean, squares / max(1, count - 1)), (), floor)
 
 
 def share_interval(inside: int, total: int) -> tuple[float, float] | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from advisor.core.codec import JsonForm
 from advisor.core.worth import J_PER_KWH, Tariff
@@ -13,13 +12,13 @@ from advisor.loop.compare import (
     MeasuredChange,
     WorkloadJobs,
     against_prediction,
-    log_ratio,
     pooled,
     share_interval,
     welch,
 )
-from advisor.loop.reported_jobs import ReportedDecision, ReportedJob, reported_jobs
-from advisor.loop.verdict import PromiseInterval
+from advisor.loop.day_sums import add_days, whole_days
+from advisor.loop.job_sums import JobSums, sample
+from advisor.loop.reported_jobs import reported_jobs
 from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
@@ -128,18 +127,19 @@ def report(
     """Sum up the jobs submitted since a moment (UTC, ISO 8601), of one application or user.
 
     ``newest``: only among so many jobs, those that were stored last. Jobs whose stamp was not
-    theirs (``unverified``) are counted and otherwise left out.
+    theirs (``unverified``) are counted and otherwise left out. Days whose sums are kept are not
+    read job by job, unless one user's are asked for.
     """
     result = Report(since, application, user, tariff=Tariff.of(reader.site()))
-    tally = _Tally()
-    for job in reported_jobs(reader, since, user, newest=newest):
-        decision = job.decision
-        if application and decision.application != application:
-            continue
-        _count(result, job, decision)
-        if not decision.trial and decision.trust != "unverified" and job.comparable:
-            tally.add(job, decision)
-    tally.close(result)
+    sums = JobSums()
+    with reader.one_moment():
+        days = [] if user or newest is not None else whole_days(reader, since)
+        add_days(reader, sums, days, application)
+        for job in reported_jobs(reader, since, user, newest=newest, without=days):
+            if not application or job.decision.application == application:
+                sums.add(job)
+    _take_counts(result, sums)
+    _compare(result, sums)
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
         if application in ("", t.application) and user in ("", t.user):
             result.trials[t.class_name][t.state] += 1
@@ -157,158 +157,67 @@ def _suspended(reader: Reader) -> list[int]:
     return [row[0] for row in reader.rows("SELECT id FROM models WHERE state = 'suspended'")]
 
 
-def _count(result: Report, job: ReportedJob, decision: ReportedDecision) -> None:
-    result.jobs += 1
-    if decision.trust == "unverified":
-        result.unverified += 1
-        return
-    result.stamped += decision.trust == "stamped"
-    result.node_hours += job.elapsed_s * job.nodes / 3600
-    result.energy_kwh += (job.energy_j or 0.0) / J_PER_KWH
-    if job.state == "COMPLETED" and job.energy_j is None:
-        why = str(job.energy_note or "")
-        result.without_energy[job.scheduler, str(job.partition or "?"), why] += 1
-    if decision.changed:
-        result.advised += 1
-        if decision.trial:
-            return
-        result.verdicts[job.verdict] += 1
-        if decision.class_name is not None:
-            result.classes[decision.class_name][job.verdict] += 1
-        if decision.estimated:
-            result.estimated[job.verdict] += 1
-        if job.verdict == "unknown":
-            result.unknown_why[str(job.note or "?")] += 1
-        return
-    result.left_alone[decision.code] += 1
-    result.holdout += decision.holdout
-    if decision.code == "no-model":
-        result.missing_models[decision.key[0]] += 1
-    if decision.code in ("mode-advise", "mode-observe") and decision.chosen:
-        result.possible_jobs += 1
-        if decision.energy and decision.base_energy_j:
-            result.possible_kwh += (decision.base_energy_j - decision.energy.value) / J_PER_KWH
+def _take_counts(result: Report, sums: JobSums) -> None:
+    """Write what was counted into a report."""
+    for name in ("jobs", "unverified", "stamped", "advised", "holdout", "possible_jobs"):
+        setattr(result, name, round(sums.counts[name,]))
+    for name in ("node_hours", "energy_kwh", "possible_kwh"):
+        setattr(result, name, float(sums.counts[name,]))
+    for name in ("verdicts", "estimated", "unknown_why", "left_alone", "missing_models"):
+        setattr(result, name, sums.split(name))
+    for (name, *parts), count in sums.counts.items():
+        if name == "without_energy":
+            scheduler, partition, why = parts
+            result.without_energy[scheduler, partition, why] += count
+        elif name == "classes":
+            result.classes[parts[0]][parts[1]] += count
 
 
-@dataclass(slots=True)
-class _Promised:
-    """Sums of what was promised and of the baseline it was promised against."""
-
-    value: float = 0.0
-    baseline: float = 0.0
-
-    def add(self, interval: PromiseInterval | None, baseline: float | None) -> None:
-        if interval and baseline:
-            self.value += interval.value
-            self.baseline += baseline
-
-    @property
-    def change(self) -> float | None:
-        return self.value / self.baseline - 1 if self.baseline else None
-
-
-def _sides() -> dict[bool, array[float]]:
-    return {True: array("d"), False: array("d")}
-
-
-@dataclass(slots=True)
-class _Workload:
-    """What is kept of one workload's comparable jobs, rewritten (True) and left alone.
-
-    ``energies`` and ``times`` are ln(measured / predicted for the job as written).
-    """
-
-    energies: dict[bool, array[float]] = field(default_factory=_sides)
-    times: dict[bool, array[float]] = field(default_factory=_sides)
-    energy: _Promised = field(default_factory=_Promised)
-    time: _Promised = field(default_factory=_Promised)
-    kwh: float = 0.0
-    coarse: array[float] = field(default_factory=lambda: array("d"))
-    """Per job, the variance of its log time by the accounting's resolution."""
-
-    def groups(self) -> tuple[WorkloadJobs, WorkloadJobs]:
-        """Return energies and times as they are compared."""
-        floor = fmean(self.coarse) if self.coarse else 0.0
-        energies, times = self.energies, self.times
-        return (
-            WorkloadJobs(energies[True], energies[False], floor),
-            WorkloadJobs(times[True], times[False], floor),
+def _compare(result: Report, sums: JobSums) -> None:
+    """Write promised and measured changes into a report."""
+    total: Counter[str] = Counter()
+    for compared in sums.compared.values():
+        for name, value in compared.items():
+            total[name] += value
+    result.promised_kwh = (total["promised_base_j"] - total["promised_j"]) / J_PER_KWH
+    result.promised_energy = _change(total, "j")
+    result.promised_time = _change(total, "s")
+    result.time_calibration, result.energy_calibration = (
+        Calibration(round(total[f"{name}_inside"]), round(total[f"{name}_promises"]))
+        for name in ("time", "energy")
+    )
+    energies, times = [], []
+    for (application, workload), compared in sorted(sums.compared.items()):
+        if not compared["time_on_jobs"]:
+            continue
+        floor = compared["coarse_sum"] / compared["coarse_jobs"]
+        energy, time = (
+            WorkloadJobs(sample(compared, f"{name}_on"), sample(compared, f"{name}_off"), floor)
+            for name in ("energy", "time")
         )
-
-
-class _Tally:
-    """Sums up comparable jobs one by one."""
-
-    def __init__(self) -> None:
-        self._workloads: defaultdict[tuple[str, str], _Workload] = defaultdict(_Workload)
-        self._energy, self._time = _Promised(), _Promised()
-        self._inside = {"time_s": [0, 0], "energy_j": [0, 0]}
-        self._node_hours = 0.0
-
-    def add(self, job: ReportedJob, decision: ReportedDecision) -> None:
-        """Take one job: rewritten, or left alone at random."""
-        changed = decision.changed
-        if not changed and not decision.holdout:
-            return
-        w = self._workloads[decision.key]
-        energy = log_ratio(job.energy_j, decision.base_energy_j)
-        if energy is not None:
-            w.energies[changed].append(energy)
-        time = log_ratio(job.time_s, decision.base_time_s)
-        if time is not None:
-            w.times[changed].append(time)
-        w.coarse.append(job.coarseness**2 / 6)  # of a difference of two whole numbers
-        if changed:
-            self._add_promise(job, decision, w)
-
-    def _add_promise(self, job: ReportedJob, decision: ReportedDecision, w: _Workload) -> None:
-        time, energy = decision.time, decision.energy
-        w.kwh += (job.energy_j or 0.0) / J_PER_KWH
-        self._node_hours += (job.time_s or 0.0) * job.nodes / 3600
-        for sums in (w.energy, self._energy):
-            sums.add(energy, decision.base_energy_j)
-        for sums in (w.time, self._time):
-            sums.add(time, decision.base_time_s)
-        if decision.unmetered:
-            energy = None
-        slack = job.coarseness
-        for key, measured, interval in (
-            ("time_s", job.time_s, time),
-            ("energy_j", job.energy_j, energy),
-        ):
-            if interval and measured:
-                off = interval.is_below(measured, slack) or interval.is_above(measured, slack)
-                self._inside[key][0] += not off
-                self._inside[key][1] += 1
-
-    def close(self, result: Report) -> None:
-        """Write the totals into a report."""
-        result.promised_kwh = (self._energy.baseline - self._energy.value) / J_PER_KWH
-        result.promised_energy, result.promised_time = self._energy.change, self._time.change
-        result.time_calibration = Calibration(*self._inside["time_s"])
-        result.energy_calibration = Calibration(*self._inside["energy_j"])
-        energies, times = [], []
-        for (application, workload), w in sorted(self._workloads.items()):
-            if not w.times[True]:
-                continue
-            energy, time = w.groups()
-            energies.append(energy)
-            times.append(time)
-            result.comparisons.append(
-                OnOffComparison(
-                    application,
-                    workload,
-                    welch(energy) or against_prediction(energy),
-                    welch(time) or against_prediction(time),
-                    w.energy.change,
-                    w.time.change,
-                    w.kwh,
-                )
+        energies.append(energy)
+        times.append(time)
+        result.comparisons.append(
+            OnOffComparison(
+                application,
+                workload,
+                welch(energy) or against_prediction(energy),
+                welch(time) or against_prediction(time),
+                _change(compared, "j"),
+                _change(compared, "s"),
+                compared["kwh"],
             )
-        result.energy, result.time = pooled(energies), pooled(times)
-        result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
-        saved_hours = _saved(result.time, self._node_hours)
-        result.saved_node_hours = saved_hours[0] if saved_hours else None
+        )
+    result.energy, result.time = pooled(energies), pooled(times)
+    result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
+    saved_hours = _saved(result.time, total["node_hours"])
+    result.saved_node_hours = saved_hours[0] if saved_hours else None
+
+
+def _change(sums: Mapping[str, float], unit: str) -> float | None:
+    """Return the promised change of energy (j) or time (s), None where nothing was promised."""
+    base = sums[f"promised_base_{unit}"]
+    return sums[f"promised_{unit}"] / base - 1 if base else None
 
 
 def _saved(

@@ -53,14 +53,24 @@ def _parts(names: Sequence[str]) -> str:
     return f"json_extract(record, {paths})"
 
 
-_JOBS = (
-    "SELECT rowid, job_id, scheduler, state, nodes, time_s, energy_j, verdict, json_type(record),"
-    f" {_parts(_DECIDED)}, {_parts(_RAN)} FROM outcomes"
-    " WHERE rowid > ? AND submitted_at >= ? AND (? = '' OR user = ?) AND decision_id <> ''"
-    f" ORDER BY rowid LIMIT {_PAGE}"
+_COLUMNS = (
+    "job_id, scheduler, state, nodes, time_s, energy_j, verdict, json_type(record),"
+    f" {_parts(_DECIDED)}, {_parts(_RAN)}"
 )
-_FIRST = "SELECT min(+rowid) FROM outcomes WHERE collected_at >= date(?, '-2 days')"
-"""A job is collected after it was submitted; two days are more than clocks are apart."""
+_JOBS = (
+    f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE (submitted_at, rowid) > (?, ?)"
+    f" AND submitted_at < ? AND decision_id <> '' {{}} ORDER BY submitted_at, rowid LIMIT {_PAGE}"
+)
+_NEWEST = (
+    f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
+    f" AND decision_id <> '' {{}} ORDER BY rowid LIMIT {_PAGE}"
+)
+_ONE = (
+    f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes"
+    " WHERE job_id = ? AND scheduler = ? AND submitted_at = ? AND decision_id <> ''"
+)
+END = "\U0010ffff"
+"""After every time, and after every time that begins with what stands before it."""
 _PINNED = frozenset({"pinned", "baseline-nearest"})
 
 
@@ -144,30 +154,55 @@ def deciding(codes: Sequence[str]) -> str:
 
 
 def reported_jobs(
-    reader: Reader, since: str, user: str = "", *, newest: int | None = None
+    reader: Reader,
+    since: str,
+    user: str = "",
+    *,
+    newest: int | None = None,
+    without: Sequence[str] = (),
+    until: str = END,
 ) -> Iterator[ReportedJob]:
     """Yield the decided jobs submitted since a moment, of one user or all; a page at a time.
 
-    ``newest``: only among so many jobs, those that were stored last.
+    ``newest``: only among so many jobs, those that were stored last. ``without``: but for those
+    submitted on some days (2026-01-31), which are in order; ``until``: and before a moment.
     """
-    decision = lru_cache(_KEPT)(_decision)
-    first = reader.rows(_FIRST, (since,))[0][0]
-    last = -1 if first is None else first - 1
+    more, values = ("AND user = ?", (user,)) if user else ("", ())
     if newest is not None:
-        last = max(last, (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest)
-    while rows := reader.rows(_JOBS, (last, since, user, user)):
-        for row in rows:
-            last, job_id, *facts, kind, decided, ran = row
-            if kind != "object":
-                _rows.from_json("[]", f"outcome of job {job_id}")
-            elapsed_s, *seen = _read(ran)
-            fields = (*facts, decision(decided), elapsed_s or 0.0, *seen)
-            yield ReportedJob(*fields)
+        number = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
+        while rows := reader.rows(_NEWEST.format(more), (number, since, *values)):
+            number = rows[-1]["rowid"]
+            yield from map(_job, rows)
+        return
+    begin = since
+    for day in (*without, until):
+        last = begin, -1
+        while rows := reader.rows(_JOBS.format(more), (*last, day, *values)):
+            last = rows[-1]["submitted_at"], rows[-1]["rowid"]
+            yield from map(_job, rows)
+        begin = day + END
+
+
+def reported_job(reader: Reader, key: tuple[str, str, str]) -> ReportedJob | None:
+    """Return the job of an outcome by id, scheduler and time of submission; None without any, or
+    where it has no decision."""
+    rows = reader.rows(_ONE, key)
+    return _job(rows[0]) if rows else None
+
+
+def _job(row: Sequence[Any]) -> ReportedJob:
+    _, _, job_id, *facts, kind, decided, ran = row
+    if kind != "object":
+        _rows.from_json("[]", f"outcome of job {job_id}")
+    elapsed_s, *seen = _read(ran)
+    fields = (*facts, _decision(decided), elapsed_s or 0.0, *seen)
+    return ReportedJob(*fields)
 
 
 _read = json.JSONDecoder().decode
 
 
+@lru_cache(_KEPT)
 def _decision(text: str) -> ReportedDecision:
     """Read what :data:`_DECIDED` names of a record."""
     application, workload, trust, changed, holdout, reasons, baseline, place, about, cold = _read(

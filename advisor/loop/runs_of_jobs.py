@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -36,7 +35,7 @@ class RunsOfJobs:
         self._writer = writer
         self._meter = scheduler
         self._inventory, self._policies = inventory, policies
-        self._taken: set[tuple[str, str]] | None = None
+        self._forgotten: set[tuple[str, str]] | None = None
         self._kept: dict[tuple[object, ...], int] = {}
         self.fresh: set[tuple[str, str, str, Scope, str]] = set()
         """The models that new runs may help: application, workload, node type, scope, owner."""
@@ -47,17 +46,13 @@ class RunsOfJobs:
         run = self._observation(job, match, seen)
         if run is None:
             return 0
-        key = (run.job_id, str(run.extra["submitted_at"]))
-        if self._taken is None:
-            self._taken = self._known()
-        if key in self._taken:
+        if self._taken(run.job_id, str(run.extra["submitted_at"])):
             return 0
         decision = match.decision
         name = decision.application, decision.workload
         if not self._room(*name, run):
             return 0
         self._writer.add_observations(*name, [run])
-        self._taken.add(key)
         owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
         self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
         return 1
@@ -94,13 +89,18 @@ class RunsOfJobs:
             self._teaching[key] = rows[0][0] is None and bool(known)
         return self._teaching[key]
 
-    def _known(self) -> set[tuple[str, str]]:
-        rows = self._writer.rows(
-            "SELECT job_id, extra FROM observations WHERE source = 'job' UNION ALL"
-            " SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
-            " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
-        )
-        return {(r["job_id"], str(_object(r["extra"]).get("submitted_at", ""))) for r in rows}
+    def _taken(self, job_id: str, submitted_at: str) -> bool:
+        """Tell whether a job's run is stored, or was and is forgotten."""
+        if self._forgotten is None:
+            rows = self._writer.rows(
+                "SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
+                " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
+            )
+            self._forgotten = {(str(row[0]), _submitted(row[1])) for row in rows}
+        if (job_id, submitted_at) in self._forgotten:
+            return True
+        sql = "SELECT extra FROM observations WHERE job_id = ? AND job_id <> '' AND source = 'job'"
+        return any(_submitted(row[0]) == submitted_at for row in self._writer.rows(sql, (job_id,)))
 
     def _observation(
         self, job: JobRecord, match: MatchedJob, seen: Execution
@@ -170,9 +170,10 @@ def applied(decision: Decision, seen: Execution) -> RunMethod:
     return "request" if smaller or "cpus-per-task" in decision.rewrite else "variables"
 
 
-def _object(text: str) -> dict[str, Any]:
+def _submitted(extra: str) -> str:
+    """Return when the job of a stored run was submitted, "" where that is not known."""
     try:
-        value = json.loads(text)
+        value = json.loads(extra)
     except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return ""
+    return str(value.get("submitted_at", "")) if isinstance(value, dict) else ""

@@ -20,11 +20,10 @@ until ``advisor fit``.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.complaint import is_harm, last_worse
+from advisor.core.complaint import LAST, is_harm, last_worse
 from advisor.core.reasons import TRIAL
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.reader import Reader
@@ -32,6 +31,12 @@ from advisor.store.records import Outcome, StoredModel
 from advisor.store.writer import Writer
 
 _COUNTED = ("as-promised", "better", "worse")
+_JUDGED = (
+    f"verdict IN ({', '.join(map(repr, _COUNTED))}) AND json_extract(record, '$.judged_model') = ?"
+)
+"""As the index has it."""
+_PAGE = 8
+"""Jobs read at once: mostly the last three count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,9 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
     for model in list(writer.models(ids)):
         if model.state != "fitted":
             continue
-        outcomes = judged_by(writer, model)
-        sure = _party(o for o in outcomes if counts(model, o))
-        party = _party(o for o in outcomes if counts(model, o, stamps=True))
+        users = list(judged_by(writer, model))
+        sure = _party({user: jobs for user, jobs, _ in users})
+        party = _party({user: jobs for user, _, jobs in users})
         if not party.complaints:
             continue
         reason = _reason(party)
@@ -82,11 +87,47 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
     return suspended, complaints
 
 
-def judged_by(reader: Reader, model: StoredModel) -> list[Outcome]:
-    """Return the outcomes that say how a model's jobs came out, oldest first."""
-    verdicts = ", ".join(f"'{verdict}'" for verdict in _COUNTED)  # as the index has them
-    where = f"verdict IN ({verdicts}) AND json_extract(record, '$.judged_model') = ?"
-    return reader.outcomes(where, (model.id,))
+def judged_by(
+    reader: Reader, model: StoredModel
+) -> Iterator[tuple[str, list[Outcome], list[Outcome]]]:
+    """Yield each user of a model with their last jobs that count, oldest first: those that count
+    without their stamp, and those that count with it.
+
+    Read are these jobs and those between them, however many there are before.
+    """
+    for user in [model.owner] if model.scope == "own" else _users(reader, model):
+        sure: list[Outcome] = []
+        stamped: list[Outcome] = []
+        for outcome in _newest(reader, model, user):
+            for jobs, stamps in ((sure, False), (stamped, True)):
+                if len(jobs) < LAST and counts(model, outcome, stamps=stamps):
+                    jobs.append(outcome)
+            if len(sure) == LAST:  # what counts without its stamp counts with it
+                break
+        yield user, sure[::-1], stamped[::-1]
+
+
+def _users(reader: Reader, model: StoredModel) -> Iterator[str]:
+    """Yield whose jobs a model was judged by, one look-up in the index for each."""
+    sql = f"SELECT min(user) FROM outcomes WHERE {_JUDGED} AND user > ?"
+    user = ""
+    while user := reader.rows(sql, (model.id, user))[0][0]:
+        yield user
+
+
+def _newest(reader: Reader, model: StoredModel, user: str) -> Iterator[Outcome]:
+    """Yield a user's jobs that a model was judged by, the last one first, a page at a time."""
+    last: tuple[str, str] = ("\U0010ffff", "")  # after all times
+    while True:
+        page = reader.outcomes(
+            f"{_JUDGED} AND user = ? AND (submitted_at, job_id) < (?, ?)",
+            (model.id, user, *last),
+            newest=_PAGE,
+        )
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1].submitted_at, page[-1].job_id
 
 
 def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> bool:
@@ -105,16 +146,13 @@ def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> boo
     return record.get("trust") == "verified"
 
 
-def _party(outcomes: Iterable[Outcome]) -> _Party:
-    by_user: defaultdict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        by_user[outcome.user].append(outcome)
+def _party(by_user: Mapping[str, Sequence[Outcome]]) -> _Party:
     complaints, content = {}, []
-    for user, jobs in by_user.items():
-        worse = last_worse(jobs, lambda o: o.verdict == "worse")
+    for user, last in by_user.items():
+        worse = last_worse(last, lambda o: o.verdict == "worse")
         if is_harm(worse, lambda o: bool(o.record.get("far"))):
             complaints[user] = worse
-        elif not worse:
+        elif last and not worse:
             content.append(user)
     return _Party(complaints, tuple(content))
 

@@ -31,6 +31,9 @@ FLOOR = 0.004
 """Least standard error of a logarithm: no meter and no clock is better."""
 REGION = math.log(1.35)
 """Ways are compared where times are within this of the job's own: nothing else is chosen."""
+MOST = 128
+"""Known workloads that are learned from: what leaving each out takes grows with their cube, and is
+1 s of processor time here."""
 _APART = 5
 """With fewer applications than this kernels judge ways too."""
 _LEAST = 0.01
@@ -129,6 +132,26 @@ class Learned:
         return replace(
             priors[0], doubts=tuple(priors[1:]), others=far_estimates, scores=self.scores
         )
+
+
+def like_and_others(
+    known: Sequence[WorkloadSurface], names: Collection[str], signature: Mapping[str, float]
+) -> list[WorkloadSurface]:
+    """Return at most :data:`MOST` of the known workloads: those to learn from for a signature.
+
+    Half of them are the most like it, the others are spread evenly over all that are less so: they
+    keep how much applications differ from looking smaller than it is.
+    """
+    if len(known) <= MOST:
+        return list(known)
+    scaled = _Scaled.of(known, names)
+    values = np.array([[s.signature.get(c, np.nan) for c in scaled.columns] for s in known])
+    z = np.nan_to_num((values - scaled.mean) / scaled.spread)
+    new = scaled.new(signature, "").signature
+    order = np.argsort(np.linalg.norm(z - new, axis=1), kind="stable")
+    near, far = order[: MOST // 2], order[MOST // 2 :]
+    spread = far[np.linspace(0, len(far) - 1, MOST - len(near)).astype(int)]
+    return [known[i] for i in sorted([*near.tolist(), *spread.tolist()])]
 
 
 @on_one_thread

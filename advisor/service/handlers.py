@@ -51,6 +51,8 @@ AnswerKeys = dict[str, object]
 
 _REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
+JOURNAL_ENDS_S = 2.5
+"""Seconds in which a stopped daemon writes the decisions that wait; others come with their jobs."""
 LONGEST_QUERY_S = 1.0
 """Seconds after which a query for a page, which has some, ends with an error."""
 _MOST = 16384
@@ -98,7 +100,7 @@ class Handlers:
         """Write what is still to be written and let go of the store."""
         self.settle()
         if self.journal is not None:
-            self.journal.close(5.0)
+            self.journal.close(JOURNAL_ENDS_S)
         while self._readers:
             self._readers.pop().close()
         self.source.close()

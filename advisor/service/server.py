@@ -29,6 +29,9 @@ log = logging.getLogger("advisor.serve")
 
 _SWITCH_S = 5e-5
 """Each call of a socket waits no longer than this for a thread that writes behind the answer."""
+_BACKGROUND_ENDS_S, _CLOSES_S = 0.5, 3.6
+"""Of the 5 s in which a stopped daemon ends: what the watch's child has, and the journal with the
+store (JOURNAL_ENDS_S and its last try)."""
 UNNAMED_AT_ONCE = 256
 """Connections that wait for the look-up of their users' names; beyond that the oldest one of the
 user id with most goes."""
@@ -77,12 +80,13 @@ class Server:
         sock.close()
         for task in background:
             task.cancel()
-        await asyncio.wait(background, timeout=5.0)
+        await asyncio.wait(background, timeout=_BACKGROUND_ENDS_S)
         self.answering.settle()
         self.handlers.scripts.close()
         self.answering.limits.close_all()
         closing = loop.run_in_executor(None, self.handlers.close)
-        await asyncio.wait({closing}, timeout=HANGS_S if self.handlers.source.hangs else None)
+        hangs = self.handlers.source.hangs
+        await asyncio.wait({closing}, timeout=min(HANGS_S, _CLOSES_S) if hangs else _CLOSES_S)
         if owns_path:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()

@@ -32,7 +32,7 @@ def backup(source: Path, target: Path) -> None:
         try:
             with draft(target.parent, target.name) as partial:
                 _copy_file(copy, partial)
-                put(partial, target)
+                put(partial, copy, target)
         except OSError as error:
             raise StoreError(
                 f"{target}: the backup cannot be written: {error.strerror}",

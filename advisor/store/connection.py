@@ -16,7 +16,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
@@ -42,6 +43,10 @@ COPY = 0x41445643
 _ID = slice(68, 72)  # where it lies
 
 
+LOG_BYTES = 64 << 20
+"""What the log beside a store keeps of a large transaction once that is in the store."""
+_CREATED = re.compile(r"^(CREATE (?:TABLE|VIEW|TRIGGER|(?:UNIQUE )?INDEX) )")
+"""How SQLite keeps what made a part of the schema, up to its name."""
 _STEPS = 100_000
 """Steps of SQLite's machine, about a millisecond, between two looks at the clock."""
 
@@ -201,10 +206,44 @@ class StoreConnection:
             self._reopen()
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Have all that is read inside be of one moment, whatever others write."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self.rows("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:  # a file that was replaced is opened anew
+                self._connection.rollback()
+
     def copy_to(self, target: sqlite3.Connection) -> None:
         """Copy the whole store, as it is at one moment, into an empty database."""
         try:
             self._connection.backup(target)
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from error
+
+    def copy_without(self, left_out: Collection[str], target: Path) -> None:
+        """Copy the store, as it is at one moment, into an empty file; some tables without rows.
+
+        Nothing of those is read, and what is copied is written once.
+        """
+        connection = self._connection
+        try:
+            connection.execute("ATTACH ? AS copy", (str(target),))
+            try:
+                connection.execute("PRAGMA copy.journal_mode = OFF")  # a draft: nobody else sees it
+                connection.execute("PRAGMA copy.synchronous = OFF")
+                connection.execute("BEGIN")
+                _copy_tables(connection, left_out)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+                connection.execute("DETACH copy")
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
@@ -268,6 +307,18 @@ class StoreConnection:
             return status.st_dev, status.st_ino
         wal = access == "quiet" and leftover.has_log(self.path)
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, wal
+
+
+def _copy_tables(connection: sqlite3.Connection, left_out: Collection[str]) -> None:
+    """Fill the attached ``copy``: tables, their rows, and then what is made over them."""
+    schema = connection.execute(
+        "SELECT type, name, sql FROM main.sqlite_master WHERE sql IS NOT NULL"
+        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type <> 'table', rowid"
+    ).fetchall()
+    for kind, name, sql in schema:
+        connection.execute(_CREATED.sub(r"\1copy.", sql, count=1))
+        if kind == "table" and name not in left_out:
+            connection.execute(f'INSERT INTO copy."{name}" SELECT * FROM main."{name}"')
 
 
 def applied_migrations(connection: sqlite3.Connection) -> set[str] | None:

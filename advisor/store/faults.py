@@ -6,6 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from advisor.drafts import MENDED, NO_SPACE, why_no_file
 from advisor.errors import StoreError
 
 _WAL_WRITE_LOCK_BYTE = 120
@@ -17,13 +18,12 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return busy(path)
-    if name == "SQLITE_FULL" or (name.startswith("SQLITE_IOERR") and _no_space(path)):
-        return StoreError(
-            f"{path}: no space left on the device, nothing was changed",
-            hint=f"free some space in {path.parent}",
-        )
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return damaged(path, str(error))
+    if why := _refused_by_its_file_system(name, path.parent):
+        return StoreError(
+            f"{path}: {why}, nothing was changed", hint=MENDED[why].format(path.parent)
+        )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
             f"{path}: the store cannot be written here",
@@ -64,11 +64,16 @@ def busy(path: Path) -> StoreError:
     return StoreError(f"{path}: {who} holds the store", hint="try again when it is done")
 
 
-def _no_space(path: Path) -> bool:
-    try:
-        return os.statvfs(path.parent).f_bavail == 0
-    except OSError:
-        return False
+def _refused_by_its_file_system(name: str, folder: Path) -> str:
+    """Return why a folder's file system did not let SQLite write, "" where it has no part in it."""
+    if name == "SQLITE_FULL":
+        return why_no_file(folder) or NO_SPACE
+    if name.startswith("SQLITE_IOERR"):
+        return why_no_file(folder)
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):  # permissions, mostly
+        why = why_no_file(folder)
+        return why if why != NO_SPACE else ""
+    return ""
 
 
 def _holder(path: Path) -> int | None:

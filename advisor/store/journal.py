@@ -20,7 +20,7 @@ from advisor.core.decision import Decision
 from advisor.errors import AdvisorError
 from advisor.store import faults
 from advisor.store import rows as _rows
-from advisor.store.connection import check_schema, is_wal
+from advisor.store.connection import LOG_BYTES, check_schema, is_wal
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
@@ -255,6 +255,7 @@ class Journal:
         )
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
             check_schema(connection, self.path)
         except BaseException:
             connection.close()

@@ -13,6 +13,7 @@ from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults, leftover
 from advisor.store.connection import (
+    LOG_BYTES,
     MIGRATIONS,
     applied_migrations,
     check_no_copy,
@@ -128,6 +129,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, wal: bool, timeout_s: f
         _to_wal(connection, timeout_s)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
     connection.execute("PRAGMA cache_size = -65536")  # KiB, as far as pages are read
     if not pending:
         return

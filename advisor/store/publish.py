@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import sqlite3
@@ -16,25 +17,45 @@ from advisor.store import faults
 from advisor.store.connection import COPY, MIGRATIONS, applied_migrations, is_wal
 from advisor.store.reader import Reader
 
+HISTORY = frozenset(
+    {
+        "decisions",
+        "outcomes",
+        "trials",
+        "job_histories",
+        "stale_histories",
+        "pruned_rows",
+        "summed",
+        "days",
+        "day_sums",
+    }
+)
+"""Tables that grow with the jobs and are of those who submitted them."""
 
-def publish(source: Path, target: Path, *, history: bool = True) -> None:
+
+def publish(source: Path, target: Path, *, history: bool = True) -> bool:
     """Put a consistent copy of the store at ``target``, mode 0644, by an atomic rename.
 
     The copy is made and checked beside the source and then copied over, so ``target`` may be on
-    a file system that SQLite cannot lock. Without ``history``, decisions and outcomes are left
-    out. Raises StoreError; ``target`` is untouched then.
+    a file system that SQLite cannot lock. Without ``history``, :data:`HISTORY` is left out, and not
+    read. Where the copy that is there holds the same, it only becomes as young as a new one; tell
+    whether it was replaced. Raises StoreError; ``target`` is untouched then.
     """
     with copied(source, target, history=history, mark=COPY) as copy:
         try:
+            if target.exists() and filecmp.cmp(copy, target, shallow=False):
+                os.utime(target)
+                return False
             with draft(target.parent, target.name) as partial:
                 shutil.copyfile(copy, partial)
                 partial.chmod(0o644)
-                put(partial, target)
+                put(partial, copy, target)
         except OSError as error:
             raise StoreError(
                 f"{target}: the copy cannot be written: {error.strerror}",
                 hint="the copy that was there is untouched",
             ) from None
+    return True
 
 
 @contextmanager
@@ -83,20 +104,15 @@ def _check_target(source: Path, target: Path) -> None:
 def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
     """Write the store's content to ``copy`` in rollback-journal mode, and check it."""
     try:
+        if not history:
+            store.copy_without(HISTORY, copy)
         made = sqlite3.connect(copy, isolation_level=None)
         try:
-            store.copy_to(made)
+            if history:
+                store.copy_to(made)
             made.execute("PRAGMA journal_mode = DELETE")
             made.execute(f"PRAGMA application_id = {mark}")
-            if not history:
-                made.execute("DELETE FROM decisions")
-                made.execute("DELETE FROM outcomes")
-                made.execute("DELETE FROM trials")
-                made.execute("DELETE FROM job_histories")
-                made.execute("DELETE FROM stale_histories")
-                made.execute("DELETE FROM pruned_rows")
-                made.execute("VACUUM")
-            verdict = made.execute("PRAGMA quick_check(1)").fetchone()[0]
+            verdict = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
         finally:
             made.close()
     except sqlite3.Error as error:
@@ -105,14 +121,15 @@ def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
         raise faults.damaged(store.path, str(verdict).splitlines()[-1])
 
 
-def put(partial: Path, target: Path) -> None:
-    """Have a finished copy take its place, if it can be read back whole. Raises StoreError.
+def put(partial: Path, copy: Path, target: Path) -> None:
+    """Have what was written of a checked copy take its place, if it reads back the same.
 
     What is read is what the file system of ``target`` has: a full or broken one may lose what was
-    written without a word.
+    written without a word. Raises StoreError.
     """
     synced(partial)
-    check_copy(partial, target)
+    if not filecmp.cmp(copy, partial, shallow=False):
+        raise _lost(target, "what reads back is not what was written")
     partial.replace(target)
     with suppress(OSError):  # some shared file systems cannot sync a folder
         synced(target.parent)
@@ -130,10 +147,14 @@ def check_copy(file: Path, target: Path) -> None:
     if verdict == "ok" and applied != set(MIGRATIONS):
         verdict = "it lacks the advisor's tables"
     if verdict != "ok":
-        raise StoreError(
-            f"{target}: the copy is damaged: {verdict.splitlines()[-1]}",
-            hint="what was there is untouched; try another disk",
-        )
+        raise _lost(target, verdict.splitlines()[-1])
+
+
+def _lost(target: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{target}: the copy is damaged: {what}",
+        hint="what was there is untouched; try another disk",
+    )
 
 
 def synced(path: Path) -> None:

@@ -257,10 +257,11 @@ class Reader(StoreConnection):
         order = "ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
         return self._decisions(f"{where} {order}", [*values, limit, offset])
 
-    def decisions_since(self, moment: str, user: str | None) -> list[Decision]:
-        """Return the decisions since a moment (UTC) whose job is known, a user's or everybody's."""
+    def decisions_since(self, moment: str, user: str | None, *, newest: int) -> list[Decision]:
+        """Return the last decisions since a moment (UTC) whose job is known, a user's or all."""
         where, values = ("", []) if user is None else (" AND user = ?", [user])
-        return self._decisions(f"created_at >= ? AND job_id <> ''{where}", [moment, *values], True)
+        where = f"created_at >= ? AND job_id <> ''{where} ORDER BY created_at DESC LIMIT ?"
+        return self._decisions(where, [moment, *values, newest], True)
 
     def _decisions(
         self, where: str, values: Sequence[object], brief: bool = False
@@ -273,9 +274,17 @@ class Reader(StoreConnection):
         """Return the latest outcome of a job, None when it was not collected."""
         return next(iter(self.outcomes("job_id = ?", (job_id,))[::-1]), None)
 
-    def outcomes(self, where: str = "1", values: Sequence[object] = ()) -> list[Outcome]:
-        """Return the outcomes of a condition in SQL, in the order the jobs were submitted."""
-        sql = f"SELECT * FROM outcomes WHERE {where} ORDER BY submitted_at, job_id"
+    def outcomes(
+        self, where: str = "1", values: Sequence[object] = (), *, newest: int | None = None
+    ) -> list[Outcome]:
+        """Return the outcomes of a condition in SQL, in the order the jobs were submitted.
+
+        ``newest``: at most so many of them, the last one first.
+        """
+        order = "submitted_at, job_id"
+        if newest is not None:
+            order = f"submitted_at DESC, job_id DESC LIMIT {newest}"
+        sql = f"SELECT * FROM outcomes WHERE {where} ORDER BY {order}"
         return [_rows.outcome(row) for row in self.rows(sql, values)]
 
     # -- training ------------------------------------------------------------------------------

@@ -21,9 +21,6 @@ _MODELS, _JOBS = 10, 50
 _TABLES = 200_000
 """Bytes of families' tables in a page, but for a single one."""
 
-_NEWEST = (1 << 63) - 1
-"""No row has a larger number."""
-
 SHOWN = ("applications", "options", "history")
 """The operations that read a page, as long as the store takes: never in the daemon's loop."""
 
@@ -167,11 +164,15 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
             "outcomes": outcomes,
             "next": None,
         }
-    values["before"] = values["after"] or _NEWEST
+    later = (
+        "(created_at, rowid) < (SELECT created_at, rowid FROM decisions WHERE rowid = :after)"
+        if values["after"]
+        else "1"
+    )
     rows = _rows(
         store,
-        f"SELECT rowid AS _at, * FROM decisions WHERE rowid < :before AND {whose.lstrip('+')}"
-        f" ORDER BY rowid DESC LIMIT {_JOBS}",
+        f"SELECT rowid AS _at, * FROM decisions WHERE {later} AND {whose.lstrip('+')}"
+        f" ORDER BY created_at DESC, rowid DESC LIMIT {_JOBS}",
         values,
     )
     following = rows[-1]["_at"] if len(rows) == _JOBS else None

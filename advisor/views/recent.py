@@ -31,6 +31,8 @@ HEADS = (
     "worth",
     "came out",
 )
+MOST = 5000
+"""Jobs that are read at most, about a second of work: a site has millions."""
 _ARRAY = re.compile(r"[_\[]")
 _NO_MODEL = "no-model"
 
@@ -104,33 +106,33 @@ class RecentJob:
 _BRIEF = {"left-alone": "as you wrote it", "better": "better", "worse": "worse"}
 
 
-def recent_jobs(reader: Reader, since: datetime, user: str | None) -> list[RecentJob]:
+def recent_jobs(reader: Reader, since: datetime, user: str | None) -> tuple[list[RecentJob], bool]:
     """Return the jobs of a user, or of all, submitted since a moment; the latest first.
 
-    Those that were collected, and decisions whose job was not collected yet.
+    Those that were collected, and decisions whose job was not collected yet. Of more than
+    :data:`MOST` they are those submitted last; the second value tells whether they are all.
     """
     moment = clock.form(since)
     whose, values = ("", ()) if user is None else (" AND user = ?", (user,))
-    outcomes = reader.outcomes(f"submitted_at >= ?{whose}", (moment, *values))
+    outcomes = reader.outcomes(f"submitted_at >= ?{whose}", (moment, *values), newest=MOST)
+    decisions = reader.decisions_since(moment, user, newest=MOST)
     ended = {o.decision_id for o in outcomes} | {_ARRAY.split(o.job_id)[0] for o in outcomes}
-    pending = [
-        d
-        for d in reader.decisions_since(moment, user)
-        if d.id not in ended and _ARRAY.split(d.job_id)[0] not in ended
-    ]
+    pending = [d for d in decisions if d.id not in ended and _ARRAY.split(d.job_id)[0] not in ended]
     jobs = [_job(o.decision, o) for o in outcomes] + [_job(d, None) for d in pending]
-    return sorted(jobs, key=lambda j: (j.ended_at or "9", j.decided_at, j.job), reverse=True)
+    jobs.sort(key=lambda j: (j.ended_at or "9", j.decided_at, j.job), reverse=True)
+    return jobs, max(len(outcomes), len(decisions)) < MOST
 
 
 def last_job(reader: Reader, user: str) -> str:
     """Return a user's latest job, "" for a user without any."""
-    rows = reader.rows(
-        "SELECT job_id, submitted_at FROM outcomes WHERE user = ? UNION ALL"
-        " SELECT job_id, created_at FROM decisions WHERE user = ? AND job_id <> ''"
-        " ORDER BY 2 DESC LIMIT 1",
-        (user, user),
-    )
-    return str(rows[0][0]) if rows else ""
+    latest = [
+        tuple(reader.rows(f"{sql} ORDER BY 1 DESC LIMIT 1", (user,)))
+        for sql in (
+            "SELECT submitted_at, job_id FROM outcomes WHERE user = ?",
+            "SELECT created_at, job_id FROM decisions WHERE user = ? AND job_id <> ''",
+        )
+    ]
+    return str(max((tuple(row) for rows in latest for row in rows), default=("", ""))[1])
 
 
 def _job(d: Decision, outcome: Outcome | None) -> RecentJob:
@@ -177,6 +179,7 @@ class Note:
     suggestion: str
     command: str
     tariff: Tariff
+    complete: bool = True
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
@@ -184,6 +187,7 @@ class Note:
             "since": clock.form(self.since),
             "whose": self.whose,
             "jobs": self.jobs,
+            "complete": self.complete,
             "changed": self.changed,
             "metered": self.metered,
             "kwh": self.energy_j / J_PER_KWH,
@@ -200,6 +204,8 @@ class Note:
         lines = [f"{whose} since {self.since.astimezone():%Y-%m-%d}", ""]
         metered = f" ({self.metered} metered)" if self.metered < self.jobs else ""
         lines.append(f"jobs         {self.jobs}{metered}, {self.changed} changed by the advisor")
+        if not self.complete:
+            lines.append("             the latest alone: advisor report sums up all of them")
         lines.append(f"energy       {self.tariff.words(self.energy_j)}")
         if self.saved_j is not None:
             lines.append(f"saved        {self.tariff.words(self.saved_j)}, against the model")
@@ -208,8 +214,18 @@ class Note:
         return [*lines, "", f"suggestion   {self.suggestion}", f"             {self.command}"]
 
 
-def note(jobs: Sequence[RecentJob], since: datetime, whose: str, tariff: Tariff) -> Note:
-    """Sum jobs up; ``whose``: the user's name, "" for the whole site."""
+def note(
+    jobs: Sequence[RecentJob],
+    since: datetime,
+    whose: str,
+    tariff: Tariff,
+    *,
+    complete: bool = True,
+) -> Note:
+    """Sum jobs up; ``whose``: the user's name, "" for the whole site.
+
+    ``complete``: they are all since then.
+    """
     saved = [j.saved_j for j in jobs if j.saved_j is not None]
     suggestion, command = _suggest(jobs, site=not whose)
     energies = [j.energy_j for j in jobs if j.energy_j is not None]
@@ -225,6 +241,7 @@ def note(jobs: Sequence[RecentJob], since: datetime, whose: str, tariff: Tariff)
         suggestion,
         command,
         tariff,
+        complete,
     )
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,36 @@ def test_it_answers_records_and_stops_cleanly(place: Path, start: Start) -> None
     assert record is not None
     assert record.rewrite == answer["rewrite"]
     assert record.user == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_a_reader_of_the_log_that_hangs_does_not_keep_it_from_ending(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As journald does, for minutes: no line of the log is read, and the pipe is full."""
+    fill(place / "a.db")
+    unread, log = os.pipe()
+    os.set_blocking(log, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(log, b"x" * 4096)
+    os.set_blocking(log, True)
+    command = [sys.executable, "-m", "advisor", "serve", "--socket", str(place / "s")]
+    daemon = subprocess.Popen(
+        [*command, "--db", str(place / "a.db"), "--watch", "0"], stderr=log, text=True
+    )
+    try:
+        wait_for(lambda: ask(place, {"v": 1, "op": "ping"}).get("pong") is True)
+        answer = ask(place, DECIDE)
+        daemon.terminate()
+        assert daemon.wait(5) == 0
+    finally:
+        daemon.kill()
+        daemon.wait()
+        os.close(unread)
+        os.close(log)
+    assert not (place / "s").exists()
+    with Writer(place / "a.db") as store:
+        assert store.decision(answer["decision"]) is not None
 
 
 @pytest.mark.parametrize(

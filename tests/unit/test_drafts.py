@@ -64,6 +64,25 @@ def test_what_a_killed_process_left_is_cleared_and_nothing_else(tmp_path: Path) 
     assert not far.exists()
 
 
+def test_what_a_killed_process_left_is_cleared_though_another_has_its_number(
+    tmp_path: Path,
+) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        draft_of_it = left(tmp_path, "a.db", other.pid)
+        with draft(tmp_path, "a.db"):
+            pass
+        assert draft_of_it.exists()
+        before_it_began = time.time() - 60
+        os.utime(draft_of_it, (before_it_began, before_it_began))
+        with draft(tmp_path, "a.db"):
+            pass
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")

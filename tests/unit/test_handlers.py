@@ -188,6 +188,15 @@ def test_a_broken_choices_file_is_logged_each_time(
     assert sum("choices-bad" in r.message for r in caplog.records) == 2
 
 
+def test_a_choices_file_nested_too_deeply_is_a_broken_one(
+    handlers: Handlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = '{"workloads":' + "[" * 9000 + "]" * 9000 + "}"
+    assert threads(ask(handlers, choices=deep)) == "8"
+    (line,) = [r.getMessage() for r in caplog.records if "choices-bad" in r.message]
+    assert "nested too deeply" in line
+
+
 def test_a_stamp_is_looked_at_each_time(handlers: Handlers) -> None:
     first = ask(handlers)
     again = ask(handlers, hook="job_submit", stamp=first["stamp"])

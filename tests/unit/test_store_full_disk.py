@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,31 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield place
     finally:
         assert libc.umount2(target, 2) == 0
+
+
+def test_without_inodes_or_on_a_read_only_file_system_the_line_says_so(small_disk: Path) -> None:
+    path, libc = small_disk / "advisor.db", ctypes.CDLL(None, use_errno=True)
+    Writer(path).close()
+    shutil.copy(path, source := small_disk.with_name("source.db"))
+
+    def remount(options: bytes) -> None:
+        target = str(small_disk).encode()
+        assert libc.mount(b"tmpfs", target, b"tmpfs", 32, options) == 0  # MS_REMOUNT
+
+    used = len(list(small_disk.iterdir())) + 1
+    remount(f"nr_inodes={used}".encode())
+    with pytest.raises(StoreError) as caught:
+        Writer(path)
+    assert "no inodes left" in one_line(caught, path)
+    with pytest.raises(StoreError) as caught:
+        publish(source, small_disk / "copy.db")
+    assert "no inodes left" in one_line(caught, small_disk / "copy.db")
+    assert libc.mount(b"tmpfs", str(small_disk).encode(), b"tmpfs", 33, b"nr_inodes=99") == 0
+    with pytest.raises(StoreError) as caught:
+        Writer(path)
+    assert "read-only" in one_line(caught, path)
+    remount(b"nr_inodes=99")
+    Writer(path).close()
 
 
 def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(small_disk: Path) -> None:

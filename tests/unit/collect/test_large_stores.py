@@ -19,7 +19,7 @@ def test_old_and_judged_outcomes_are_found_by_an_index(store: Writer) -> None:
     m = model(store)
     asked: list[str] = []
     store._connection.set_trace_callback(asked.append)
-    judged_by(store, m)
+    list(judged_by(store, m))
     list(reported_jobs(store, "2026-01-01T00:00:00Z"))
     prune(store, decisions_before="2026-01-01T00:00:00Z")
     store._connection.set_trace_callback(None)

@@ -1,0 +1,162 @@
+"""Sums of the jobs submitted on one day (UTC), kept as their outcomes come, for reports.
+
+A day's sums count while the store says that it is ``whole``. Whatever else writes or deletes an
+outcome takes its day away (triggers of the store), and it is read job by job until a collection
+sums it up again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from advisor.loop.job_sums import COMPARED, JobSums, Named, packed, unpacked
+from advisor.loop.reported_jobs import END, reported_job, reported_jobs
+from advisor.store.reader import Reader
+from advisor.store.transaction import StoreTransaction
+
+OutcomeKey = tuple[str, str, str]
+"""Id, scheduler and time of submission of a job."""
+
+PASS_S = 5.0
+"""Seconds of processor time in which a collection sums days up; what it has begun then, it ends."""
+_DAY = 10
+"""Characters of a time that are its day."""
+_SUMMED = ", ".join(f"total({name})" for name in COMPARED)
+_ADD = (
+    f"INSERT INTO day_sums (day, application, workload, counts, {', '.join(COMPARED)})"
+    f" VALUES (?, ?, ?, ?{', ?' * len(COMPARED)})"
+    " ON CONFLICT (day, application, workload) DO UPDATE SET counts = excluded.counts, "
+    + ", ".join(f"{name} = {name} + excluded.{name}" for name in COMPARED)
+)
+_WHOLE = "SELECT day FROM days WHERE whole = 1 AND day >= ?"
+_OF_DAYS = f"day IN ({_WHOLE} AND day <= ?)"
+
+
+def whole_days(reader: Reader, since: str) -> list[str]:
+    """Return the days, in order, that begin at a moment or later and whose sums are kept."""
+    days = [str(row[0]) for row in reader.rows(f"{_WHOLE} ORDER BY day", (since[:_DAY],))]
+    return [day for day in days if day >= since]
+
+
+def add_days(reader: Reader, sums: JobSums, days: Sequence[str], application: str = "") -> None:
+    """Add what is kept of some :func:`whole_days`, of one application or all."""
+    if not days:
+        return
+    span: tuple[str, ...] = days[0], days[-1]
+    mine = ""
+    if application:
+        mine, span = "AND application = ?", (*span, application)
+        rows = reader.rows(f"SELECT counts FROM day_sums WHERE {_OF_DAYS} {mine}", span)
+    else:
+        rows = reader.rows(f"SELECT counts FROM days WHERE {_OF_DAYS}", span)
+    for row in rows:
+        sums.merge(unpacked(row[0]))
+    sql = (
+        f"SELECT application, workload, {_SUMMED} FROM day_sums WHERE {_OF_DAYS} {mine}"
+        " GROUP BY application, workload"
+    )
+    for name, workload, *values in reader.rows(sql, span):
+        compared = {n: v for n, v in zip(COMPARED, values, strict=True) if v}
+        for key, value in compared.items():  # a Counter's own sum drops what is below 0
+            sums.compared[name, workload][key] += value
+
+
+@contextmanager
+def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator[None]:
+    """Keep the sums of days right whose outcomes are written inside, in the caller's transaction.
+
+    A day without any outcome so far is whole from then on.
+    """
+    days = {key[2][:_DAY] for key in keys}
+    counts = {day: kept for day in days if (kept := _kept(writer, day)) is not None}
+    mine = [key for key in keys if key[2][:_DAY] in counts]
+    changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
+        lambda: defaultdict(JobSums)
+    )
+
+    def add(times: int) -> None:
+        for key in dict.fromkeys(mine):
+            if (job := reported_job(writer, key)) is not None:
+                changes[key[2][:_DAY]][job.decision.key].add(job, times)
+
+    add(-1)
+    yield
+    add(1)
+    for day, before in counts.items():
+        _store(writer, day, before, changes[day])
+
+
+def _kept(reader: Reader, day: str) -> Counter[tuple[str, ...]] | None:
+    """Return the counts of a whole day, none for one without outcomes, None for any other."""
+    for row in reader.rows("SELECT counts FROM days WHERE day = ? AND whole = 1", (day,)):
+        return unpacked(row[0])
+    sql = "SELECT 1 FROM outcomes WHERE submitted_at >= ? AND submitted_at < ? LIMIT 1"
+    return None if reader.rows(sql, (day, day + END)) else Counter()
+
+
+def _store(
+    writer: StoreTransaction,
+    day: str,
+    counts: Counter[tuple[str, ...]],
+    changes: Mapping[Named, JobSums],
+) -> None:
+    """Store what a day's sums become by changes, and that it is whole."""
+    for named, sums in changes.items():
+        former = writer.rows(
+            "SELECT counts FROM day_sums WHERE day = ? AND application = ? AND workload = ?",
+            (day, *named),
+        )
+        mine = unpacked(former[0][0]) if former else Counter()
+        for key, value in sums.counts.items():
+            counts[key] += value
+            mine[key] += value
+        compared: Mapping[str, float] = sums.compared[named]
+        values = (compared.get(name, 0) for name in COMPARED)
+        writer.change(_ADD, (day, *named, packed(mine), *values))
+    writer.change("INSERT OR REPLACE INTO days VALUES (?, 1, ?)", (day, packed(counts)))
+
+
+def sum_days(writer: StoreTransaction, budget_s: float = PASS_S) -> int:
+    """Sum up days that are not whole, the latest first; return how many.
+
+    The oldest is left: it is being pruned, mostly. Nothing is begun after ``budget_s`` seconds of
+    processor time. A day that somebody changes meanwhile stays as it is.
+    """
+    until = time.thread_time() + budget_s
+    whole = set(whole_days(writer, ""))
+    for day in _distinct(writer, "day_sums", "day"):
+        if day not in whole:
+            writer.change("DELETE FROM day_sums WHERE day = ?", (day,))
+    done = 0
+    for day in sorted(_distinct(writer, "outcomes", "submitted_at"), reverse=True)[:-1]:
+        if time.thread_time() >= until:
+            break
+        if day not in whole:
+            done += _sum_up(writer, day)
+    return done
+
+
+def _distinct(reader: Reader, table: str, column: str) -> Iterable[str]:
+    """Yield the days of a table's column in order, one look-up in an index for each."""
+    sql = f"SELECT min({column}) FROM {table} WHERE {column} > ?"
+    day = ""
+    while (first := reader.rows(sql, (day,))[0][0]) is not None:
+        yield (day := str(first)[:_DAY])
+        day += END
+
+
+def _sum_up(writer: StoreTransaction, day: str) -> bool:
+    """Sum a day up from its jobs; tell whether nobody changed it meanwhile."""
+    writer.change("INSERT OR REPLACE INTO days VALUES (?, 0, '[]')", (day,))
+    changes: defaultdict[Named, JobSums] = defaultdict(JobSums)
+    for job in reported_jobs(writer, day, until=day + END):
+        changes[job.decision.key].add(job)
+    with writer.transaction():
+        if not writer.rows("SELECT 1 FROM days WHERE day = ? AND whole = 0", (day,)):
+            return False
+        writer.change("DELETE FROM day_sums WHERE day = ?", (day,))
+        _store(writer, day, Counter(), changes)
+    return True

@@ -284,14 +284,14 @@ def test_a_deb_is_installed_used_and_removed(built: Path, host: Path) -> None:
 
 
 LACKS = """
-advisor profile 2> line && exit 1 || test $? = 2
-test "$(cat line)" = "advisor profile: part of the laboratory; pip install hpc-advisor[lab]"
-! man -w advisor-profile > page 2>&1
+advisor lab profile 2> line && exit 1 || test $? = 2
+test "$(cat line)" = "advisor lab profile: part of the laboratory; pip install hpc-advisor[lab]"
+! man -w advisor-lab-profile > page 2>&1
 ! find /opt/advisor -name 'advisor_lab*' | grep .
 """
 HAS = """
-advisor profile --help > help && advisor --help > verbs && ! grep -q '\\[lab\\]' verbs
-test "$(man -w advisor-profile)" = /usr/share/man/man1/advisor-profile.1.gz
+advisor lab profile --help > help && advisor lab --help > verbs && ! grep -q '\\[lab\\]' verbs
+test "$(man -w advisor-lab-profile)" = /usr/share/man/man1/advisor-lab-profile.1.gz
 """
 
 

@@ -301,7 +301,7 @@ def test_options_are_taken_away(session: Session, play: Play) -> None:
         c = page.board.options[page.current].configuration
         assert at.app.clipboard == (
             "advisor choose cg-solver --workload n=4e6 --node-type broadwell "
-            f"--threads-per-node {c.threads_per_node} --freq {c.freq_khz / 1e6:g}GHz"
+            f"--threads {c.threads_per_node} --freq {c.freq_khz / 1e6:g}GHz"
         )
         await at.press("Y")
         assert at.app.clipboard.split("\t")[:2] == ["broadwell", "1"]

@@ -100,10 +100,10 @@ class _Program(Parser):
         for name in verbs[:also]:
             if name in GROUPS:
                 lines += ["", f"{GROUPS[name]}:"]
-            lines.append(f"  {name:<9} {_summary(name)}")
+            lines.append(f"  {name:<13} {_summary(name)}")
         lines += ["", f"also: {', '.join(verbs[also:])}"]
         if added := _added():
-            lines += ["", "added:", *(f"  {name:<9} {summary}" for name, summary in added.items())]
+            lines += ["", "added:", *(f"  {name:<13} {summary}" for name, summary in added.items())]
         return "\n".join([*lines, "", str(self.epilog), ""])
 
 

@@ -84,8 +84,8 @@ def main() -> int:
     advisor("explain", "heat.sh")
     if not decision("heat.sh")["changed"]:
         print(
-            f"\nNothing is worth a change here: {os.cpu_count() or 1} cores leave little to save. A "
-            "machine with more\ncores than its memory can feed (16 or more) shows a saving, as the "
+            f"\nNothing is worth a change here: {os.cpu_count() or 1} cores leave little to save. "
+            "A machine with more\ncores than its memory can feed (16 or more) shows a saving, as the "
             "one below."
         )
     say("6. The job runs: as it is, and as advised")

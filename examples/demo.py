@@ -85,8 +85,8 @@ def main() -> int:
     if not decision("heat.sh")["changed"]:
         print(
             f"\nNothing is worth a change here: {os.cpu_count() or 1} cores leave little to save. "
-            "A machine with more\ncores than its memory can feed (16 or more) shows a saving, as the "
-            "one below."
+            "A machine with more\ncores than its memory can feed (16 or more) shows a saving, as "
+            "the one below."
         )
     say("6. The job runs: as it is, and as advised")
     advisor("run", "heat.sh", env={"ADVISOR": "off"})

@@ -143,9 +143,10 @@ class Chart(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
         picture, frame = self._picture, self._now()
-        if picture is None or frame is None:
+        place = event.get_content_offset(self)
+        if picture is None or frame is None or place is None:
             return
-        column, row = event.x - self._gutter, event.y
+        column, row = place.x - self._gutter, place.y
 
         def distance(number: int) -> float:
             cell = frame.cell(picture.points[number])
@@ -162,18 +163,17 @@ class Chart(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Zoom in around the mouse."""
-        event.stop()
-        self._zoom_at(event.x, event.y, 0.8)
+        self._zoom_at(event, 0.8)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Zoom out around the mouse."""
-        event.stop()
-        self._zoom_at(event.x, event.y, 1.25)
+        self._zoom_at(event, 1.25)
 
-    def _zoom_at(self, x: int, y: int, factor: float) -> None:
-        frame = self._now()
-        if frame is not None:
-            self.zoom(factor, frame.point((x - self._gutter, y)))
+    def _zoom_at(self, event: MouseScrollUp | MouseScrollDown, factor: float) -> None:
+        event.stop()
+        frame, place = self._now(), event.get_content_offset(self)
+        if frame is not None and place is not None:
+            self.zoom(factor, frame.point((place.x - self._gutter, place.y)))
 
     # -- drawing ---------------------------------------------------------------------------------
 
@@ -245,6 +245,8 @@ class Chart(Widget, can_focus=True):
             (column + 1, row + 1),
             (column - len(text), row + 1),
             (column + 2, row - 2),
+            (column - len(text) - 3, row),
+            (column - len(text) - 4, row + 1),
         ):
             places = [(start + i, line) for i in range(-1, len(text) + 1)]
             if (

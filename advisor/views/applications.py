@@ -246,7 +246,7 @@ class Gains:
         if not self.jobs:
             return ""
         total = self.tariff.words(sum(self.by_key.values()))
-        return f"{total} to save on the last {MONTH_D} days' {format_count(self.jobs, 'job')}"
+        return f"to save in {MONTH_D} days: {total} on {format_count(self.jobs, 'job')}"
 
 
 def gains(reader: Reader, person: Person, known: Mapping[Key, Listed]) -> Gains:

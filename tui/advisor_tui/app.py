@@ -57,7 +57,7 @@ class AdvisorApp(AppShell):
     COMMANDS = App.COMMANDS | {_palette}
     CSS_PATH = "style.tcss"
     DEFAULT_MODE = PLACES[0].name
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-slim"),
         (76, "-narrow"),
         (120, "-wide"),

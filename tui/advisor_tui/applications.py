@@ -52,7 +52,7 @@ _COLUMNS = (
 )
 _BY_TITLE: dict[str, Order] = {"Application": "name", "Runs": "runs", "Model": "newest"}
 """The order that a click on a column's title asks for."""
-_AROUND = 7
+_AROUND = 8
 """Lines of the page beside the rows."""
 _ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
 
@@ -115,7 +115,6 @@ class:memory lists those never swept that are memory-bound.
         self._known_at: object = None
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._gains: view.Gains | None = None
-        self._count = ""
         self._at_first = True
         """Nobody has moved the cursor yet."""
         self._generation = 0
@@ -128,6 +127,7 @@ class:memory lists those never swept that are memory-bound.
             yield Input(placeholder="press / to search", id="search", compact=True)
             yield Static("", id="count")
         yield LazyTable(_COLUMNS, id="applications", empty="reading ...")
+        yield Static("", id="saved")
         yield Static("", id="sentence")
 
     def on_mount(self) -> None:
@@ -195,11 +195,10 @@ class:memory lists those never swept that are memory-bound.
             cursor = next(moved, cursor)
         self._listed = {**self._listed} if keep else {}
         self._take(first, rows)
-        self._count = (
+        self.query_one("#count", Static).update(
             f"{workloads:,} workload{'s' * (workloads != 1)} of {applications:,} "
             f"application{'s' * (applications != 1)}, {_ORDER_WORDS[order]}"
         )
-        self._summed()
         table.empty = (
             f"nothing has “{search.strip()}” in its name"
             if search.strip()
@@ -263,16 +262,9 @@ class:memory lists those never swept that are memory-bound.
         self._gains, place = answer
         for number, row in self._listed.items():
             self.table.fill(number, [self._cells(row)])
-        self._summed()
+        self.query_one("#saved", Static).update(self._gains.words())
         if place is not None and self._at_first and self._order == "name" and not self._search:
             self._at_first, self.table.cursor = False, place
-
-    def _summed(self) -> None:
-        """Say how many there are and what there is to save."""
-        words = self._gains.words() if self._gains is not None else ""
-        wide = len(words) + len(self._count) + 30 < self.size.width
-        shown = [self._count, words] if wide or not words else [words]
-        self.query_one("#count", Static).update(" · ".join(filter(None, shown)))
 
     def _take(self, first: int, rows: list[Listed]) -> None:
         self._listed.update(enumerate(rows, first))

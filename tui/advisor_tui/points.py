@@ -154,7 +154,7 @@ def picture(
     names = {board.policy_at: "advised", board.yours_at: "yours", board.baseline: "as written"}
     labels = {n: text for n, text in names.items() if n is not None}
     for n, text in ends.items():
-        labels[n] = f"{labels[n]}, {text}" if n in labels else text
+        labels[n] = f"{text}, {labels[n]}" if n in labels else text
     return ChartMarks(
         points,
         marks,

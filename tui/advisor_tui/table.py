@@ -243,14 +243,11 @@ class LazyTable(ScrollView, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Put the cursor where the mouse is; a double click opens, one on a title tells."""
-        place = event.get_content_offset(self)
-        if place is None:
-            return
+        place = event.get_content_offset_capture(self)
+        row = round(self.scroll_y) + place.y - 1
         if place.y == 0:
             self._head(place.x)
-            return
-        row = round(self.scroll_y) + place.y - 1
-        if row >= self.count:
+        if place.y < 1 or row >= self.count:
             return
         self.cursor = row
         if event.chain > 1:

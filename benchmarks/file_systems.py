@@ -1,8 +1,9 @@
 """How well reads and writes of files are estimated from one file system to another.
 
 ``python benchmarks/file_systems.py FOLDER FOLDER ...`` profiles each folder's file system as
-``advisor bench --io`` does, runs patterns of reads and writes there, and estimates each from each
-other by what its calls took. Prints what the 90 % intervals hold, and with ``--all`` each estimate.
+``advisor lab bench --io`` does, runs patterns of reads and writes there, and estimates each
+from each other by what its calls took. Prints what the 90 % intervals hold, and with ``--all``
+each estimate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``advisor phases fold`` makes of drawn meters, and how often its bands hold.
+"""What ``advisor lab phases fold`` makes of drawn meters, and how often its bands hold.
 
     python benchmarks/folding.py [--cases N] [--first-seed N] [--json]
 

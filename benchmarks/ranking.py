@@ -2,9 +2,9 @@
 
 ``python benchmarks/ranking.py [--full] [--repeats N] [--keep FOLDER]`` poses four node types: both
 cores (the base), one core, both cores beside a memory hog, half of the cores' time by a cgroup
-quota (as root). It profiles each with ``advisor bench``; then each kernel is characterised on the
-base, the microbenchmarks like it are measured on all, and it runs on all for real, in turn, so that
-a machine that gets faster or slower does so for all. Both methods' estimates are held against
+quota (as root). It profiles each with ``advisor lab bench``; then each kernel is characterised on
+the base, the microbenchmarks like it are measured on all, and it runs on all for real, in turn, so
+that a machine that gets faster or slower does so for all. Both methods' estimates are held against
 the real times, by overlap of streams and arithmetic, apart for the kernels that it was chosen with
 and those that it was not. ``--keep`` keeps what was measured, and measures only what is not there
 yet. What others disturb, by more than 3 % of the cores' time, is measured again, so that a machine
@@ -207,8 +207,8 @@ def advisor(posed: Posed, *words: object, store: Path) -> dict[str, Any]:
 
 
 def emitted(posed: Posed, order: dict[str, Any]) -> dict[str, Any]:
-    """Run microbenchmarks on a node type as ``advisor bench`` does there; return its result."""
-    argv = [sys.executable, "-m", "advisor", "bench", "--emit", json.dumps(order)]
+    """Run microbenchmarks on a node type as ``advisor lab bench`` does there; return its result."""
+    argv = [sys.executable, "-m", "advisor", "lab", "bench", "--emit", json.dumps(order)]
     done = subprocess.run(
         argv, stdout=subprocess.PIPE, text=True, preexec_fn=posed.enter, check=True
     )
@@ -267,7 +267,9 @@ def gather(
         return state[key]
 
     def bench(name: str, posed: Posed, *words: str) -> int:
-        run = partial(advisor, posed, "bench", "--here", "--node-type", name, *words, store=store)
+        run = partial(
+            advisor, posed, "lab", "bench", "--here", "--node-type", name, *words, store=store
+        )
         data = undisturbed(posed, folder, run)
         return int(data["node_types"][0].get("profiles", 0))
 
@@ -276,7 +278,9 @@ def gather(
         words = ("--application", name, "--workload", "w", "--node-type", BASE, "--repeat", "5")
         run = command(kernel, base, folder)
         undisturbed(
-            base, folder, partial(advisor, base, "characterise", *words, "--", *run, store=store)
+            base,
+            folder,
+            partial(advisor, base, "lab", "characterise", *words, "--", *run, store=store),
         )
         return characterised(store, kernel)
 

@@ -1,4 +1,4 @@
-"""How often intervals of ``advisor profile fit --table`` hold at four times the largest run.
+"""How often intervals of ``advisor lab profile fit --table`` hold at four times the largest run.
 
     python benchmarks/terms.py [manual]
 

@@ -22,7 +22,7 @@ earlier runs showed to be better, within the slowdown that the site allows.
 Python libraries are inside, below /opt/advisor; nothing is downloaded."""
 LAB_SUMMARY = "application profiles, evaluation, statistics and phases for hpc-advisor"
 LAB_DESCRIPTION = """\
-Verbs for who studies models and programs: advisor profile, evaluate, pareto, phases,
+Verbs for who studies models and programs: advisor lab profile, evaluate, pareto, phases,
 and readers of other programs' files, with the Python libraries that only they need.
 Advising jobs needs none of it."""
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}

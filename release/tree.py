@@ -44,7 +44,7 @@ def write_shared(folder: Path, *, lab: bool = False) -> None:
 
     The completion knows all verbs; the pages of the laboratory's are its own.
     """
-    theirs = {f"advisor-{verb}.1" for verb in laboratory.VERBS}
+    theirs = {f"advisor-lab-{verb}.1" for verb in laboratory.VERBS}
     for name, text in man.pages().items():
         if (name in theirs) is lab:
             _write(folder / "man/man1" / name, text)

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from advisor import __version__, laboratory, plugins
-from advisor.cli.arguments import add_common
+from advisor.cli.arguments import add_common, find_workload
 from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError, InputError, LaboratoryError
@@ -30,50 +30,60 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("why", "show what was decided for a job and how it came out"),
     "note": ("note", "sum up my week: jobs, energy, one suggestion"),
     "options": ("options", "list an application's options and their trade-off"),
-    "predict": ("predict", "predict sizes and node counts that never ran"),
-    "choose": ("choose", "pin a configuration or a goal for my jobs"),
-    "on": ("choose", "let the advisor change my jobs again"),
-    "off": ("choose", "stop changing my jobs"),
+    "choose": ("choose", "pin a configuration or a goal for my jobs, or leave them alone"),
     "tui": ("tui", "browse applications and options in the terminal, and choose"),
-    # measure
     "train": ("train", "measure an application with a low-cost sweep and fit its model"),
-    "run": ("run", "run a command and measure its time and energy"),
-    "import": ("import_", "import measured runs from a file"),
-    "fit": ("fit", "fit a model to the measured runs and store it"),
-    "rank": ("rank", "estimate an application's time on node types it never ran on"),
-    "characterise": ("characterise", "find an application's phases and memory streams"),
-    "phases": ("", laboratory.VERBS["phases"]),
-    "cc": ("cc", "compile, and make a traced twin for advisor characterise"),
-    "bench": ("bench", "profile node types with microbenchmarks"),
-    "profile": ("", laboratory.VERBS["profile"]),
-    "classify": ("classify", "find the class of applications: cpu-bound, memory-bound and more"),
-    "classes": ("classes", "train, check and show the files that classes are found by"),
-    "promote": ("promote", "share an application's measurements with more users"),
-    "forget": ("forget", "remove an application's measurements"),
-    # site
+    # your site
+    "prospect": ("prospect", "estimate what this site would save, from its accounting alone"),
     "site": ("site", "discover and edit the inventory and the site file"),
     "policy": ("policy", "check, apply, compare and roll back the policy"),
     "hook": ("hook", "install, remove or check a scheduler's hook"),
-    "service": ("service", "write systemd's units with this host's paths, or show them"),
-    "serve": ("serve", "run the daemon that answers the hooks"),
-    "collect": ("collect", "read from the accounting how advised jobs came out"),
     "report": ("report", "compare promised and measured savings"),
-    "publish": ("publish", "make a read-only copy of the store for other hosts"),
-    "backup": ("backup", "write everything in the store to one file"),
-    "restore": ("restore", "put a backup in the store's place"),
-    "prune": ("prune", "forget what the policy no longer keeps"),
-    "metrics": ("metrics", "print how the daemon is doing, for Prometheus"),
     "doctor": ("doctor", "check this installation and name what to repair"),
-    "completion": ("completion", "print the completion script for bash, zsh or fish"),
-    # study
+    "store backup": ("backup", "write everything in the store to one file"),
+    "store restore": ("restore", "put a backup in the store's place"),
+    "store publish": ("publish", "make a read-only copy of the store for other hosts"),
+    "store prune": ("prune", "forget what the policy no longer keeps"),
+    "store promote": ("promote", "share an application's measurements with more users"),
+    "store forget": ("forget", "remove an application's measurements"),
+    # to study
     "demo": ("demo", "show advice for programs that others measured, and what it saves"),
-    "prospect": ("prospect", "estimate what this site would save, from its accounting alone"),
-    "evaluate": ("", laboratory.VERBS["evaluate"]),
-    "pareto": ("", laboratory.VERBS["pareto"]),
+    "lab predict": ("predict", "predict sizes and node counts that never ran"),
+    "lab bench": ("bench", "profile node types with microbenchmarks"),
+    "lab rank": ("rank", "estimate an application's time on node types it never ran on"),
+    "lab characterise": ("characterise", "find an application's phases and memory streams"),
+    "lab classify": (
+        "classify",
+        "find the class of applications: cpu-bound, memory-bound and more",
+    ),
+    "lab classes": ("classes", "train, check and show the files that classes are found by"),
+    **{f"lab {name}": ("", summary) for name, summary in laboratory.VERBS.items()},
+    # what scripts, services and measured runs need
+    "run": ("run", "run a command and measure its time and energy"),
+    "import": ("import_", "import measured runs from a file"),
+    "fit": ("fit", "fit a model to the measured runs and store it"),
+    "cc": ("cc", "compile, and make a traced twin for advisor lab characterise"),
+    "collect": ("collect", "read from the accounting how advised jobs came out"),
+    "serve": ("serve", "run the daemon that answers the hooks"),
+    "service": ("service", "write systemd's units with this host's paths, or show them"),
+    "metrics": ("metrics", "print how the daemon is doing, for Prometheus"),
+    "completion": ("completion", "print the completion script for bash, zsh or fish"),
 }
 
-GROUPS = {"explain": "your jobs", "train": "measure", "site": "site", "demo": "study"}
+FAMILIES = {
+    "store": "back up, restore, publish, prune, promote, forget: what is stored",
+    "lab": "study nodes, programs and models: bench, rank, characterise and more",
+}
+"""The first words of verbs that have two."""
+GROUPS = {"explain": "your jobs", "prospect": "your site", "demo": "to study"}
 """The verbs that begin a group in the help; the others follow theirs."""
+_ALSO = "run"
+"""The verb from which on the help has the names alone."""
+
+FORMER = {"on": ["choose", "--on"], "off": ["choose", "--off"]} | {
+    name.split()[1]: name.split() for name in VERBS if " " in name
+}
+"""What verbs were called before they moved below others: it goes on working."""
 
 _ALL_TAIL = "cc"
 """The verb all of whose words but --help are another program's."""
@@ -85,21 +95,31 @@ class _Program(Parser):
     def format_help(self) -> str:
         """Return the help."""
         lines = ["usage: advisor VERB ...", "", str(self.description)]
-        lacking = () if laboratory.installed() else laboratory.VERBS
-        for name, (_, summary) in VERBS.items():
+        verbs = list(_first_words())
+        also = verbs.index(_ALSO)
+        for name in verbs[:also]:
             if name in GROUPS:
                 lines += ["", f"{GROUPS[name]}:"]
-            lines.append(f"  {name:<13} {summary}{' [lab]' if name in lacking else ''}")
+            lines.append(f"  {name:<13} {_summary(name)}")
+        lines += ["", f"also: {', '.join(verbs[also:])}"]
         if added := _added():
             lines += ["", "added:", *(f"  {name:<13} {summary}" for name, summary in added.items())]
-        if lacking:
-            lines += ["", f"[lab]: part of the laboratory; {laboratory.HOW}"]
         return "\n".join([*lines, "", str(self.epilog), ""])
+
+
+def _first_words() -> dict[str, None]:
+    """Return the verbs' first words, in order."""
+    return dict.fromkeys(name.partition(" ")[0] for name in VERBS)
+
+
+def _summary(word: str) -> str:
+    return FAMILIES.get(word) or VERBS[word][1]
 
 
 def _added() -> dict[str, str]:
     """Return the verbs that other packages add, each with the package it is of."""
-    added = {n: e for n, e in plugins.found("verbs").items() if n not in VERBS}
+    taken = {*_first_words(), *FORMER}
+    added = {n: e for n, e in plugins.found("verbs").items() if n not in taken}
     return {n: f"of {e.dist.name}" if e.dist else e.value for n, e in added.items()}
 
 
@@ -108,7 +128,7 @@ def _module(verb: str) -> Any:
     name, _ = VERBS.get(verb, ("", ""))
     if name:
         return import_module(f"advisor.cli.{name}")
-    return laboratory.load("verbs", verb, verb)
+    return laboratory.load("verbs", verb.removeprefix("lab "), verb)
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
@@ -124,16 +144,26 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         "3 refused by policy or nothing to do.",
     )
     parser.add_argument("--version", action="version", version=f"advisor {__version__}")
-    subparsers = parser.add_subparsers(
-        dest="verb", metavar="VERB", required=True, parser_class=Parser
-    )
+    below: dict[str, Any] = dict(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    levels = {"": parser.add_subparsers(**below)}
     listed = {name: summary for name, (_, summary) in VERBS.items()}
     if verb not in VERBS:
         listed |= _added()
     lacking = laboratory.VERBS if verb == "*" and not laboratory.installed() else ()
     for name, summary in listed.items():
-        sub = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        if verb == name or (verb == "*" and name not in lacking):
+        family, _, word = name.rpartition(" ")
+        if family not in levels:
+            about = FAMILIES[family]
+            above = levels[""].add_parser(family, help=about, description=about.capitalize() + ".")
+            levels[family] = above.add_subparsers(title="verbs", **below)
+            above.epilog = f"{above.prog} VERB --help says more."
+            if family == "lab" and not laboratory.installed():
+                above.epilog += f" [lab]: part of the laboratory; {laboratory.HOW}."
+        description = summary.capitalize() + "."
+        if word in laboratory.VERBS and not laboratory.installed():
+            summary = f"[lab] {summary}"
+        sub = levels[family].add_parser(word, help=summary, description=description)
+        if verb == name or (verb == "*" and word not in lacking):
             if name != _ALL_TAIL:
                 add_common(sub)
             try:
@@ -171,12 +201,29 @@ def verb_first(arguments: Sequence[str]) -> list[str]:
         before.append(rest.pop(0))
         if before[-1] in _COMMON[:2] and rest:
             before.append(rest.pop(0))
+    if rest and rest[0] in FAMILIES:
+        return [rest[0], *verb_first([*before, *rest[1:]])]
     return [*rest[:1], *before, *rest[1:]] if rest else before
+
+
+def of_today(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with the verb's name of today; people at a terminal hear it."""
+    former = arguments[0] if arguments else ""
+    if former not in FORMER:
+        return list(arguments)
+    words = FORMER[former]
+    if sys.stderr.isatty() and "--json" not in arguments:
+        complain(f"advisor {former} is advisor {' '.join(words)} now; the old name works, too")
+    return [*words, *arguments[1:]]
 
 
 def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code. Raises OSError where the output cannot be written."""
-    verb = next((a for a in arguments if not a.startswith("-")), None)
+    arguments = of_today(arguments)
+    if len(arguments) == 1 and arguments[0] in FAMILIES:
+        arguments.append("--help")
+    words = [a for a in arguments if not a.startswith("-")]
+    verb = " ".join(words[: 2 if words[:1] and words[0] in FAMILIES else 1]) or None
     try:
         parser = build_parser(verb)
         if not arguments:
@@ -184,9 +231,10 @@ def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int
             return 0
         args = parser.parse_args(arguments)
         if tail is not None and not getattr(args, "takes_tail", False):
-            parser.error(f"{args.verb} takes nothing after --")
+            parser.error(f"{verb} takes nothing after --")
         args.tail = list(tail or ())
-        code: int = _module(args.verb).run(args)
+        find_workload(args)
+        code: int = _module(str(verb)).run(args)
     except AdvisorError as error:
         _print_error(arguments, error.message, error.hint, error.exit_code)
         complain(str(error), "advisor " if isinstance(error, LaboratoryError) else "advisor: ")

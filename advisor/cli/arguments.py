@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.parameters import parse_sizes
-from advisor.errors import UsageError
+from advisor.core.units import parse_duration_s
+from advisor.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from advisor.core.rate import RateRule
@@ -45,10 +47,40 @@ def add_action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
     return parser
 
 
+def add_application(
+    parser: argparse.ArgumentParser, text: str, *, optional: bool = False, workload: str = ""
+) -> None:
+    """Add the argument ``APP[/WORKLOAD]`` and ``--workload``; :func:`find_workload` reads them."""
+    parser.add_argument(
+        "application", nargs="?" if optional else None, metavar="APP[/WORKLOAD]", help=text
+    )
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help=workload or "only this workload, as APP/WORKLOAD"
+    )
+    parser.set_defaults(names_workload=True)
+
+
+def find_workload(args: argparse.Namespace) -> None:
+    """Take ``APP/WORKLOAD`` apart; a stored application may have slashes in its name."""
+    name = args.application or "" if getattr(args, "names_workload", False) else ""
+    if "/" not in name.strip("/") or args.workload is not None:
+        return
+    from advisor.store.reader import Reader
+    from advisor.store.seen import store_seen
+
+    applications = set()
+    with suppress(StoreError), Reader(store_seen(args.db)) as store:
+        applications = {w.application for w in store.workloads()}
+    if name not in applications:
+        before = [a for a in applications if name.startswith(f"{a}/")]
+        args.application = max(before, key=len, default=name.partition("/")[0])
+        args.workload = name[len(args.application) + 1 :]
+
+
 def add_subject(parser: argparse.ArgumentParser, node_type: str) -> None:
     """Add what says what runs: ``--application``, ``--workload`` and ``--node-type``."""
     parser.add_argument(
-        "--application", metavar="APPLICATION", help="the application's name (default: recognised)"
+        "--application", metavar="APP", help="the application's name (default: recognised)"
     )
     parser.add_argument(
         "--workload", metavar="WORKLOAD", help="the name of its input or problem class"
@@ -109,5 +141,13 @@ def size_argument(text: str) -> dict[str, float]:
     """Read ``n=4e6,nodes=64``."""
     try:
         return parse_sizes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def span_argument(text: str) -> float:
+    """Read ``30s`` or ``10m`` in seconds, which a bare number is, too."""
+    try:
+        return parse_duration_s(text + "s" * text.replace(".", "", 1).isdecimal())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

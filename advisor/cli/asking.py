@@ -11,7 +11,7 @@ from advisor.errors import RefusedError, UsageError
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
 
 
 def ask(args: argparse.Namespace, what: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""``advisor backup``: write everything in the store to one file, while it is used."""
+"""``advisor store backup``: write everything in the store to one file, while it is used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from advisor.core.codec import Count, JsonForm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor backup`` takes."""
+    """Declare what ``advisor store backup`` takes."""
     parser.description = (
         "Write everything in the store to one file that only you can read, while the daemon goes "
-        "on. A file of that name is replaced in one step. advisor restore FILE puts it back."
+        "on. A file of that name is replaced in one step. advisor store restore FILE puts it back."
     )
     parser.add_argument("path", metavar="FILE", type=Path, help="the backup")
 

@@ -1,4 +1,4 @@
-"""``advisor bench``: measure node types with microbenchmarks, and show their profiles."""
+"""``advisor lab bench``: measure node types with microbenchmarks, and show their profiles."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KERNEL_S, IO_S = 10.0, 45.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor bench`` takes."""
+    """Declare what ``advisor lab bench`` takes."""
     parser.description = (
         "Profile node types with microbenchmarks: the time of a memory access by size and stride, "
         "and the time of arithmetic. On a cluster every node type of the inventory is measured on "
-        "one of its nodes. advisor rank needs the profiles."
+        "one of its nodes. advisor lab rank needs the profiles."
     )
     parser.add_argument(
         "action",
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wanted",
         action="store_true",
-        help="measure only what rankings lack (advisor rank lists it)",
+        help="measure only what rankings lack (advisor lab rank lists it)",
     )
     parser.add_argument(
         "--kernel",
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show, forget: which one (show's default: mbw1c)",
     )
     parser.add_argument("--by", metavar="USER", help="forget: whose kernel, where several have one")
-    parser.add_argument("--yes", action="store_true", help="forget: do not ask")
+    parser.add_argument("--yes", "-y", action="store_true", help="forget: do not ask")
     parser.add_argument(
         "--across",
         action="store_true",
@@ -153,7 +153,7 @@ def _bench(args: argparse.Namespace) -> int:
             ]
     if args.wanted and not waiting:
         raise RefusedError(
-            "no ranking lacks a microbenchmark", hint="advisor rank says what it lacks"
+            "no ranking lacks a microbenchmark", hint="advisor lab rank says what it lacks"
         )
     order = {
         "size": "none" if args.wanted else "quick" if args.quick else "full",
@@ -301,8 +301,8 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
     unsure = ""
     if 2 * result["sure"] < len(result["profiles"]):
         unsure = (
-            f"\n{name}: most are less sure than 2 %; before you rank by them give advisor bench "
-            "more time (--budget 10m), with nothing else running"
+            f"\n{name}: most are less sure than 2 %; before you rank by them give "
+            "advisor lab bench more time (--budget 10m), with nothing else running"
         )
     return (
         f"{name}: {format_count(len(result['profiles']), 'microbenchmark')} in "

@@ -1,4 +1,4 @@
-"""``advisor bench forget``: delete the profiles of one kernel that a user brought."""
+"""``advisor lab bench forget``: delete the profiles of one kernel that a user brought."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def forget_one(args: argparse.Namespace) -> int:
     if not name:
         raise UsageError(
             "which kernel is to be forgotten?",
-            hint="advisor bench forget --microbenchmark NAME; advisor bench show lists them",
+            hint="advisor lab bench forget --microbenchmark NAME; bench show lists them",
         )
     with Reader(path) as reader:
         own = [p for p in profiles(reader) if p.contributor]
@@ -43,7 +43,7 @@ def forget_one(args: argparse.Namespace) -> int:
         raise UsageError(
             f"there is no kernel {name}{by}{where}",
             hint=f"kernels that users brought: {', '.join(there) or 'none'}; of the suite's own "
-            "only all of a node type can be dropped, by advisor bench --replace",
+            "only all of a node type can be dropped, by advisor lab bench --replace",
         )
     if len(users) > 1:
         raise UsageError(

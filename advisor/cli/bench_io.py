@@ -1,4 +1,4 @@
-"""``advisor bench --io``: what reads and writes of files take, by file system and node type."""
+"""``advisor lab bench --io``: what reads and writes of files take, by file system and node type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where ``advisor bench`` measures, this machine or nodes of the cluster, and what follows."""
+"""Where ``advisor lab bench`` measures, this machine or nodes of the cluster, and what follows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _places_of(
             there = ", ".join(t.name for t in elsewhere) or "none"
             raise InputError(
                 f"the inventory has no node type {name}",
-                hint=f"there are: {there}; advisor bench --here --node-type {name} names this "
+                hint=f"there are: {there}; advisor lab bench --here --node-type {name} names this "
                 "machine",
             )
         away = known is not None and known.name != NODE_TYPE
@@ -103,7 +103,7 @@ def _measure(
         return _measure_order(order, lambda *at: board.show(name, *at))
     from advisor.schedulers.choose import installed
 
-    argv = own_python("advisor", "bench", "--emit", json.dumps(order))
+    argv = own_python("advisor", "lab", "bench", "--emit", json.dumps(order))
     limit_s = order["budget_s"] + _EXTRA_S
     process = installed().on_a_node(node, argv, limit_s=limit_s, name="advisor-bench")
     return board.stream(name, process)

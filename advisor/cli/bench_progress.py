@@ -95,7 +95,7 @@ class ProgressBars:
                 return [w.result() for w in waiting]
 
     def stream(self, name: str, process: CommandProcess) -> dict[str, Any]:
-        """Show what ``advisor bench --emit`` says elsewhere; return its result.
+        """Show what ``advisor lab bench --emit`` says elsewhere; return its result.
 
         Raises SchedulerError.
         """

@@ -1,4 +1,4 @@
-"""``advisor bench show``: a node type's profiles as a table and a picture (Corredor, fig. 3.11)."""
+"""``advisor lab bench show``: profiles as a table and a picture (Corredor, fig. 3.11)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def show(args: argparse.Namespace) -> int:
             bench = latest_bench(reader, name)
             if bench is None:
                 raise RefusedError(
-                    f"{name} has no profiles", hint=f"advisor bench --node-type {name}"
+                    f"{name} has no profiles", hint=f"advisor lab bench --node-type {name}"
                 )
             files += io_profiles(reader, name)
             if measured := profiles(reader, name):
                 benches.append((bench, measured))
     if not benches and not files:
-        raise RefusedError("no node type has profiles", hint="advisor bench")
+        raise RefusedError("no node type has profiles", hint="advisor lab bench")
     if not benches:
         return _show_files(args, files)
     names = dict.fromkeys(p.microbenchmark.rstrip("X") for _, own in benches for p in own)

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "advisor cc [COMPILER] [COMPILER'S ARGUMENTS]"
     parser.epilog = (
         "Compiles as COMPILER (default: cc) would, and makes PROGRAM.traced beside every program "
-        "it links, which advisor characterise runs to see the memory accesses. Use it in place "
+        "it links, which advisor lab characterise runs to see the memory accesses. Use it in place "
         'of the compiler: make CC="advisor cc" CXX="advisor cc g++" FC="advisor cc gfortran".'
     )
     parser.set_defaults(takes_tail=True)

@@ -1,4 +1,4 @@
-"""``advisor characterise``: find an application's phases and their memory streams."""
+"""``advisor lab characterise``: find an application's phases and their memory streams."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ METHODS = ("auto", "cc", "valgrind", "none")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verb's arguments."""
     parser.usage = (
-        "advisor characterise [options] -- COMMAND [ARG ...]\n"
-        "       advisor characterise --input FILE [options]"
+        "advisor lab characterise [options] -- COMMAND [ARG ...]\n"
+        "       advisor lab characterise --input FILE [options]"
     )
     parser.epilog = (
         "COMMAND runs twice: as it is, for its times, and traced, for its memory streams. For the "
         "second run build it with advisor cc, or install valgrind. The result is stored for "
-        "advisor rank; without write access to the store it is sent to the daemon."
+        "advisor lab rank; without write access to the store it is sent to the daemon."
     )
     add_subject(parser, "this machine's node type")
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: all)")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if args.input:
         return _store_file(args, Path(args.input))
     if not args.tail:
-        raise UsageError("nothing to run", hint="advisor characterise [options] -- COMMAND")
+        raise UsageError("nothing to run", hint="advisor lab characterise [options] -- COMMAND")
     if args.repeat < 1 or (args.threads is not None and args.threads < 1):
         raise UsageError("--repeat and --threads must be at least 1")
     with _ended_by_signals():
@@ -235,8 +235,8 @@ def _keep_in_own_folder(app: Characterisation) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_phases(file, app)
     except (OSError, InputError):
-        return "--output FILE would have kept the phases, for advisor characterise --input FILE"
-    return f"the phases are kept: advisor characterise --input {file}"
+        return "--output FILE would have kept the phases, for advisor lab characterise --input FILE"
+    return f"the phases are kept: advisor lab characterise --input {file}"
 
 
 def _store_file(args: argparse.Namespace, file: Path) -> int:

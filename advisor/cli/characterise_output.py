@@ -1,4 +1,4 @@
-"""How ``advisor characterise`` shows what it found: tables for people, JSON for programs."""
+"""How ``advisor lab characterise`` shows what it found: tables for people, JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor on``, ``off`` and ``choose``: the user's own choices file."""
+"""``advisor choose``: the user's own choices file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.choices import entry_of, read, write
+from advisor.cli.arguments import add_application
 from advisor.cli.output import print_json
 from advisor.cli.streams import complain
 from advisor.core.codec import JsonForm
@@ -29,39 +30,37 @@ _PIN = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own arguments."""
-    choose = parser.prog.endswith(" choose")
+    add_application(
+        parser,
+        "only for this application (default: all your jobs)",
+        optional=True,
+        workload="only for this workload (default: all), as APP/WORKLOAD",
+    )
+    parser.description = (
+        "Choose a goal, or pin a configuration, for your own jobs, or leave them as they are "
+        "written. Every value is checked before anything is written. Without options, show the "
+        "current choices."
+    )
+    switch = parser.add_mutually_exclusive_group()
+    switch.add_argument("--off", action="store_true", help="stop changing these jobs")
+    switch.add_argument("--on", action="store_true", help="let the advisor change them again")
+    parser.add_argument("--goal", metavar="|".join(GOALS), help="which configuration to take")
     parser.add_argument(
-        "application",
-        nargs="?",
-        metavar="APPLICATION",
-        help="only for this application (default: all your jobs)",
+        "--max-slowdown", metavar="PCT", help="the largest slowdown you accept, like 5%%"
     )
     parser.add_argument(
-        "--workload", metavar="WORKLOAD", help="only for this workload (default: all)"
+        "--estimated-node-types",
+        metavar="|".join(ESTIMATES),
+        help="whether jobs may go to node types that are only estimated from microbenchmarks",
     )
-    if choose:
-        parser.description = (
-            "Choose a goal, or pin a configuration, for your own jobs. Every value is checked "
-            "before anything is written. Without options, show the current choices."
-        )
-        parser.add_argument("--goal", metavar="|".join(GOALS), help="which configuration to take")
-        parser.add_argument(
-            "--max-slowdown", metavar="PCT", help="the largest slowdown you accept, like 5%%"
-        )
-        parser.add_argument(
-            "--estimated-node-types",
-            metavar="|".join(ESTIMATES),
-            help="whether jobs may go to node types that are only estimated from microbenchmarks",
-        )
-        parser.add_argument("--node-type", metavar="NODE_TYPE", help="pin: run on this node type")
-        parser.add_argument(
-            "--threads-per-node", metavar="N", help="pin: use this many threads on each node"
-        )
-        parser.add_argument("--freq", metavar="FREQ", help="pin: cap the frequency, like 1.9GHz")
-        parser.add_argument(
-            "--nodes", metavar="N", help="the pin is for jobs of this many nodes only"
-        )
-        parser.add_argument("--clear", action="store_true", help="remove the choices made here")
+    parser.add_argument("--node-type", metavar="NODE_TYPE", help="pin: run on this node type")
+    parser.add_argument(
+        "--threads", dest="threads_per_node", metavar="N", help="pin: this many threads on a node"
+    )
+    parser.add_argument("--threads-per-node", help=argparse.SUPPRESS)
+    parser.add_argument("--freq", metavar="FREQ", help="pin: cap the frequency, like 1.9GHz")
+    parser.add_argument("--nodes", metavar="N", help="the pin is for jobs of this many nodes only")
+    parser.add_argument("--clear", action="store_true", help="remove the choices made here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,14 @@ def run(args: argparse.Namespace) -> int:
     path = choices_path()
     choices = read(path)
     wanted = _wanted(args, choices)
-    if args.verb in ("on", "off") or args.clear or wanted:
+    if args.on or args.clear or wanted:
         entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
-        if args.verb in ("on", "off"):
-            entry.pop("off", None)
-        elif args.clear:
+        if args.clear:
             entry.clear()
             if entry is choices:
                 choices["version"] = CHOICES_VERSION
+        elif args.on:
+            entry.pop("off", None)
         entry.update(wanted)
         write(path, choices)
     if args.json:
@@ -100,14 +99,14 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
 
     Raises UsageError, and StoreError where no store says what names and points there are.
     """
-    given = {name: getattr(args, name, None) for name in (*_AIMS, *_PIN)}
+    given = {name: getattr(args, name) for name in (*_AIMS, *_PIN)}
     given = {name: value for name, value in given.items() if value is not None}
-    wanted: dict[str, Any] = {"off": True} if args.verb == "off" else {}
+    wanted: dict[str, Any] = {"off": True} if args.off else {}
     if args.application is None and args.workload:
         raise UsageError("--workload needs an application")
     if args.application is None and not given:
         return wanted
-    removing = args.verb == "on" or (getattr(args, "clear", False) and not given)
+    removing = (args.on or args.clear) and not given
     if removing and f"{args.application}/{args.workload or '*'}" in choices.get("workloads", {}):
         return wanted  # what was once chosen can be taken back, whatever the store knows now
     from advisor.store.seen import store_seen
@@ -122,8 +121,8 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
         wanted["pin"] = pin
     if ground.unknown is not None and (args.application is not None or pin):
         hint = ground.unknown.hint
-        if args.verb == "off":
-            hint = "advisor off, without a name, leaves all your jobs alone"
+        if args.off:
+            hint = "advisor choose --off, without a name, leaves all your jobs alone"
         raise StoreError(ground.unknown.message, hint=hint)
     if pin and args.application and allowed.never(ground, args.application, pin):
         complain(

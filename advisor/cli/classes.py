@@ -1,4 +1,4 @@
-"""``advisor classes``: make, check and show the files that classes are found by."""
+"""``advisor lab classes``: make, check and show the files that classes are found by."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of ``advisor classes``."""
+    """Add the actions of ``advisor lab classes``."""
     actions = add_actions(parser)
     peaks = add_action(
         actions, "peaks", "print a node type's peaks on paper and measured, and write them"
     )
     add_node_type(peaks, required=True)
     peaks.add_argument(
-        "--processor", metavar="NAME", help="like 'EPYC 9654' (default: what advisor bench saw)"
+        "--processor", metavar="NAME", help="like 'EPYC 9654' (default: what advisor lab bench saw)"
     )
     for name, unit, what in _PARTS:
         peaks.add_argument(f"--{name.replace('_', '-')}", type=unit, metavar="N", help=what)
@@ -90,7 +90,7 @@ def _peaks(args: argparse.Namespace) -> int:
     if paper is None and measured is None:
         raise RefusedError(
             f"there are no peaks for {setup.node_type}",
-            hint="measure them with advisor bench, or give --processor, or --cores, --ghz, "
+            hint="measure them with advisor lab bench, or give --processor, or --cores, --ghz, "
             "--flops-per-cycle, --channels and --gts",
         )
     written: list[Path] = []
@@ -186,7 +186,7 @@ def _measured(
             own = profiles(store, node_type)
             if own:
                 _, gbs, gflops = roofline_of(own)
-                by = "advisor bench" if gbs else ""
+                by = "advisor lab bench" if gbs else ""
             for stored in signatures(store, node_type=node_type):
                 reached = stored.signature.gbs or 0.0
                 if reached > gbs and stored.signature.scope == "all":

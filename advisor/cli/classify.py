@@ -1,4 +1,4 @@
-"""``advisor classify``: the class of applications by the signatures of their runs."""
+"""``advisor lab classify``: the class of applications by the signatures of their runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from advisor import paths
+from advisor.cli.arguments import add_application
 from advisor.cli.class_setup import Known, add_node_type, add_rules
 from advisor.cli.output import print_json, print_table
 from advisor.core.codec import AtLeast, AtMost, JsonForm, wire
@@ -35,15 +36,14 @@ _SHOWN = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor classify`` takes."""
+    """Declare what ``advisor lab classify`` takes."""
     parser.description = (
         "Find the class of an application (cpu-bound, memory-bound, mixed, mpi-bound, io-bound, "
         "busy-waiting, gpu or unknown) from the signatures of its runs, as EAR does: phases "
         "first, then k-medoids, roofline or fixed limits, whichever the node type's files allow. "
         "Without an application, of all."
     )
-    parser.add_argument("application", nargs="?", metavar="APPLICATION", help="the application")
-    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    add_application(parser, "the application", optional=True)
     parser.add_argument(
         "--signature",
         metavar="FILE",

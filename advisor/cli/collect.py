@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if not store.exists() and store.with_name(_LOCK).exists():
         raise StoreError(
             f"{store}: the store is gone; nothing is collected into an empty one",
-            hint="put a backup back with advisor restore FILE, or start an empty store with "
+            hint="put a backup back with advisor store restore FILE, or start an empty store with "
             "advisor site apply",
         )
     since = clock.since(args.since or "7d")

@@ -115,10 +115,10 @@ def _script(shell: str) -> str:
     ways = dict.fromkeys(FILES, shtab.FILE) | {
         "DIR": shtab.DIRECTORY,
         "FOLDER": shtab.DIRECTORY,
-        "APPLICATION": applications,
-        "APPLICATION[/WORKLOAD]": applications,
-        "APPLICATION|FOLDER": both,
-        "SCRIPT|APPLICATION": both,
+        "APP": applications,
+        "APP[/WORKLOAD]": applications,
+        "APP|FOLDER": both,
+        "SCRIPT|APP": both,
         "NODE_TYPE": _asked("node-types"),
     }
     for action in _arguments(parser):

@@ -130,7 +130,7 @@ def _unread(store: Path) -> Check:
             "store",
             "fail",
             f"{store} is gone",
-            "put a backup or a published copy back: advisor restore FILE",
+            "put a backup or a published copy back: advisor store restore FILE",
         )
     return Check("store", "ok", f"{store}: its owner's only; the daemon shows you what is yours")
 
@@ -206,7 +206,8 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "daemon",
             "warn",
             f"it answers from a copy that is {format_duration(age_s)} old",
-            "on the store's host: is it up? advisor publish must run there after each collect",
+            "on the store's host: is it up? "
+            "advisor store publish must run there after each collect",
         )
     scripts = status.get("scripts")
     missing = scripts.get("missing") if isinstance(scripts, dict) else 0
@@ -237,7 +238,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "daemon",
             "fail",
             f"it cannot read its store: {status['store_error']}",
-            f"{now}; put a backup or a published copy back: advisor restore FILE",
+            f"{now}; put a backup or a published copy back: advisor store restore FILE",
         )
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths
-from advisor.cli.arguments import number_list
+from advisor.cli.arguments import add_application, number_list
 from advisor.cli.output import TableWriter, add_format_argument, print_json
 from advisor.cli.pictures import (
     STATISTICS,
@@ -37,10 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Fit models to an application's measured runs, predict every option and store them for the "
         "daemon: one model for each workload, node type and group of jobs that it may advise."
     )
-    parser.add_argument(
-        "application", metavar="APPLICATION", nargs="?", help="the measured application"
-    )
-    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    add_application(parser, "the measured application", optional=True)
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
         "--threads",

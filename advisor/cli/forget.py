@@ -1,4 +1,4 @@
-"""``advisor forget``: remove what was measured of an application; undo it for a day."""
+"""``advisor store forget``: remove what was measured of an application; undo it for a day."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAMES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor forget`` takes."""
+    """Declare what ``advisor store forget`` takes."""
     parser.description = (
         "Remove an application's models, measured runs, characterisations, rankings, signatures "
         "and trials from the store. From the next second on its jobs run as they are written. The "
         "decisions for jobs and their outcomes are kept. Only the store's owner can do this."
     )
     parser.add_argument(
-        "application", metavar="APPLICATION[/WORKLOAD]", help="the application, or one workload"
+        "application", metavar="APP[/WORKLOAD]", help="the application, or one workload"
     )
     parser.add_argument(
         "--since", metavar="TIME", help="only what was stored since then, like 7d or 2026-01-31"
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.undo:
         print("what was measured since is kept; a newer model stays the one that is used")
     else:
-        print(f"undo within a day: advisor forget {_quoted(args.application)} --undo")
+        print(f"undo within a day: advisor store forget {_quoted(args.application)} --undo")
         if since and left:
             print(f"fit what is left: advisor fit {_quoted(application)}")
     return 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.cli.arguments import add_action, add_actions
+from advisor.cli.arguments import add_action, add_actions, span_argument
 from advisor.cli.output import print_json
 from advisor.errors import AdvisorError, UsageError
 from advisor.paths import config_dir, store_path
@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     install.add_argument(
         "--retry",
-        type=int,
-        default=30,
-        metavar="S",
-        help="when the daemon hung, do not ask it for this many seconds (default: 30)",
+        type=span_argument,
+        default="30s",
+        metavar="TIME",
+        help="when the daemon hung, do not ask it for this long, in whole seconds (default: 30s)",
     )
     for action in (install, remove):
         action.add_argument(
@@ -122,7 +122,7 @@ def _request(args: argparse.Namespace) -> HookRequest:
     return replace(
         request,
         deadline_s=_seconds(args.deadline),
-        retry_s=args.retry,
+        retry_s=round(args.retry),
         understood=understood_options(store),
         frequency_steps=frequency_steps(store),
     )

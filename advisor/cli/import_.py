@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--application",
-        metavar="APPLICATION",
+        metavar="APP",
         help="the application's name (--from ear: default: as the file names them)",
     )
     parser.add_argument(
@@ -201,7 +201,7 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(
             f"{path} is not yours: you may import your own runs for your own jobs only",
             hint=f"leave out --scope and --contributor; then ask the store's owner: "
-            f"advisor promote {args.application or 'APPLICATION'} --scope all --contributor {user}",
+            f"advisor store promote {args.application or 'APP'} --scope all --contributor {user}",
         )
     if scope == "account" and not args.account:
         raise UsageError("--scope account needs --account")
@@ -386,7 +386,7 @@ def _signatures(
             "from": args.source,
             "new_signatures": taken.signatures,
             "signatures": taken.rows,
-            "next": "advisor classify",
+            "next": "advisor lab classify",
             "notes": list(taken.notes),
         },
     )

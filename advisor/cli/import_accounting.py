@@ -117,7 +117,7 @@ def _print(
                 "jobs": jobs,
                 "left_out": dict(past.left_out),
                 "notes": notes,
-                "next": "advisor fit APPLICATION",
+                "next": "advisor fit APP",
             },
         )
         return
@@ -130,6 +130,5 @@ def _print(
         print(f"  {note}")
     if imported:
         print(
-            "next: advisor fit APPLICATION (jobs help a model of measured runs; alone they "
-            "confirm nothing)"
+            "next: advisor fit APP (jobs help a model of measured runs; alone they confirm nothing)"
         )

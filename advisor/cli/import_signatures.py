@@ -368,7 +368,7 @@ def print_taken(taken: Taken, args: argparse.Namespace) -> None:
             print(f"EAR's phases of step {row['step']} of job {row['job']}: {seconds}")
     for note in taken.notes:
         print(f"advisor: {note}", file=sys.stderr)
-    print(f"next: advisor classify{f' {taken.applications[0]}' if not more else ''}")
+    print(f"next: advisor lab classify{f' {taken.applications[0]}' if not more else ''}")
 
 
 def node_of(

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "energy that was promised and measured against the job as written, and the verdict."
     )
     add_span(parser)
-    parser.add_argument("--application", metavar="APPLICATION", help="only this application")
+    parser.add_argument("--application", metavar="APP", help="only this application")
     parser.add_argument(
         "--verdict",
         choices=(*_VERDICTS, WAITING),

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from advisor.cli.arguments import size_argument
+from advisor.cli.arguments import add_application, size_argument
 from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
@@ -62,8 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the job as written. That is the job as a sweep measured it, else the configuration with "
         "most nodes, most threads and the highest frequency. Threads are those of each node."
     )
-    parser.add_argument("application", metavar="APPLICATION", help="the measured application")
-    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    add_application(parser, "the measured application")
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
         "--at",

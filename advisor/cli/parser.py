@@ -30,7 +30,9 @@ class Parser(argparse.ArgumentParser):
             if action is not None and action.metavar == "OPTIONS":
                 word = "=".join((word, *islice(words, 1)))
             joined.append(word)
-        return super().parse_known_args(joined, namespace)
+        parsed, unknown = super().parse_known_args(joined, namespace)
+        vars(parsed).setdefault("parser", self)  # the deepest one answers first
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; the hint says where help is."""
@@ -45,24 +47,15 @@ class Parser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Parse all arguments. Raises UsageError, which names the nearest option there is."""
         parsed, unknown = self.parse_known_args(args, namespace)
+        parser: Parser = vars(parsed).pop("parser")
         if unknown:
             option = next((word for word in unknown if word.startswith("-")), "")
-            parser = self._deepest(parsed)
             if not option:
                 parser.error(f"too many arguments: {' '.join(unknown)}")
             close = nearest(option.split("=")[0], parser._option_string_actions)
             hint = f"; did you mean {close[0]}?" if close else ""
             parser.error(f"no option {option}{hint}")
         return parsed
-
-    def _deepest(self, parsed: argparse.Namespace) -> Parser:
-        """Return the parser of the verb, or of its action, that the words led to."""
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                below = action.choices.get(getattr(parsed, action.dest, ""))
-                if isinstance(below, Parser):
-                    return below._deepest(parsed)
-        return self
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

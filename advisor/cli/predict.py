@@ -1,4 +1,4 @@
-"""``advisor predict``: time and energy of a size or node count that never ran."""
+"""``advisor lab predict``: time and energy of a size or node count that never ran."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FAR = 4.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor predict`` takes."""
+    """Declare what ``advisor lab predict`` takes."""
     parser.description = (
         "Predict time and energy of an application at a size, or on nodes, that never ran, from "
         "its measured sizes (docs/extrapolation.md). Parameters are the numbers of the launcher's "
         "line, and columns of imported runs. Nothing is stored."
     )
-    parser.add_argument("application", metavar="APPLICATION", help="the measured application")
+    parser.add_argument("application", metavar="APP", help="the measured application")
     parser.add_argument(
         "--at",
         type=size_argument,

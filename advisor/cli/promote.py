@@ -1,4 +1,4 @@
-"""``advisor promote``: widen whose jobs an application's measurements advise."""
+"""``advisor store promote``: widen whose jobs an application's measurements advise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from advisor import paths
+from advisor.cli.arguments import add_application
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm
 from advisor.core.nearest import suggestion
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor promote`` takes."""
+    """Declare what ``advisor store promote`` takes."""
     parser.description = (
         "Use one user's measurements for the jobs of that user's account, or of everybody. "
         "Signatures are shared with them; --scope all also shares characterisations and rankings. "
         "Only the store's owner can do this. What is shared cannot be made private again."
     )
-    parser.add_argument("application", metavar="APPLICATION", help="the application")
-    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    add_application(parser, "the application")
     parser.add_argument(
         "--scope",
         required=True,

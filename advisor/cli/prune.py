@@ -1,4 +1,4 @@
-"""``advisor prune``: forget what the policy no longer keeps; undo it for a day."""
+"""``advisor store prune``: forget what the policy no longer keeps; undo it for a day."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor prune`` takes."""
+    """Declare what ``advisor store prune`` takes."""
     parser.description = (
         "Delete decisions and outcomes, and measured runs that no model uses, that are "
         "older than the policy's retention. Sums by month stay, and all models. It shows how many "
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"forgotten: {_words(done)}; sums by month are kept")
         if done.anything:
-            print("undo within a day: advisor prune --undo")
+            print("undo within a day: advisor store prune --undo")
     return 0
 
 

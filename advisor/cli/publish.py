@@ -1,4 +1,4 @@
-"""``advisor publish``: make a read-only copy of the store for other hosts."""
+"""``advisor store publish``: make a read-only copy of the store for other hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from advisor.core.units import format_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor publish`` takes."""
+    """Declare what ``advisor store publish`` takes."""
     parser.description = (
         "Write a consistent read-only copy of the store and replace the former copy in one step. "
         "Daemons on other hosts answer from it (advisor serve --read-only --db FILE) and notice "

@@ -1,4 +1,4 @@
-"""``advisor rank``: estimate an application's time on node types where it never ran."""
+"""``advisor lab rank``: estimate an application's time on node types where it never ran."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.arguments import add_application
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
 from advisor.cli.streams import complain
@@ -30,16 +31,13 @@ _SHOWN = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor rank`` takes."""
+    """Declare what ``advisor lab rank`` takes."""
     parser.description = (
         "Estimate an application's time on every node type from microbenchmarks: each phase that "
-        "advisor characterise found is compared with profiles of the base node type, and their "
+        "advisor lab characterise found is compared with profiles of the base node type, and their "
         "times on other node types give the phase's (Corredor 2011)."
     )
-    parser.add_argument(
-        "application", nargs="?", metavar="APPLICATION", help="the characterised application"
-    )
-    parser.add_argument("--workload", metavar="WORKLOAD", help="only this workload")
+    add_application(parser, "the characterised application", optional=True)
     parser.add_argument("--phase", type=Path, metavar="FILE", help="read the phases from this file")
     parser.add_argument(
         "--profiles", type=Path, metavar="FILE", help="read the profiles from this file"
@@ -66,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-store",
         action="store_true",
-        help="only print the ranking (the next advisor bench stores one)",
+        help="only print the ranking (the next advisor lab bench stores one)",
     )
     add_plot_argument(parser)
 
@@ -81,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.views.ranking_picture import measured_times, ranking_picture
 
     if (args.phase is None) == (args.application is None):
-        raise UsageError("no application is named", hint="advisor rank A, or --phase FILE")
+        raise UsageError("no application is named", hint="advisor lab rank A, or --phase FILE")
     check_plot(args.plot)
     with _open(args) as store:
         source = None if args.phase or store is None else _stored(store, args)
@@ -153,7 +151,9 @@ def stored_profiles(store: Reader | None, user: str | None = None) -> list[Profi
 
     profiles = known_profiles(store, user) if store is not None else []
     if not profiles:
-        raise RefusedError("no node type has profiles", hint="advisor bench, or --profiles FILE")
+        raise RefusedError(
+            "no node type has profiles", hint="advisor lab bench, or --profiles FILE"
+        )
     return profiles
 
 
@@ -168,7 +168,7 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
         if near := meant(store, args.application):
             raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
         raise RefusedError(
-            f"{args.application} was not characterised", hint="advisor characterise -- COMMAND"
+            f"{args.application} was not characterised", hint="advisor lab characterise -- COMMAND"
         )
     own = [r for r in rows if r.contributor == current_user()]
     rows = own or rows
@@ -363,7 +363,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
     if ranking.unsure:
         print(
             f"{len(ranking.unsure)} of its profiles are less sure than 2 %: they weigh less, and "
-            "the error is wider; advisor bench measures them again"
+            "the error is wider; advisor lab bench measures them again"
         )
         for text in ranking.unsure[:_SHOWN]:
             print(f"  {text}")
@@ -451,8 +451,8 @@ def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> st
         names = [(w.microbenchmark, w.streams) for w in wanted(store)]
         waiting = sum((w.microbenchmark, w.streams) in names for w in lacks)
     if waiting:
-        return f"{missing}; advisor bench --wanted measures them"
-    return f"{missing}; the owner of {store.path} measures them with advisor bench"
+        return f"{missing}; advisor lab bench --wanted measures them"
+    return f"{missing}; the owner of {store.path} measures them with advisor lab bench"
 
 
 def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
@@ -463,4 +463,7 @@ def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
     of = [r for r in known if r.contributor == source.contributor]
     if of:
         return f"the site's own ranking, of {of[0].created_at[:10]}, holds for {whose}"
-    return "the site has none yet: its next advisor bench, or advisor rank by its owner, makes one"
+    return (
+        "the site has none yet: its next advisor lab bench, or advisor lab rank by its owner, "
+        "makes one"
+    )

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="from when, like 7d or 2026-01-31 (default: 30d)",
     )
-    parser.add_argument(
-        "--application", metavar="APPLICATION", default="", help="only this application"
-    )
+    parser.add_argument("--application", metavar="APP", default="", help="only this application")
     parser.add_argument("--user", metavar="USER", default="", help="only this user's jobs")
 
 

@@ -1,4 +1,4 @@
-"""``advisor restore``: put a backup in the store's place."""
+"""``advisor store restore``: put a backup in the store's place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from advisor.core.codec import JsonForm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor restore`` takes."""
+    """Declare what ``advisor store restore`` takes."""
     parser.description = (
         "Check a backup and put it in the store's place in one step. The former store stays beside "
         "it, with its log. A running daemon loads the restored store within a second; it loses the "
         "decisions that it was about to write."
     )
-    parser.add_argument("path", metavar="FILE", type=Path, help="what advisor backup wrote")
+    parser.add_argument("path", metavar="FILE", type=Path, help="what advisor store backup wrote")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from advisor.cli.arguments import span_argument
 from advisor.errors import AdvisorError, OlderStoreError, StoreError, UsageError
 from advisor.interpreter import own_environment, own_python
 from advisor.paths import config_dir, socket_path, store_path
@@ -54,17 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--refresh",
-        type=float,
-        default=1.0,
-        metavar="SECONDS",
-        help="seconds between two looks at the store (default: 1)",
+        type=span_argument,
+        default="1s",
+        metavar="TIME",
+        help="the time between two looks at the store (default: 1s)",
     )
     parser.add_argument(
         "--watch",
-        type=float,
-        default=15.0,
-        metavar="SECONDS",
-        help="seconds between two readings of the scheduler's nodes and limits (default: 15). 0: "
+        type=span_argument,
+        default="15s",
+        metavar="TIME",
+        help="the time between two readings of the scheduler's nodes and limits (default: 15s). 0: "
         "never; then no job goes to another node type unless the policy says "
         "node_type_change: allow",
     )
@@ -173,7 +174,7 @@ def _published(store: Path) -> bool:
     if copy:
         logging.getLogger("advisor.serve").warning(
             "event=only-reads store=%s reason=published-copy hint='use serve --read-only; where "
-            "the store is lost: advisor restore COPY --db STORE'",
+            "the store is lost: advisor store restore COPY --db STORE'",
             store,
         )
     return copy

@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "advisor train SCRIPT [options] [-- ARG ...]\n"
         "       advisor train EXPERIMENT.ini [options]  (HPCProbe's experiment file)\n"
-        "       advisor train APPLICATION [options] -- COMMAND [ARG ...]\n"
+        "       advisor train APP [options] -- COMMAND [ARG ...]\n"
         "       advisor train --resume [ID] | --stop ID"
     )
     add = parser.add_argument
     add(
         "subject",
         nargs="?",
-        metavar="SCRIPT|APPLICATION",
+        metavar="SCRIPT|APP",
         help="the job script, an experiment file, or the name of the application that COMMAND is",
     )
     add_subject(parser, "where to train (default: where the job would run)")

@@ -58,7 +58,7 @@ def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
         return None, [check_error("store", "fail", error)]
     if damage != ["ok"]:
         reader.close()
-        todo = "advisor restore a backup, or a published copy"
+        todo = "advisor store restore a backup, or a published copy"
         return None, [Check("store", "fail", f"{path} is damaged: {damage[0]}", todo)]
     return reader, [_access(path), *_disk(path)]
 
@@ -73,7 +73,9 @@ def _access(path: Path) -> Check:
         text = f"{path}: a published copy, {format_duration(age_s)} old, sound, {size}"
         if age_s < OLD_S:
             return Check("store", "ok", text)
-        todo = "on the store's host: is it up? advisor publish must run there after each collect"
+        todo = (
+            "on the store's host: is it up? advisor store publish must run there after each collect"
+        )
         return Check("store", "warn", text, todo)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return Check(
@@ -181,7 +183,7 @@ def check_models(reader: Reader) -> Iterator[Check]:
             "warn",
             f"{ranking.application} ({ranking.workload}) on {ranking.estimate.node_type} is ranked "
             f"by {ranking.contributor}, but no job goes there: {why}",
-            "state what is missing in site.yaml, or measure: advisor train, advisor bench",
+            "state what is missing in site.yaml, or measure: advisor train, advisor lab bench",
         )
 
 

@@ -136,7 +136,7 @@ def check_trials(reader: Reader) -> Iterator[Check]:
             "warn",
             f"no more trials of {name} jobs on {node_type}: two came out badly, of "
             f"{', '.join(sorted(bad))[:_SHOWN]}",
-            "measure them: advisor train SCRIPT; or take them out: advisor forget APPLICATION",
+            "measure them: advisor train SCRIPT; or take them out: advisor store forget APP",
         )
     if not stopped:
         yield Check("trials", "ok", f"of applications never swept: {text}")
@@ -151,7 +151,7 @@ def check_classes(reader: Reader, inventory: Inventory) -> Iterator[Check]:
                 "classes",
                 "warn",
                 f"{problem}; signatures of {name} keep the classes they have",
-                f"write it again: advisor classes train or peaks --node-type {name}",
+                f"write it again: advisor lab classes train or peaks --node-type {name}",
             )
 
 

@@ -26,7 +26,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
     if reader.published and not report.jobs:
         sentences.append(
             "this host has a published copy of the store, which holds no jobs unless it was made "
-            "with advisor publish --history: run advisor report on the store's host"
+            "with advisor store publish --history: run advisor report on the store's host"
         )
 
     def share(code: str) -> float:

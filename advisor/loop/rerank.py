@@ -1,7 +1,7 @@
 """Rank what was characterised and keep it: what follows from stored phases and profiles.
 
-``advisor rank`` does so for one application, ``advisor collect`` for what users sent, ``advisor
-bench`` for all, since new profiles make old rankings stale.
+``advisor lab rank`` does so for one application, ``advisor collect`` for what users sent, ``advisor
+lab bench`` for all, since new profiles make old rankings stale.
 """
 
 from __future__ import annotations
@@ -219,9 +219,8 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     else:
         line += f"{best.node_type} itself" if best.node_type == stored.node_type else best.node_type
     if order.waiting:
-        line += (
-            f"; {format_count(order.waiting, 'microbenchmark')} wait for: advisor bench --wanted"
-        )
+        waiting = format_count(order.waiting, "microbenchmark")
+        line += f"; {waiting} wait for: advisor lab bench --wanted"
     return line
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 PlotPoint = tuple[float, float]
 
@@ -14,7 +14,9 @@ class Scene:
 
     ``front``, ``zone`` and ``baseline`` are indices into ``points``; ``front`` in the order of
     the line, ``polygon`` the zone's outline (empty: not drawn). ``spreads`` are (low, high) of both
-    axes, per point (empty: not known).
+    axes, per point (empty: not known). ``chosen`` is the point that the baseline's arrow leads to;
+    ``labels`` is what stands beside points, by their index. ``others`` says what points are
+    that are nothing else.
     """
 
     title: str
@@ -26,16 +28,18 @@ class Scene:
     baseline: int | None = None
     polygon: Sequence[PlotPoint] = ()
     spreads: Sequence[tuple[PlotPoint, PlotPoint]] = ()
+    chosen: int | None = None
+    labels: Mapping[int, str] = field(default_factory=dict)
+    others: str = "other"
 
     def window(self) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around what matters: front, zone and baseline.
 
         Points far away from these would press the zone into a corner.
         """
-        shown = {*self.front, *self.zone}
-        if self.baseline is not None:
-            shown.add(self.baseline)
-        chosen = [self.points[i] for i in sorted(shown)] or list(self.points)
+        alone = (i for i in (self.baseline, self.chosen) if i is not None)
+        chosen = [self.points[i] for i in sorted({*self.front, *self.zone, *alone})]
+        chosen = chosen or list(self.points)
         edges = []
         for axis in (0, 1):
             everything = [p[axis] for p in self.points]

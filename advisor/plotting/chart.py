@@ -17,13 +17,14 @@ class Marks:
     zone: str = "○"
     front: str = "●"
     baseline: str = "◆"
+    chosen: str = "★"
     line: str = "─"
     corner: str = "└"
     side: str = "│"
     top: str = "┤"
 
 
-ASCII = Marks(".", "o", "#", "B", "-", "+", "|", "|")
+ASCII = Marks(".", "o", "#", "B", "A", "-", "+", "|", "|")
 """For terminals that cannot show more."""
 
 _LEAST_WIDTH, _MOST_WIDTH = 30, 100

@@ -19,7 +19,7 @@ SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
 _MOST_BESIDE = 3
 """Panels of one row; with more in it none can be read on a page."""
-_BASELINE = "#c2410c"
+_BASELINE, _ADVISED = "#c2410c", "#15803d"
 _DARK: dict[Any, Any] = {
     "figure.facecolor": "#111418",
     "axes.facecolor": "#111418",
@@ -90,12 +90,13 @@ def _draw(axes: Any, scene: Scene) -> None:
     def coordinates(rows: Any) -> tuple[list[float], list[float]]:
         return [scene.points[i][0] for i in rows], [scene.points[i][1] for i in rows]
 
+    crossed = [*scene.front, *([] if scene.chosen is None else [scene.chosen])]
     edges = []
     for axis, (low, high) in enumerate(scene.window()):
-        ends = [end for i in scene.front if scene.spreads for end in scene.spreads[i][axis]]
+        ends = [end for i in crossed if scene.spreads for end in scene.spreads[i][axis]]
         edges.append(_with_margin(min([low, *ends]), max([high, *ends])))
     (left, right), (low, high) = edges
-    special = {*scene.front, *scene.zone, scene.baseline}
+    special = {*scene.front, *scene.zone, scene.baseline, scene.chosen}
     plain_points = [
         i
         for i, (x, y) in enumerate(scene.points)
@@ -103,23 +104,25 @@ def _draw(axes: Any, scene: Scene) -> None:
     ]
     if scene.polygon:
         axes.fill(*zip(*scene.polygon, strict=True), color="#1f6fb2", alpha=0.14, zorder=0, lw=0)
-    axes.scatter(*coordinates(plain_points), s=12, color="#9aa5b1", label="other", zorder=1)
+    axes.scatter(*coordinates(plain_points), s=12, color="#9aa5b1", label=scene.others, zorder=1)
     zone = [i for i in scene.zone if i not in set(scene.front)]
-    axes.scatter(
-        *coordinates(zone),
-        s=26,
-        facecolor="none",
-        edgecolor="#1f6fb2",
-        label="trade-off zone",
-        zorder=2,
-    )
+    if zone or scene.polygon:
+        axes.scatter(
+            *coordinates(zone),
+            s=26,
+            facecolor="none",
+            edgecolor="#1f6fb2",
+            label="trade-off zone",
+            zorder=2,
+        )
     axes.plot(*coordinates(scene.front), color="#1f6fb2", lw=1, zorder=2)
     if scene.spreads:
-        for i in scene.front:
+        for i in crossed:
             (x, y), (across, along) = scene.points[i], scene.spreads[i]
             axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
             axes.plot([x, x], along, color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
-    axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
+    if scene.front:
+        axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
     if scene.baseline is not None:
         axes.scatter(
             *coordinates([scene.baseline]),
@@ -129,6 +132,20 @@ def _draw(axes: Any, scene: Scene) -> None:
             label="job as written",
             zorder=4,
         )
+    if scene.chosen is not None:
+        _choice(axes, scene, scene.chosen)
+    for i, text in scene.labels.items():
+        (x, y), right_half = scene.points[i], scene.points[i][0] > (left + right) / 2
+        ends = scene.spreads[i][0] if scene.spreads and i in crossed else (x, x)
+        axes.annotate(
+            text,
+            (ends[0] if right_half else ends[1], y),
+            xytext=(-10 if right_half else 10, 0),
+            textcoords="offset points",
+            ha="right" if right_half else "left",
+            va="bottom" if y > (low + high) / 2 else "center",
+            fontsize=9,
+        )
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
     axes.set_xlabel(scene.x_label)
@@ -136,6 +153,32 @@ def _draw(axes: Any, scene: Scene) -> None:
     axes.set_title(scene.title, fontsize=10)
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _choice(axes: Any, scene: Scene, chosen: int) -> None:
+    """Draw what is advised, and the way there from the job as written."""
+    axes.scatter(
+        *([value] for value in scene.points[chosen]),
+        s=150,
+        marker="*",
+        color=_ADVISED,
+        label="as advised",
+        zorder=5,
+    )
+    if scene.baseline is not None:
+        axes.annotate(
+            "",
+            scene.points[chosen],
+            xytext=scene.points[scene.baseline],
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": _ADVISED,
+                "lw": 1.6,
+                "shrinkA": 7,
+                "shrinkB": 9,
+            },
+            zorder=4,
+        )
 
 
 def _with_margin(low: float, high: float) -> tuple[float, float]:

@@ -23,7 +23,7 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
     """Return the picture as lines of at most ``width`` characters, legend included."""
     marks = marks or Marks()
     groups: list[tuple[str, str, Sequence[PlotPoint]]] = [
-        (marks.other, "other", scene.points),
+        (marks.other, scene.others, scene.points),
         (marks.zone, "trade-off zone", [scene.points[i] for i in scene.zone]),
         (marks.front, "front", [scene.points[i] for i in scene.front]),
     ]
@@ -31,6 +31,9 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
     if scene.baseline is not None:
         groups.append((marks.baseline, "job as written", [scene.points[scene.baseline]]))
         order.append(3)
+    if scene.chosen is not None:
+        groups.append((marks.chosen, "as advised", [scene.points[scene.chosen]]))
+        order.append(len(groups) - 1)
     legend = [f"{groups[i][0]} {groups[i][1]}" for i in order]
     return chart(
         groups,

@@ -204,7 +204,7 @@ def _stream_on(
         ends, error = (1.0, 1.0), UNKNOWN
         notes[
             f"its I/O on {s.file_system} is taken to be as fast on {node_type}: "
-            "advisor bench --io measures it"
+            "advisor lab bench --io measures it"
         ] = None
     elif cached[0] is not None and cached[1] is not None:
         ends = _ends(each_us, (cached[0], base_us), (cached[1], other_us))

@@ -79,7 +79,7 @@ class SentProfiles(JsonForm):
 
 
 def read_sent_profiles(data: object) -> SentProfiles:
-    """Read the profiles of somebody's own kernels as ``advisor bench`` sends them.
+    """Read the profiles of somebody's own kernels as ``advisor lab bench`` sends them.
 
     Raises FieldError.
     """

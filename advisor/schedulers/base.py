@@ -432,7 +432,7 @@ class Scheduler(Protocol):
         """
         raise SchedulerError(
             f"on {self.LABEL} a node is measured from a job on it",
-            hint=f"run advisor bench --here --node-type {node_type.name} in a job on such a node",
+            hint=f"advisor lab bench --here --node-type {node_type.name} in a job on such a node",
         )
 
     @abstractmethod

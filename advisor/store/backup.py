@@ -76,7 +76,9 @@ def check(file: Path) -> None:
     try:
         with file.open("rb") as opened:
             if opened.read(16) != b"SQLite format 3\0":
-                raise InputError(f"{file} is not a store", hint="name what advisor backup wrote")
+                raise InputError(
+                    f"{file} is not a store", hint="name what advisor store backup wrote"
+                )
         uri = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True)
         applied = applied_migrations(connection)
@@ -96,7 +98,7 @@ def check(file: Path) -> None:
     if any(Path(f"{file}{end}").exists() for end in ("-wal", "-journal")):
         raise InputError(
             f"{file} has a log beside it: it is a store in use, not a backup",
-            hint=f"advisor backup FILE --db {file}, then restore that",
+            hint=f"advisor store backup FILE --db {file}, then restore that",
         )
 
 

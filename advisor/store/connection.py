@@ -88,8 +88,8 @@ def is_wal(path: Path) -> bool:
     except FileNotFoundError:
         raise StoreError(
             f"{path}: there is no store",
-            hint="measure or import something first; put a lost store back with advisor restore "
-            "FILE; or name another one with --db",
+            hint="measure or import something first; put a lost store back with "
+            "advisor store restore FILE; or name another one with --db",
         ) from None
     except OSError as error:
         raise StoreError(f"{path}: the store cannot be read: {error.strerror}") from None
@@ -99,7 +99,7 @@ def is_wal(path: Path) -> bool:
 
 
 def is_copy(path: Path) -> bool:
-    """Tell whether a file was made by advisor publish, which nobody may write. Raises StoreError.
+    """Tell whether advisor store publish made a file, which nobody may write. Raises StoreError.
 
     A backup has the same form without the mark: put in a store's place, it becomes the store.
     """
@@ -109,13 +109,13 @@ def is_copy(path: Path) -> bool:
 def check_no_copy(path: Path) -> None:
     """Raise PublishedCopyError where the store is a published copy.
 
-    Written to, it would be a live store, which advisor publish never replaces.
+    Written to, it would be a live store, which advisor store publish never replaces.
     """
     if is_copy(path):
         raise PublishedCopyError(
             f"{path} is a published copy, which is only read",
             hint="do this in the store itself and publish again; where the store is lost: "
-            "advisor restore COPY --db STORE",
+            "advisor store restore COPY --db STORE",
         )
 
 
@@ -340,7 +340,8 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if missing:
         raise OlderStoreError(
             f"{path}: the store is of an older version (it lacks {', '.join(missing)})",
-            hint="its owner brings it up to date with advisor collect, a copy with advisor publish",
+            hint="its owner brings it up to date with advisor collect, "
+            "a copy with advisor store publish",
         )
 
 

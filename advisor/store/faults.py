@@ -52,8 +52,8 @@ def damaged(path: Path, what: str) -> StoreError:
     """Return the error for a file that is no store, or no longer one."""
     return StoreError(
         f"{path}: the store is damaged or no advisor store ({what})",
-        hint="put back a backup or a published copy with advisor restore, or move the file away to "
-        "start an empty one",
+        hint="put back a backup or a published copy with advisor store restore, or move the file "
+        "away to start an empty one",
     )
 
 

@@ -274,7 +274,7 @@ class Journal:
         if isinstance(error, sqlite3.Error):
             return str(faults.translate(error, self.path))
         if isinstance(error, FileNotFoundError):
-            back = "advisor restore puts a backup or a published copy back"
+            back = "advisor store restore puts a backup or a published copy back"
             return f"{self.path}: there is no store ({back})"
         return str(error)
 

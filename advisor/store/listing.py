@@ -50,6 +50,15 @@ def page_of_workloads(
     return [Workload(*row) for row in reader.rows(sql, [*values, limit, offset])]
 
 
+def place_by_name(reader: Reader, application: str, workload: str) -> int:
+    """Return how many workloads stand before one in the list by name."""
+    sql = (
+        "SELECT count(*) FROM workloads AS w WHERE w.hidden = 0"
+        " AND (w.application, w.name) < (?, ?)"
+    )
+    return int(reader.rows(sql, (application, workload))[0][0])
+
+
 _OF_CLASS = """EXISTS (SELECT 1 FROM models AS m WHERE m.workload_id = w.id
     AND m.state <> 'replaced' AND m.name = 'class'
     AND json_extract(m.stats, '$.cold_start.class') LIKE ? ESCAPE '\\')"""

@@ -170,7 +170,7 @@ def save_kernels(
     if former is None:
         raise InputError(
             f"{name} has no profiles of the suite yet, and kernels are compared beside those",
-            hint="advisor bench makes them",
+            hint="advisor lab bench makes them",
         )
     apart = differences(former.machine, sent["machine"])
     if apart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 from advisor import choices as _choices
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.units import format_count
 from advisor.core.words import change_words, difference_words
+from advisor.core.worth import Tariff
 from advisor.errors import AdvisorError
 from advisor.service.snapshot import SWEEP_LASTS, Snapshot
 from advisor.store import listing
@@ -20,6 +23,7 @@ from advisor.store.records import StoredModel, Workload
 from advisor.views.decision import why_not
 from advisor.views.options import view_of
 from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.worth import MONTH_D, runs_of_month
 
 if TYPE_CHECKING:
     from advisor.loop.report import OnOffComparison
@@ -28,6 +32,8 @@ ModelStatus = Literal["none", "training", "class", "fitted", "confirmed", "suspe
 Key = tuple[str, str]
 """Application and workload."""
 
+MOST_SUMMED = 100
+"""Workloads, those with most jobs, whose saving is summed up: each costs as much as a row."""
 _NARROW = {"own": 2, "account": 1, "all": 0}
 
 
@@ -36,9 +42,10 @@ class Listed:
     """One workload as the list shows it.
 
     ``done`` and ``planned`` count the runs of a sweep under way; ``energy`` and ``time`` are the
-    promised changes as fractions, None where nothing would be changed; ``estimated`` when no meter
-    measured the energy; ``class_name`` is that of an application never swept; ``words`` says in a
-    sentence what a job of it would get, or why nothing.
+    promised changes as fractions, None where nothing would be changed, ``saving_j`` is what a run
+    would save; ``estimated`` when no meter measured the energy; ``class_name`` is that of an
+    application never swept; ``words`` says in a sentence what a job of it would get, or why
+    nothing.
     """
 
     application: str
@@ -54,6 +61,7 @@ class Listed:
     words: str = ""
     chosen: Literal["", "off", "pin", "goal"] = ""
     class_name: str = ""
+    saving_j: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -80,6 +88,17 @@ def page(
     workloads = listing.page_of_workloads(
         reader, search=search, order=order, offset=offset, limit=limit
     )
+    return _rows(reader, person, workloads, sweeps or {}, known)
+
+
+def _rows(
+    reader: Reader,
+    person: Person,
+    workloads: Sequence[Workload],
+    sweeps: Mapping[Key, tuple[int, int]],
+    known: Mapping[Key, Listed],
+) -> list[Listed]:
+    """Return workloads as rows, of which some may be known."""
     unknown = [w for w in workloads if (w.application, w.name) not in known]
     if not unknown:
         return [known[w.application, w.name] for w in workloads]
@@ -96,7 +115,7 @@ def page(
         if key in known:
             rows.append(known[key])
             continue
-        sweep = (sweeps or {}).get(key) or under_way.get(w.id)
+        sweep = sweeps.get(key) or under_way.get(w.id)
         rows.append(_listed(reader, snapshot, w, models.get(key, []), sweep, person))
     return rows
 
@@ -161,7 +180,16 @@ def _listed(
         return _with(row, state, words)
     energy, time = point.energy.change, point.time.change
     estimated = decision.energy_quality == "estimated"
-    return replace(row, state=state, words=words, energy=energy, time=time, estimated=estimated)
+    saving_j = (decision.baseline_energy_j or point.energy_j) - point.energy_j
+    return replace(
+        row,
+        state=state,
+        words=words,
+        energy=energy,
+        time=time,
+        estimated=estimated,
+        saving_j=saving_j,
+    )
 
 
 def _with(row: Listed, state: ModelStatus, words: str) -> Listed:
@@ -197,6 +225,40 @@ def home(models: Sequence[StoredModel], person: Person, inventory: Inventory) ->
         return model.fitted, whose, place, model.updated_at, model.id
 
     return max(models, key=rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What the jobs of 30 days would save, in J, by workload; ``jobs`` are those of them."""
+
+    by_key: Mapping[Key, float]
+    jobs: int
+    tariff: Tariff
+
+    @property
+    def first(self) -> Key | None:
+        """The workload with most to gain; None where none has."""
+        best = max(self.by_key, key=self.by_key.__getitem__, default=None)
+        return best if best is not None and self.by_key[best] > 0 else None
+
+    def words(self) -> str:
+        """Sum them up in a line; "" where there were no jobs."""
+        if not self.jobs:
+            return ""
+        total = self.tariff.words(sum(self.by_key.values()))
+        return f"to save in {MONTH_D} days: {total} on {format_count(self.jobs, 'job')}"
+
+
+def gains(reader: Reader, person: Person, known: Mapping[Key, Listed]) -> Gains:
+    """Return what the busiest workloads' jobs of the last 30 days would save as advised now."""
+    jobs: Counter[Key] = Counter()
+    for (application, workload, _), count in runs_of_month(reader).items():
+        jobs[application, workload] += count
+    busiest = dict(jobs.most_common(MOST_SUMMED))
+    workloads = [w for w in reader.workloads() if (w.application, w.name) in busiest]
+    rows = _rows(reader, person, workloads, {}, known)
+    by_key = {row.key: row.saving_j * busiest[row.key] for row in rows}
+    return Gains(by_key, sum(busiest[key] for key in by_key), Tariff.of(reader.site()))
 
 
 def measured(reader: Reader, since: str) -> dict[Key, OnOffComparison]:

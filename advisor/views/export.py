@@ -74,7 +74,7 @@ def choose_command(board: TradeOffView, number: int) -> str:
         m.workload,
         "--node-type",
         c.node_type,
-        "--threads-per-node",
+        "--threads",
         str(c.threads_per_node),
     ]
     if c.freq_khz:

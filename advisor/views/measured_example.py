@@ -14,8 +14,9 @@ from advisor import paths
 from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
+from advisor.core.units import format_change
 from advisor.models.evaluation import Evaluation, evaluate
-from advisor.plotting.panels import Line, Lines, Panels
+from advisor.plotting import Scene
 
 FILE = "examples/grids/opteron48.csv"
 NODE_TYPE, CORES, FREQ_KHZ = "opteron48", 48, 2_100_000
@@ -124,53 +125,48 @@ def judge(name: str, runs: list[Observation]) -> JudgedProgram:
     )
 
 
-def picture(program: JudgedProgram) -> Panels:
-    """Return energy and time over threads: what was predicted from a few runs, and all runs.
+def picture(program: JudgedProgram) -> Scene:
+    """Return the choice: all measured runs against the job as written, and the way to the advised.
 
-    Below a fifth of the cores nothing is drawn: these runs take many times as long.
+    Below half of the cores nothing is drawn: these runs take many times as long. The cross is what
+    a dozen runs predicted, with its 90 % interval.
     """
-    least = CORES // 5
-    runs = [r for r in program.runs if r.configuration.threads_per_node >= least]
-    seen = {float(r.configuration.threads_per_node) for r in program.seen}
-    options = sorted(
-        (o for o in program.evaluation.predicted if o.configuration.threads_per_node >= least),
-        key=lambda o: o.configuration.threads_per_node,
+    runs = sorted(
+        (r for r in program.runs if r.configuration.threads_per_node >= CORES // 2),
+        key=lambda r: r.configuration.threads_per_node,
     )
-    threads = [float(o.configuration.threads_per_node) for o in options]
-    panels = []
-    for label, unit, predicted, measured in (
+    written, advised = runs.index(program.written), runs.index(program.advised)
+    time_s, energy_j = program.written.time_s, program.written.energy_j or 1.0
+
+    def percent(value: float, base: float) -> float:
+        return 100 * (value / base - 1)
+
+    options = {o.configuration: o for o in program.evaluation.predicted}
+    spreads = [
         (
-            "energy (kJ)",
-            1e3,
-            [(o.energy_j, o.energy_lo_j, o.energy_hi_j) for o in options],
-            [r.energy_j or 0.0 for r in runs],
-        ),
-        (
-            "time (s)",
-            1.0,
-            [(o.time_s, o.time_lo_s, o.time_hi_s) for o in options],
-            [r.time_s for r in runs],
-        ),
-    ):
-        y, low, high = ([p[k] / unit for p in predicted] for k in range(3))
-        x = [float(r.configuration.threads_per_node) for r in runs]
-        real = [value / unit for value in measured]
-        seen_runs = len(program.evaluation.trained)
-        panels.append(
-            Lines(
-                "threads",
-                label,
-                (
-                    Line(f"predicted from {seen_runs} runs", threads, y, low, high),
-                    Line("measured (filled: used)", x, real, real, real, sorted(seen)),
-                ),
-            )
+            (percent(o.time_lo_s, time_s), percent(o.time_hi_s, time_s)),
+            (percent(o.energy_lo_j, energy_j), percent(o.energy_hi_j, energy_j)),
         )
-    written = program.written.configuration.threads_per_node
-    advised = program.advised.configuration.threads_per_node
-    saved, pace = -100 * program.energy_change, 100 * program.time_change
-    title = (
-        f"{program.name}: {advised} threads, not {written}: {saved:.1f} % less energy, "
-        f"time {pace:+.1f} %"
+        for o in (options[r.configuration] for r in runs)
+    ]
+    (faster, slower), (less, more) = spreads[advised]
+    before, after = (runs[i].configuration.threads_per_node for i in (written, advised))
+    return Scene(
+        f"{program.name} on {CORES} cores: {after} threads in place of {before}",
+        "time against the job as written (%)",
+        "energy against the job as written (%)",
+        [(percent(r.time_s, time_s), percent(r.energy_j or 0.0, energy_j)) for r in runs],
+        baseline=written,
+        chosen=advised,
+        spreads=spreads,
+        labels={
+            written: f"as written: {before} threads",
+            advised: f"as advised: {after} threads\n"
+            f"energy {format_change(program.energy_change)}, "
+            f"time {format_change(program.time_change)} (measured)\n"
+            f"predicted from {len(program.evaluation.trained)} runs, 90 % interval:\n"
+            f"energy {format_change(less / 100)} to {format_change(more / 100)},\n"
+            f"time {format_change(faster / 100)} to {format_change(slower / 100)}",
+        },
+        others=f"measured, {runs[0].configuration.threads_per_node} to {before} threads",
     )
-    return Panels(title, tuple(panels))

@@ -175,7 +175,7 @@ def outcome_lines(
     elif size is not None:
         twice = parameters_of(state.subject.workload).size | {size.parameter: 2 * size.largest}
         place = ",".join(f"{n}={format_number(v)}" for n, v in twice.items())
-        lines.append(f"sizes that never ran: advisor predict {name} --at {place}")
+        lines.append(f"sizes that never ran: advisor lab predict {name} --at {place}")
     return lines
 
 

@@ -52,7 +52,7 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
         lines += [
             "",
             f"to turn the advisor off: {off} ... for one job, a line #ADVISOR off for a "
-            "script, advisor off for all your jobs",
+            "script, advisor choose --off for all your jobs",
         ]
     return lines
 

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from advisor.cli import build_parser
+from advisor.cli import FAMILIES, build_parser
 
 COMMON = ("--help", "--db", "--config-dir", "--json")
 """What every verb takes; it comes last."""
@@ -48,6 +48,11 @@ def every(command: Command) -> Iterator[Command]:
     yield command
     for below in command.actions:
         yield from every(below)
+
+
+def members(command: Command) -> tuple[Command, ...]:
+    """Return the verbs below the first word of verbs that have two, () of any other verb."""
+    return command.actions if command.name.split()[1:] in [[name] for name in FAMILIES] else ()
 
 
 def _command(parser: argparse.ArgumentParser, summary: str) -> Command:

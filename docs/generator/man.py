@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 
 from advisor import __version__
-from docs.generator.commands import Argument, Command, every, program
+from docs.generator.commands import Argument, Command, every, members, program
 from docs.generator.variables import VARIABLES
 
 EXIT_CODES = {
@@ -23,7 +23,11 @@ def pages() -> dict[str, str]:
     advisor = program()
     made = {"advisor.1": _page(advisor, _verbs(advisor) + _environment())}
     for verb in advisor.actions:
-        made[f"{_file(verb)}.1"] = _page(verb, "".join(map(_action, list(every(verb))[1:])))
+        below = members(verb)
+        if below:
+            made[f"{_file(verb)}.1"] = _page(verb, _verbs(verb))
+        for one in below or (verb,):
+            made[f"{_file(one)}.1"] = _page(one, "".join(map(_action, list(every(one))[1:])))
     return made
 
 

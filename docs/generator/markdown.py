@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor import laboratory
-from docs.generator.commands import Argument, Command, every, program
+from docs.generator.commands import Argument, Command, every, members, program
 from docs.generator.variables import VARIABLES
 
 HEAD = """\
@@ -22,7 +22,7 @@ your shell complete all of it. {laboratory} are part of the laboratory:
 def page() -> str:
     """Return docs/cli.md."""
     advisor = program()
-    *verbs, last = (f"`{verb}`" for verb in laboratory.VERBS)
+    *verbs, last = (f"`lab {verb}`" for verb in laboratory.VERBS)
     parts = [
         HEAD.format(
             description=advisor.description,
@@ -32,7 +32,9 @@ def page() -> str:
         )
     ]
     parts.append("| verb | what it does |\n|---|---|\n")
-    parts += [f"| [`{v.name}`](#{_anchor(v.name)}) | {v.summary} |\n" for v in advisor.actions]
+    for verb in advisor.actions:
+        for v in members(verb) or (verb,):
+            parts.append(f"| [`{v.name}`](#{_anchor(v.name)}) | {v.summary} |\n")
     for verb in advisor.actions:
         for command in every(verb):
             parts.append(_section(command, "##" if command is verb else "###"))

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from advisor import cli
 from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
@@ -51,7 +52,8 @@ VERBS = (
 """The verbs whose answers are dataclasses; other schemas are kept by hand."""
 MODULES = {"pareto": "advisor_lab.cli.pareto", "train": "advisor.cli.train_output"}
 """Of a verb whose answers do not lie in the module of ``advisor.cli`` of its name."""
-TITLES = {"choose": "advisor choose, on and off"}
+TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
+"""Of a verb that has two words, both."""
 SHARED = {
     Decision: "decision.json",
     Worth: "decision.json#/$defs/worth",
@@ -97,7 +99,7 @@ def schema(name: str) -> dict[str, Any]:
     head: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{name}.json",
-        "title": TITLES.get(name, f"advisor {name}"),
+        "title": TITLES[name],
         "description": summary(answer),
         "type": "object",
     }

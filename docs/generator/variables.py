@@ -46,7 +46,7 @@ VARIABLES = {
     "To find faults": {
         "ADVISOR_DEBUG": "any value makes the hooks print their log to standard error too",
     },
-    "Between `advisor characterise` and the program it runs; not for you to set": {
+    "Between `advisor lab characterise` and the program it runs; not for you to set": {
         "ADVISOR_PHASES": "the folder for the times of phases",
         "ADVISOR_BURSTS": "what is counted in each burst",
         "ADVISOR_STREAMS": "the folder for the memory streams of a traced program",

@@ -384,7 +384,7 @@ def test_pruning_asks_with_counts_and_can_be_undone_for_a_day(
     assert content(store) == before
     monkeypatch.setattr("builtins.input", lambda question: "y")
     done = advisor("prune", "--older-than", "0d", "--db", store)
-    assert done.code == 0 and "advisor prune --undo" in done.out
+    assert done.code == 0 and "advisor store prune --undo" in done.out
     assert content(store)["decisions"] == []
     assert advisor("prune", "--undo", "--older-than", "1d", "--db", store).code == 2
     undone = advisor("prune", "--undo", "--db", store, "--json")

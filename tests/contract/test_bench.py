@@ -1,4 +1,4 @@
-"""``advisor bench``: real microbenchmarks on this machine, profiles in a real store."""
+"""``advisor lab bench``: real microbenchmarks on this machine, profiles in a real store."""
 
 from __future__ import annotations
 

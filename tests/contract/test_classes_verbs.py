@@ -1,4 +1,4 @@
-"""``advisor classify`` and ``advisor classes``: from site.yaml and files to classes and back."""
+"""``advisor lab classify`` and ``lab classes``: from site.yaml and files to classes and back."""
 
 from __future__ import annotations
 

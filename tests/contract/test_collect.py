@@ -191,7 +191,8 @@ def test_a_lost_store_is_not_replaced_by_an_empty_one(
     assert collect(advisor).code == 0
     store_path.unlink()
     result = collect(advisor)
-    assert result.code == 1 and result.err.count("\n") == 1 and "advisor restore" in result.err
+    assert result.code == 1 and result.err.count("\n") == 1
+    assert "advisor store restore" in result.err
     assert not store_path.exists()
 
 

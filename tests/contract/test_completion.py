@@ -29,11 +29,11 @@ CASES = [
     ("advisor choose --node-type skyl", "skylake"),
     ("advisor explain stencil.s", "stencil.sh"),
     ("advisor completion zs", "zsh"),
-    ("advisor forget cg-so", "cg-solver"),
+    ("advisor store forget cg-so", "cg-solver"),
     ("advisor train cg-so", "cg-solver"),
     ("advisor train stencil.s", "stencil.sh"),
-    ("advisor phases cluster stencil.s", "stencil.sh"),
-    ("advisor profile fit --table stencil.s", "stencil.sh"),
+    ("advisor lab phases cluster stencil.s", "stencil.sh"),
+    ("advisor lab profile fit --table stencil.s", "stencil.sh"),
 ]
 TYPED_AT_BASH = [
     ("advisor choose --goal=min_e", "--goal=min_energy"),

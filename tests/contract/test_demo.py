@@ -7,10 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from examples import demo as example
 
 pytestmark = pytest.mark.slow
 ADVISOR = [sys.executable, "-m", "advisor"]
@@ -113,3 +116,35 @@ def test_the_readme_has_its_table(programs: list[dict[str, Any]]) -> None:
 def words(svg: Path) -> list[str]:
     """Return what stands in a picture."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
+
+
+def test_a_busy_machine_is_noticed_in_place_of_a_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make demo` beside other programs ended in "worse than promised"."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(example, "advisor", lambda *words: asked.append(words))
+    begin = example.Cores(there=100.0, busy=50.0, ours=10.0)
+    monkeypatch.setattr(example.Cores, "now", lambda: example.Cores(200.0, 120.0, 46.0))
+    example.judge("local-1", begin.others())
+    assert "Other processes took 34 % of this machine's cores" in capsys.readouterr().out
+    assert not asked
+    monkeypatch.setattr(example.Cores, "now", lambda: example.Cores(200.0, 120.0, 78.0))
+    example.judge("local-1", begin.others())
+    assert asked == [("why", "local-1")]
+
+
+def test_other_processes_are_seen_and_children_are_not() -> None:
+    """Of a child that was waited for the time is ours."""
+    spin = [sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"]
+    begin = example.Cores.now()
+    subprocess.run(spin, check=True)
+    middle = example.Cores.now()
+    assert middle.ours - begin.ours >= 1
+    spinning = [subprocess.Popen(spin) for _ in range(2)]
+    while sum(Path(f"/proc/{p.pid}/stat").read_text().split()[2] != "Z" for p in spinning):
+        time.sleep(0.05)
+    seconds = middle.others() * (example.Cores.now().there - middle.there)
+    for process in spinning:
+        process.wait()
+    assert seconds > 1.5

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.cli import VERBS, build_parser
+from advisor.cli import FAMILIES, VERBS, build_parser
 from advisor.policy.jsonschema import schema
 from docs.generator import man, reference
 from docs.generator.__main__ import main, pages
@@ -45,7 +45,8 @@ def test_the_sections_have_all_options_that_help_prints(
         section = GENERATED[pages_path("cli.md")].split(f"# {name}\n")[1].split("\n## ")[0]
         items = "\n".join(re.findall(r"^- (.*?): ", section.split("\n### ")[0], re.MULTILINE))
         assert set(re.findall(r"--[a-z][a-z-]+", items)) == printed, name
-        roff = MAN[f"{'-'.join(name.split()[:2])}.1"].replace("\\-", "-")
+        words = name.split()[: 3 if name.split()[1] in FAMILIES else 2]
+        roff = MAN[f"{'-'.join(words)}.1"].replace("\\-", "-")
         assert all(f"\\fB{option}\\fR" in roff for option in printed), name
 
 
@@ -74,7 +75,8 @@ def test_every_key_has_a_meaning() -> None:
 def test_man_pages_use_the_man_macros_only(tmp_path: Path) -> None:
     assert main(["man", str(tmp_path)]) == 0
     files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"advisor.1"} | {f"advisor-{verb}.1" for verb in VERBS}
+    verbs = {verb.replace(" ", "-") for verb in {*VERBS, *FAMILIES}}
+    assert files == {"advisor.1"} | {f"advisor-{verb}.1" for verb in verbs}
     known = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".BR", ".nf", ".fi", '.\\"'}
     for path in sorted(tmp_path.iterdir()):
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -208,7 +208,7 @@ def test_a_daemon_without_its_store(
     socket.touch()
     found = [c for c in checks(advisor, "daemon", "fail", "--socket", socket)]
     now = "it answers from what it read last" if read else "it has read none yet, so jobs run as"
-    assert now in found[-1]["todo"] and "advisor restore FILE" in found[-1]["todo"]
+    assert now in found[-1]["todo"] and "advisor store restore FILE" in found[-1]["todo"]
 
 
 def test_a_file_in_the_socket_s_place(advisor: Run, store_path: Path, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_store_that_vanished_under_its_daemon(
     store_path.unlink()
     monkeypatch.setattr("advisor.paths._daemons_store", lambda _: store_path)
     (found,) = checks(advisor, "store", "fail")
-    assert "is gone" in found["text"] and "advisor restore FILE" in found["todo"]
+    assert "is gone" in found["text"] and "advisor store restore FILE" in found["todo"]
 
 
 def test_a_backup_in_the_store_s_place_is_no_published_copy(

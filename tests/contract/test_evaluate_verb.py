@@ -1,4 +1,4 @@
-"""``advisor evaluate``: the contract's JSON from a grid file, and its mistakes told."""
+"""``advisor lab evaluate``: the contract's JSON from a grid file, and its mistakes told."""
 
 from __future__ import annotations
 

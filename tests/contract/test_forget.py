@@ -1,4 +1,4 @@
-"""``advisor forget``: what goes, what stays, and what comes back for a day."""
+"""``advisor store forget``: what goes, what stays, and what comes back for a day."""
 
 from __future__ import annotations
 

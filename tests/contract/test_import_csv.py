@@ -424,7 +424,7 @@ def test_who_does_not_own_the_store_imports_only_for_themselves(
     for more in (("--scope", "all"), ("--contributor", "root"), ("--scope", "account")):
         answer = as_user(attempt(*more, "--account", "bio"))
         assert answer.startswith("3 ") and "is not yours" in answer, answer
-        assert "advisor promote app --scope all --contributor nobody" in answer
+        assert "advisor store promote app --scope all --contributor nobody" in answer
     answer = as_user(attempt())
     assert answer.startswith("0 ") and "jobs of nobody only" in answer, answer
     with Reader(shared_store) as reader:

@@ -1,4 +1,4 @@
-"""``advisor bench --kernel``: kernels that users bring, and whose jobs their profiles advise."""
+"""``advisor lab bench --kernel``: kernels of users, and whose jobs their profiles advise."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def suite(name: str, load_ns: float) -> list[StoredProfile]:
 
 
 def sent(node_type: str, ns: float) -> dict[str, object]:
-    """What ``advisor bench --kernel`` hands over: ann's kernel has the phase's own stream."""
+    """What ``advisor lab bench --kernel`` hands over: ann's kernel has the phase's own stream."""
     profile = {
         "microbenchmark": "solve-loop",
         "streams": [STREAM],

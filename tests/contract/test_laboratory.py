@@ -46,21 +46,24 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("more", ["", " --help", " show app", " --json"])
 @pytest.mark.parametrize("verb", laboratory.VERBS)
 def test_a_verb_of_the_laboratory_says_how_to_get_it(plain: Run, verb: str, more: str) -> None:
-    done = plain(verb + more)
-    assert (done.returncode, done.stderr) == (2, f"advisor {verb}: {HOW}\n")
+    done = plain(f"lab {verb}{more}")
+    assert (done.returncode, done.stderr) == (2, f"advisor lab {verb}: {HOW}\n")
+    former = plain(verb + more)
+    assert (former.returncode, former.stderr, former.stdout) == (2, done.stderr, done.stdout)
     if "--json" not in more:
         assert done.stdout == ""
         return
     answer = json.loads(done.stdout)
-    assert answer["error"] == f"{verb}: part of the laboratory"
+    assert answer["error"] == f"lab {verb}: part of the laboratory"
     assert (answer["hint"], answer["exit_code"]) == ("pip install hpc-advisor[lab]", 2)
 
 
 def test_help_says_which_verbs_are_of_the_laboratory(plain: Run) -> None:
-    lines = plain("--help").stdout.splitlines()
-    marked = [line.split()[0] for line in lines if line.endswith(" [lab]")]
+    help_text = plain("lab --help").stdout
+    words = [line.split() for line in help_text.splitlines()]
+    marked = [line[0] for line in words if line[1:2] == ["[lab]"]]
     assert sorted(marked) == sorted(laboratory.VERBS)
-    assert lines[-3] == f"[lab]: {HOW}"
+    assert f"[lab]: {HOW}." in " ".join(help_text.split())
 
 
 @pytest.mark.parametrize("name", laboratory.IMPORTERS)

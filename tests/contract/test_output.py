@@ -55,7 +55,7 @@ CALLS = (
 
 Call = tuple[str, ...]
 JSON = tuple((*call, "--json") for call in CALLS)
-HELP = tuple((verb, "--help") for verb in VERBS)
+HELP = tuple((*verb.split(), "--help") for verb in VERBS)
 PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
@@ -264,8 +264,8 @@ def test_a_closed_output_and_a_gone_reader(call: Call, usual: Made, closed: list
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verbs_help(verb: str, usual: Made, latin1: Made) -> None:
-    assert latin1[(verb, "--help"), ""].code == 0
-    full = usual[(verb, "--help"), "/dev/full"]
+    assert latin1[(*verb.split(), "--help"), ""].code == 0
+    full = usual[(*verb.split(), "--help"), "/dev/full"]
     assert_plain(full, verb)
     assert full.code == 1 and b"No space left" in full.err
 

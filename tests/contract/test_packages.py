@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -223,6 +224,36 @@ def test_the_description_on_pypi_links_to_no_file(built: Path) -> None:
     assert [t for t in targets if not t.startswith(("https:", "http:"))] == []
 
 
+def test_who_publishes_names_the_address_of_links_and_pictures(built: Path, tmp_path: Path) -> None:
+    """The index checks the description as twine does; what it links lies at the version's tag."""
+    pytest.importorskip("twine")
+    url = "https://example.org/o/hpc-advisor"
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path]
+    subprocess.run([*pip, ROOT], env={**os.environ, "ADVISOR_URL": url}, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    for one in (wheel, *built.glob("*.whl")):
+        done = subprocess.run(
+            [sys.executable, "-m", "twine", "check", "--strict", one],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    assert "License-Expression: Apache-2.0" in text and "\nAuthor: " in text
+    addresses = dict(re.findall(r"^Project-URL: (\w+), (.*)$", text, re.MULTILINE))
+    assert addresses.keys() >= {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+    for picture, target in re.findall(r"(!?)\[[^\]]*\]\(([^)]*)\)", text):
+        if target.startswith(url):
+            kind, tag, file = target.removeprefix(f"{url}/").split("/", 2)
+            assert (kind, tag) == ("raw" if picture else "blob", f"v{__version__}")
+            assert (ROOT / file.partition("#")[0]).is_file()
+        else:
+            assert target.startswith("https:")
+    assert f"{url}/raw/v{__version__}/docs/pictures/demo.svg" in text
+
+
 def test_the_wheel_has_every_file_that_the_code_opens(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("hpc_advisor-*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
@@ -284,14 +315,14 @@ def test_a_deb_is_installed_used_and_removed(built: Path, host: Path) -> None:
 
 
 LACKS = """
-advisor profile 2> line && exit 1 || test $? = 2
-test "$(cat line)" = "advisor profile: part of the laboratory; pip install hpc-advisor[lab]"
-! man -w advisor-profile > page 2>&1
+advisor lab profile 2> line && exit 1 || test $? = 2
+test "$(cat line)" = "advisor lab profile: part of the laboratory; pip install hpc-advisor[lab]"
+! man -w advisor-lab-profile > page 2>&1
 ! find /opt/advisor -name 'advisor_lab*' | grep .
 """
 HAS = """
-advisor profile --help > help && advisor --help > verbs && ! grep -q '\\[lab\\]' verbs
-test "$(man -w advisor-profile)" = /usr/share/man/man1/advisor-profile.1.gz
+advisor lab profile --help > help && advisor lab --help > verbs && ! grep -q '\\[lab\\]' verbs
+test "$(man -w advisor-lab-profile)" = /usr/share/man/man1/advisor-lab-profile.1.gz
 """
 
 

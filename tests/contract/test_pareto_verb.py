@@ -1,4 +1,4 @@
-"""``advisor pareto``: the published table through the command line, and every mistake told."""
+"""``advisor lab pareto``: the published table through the command line, and every mistake told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor predict``: a size that never ran, from the sizes of its family."""
+"""``advisor lab predict``: a size that never ran, from the sizes of its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor profile``: from the profiler's files to profiles of scales that never ran."""
+"""``advisor lab profile``: from the profiler's files to profiles of scales that never ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor publish`` and ``advisor promote``, and readers that notice a new copy."""
+"""``advisor store publish`` and ``advisor store promote``, and readers that notice a new copy."""
 
 from __future__ import annotations
 

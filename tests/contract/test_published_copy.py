@@ -34,26 +34,26 @@ WRITING = {
     "import sacct": "import sacct.txt --from sacct",
     "import ear": "import ear.csv --from ear --node-type milan",
     "fit": "fit cg-solver",
-    "bench": "bench --here --budget 1s",
-    "bench io": "bench --here --io . --budget 1s",
-    "profile import": "profile import profiles",
-    "profile classify": "profile classify grid",
-    "profile fit": "profile fit grid",
-    "profile adjust": "profile adjust grid --exclude NPC=9,SIZE=24",
-    "profile redo": "profile redo grid 2",
-    "promote": "promote cg-solver --scope all",
-    "forget": "forget cg-solver --yes",
+    "lab bench": "lab bench --here --budget 1s",
+    "lab bench io": "lab bench --here --io . --budget 1s",
+    "lab profile import": "lab profile import profiles",
+    "lab profile classify": "lab profile classify grid",
+    "lab profile fit": "lab profile fit grid",
+    "lab profile adjust": "lab profile adjust grid --exclude NPC=9,SIZE=24",
+    "lab profile redo": "lab profile redo grid 2",
+    "store promote": "store promote cg-solver --scope all",
+    "store forget": "store forget cg-solver --yes",
     "site apply": "site apply site.yaml",
     "site rollback": "site rollback --to 1",
     "site discover": "site discover --scheduler local",
     "policy apply": "policy apply policy.yaml",
     "policy rollback": "policy rollback --to 1",
     "collect": "collect --scheduler local",
-    "restore": "restore backup",
-    "prune": "prune --older-than 0d --yes",
+    "store restore": "store restore backup",
+    "store prune": "store prune --older-than 0d --yes",
 }
 """What a verb, or an action of one, is called with to write into the store."""
-SAYING = {"rank", "characterise"}
+SAYING = {"lab rank", "lab characterise"}
 """Those that show what they came to, and say in a line of it that it is not stored."""
 READING = {
     "jobs",
@@ -62,26 +62,24 @@ READING = {
     "explain",
     "why",
     "options",
-    "predict",
+    "lab predict",
     "choose",
-    "on",
-    "off",
     "tui",
-    "phases show",
-    "phases cluster",
-    "phases period",
-    "phases fold",
-    "phases replay",
-    "phases caps",
+    "lab phases show",
+    "lab phases cluster",
+    "lab phases period",
+    "lab phases fold",
+    "lab phases replay",
+    "lab phases caps",
     "cc",
-    "profile show",
-    "profile extrapolate",
-    "profile history",
-    "classify",
-    "classes peaks",
-    "classes train",
-    "classes check",
-    "classes show",
+    "lab profile show",
+    "lab profile extrapolate",
+    "lab profile history",
+    "lab classify",
+    "lab classes peaks",
+    "lab classes train",
+    "lab classes check",
+    "lab classes show",
     "site check",
     "site diff",
     "site show",
@@ -95,14 +93,14 @@ READING = {
     "service",
     "serve",
     "report",
-    "publish",
-    "backup",
+    "store publish",
+    "store backup",
     "metrics",
     "doctor",
     "completion",
     "demo",
-    "evaluate",
-    "pareto",
+    "lab evaluate",
+    "lab pareto",
 }
 """Those that never write into a store; serve only reads a published copy, as a test below shows."""
 
@@ -117,7 +115,7 @@ def verbs(parser: argparse.ArgumentParser, words: str = "") -> Iterator[str]:
 
 
 def test_every_verb_is_known_to_write_or_to_read() -> None:
-    forms = {"import sacct", "import ear", "bench io"}
+    forms = {"import sacct", "import ear", "lab bench io"}
     assert sorted(verbs(build_parser("*"))) == sorted((WRITING.keys() - forms) | SAYING | READING)
 
 
@@ -211,7 +209,7 @@ def test_a_backup_in_a_stores_place_is_a_store_and_a_copy_needs_restore(
     shutil.copy(copy, store)
     with pytest.raises(PublishedCopyError) as caught:
         Writer(store)
-    assert "advisor restore" in caught.value.hint
+    assert "advisor store restore" in caught.value.hint
     store.rename(tmp_path / "lost.db")
     restore(tmp_path / "lost.db", store)
     Writer(store).close()

@@ -1,4 +1,4 @@
-"""``advisor rank`` on files of phases and profiles."""
+"""``advisor lab rank`` on files of phases and profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor rank`` with the profiles of the store: mixing them, and asking for what is missing."""
+"""``advisor lab rank`` with the store's profiles: mixing them, and asking for what is missing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_profiles_are_mixed_and_the_ranking_is_stored(advisor: Advisor, site: Pa
 
 def test_what_is_nearer_to_the_phases_is_queued(advisor: Advisor, site: Path) -> None:
     told = advisor("rank", "app").out
-    assert "advisor bench --wanted" in told
+    assert "advisor lab bench --wanted" in told
     with Reader(site) as store:
         waiting = wanted(store)
     assert [(w.microbenchmark, w.streams[0]["size_kb"]) for w in waiting] == [
@@ -102,7 +102,7 @@ def test_what_was_measured_is_not_queued(advisor: Advisor, site: Path) -> None:
             profile = StoredProfile(name, "mbw1p", streams, 4, ns / 1000, 0.01, 5)
             save_profiles(store, bench, [profile])
     told = advisor("rank", "app", "--method", "thesis")
-    assert "advisor bench --wanted" not in told.out
+    assert "advisor lab bench --wanted" not in told.out
     data = advisor("rank", "app", "--method", "thesis", "--json").json()
     assert data["phases"][0]["match"]["index"] == 125
     assert data["ranking"][0]["phases_s"] == pytest.approx(4.0)
@@ -126,4 +126,4 @@ def test_without_profiles_it_says_what_to_do(advisor: Advisor, store_path: Path)
         store.save_node_types([NodeType("old", cores=4)], source="site")
         save_characterisation(store, "app", "w", "old", APP, contributor="ann", scope="all")
     done = advisor("rank", "app")
-    assert done.code == 3 and "no node type has profiles (advisor bench" in done.err
+    assert done.code == 3 and "no node type has profiles (advisor lab bench" in done.err

@@ -1,4 +1,4 @@
-"""``advisor rank`` keeps what it found, and ``advisor promote`` shares it."""
+"""``advisor lab rank`` keeps what it found, and ``advisor store promote`` shares it."""
 
 from __future__ import annotations
 

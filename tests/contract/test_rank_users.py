@@ -245,7 +245,7 @@ def test_a_users_phases_become_a_ranking_and_a_model(
     assert "not stored: " in told.out and "may not be written by you" in told.out
     assert "the site's own ranking, of " in told.out
     assert "holds for jobs of nobody" in told.out
-    assert "advisor bench --wanted measures them" in told.out
+    assert "advisor lab bench --wanted measures them" in told.out
     assert ranked(place) == found
 
 
@@ -330,8 +330,9 @@ def test_which_ranking_holds_is_said(
         save_characterisation(store, "app", "w", "old", APP, contributor="ann", scope="all")
     told = nobody("rank", "app")
     assert told.code == 0 and "node type" in told.out
-    assert "may not be written by you; the site has none yet: its next advisor bench" in told.out
-    assert "measures them with advisor bench" in told.out
+    assert "may not be written by you; the site has none yet" in told.out
+    assert "its next advisor lab bench" in told.out
+    assert "measures them with advisor lab bench" in told.out
     publish(place / "site" / "advisor.db", place / "copy.db")
     assert main(["rank", "app", "--db", str(place / "copy.db")]) == 0
     assert "not stored: " in (out := capsys.readouterr().out) and "is a published copy; " in out
@@ -432,7 +433,7 @@ def test_bench_ranks_anew_what_is_stored(place: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_was_measured_does_not_wait_again(place: Path) -> None:
-    """Else ``advisor bench --wanted``, which ranks, would never come to an end."""
+    """Else ``advisor lab bench --wanted``, which ranks, would never come to an end."""
     with Writer(place / "site" / "advisor.db") as store:
         bench(store, "old", 2.0)
         bench(store, "new", 1.0)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from advisor_tui import demo
 
-from advisor.cli import VERBS, build_parser
+from advisor.cli import FAMILIES, VERBS, build_parser
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.ranking.suite import member
@@ -62,9 +62,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "predict": (("sized", "--at", "n=800"),),
     "train": (("job.sh", "--dry-run"),),
     "run": (("--", "true"),),
-    "on": ((),),
-    "off": ((),),
-    "choose": ((), ("cg-solver", "--goal", "edp")),
+    "choose": ((), ("cg-solver", "--goal", "edp"), ("--off",), ("--on",)),
     "characterise": (("--input", "phases.json"),),
     "bench": (("show",),),
     "phases": (
@@ -231,7 +229,13 @@ def json_verbs() -> list[str]:
     """Return the verbs whose parser takes --json."""
     parser = build_parser("*")
     (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return [n for n, p in verbs.choices.items() if "--json" in p._option_string_actions]
+    parsers = dict(verbs.choices)
+    for family in FAMILIES:
+        (below,) = (
+            a for a in parsers.pop(family)._actions if isinstance(a, argparse._SubParsersAction)
+        )
+        parsers |= below.choices
+    return [n for n, p in parsers.items() if "--json" in p._option_string_actions]
 
 
 def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
@@ -239,8 +243,7 @@ def test_every_verb_with_json_has_a_schema_and_an_answer_here() -> None:
     assert {*verbs, *OWN_SCHEMA} == set(CALLS) and set(SILENT) < set(VERBS)
     files = {path.stem for path in FOLDER.glob("*.json")} - {"decision", "error", "protocol"}
     profile = {f"profile-{arguments[0]}" for arguments in CALLS["profile"]}
-    others = {"choose" if v in ("on", "off") else v for v in CALLS if v != "profile"}
-    assert files == others | profile
+    assert files == (CALLS.keys() - {"profile"}) | profile
 
 
 def test_every_schema_is_one() -> None:
@@ -270,7 +273,7 @@ def test_what_a_verb_prints_is_what_its_schema_says(
         at = words.index("--") if "--" in words else len(words)
         done = advisor(OWN_SCHEMA.get(verb, verb), *words[:at], "--json", *words[at:])
         answer = done.json()  # holds it against the schema
-        expected = "choose" if verb in ("on", "off") else verb
+        expected = verb
         expected += f"-{arguments[0]}" if verb == "profile" else ""
         assert answer["schema"] == f"advisor/{expected}/1", done.err
         validator(expected, strict=True).validate(answer)

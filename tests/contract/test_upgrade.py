@@ -139,6 +139,6 @@ def test_a_daemon_that_only_reads_leaves_an_old_store_as_it_is(place: Path) -> N
         answer = call(place / "s", {**DECIDE, "op": "explain"})
     assert answer["reasons"] == ["store-unreadable"]
     text = (place / "log").read_text()
-    assert "older version" in text and "advisor publish" in text
+    assert "older version" in text and "advisor store publish" in text
     with closing(sqlite3.connect(place / "a.db")) as db:
         assert applied_migrations(db) == {m for m in MIGRATIONS if m <= "m0010"}

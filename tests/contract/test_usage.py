@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from advisor.cli import VERBS
+from advisor.cli import FORMER, VERBS
 from advisor.core.columns import columns_of, padded
 from advisor.store.writer import Writer
 from advisor.views.tables import table
@@ -80,8 +84,69 @@ def test_advisor_alone_prints_its_verbs_in_groups(advisor: Advisor) -> None:
     done = advisor()
     assert done.code == 0
     heads = [line for line in done.out.splitlines() if line.endswith(":") and line[:1].isalpha()]
-    assert heads == ["your jobs:", "measure:", "site:", "study:"]
+    assert heads == ["your jobs:", "your site:", "to study:"]
     assert done.out == advisor("--help").out
+
+
+def test_the_first_help_has_few_verbs(advisor: Advisor) -> None:
+    listed = [line for line in advisor().out.splitlines() if line.startswith("  ")]
+    assert len(listed) <= 17
+    assert advisor("store").out == advisor("store", "--help").out != ""
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_former_name_is_the_verb_of_today(advisor: Advisor, former: str) -> None:
+    """Scripts hear nothing of it: neither here, where no terminal is, nor on standard output."""
+    of_today = advisor(*FORMER[former], "--no-such-option")
+    done = advisor(former, "--no-such-option")
+    assert (done.code, done.err, done.out) == (2, of_today.err, of_today.out)
+    done = advisor("--json", former, "--no-such-option")
+    assert json.loads(done.out)["hint"].startswith("advisor ")
+
+
+def test_people_hear_once_where_a_verb_has_gone(tmp_path: Path) -> None:
+    """Only at a terminal, on standard error, and not where the answer is JSON."""
+    for words, told in ((["off"], 1), (["off", "--json"], 0), (["choose", "--off"], 0)):
+        reading, terminal = pty.openpty()
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", *words],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            env={**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+            check=True,
+        )
+        os.write(terminal, b"end")
+        heard = os.read(reading, 4096).decode()
+        assert heard.count("advisor off is advisor choose --off now") == told
+        assert b"now" not in done.stdout and b'"off": true' in done.stdout
+        os.close(reading)
+        os.close(terminal)
+
+
+def test_an_application_and_its_workload_are_one_word(
+    advisor: Advisor, store_path: Path, tmp_path: Path
+) -> None:
+    """As every list prints them; an application may have a slash in its name."""
+    with Writer(store_path) as store, store.transaction() as db:
+        store.workload_id(db, "stencil", "w0")
+        store.workload_id(db, "a/b", "w0")
+    for words, told in (
+        ("options stencil/w0", "no model of stencil "),
+        ("options stencil/w1", "stencil has no workload 'w1'"),
+        ("options a/b", "no model of a/b "),
+        ("options a/b/w0", "no model of a/b "),
+        ("options a/b/w1", "a/b has no workload 'w1'"),
+    ):
+        assert told in advisor(*words.split()).err, words
+
+
+def test_yes_and_spans_are_written_in_one_way(advisor: Advisor, store_path: Path) -> None:
+    with Writer(store_path) as store, store.transaction() as db:
+        store.workload_id(db, "stencil", "w0")
+    assert advisor("store", "forget", "stencil", "-y").code == 0
+    assert "write it like 10m" in advisor("serve", "--refresh", "soon").err
+    assert "--watch takes 0 to" in advisor("serve", "--watch", "90d").err
+    assert "--refresh must be above 0" in advisor("serve", "--refresh", "0").err
 
 
 @pytest.mark.parametrize(
@@ -125,7 +190,8 @@ def test_what_every_verb_takes_may_stand_before_it(
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v != "cc"])  # cc's words are the compiler's
 def test_a_call_that_makes_no_sense_has_one_exit_code(advisor: Advisor, verb: str) -> None:
-    for words in ([verb, "--no-such-option"], [verb, *"abcdefgh"], ["--json", verb, "--no-such"]):
+    one = verb.split()
+    for words in ([*one, "--no-such-option"], [*one, *"abcdefgh"], ["--json", *one, "--no-such"]):
         done = advisor(*words)
         assert done.code == 2, (words, done.err)
         assert done.err.count("\n") == 1

@@ -100,9 +100,12 @@ def _parts(command: Command) -> Iterator[tuple[str, list[str]]]:
         words = words[: words.index("--")]
     given = [re.split(r"[=\]]", word.strip("["))[0] for word in words if word.startswith("-")]
     rest = [word for word in words if not word.startswith("-")]
-    verb = f"advisor {rest[0]}" if rest and rest[0] != "VERB" else "advisor"
-    actions = {f"{verb} {action}" for action in rest[1].split("|")} if rest[1:] else set()
-    yield from ((name, given) for name in (actions if verb in _verbs_with_actions() else {verb}))
+    names = {"advisor"}
+    for word in rest:
+        if word == "VERB" or not names <= _verbs_with_actions():
+            break
+        names = {f"{name} {action}" for name in names for action in word.split("|")}
+    yield from ((name, given) for name in names)
 
 
 def _refusal(command: Command) -> str:

@@ -1,4 +1,4 @@
-"""``advisor bench`` on the nodes of a real Slurm, one of each type at once."""
+"""``advisor lab bench`` on the nodes of a real Slurm, one of each type at once."""
 
 from __future__ import annotations
 

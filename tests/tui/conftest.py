@@ -169,7 +169,8 @@ class Driver:
     def lines(self) -> list[str]:
         """The screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
-        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+        texts = ("".join(segment.text for segment in strip) for strip in strips)
+        return [text.replace("\u00a0", " ").rstrip() for text in texts]
 
     @property
     def text(self) -> str:
@@ -206,6 +207,7 @@ def play() -> Callable[..., AdvisorApp]:
                 driver = Driver(running_app, pilot)
                 if settle:
                     await driver.settle()
+                    await driver.press("home")  # stories begin on the first row
                 await story(driver)
 
         asyncio.run(act())

@@ -11,6 +11,7 @@ import pytest
 from advisor_tui import app
 from advisor_tui.choose import ChoosePage
 from advisor_tui.help import keys_of
+from advisor_tui.points import rows
 from advisor_tui.policy import PolicyPage
 from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
@@ -20,6 +21,7 @@ from textual.widgets import Input
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.store.writer import Writer
+from advisor.views import applications as view
 
 Play = Callable[..., Any]
 
@@ -93,11 +95,68 @@ def test_sorting(session: Session, play: Play) -> None:
     play(session, story)
 
 
+def test_it_opens_on_the_row_with_most_to_gain_and_sums_up(session: Session, play: Play) -> None:
+    """The second time nothing moves: the cursor is where somebody put it."""
+    with session.reader() as reader:
+        gains = view.gains(reader, session.person(), {})
+    assert gains.first == ("lbm", "channel 1024") and gains.jobs > 50
+
+    async def story(at: Any) -> None:
+        await at.settle()
+        assert at.app.screen.current.key == gains.first
+        saved = f"to save in 30 days: {gains.tariff.words(sum(gains.by_key.values()))} on "
+        assert saved in at.text
+        await at.press("home", "r")
+        assert at.app.screen.table.cursor == 0
+        await at.pilot.resize_terminal(120, 40)
+        await at.settle()
+        row = next(line for line in at.lines if "channel 1024" in line)
+        assert f"{gains.by_key[gains.first] / 3.6e6:.3g} kWh" in row
+
+    play(session, story, settle=False)
+
+
+def test_a_click_on_a_title_sorts(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        for size in ((80, 24), (120, 40)):  # without and with a frame
+            await at.pilot.resize_terminal(*size)
+            await at.settle()
+            for title, order in (("Runs", "most runs first"), ("Application", "by name")):
+                y, line = next((y, t) for y, t in enumerate(at.lines) if "Workload" in t)
+                await at.pilot.click(offset=(line.index(title) + 1, y))
+                await at.settle()
+                assert order in at.text, (size, title)
+        await at.open_row(1)
+        y, line = next((y, t) for y, t in enumerate(at.lines) if "GHz" in t and "Time" in t)
+        page = at.app.screen
+        for title, order in (("Energy", "energy"), ("Time", "time"), ("Time", "")):
+            await at.pilot.click(offset=(line.index(title) + 1, y))
+            await at.settle()
+            assert page.shown.order == order
+        energies = [page.board.options[n].energy_j for n in page.shown.steps]
+        assert energies != sorted(energies)
+
+    play(session, story)
+
+
+def test_what_is_slower_is_not_green(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.open_row(1)
+        board = at.app.screen.board
+        base = board.view.baseline
+        for number, cells in enumerate(rows(board, range(len(board.options)))):
+            o = board.options[number]
+            green = {cells[5][1], cells[7][1]} == {"good"}
+            assert green == (o.energy_j < 0.995 * base.energy_j and o.time_s < 1.005 * base.time_s)
+
+    play(session, story)
+
+
 def _runs(lines: list[str]) -> list[str]:
     """The part of each row up to the number of runs."""
     header = next(line for line in lines if "Runs" in line)
     end = header.index("Runs") + 4
-    rows = lines[lines.index(header) + 1 : -4]
+    rows = lines[lines.index(header) + 1 : -5]
     return [f"{row[:end].rstrip()[-6:]}" for row in rows if row.strip()]
 
 

@@ -36,7 +36,7 @@ def test_node_types_and_how_their_order_is_known(session: Session, play: Play) -
         ranked = [r.node_type for r in page.boards.ranking]
         shown = [line for line in at.lines if " runs there" in line]
         assert [name for line in shown for name in ranked if name in line] == ranked
-        assert "advisor bench" not in at.text  # nothing is missing
+        assert "advisor lab bench" not in at.text  # nothing is missing
         drawn = at.lines[at.lines.index(next(x for x in at.lines if "90 % interval" in x)) :]
         assert [n for line in drawn for n in ranked if f"{n} " in line][: len(ranked)] == ranked
         times = [r.time_s for r in page.boards.ranking]
@@ -84,7 +84,7 @@ def test_estimated_node_types_are_ranked_and_look_different(own_store: Session, 
         assert re.search(r"2  broadwell +65.8 s +12.6 kJ  ● 12 runs there", at.text)
         how, hint = str(at.one("#how", Static).render()), str(at.one(".hint", Static).render())
         assert "(thesis): 0.62 times the time and 0.71 times the energy of broadwell" in how
-        assert "Nothing is known of skylake" in hint and "advisor rank cg-solver" in hint
+        assert "Nothing is known of skylake" in hint and "advisor lab rank cg-solver" in hint
         await at.press("enter")
         assert "[milan]" in at.lines[1] and "ESTIMATED from broadwell" in at.lines[1]
         assert "△ estimated" in at.text and "●" not in at.text and "○" not in at.text

@@ -61,7 +61,7 @@ def normal(svg: str) -> str:
 
 STORIES: dict[tuple[int, int], dict[str, tuple[str, ...]]] = {
     (80, 24): {
-        "applications": ("down", "down", "down", "down", "down"),
+        "applications": (),
         "tradeoff": ("home", "down", "enter", "right"),
         "ranking": ("r",),
         "choose": ("escape", "left", "c"),

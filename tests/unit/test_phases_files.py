@@ -1,4 +1,4 @@
-"""``advisor phases`` on files: what it prints, and a bad file names line and column."""
+"""``advisor lab phases`` on files: what it prints, and a bad file names line and column."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_a_store_that_comes_later_or_is_replaced_gets_what_waited(store_path: Pa
     journal = Journal(store_path)
     journal.start()
     journal.put(record(1))
-    wait_for(lambda: "there is no store (advisor restore" in journal.trouble)
+    wait_for(lambda: "there is no store (advisor store restore" in journal.trouble)
     Writer(store_path).close()
     wait_for(lambda: journal.waiting == 0)
     assert stored(store_path) == ["d1"]

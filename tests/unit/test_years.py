@@ -234,7 +234,7 @@ def test_a_store_s_host_that_is_down_for_a_day(
         assert reader is not None
         reader.close()
         assert checks[0].state == "warn" and "26.0 h old" in checks[0].text
-        assert "advisor publish" in checks[0].todo
+        assert "advisor store publish" in checks[0].todo
         assert "26.0 h old" in old_copy(str(copy))
         copy.unlink()  # and then its file system goes, too
         handlers.refresh()

@@ -57,7 +57,13 @@ class AdvisorApp(AppShell):
     COMMANDS = App.COMMANDS | {_palette}
     CSS_PATH = "style.tcss"
     DEFAULT_MODE = PLACES[0].name
-    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (76, "-narrow"), (120, "-wide"), (160, "-huge")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-slim"),
+        (76, "-narrow"),
+        (120, "-wide"),
+        (160, "-huge"),
+        (190, "-vast"),
+    ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-usual"), (36, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = by_action(
         *(

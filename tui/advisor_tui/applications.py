@@ -12,7 +12,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from advisor.store.listing import ORDERS, Order, count_workloads
+from advisor.core.worth import J_PER_KWH
+from advisor.store.listing import ORDERS, Order, count_workloads, place_by_name
 from advisor.views import applications as view
 from advisor.views.applications import Listed
 from advisor_tui.background import begin
@@ -47,8 +48,11 @@ _COLUMNS = (
     Column("Model", 14),
     Column("Promised", 10, right=True),
     Column("Measured", 9, right=True),
+    Column("To save in 30 days", 20, right=True, from_width=110),
 )
-_AROUND = 7
+_BY_TITLE: dict[str, Order] = {"Application": "name", "Runs": "runs", "Model": "newest"}
+"""The order that a click on a column's title asks for."""
+_AROUND = 8
 """Lines of the page beside the rows."""
 _ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
 
@@ -83,6 +87,8 @@ Model     · not measured   nothing is known; t measures it once
 Promised  the energy a job would save under the site's policy and
           your own choices; ~ where the energy is estimated
 Measured  what the jobs of the last 90 days really saved
+To save   what the jobs of the last 30 days would save as promised;
+          the page opens on the row with most of it
 Signs     ⚑ you pinned a point   ◇ you chose a goal
           ✗ you switched the advisor off for it
 
@@ -108,6 +114,9 @@ class:memory lists those never swept that are memory-bound.
         """Rows that hold as long as the session's stamp, and the sweeps, are what they were."""
         self._known_at: object = None
         self._measured: dict[view.Key, OnOffComparison] = {}
+        self._gains: view.Gains | None = None
+        self._at_first = True
+        """Nobody has moved the cursor yet."""
         self._generation = 0
         self._measuring = False
         self._rest: Timer | None = None
@@ -118,10 +127,14 @@ class:memory lists those never swept that are memory-bound.
             yield Input(placeholder="press / to search", id="search", compact=True)
             yield Static("", id="count")
         yield LazyTable(_COLUMNS, id="applications", empty="reading ...")
+        yield Static("", id="saved")
         yield Static("", id="sentence")
 
     def on_mount(self) -> None:
         """Read the first rows."""
+        self.table.border_title = "applications"
+        self.table.border_subtitle = "enter options · / search · s order, or a click on a title"
+        self.query_one("#sentence").border_title = "under the cursor"
         self.begin_at("#applications")
         self.load()
 
@@ -231,6 +244,28 @@ class:memory lists those never swept that are memory-bound.
                 self.table.fill(number, [self._cells(row)])
             self._say()
 
+        await self._load_gains()
+
+    async def _load_gains(self) -> None:
+        """Sum up what there is to save, and go to the row with most of it."""
+        session, known = self.session, dict(self._known)
+
+        def work() -> tuple[view.Gains, int | None]:
+            with session.reader() as reader:
+                gains = view.gains(reader, session.person(), known)
+                first = gains.first
+                return gains, None if first is None else place_by_name(reader, *first)
+
+        answer = await self.ask(work)
+        if answer is None:
+            return
+        self._gains, place = answer
+        for number, row in self._listed.items():
+            self.table.fill(number, [self._cells(row)])
+        self.query_one("#saved", Static).update(self._gains.words())
+        if place is not None and self._at_first and self._order == "name" and not self._search:
+            self._at_first, self.table.cursor = False, place
+
     def _take(self, first: int, rows: list[Listed]) -> None:
         self._listed.update(enumerate(rows, first))
 
@@ -250,7 +285,19 @@ class:memory lists those never swept that are memory-bound.
             state,
             percent(row.energy, estimated=row.estimated),
             percent(energy.change if energy is not None else None),
+            self._worth(row),
         ]
+
+    def _worth(self, row: Listed) -> Cell:
+        """Return what the jobs of 30 days would save, with its price where the site states one."""
+        saved_j = self._gains.by_key.get(row.key, 0.0) if self._gains is not None else 0.0
+        if saved_j <= 0 or self._gains is None:
+            return ("-", "dim")
+        tariff = self._gains.tariff
+        text = f"{saved_j / J_PER_KWH:.3g} kWh"
+        if tariff.price is not None:
+            text += f" {tariff.money(saved_j / J_PER_KWH * tariff.price)}"
+        return text
 
     # -- the row under the cursor ----------------------------------------------------------------
 
@@ -261,6 +308,7 @@ class:memory lists those never swept that are memory-bound.
 
     @on(LazyTable.Moved, "#applications")
     def _moved(self) -> None:
+        self._at_first = self._at_first and self.table.cursor == 0
         self._say()
 
     def _rested(self) -> None:
@@ -314,6 +362,13 @@ class:memory lists those never swept that are memory-bound.
         """Forget what was searched."""
         self.query_one("#search", Input).value = ""
         self.set_focus(self.table)
+
+    @on(LazyTable.Headed, "#applications")
+    def _headed(self, event: LazyTable.Headed) -> None:
+        order = _BY_TITLE.get(event.title)
+        if order is not None and order != self._order:
+            self._order = order
+            self.load()
 
     def action_sort(self) -> None:
         """Take the next order."""

@@ -66,6 +66,8 @@ what the option is worth for a run and for the runs of 30 days, with
 money and CO2 where the site states them.
 """
 """The help of the page of options."""
+NO_BREAK = "\u00a0"
+"""The blank at which no line ends: between a sign and its word."""
 
 
 def names(boards: Boards) -> list[str]:
@@ -147,7 +149,10 @@ def legend(board: TradeOffView, shown: str) -> str:
         parts.append(f"{signs.POLICY} policy")
     if board.yours_at is not None:
         parts.append(f"{signs.YOURS} yours")
-    return f"{shown}: {'  '.join([*parts, f'{signs.ZONE} zone'])}"
+    parts.append(f"{signs.ZONE} zone")
+    if board.bound("time") is not None:
+        parts.append(f"{signs.BOUND} limit")
+    return f"{shown}: {'  '.join(part.replace(' ', NO_BREAK) for part in parts)}"
 
 
 def side(boards: Boards, lines: Sequence[str]) -> str:

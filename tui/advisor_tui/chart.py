@@ -143,9 +143,10 @@ class Chart(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
         picture, frame = self._picture, self._now()
+        place = event.get_content_offset_capture(self)
         if picture is None or frame is None:
             return
-        column, row = event.x - self._gutter, event.y
+        column, row = place.x - self._gutter, place.y
 
         def distance(number: int) -> float:
             cell = frame.cell(picture.points[number])
@@ -162,18 +163,17 @@ class Chart(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Zoom in around the mouse."""
-        event.stop()
-        self._zoom_at(event.x, event.y, 0.8)
+        self._zoom_at(event, 0.8)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Zoom out around the mouse."""
-        event.stop()
-        self._zoom_at(event.x, event.y, 1.25)
+        self._zoom_at(event, 1.25)
 
-    def _zoom_at(self, x: int, y: int, factor: float) -> None:
-        frame = self._now()
+    def _zoom_at(self, event: MouseScrollUp | MouseScrollDown, factor: float) -> None:
+        event.stop()
+        frame, place = self._now(), event.get_content_offset_capture(self)
         if frame is not None:
-            self.zoom(factor, frame.point((x - self._gutter, y)))
+            self.zoom(factor, frame.point((place.x - self._gutter, place.y)))
 
     # -- drawing ---------------------------------------------------------------------------------
 
@@ -245,6 +245,8 @@ class Chart(Widget, can_focus=True):
             (column + 1, row + 1),
             (column - len(text), row + 1),
             (column + 2, row - 2),
+            (column - len(text) - 3, row),
+            (column - len(text) - 4, row + 1),
         ):
             places = [(start + i, line) for i in range(-1, len(text) + 1)]
             if (
@@ -253,8 +255,11 @@ class Chart(Widget, can_focus=True):
                 and start + len(text) < frame.columns
                 and all(place not in self._cells and place not in self._texts for place in places)
             ):
-                self._texts.update(zip(places[1:-1], text, strict=True))
-                return
+                here = dict(zip(places[1:-1], text, strict=True))
+                taken = {c for c, y in (*self._cells, *self._shade, *self._texts, *here) if y == 0}
+                if line > 0 or self._title_start(frame, taken) is not None:
+                    self._texts.update(here)
+                    return
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
@@ -321,11 +326,14 @@ class Chart(Widget, can_focus=True):
         taken = set(self._taken.get(0, ()))
         if place is not None and place[1] == 0:
             taken |= {place[0] - 1, place[0], place[0] + 1}
-        for start in range(1, frame.columns - len(text)):
-            columns = range(start, start + len(text))
-            if taken.isdisjoint(range(start - 1, start + len(text) + 1)):
-                return dict(zip(columns, text, strict=True))
-        return {}
+        start = self._title_start(frame, taken)
+        return {} if start is None else dict(enumerate(text, start))
+
+    def _title_start(self, frame: Frame, taken: set[int]) -> int | None:
+        """Return where the y axis' title has room in the top line; None where it has none."""
+        length = len(f"{self._titles[1]} ↑")
+        starts = range(1, frame.columns - length)
+        return next((s for s in starts if taken.isdisjoint(range(s - 1, s + length + 1))), None)
 
     def _cross(
         self, frame: Frame, picture: ChartMarks, place: CharacterCell | None

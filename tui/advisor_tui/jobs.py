@@ -76,6 +76,9 @@ chosen, and every reason. advisor why JOBID prints the same.
 
     def on_mount(self) -> None:
         """Begin with the list."""
+        self.table.border_title = "jobs"
+        self.table.border_subtitle = "enter why · a all users · o options"
+        self.query_one("#sentence").border_title = "under the cursor"
         self.begin_at("#jobs")
 
     def opened(self) -> None:
@@ -189,6 +192,9 @@ chosen, and every reason. advisor why JOBID prints the same.
 def _cells(job: Job) -> list[Cell]:
     d = job.decision
     promised: Cell = job.promised if d.changed else (job.what, "dim")
+    role = _ROLES.get(job.verdict, "dim" if not job.verdict else "")
+    if role == "good" and job.outcome.endswith("slower"):
+        role = ""  # green is for what is better in both
     return [
         (ago(d.created_at), "dim"),
         d.job_id or "-",
@@ -196,7 +202,7 @@ def _cells(job: Job) -> list[Cell]:
         (d.application or "(unknown)", "strong"),
         d.workload,
         promised,
-        (job.outcome, _ROLES.get(job.verdict, "dim" if not job.verdict else "")),
+        (job.outcome, role),
     ]
 
 

@@ -74,7 +74,8 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
     words = board.words(number, brief=board.node_type == view.EVERY)
     margin = view.spread(o.time_lo_s, o.time_s, o.time_hi_s)
     time = like(base.time_s, format_duration)(o.time_s)
-    tone = "good" if change <= -0.005 else ""
+    slower = o.time_s / base.time_s - 1
+    tone = "good" if change <= -0.005 and slower < 0.005 else ""
     return [
         (f"{sign(board, o)}{special}", "strong"),
         *([(c.node_type, "dim")] if board.node_type == view.EVERY else []),
@@ -83,7 +84,7 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
         _figure(f"~{time}" if board.guessed(o) else time, margin, _TIME),
         energy,
         (_percent(change) if o.energy_j == o.energy_j else "-", tone),
-        _percent(o.time_s / base.time_s - 1),
+        _percent(slower),
         (words, tone),
     ]
 
@@ -145,11 +146,15 @@ def picture(
     seen = [p for i, p in enumerate(points) if i not in board.disturbed]
     xs, ys = [p[0] for p in seen], [p[1] for p in seen]
     plain = across == "time" and up == "energy"
-    ends = {}
+    ends: dict[int, str] = {}
     if len(place.front) > 1:
         ends = {place.front[0]: "fastest", place.front[-1]: "least energy"}
         if points[place.front[0]][0] > points[place.front[-1]][0] and across == "time":
             ends = dict(zip(ends, reversed(ends.values()), strict=True))
+    names = {board.policy_at: "advised", board.yours_at: "yours", board.baseline: "as written"}
+    labels = {n: text for n, text in names.items() if n is not None}
+    for n, text in ends.items():
+        labels[n] = f"{text}, {labels[n]}" if n in labels else text
     return ChartMarks(
         points,
         marks,
@@ -164,7 +169,7 @@ def picture(
         points[board.baseline],
         points[board.baseline] if plain else None,
         board.bound(across),
-        {n: text for n, text in ends.items() if n not in hidden},
+        {n: text for n, text in labels.items() if n not in hidden},
         board.spreads(across, up),
         hidden,
     )

@@ -60,8 +60,9 @@ class RankingDialogue(Dialogue[str]):
             names = ", ".join(self._boards.unranked)
             yield Static(
                 Content(
-                    f"Nothing is known of {names}: advisor bench measures a node, advisor rank "
-                    f"{self._boards.application} then estimates, without running it there."
+                    f"Nothing is known of {names}: advisor lab bench measures a node, "
+                    f"advisor lab rank {self._boards.application} then estimates, without "
+                    "running it there."
                 ),
                 classes="hint",
             )

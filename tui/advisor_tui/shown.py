@@ -90,5 +90,5 @@ class Shown:
         """Say which options the list holds."""
         which = self.narrowing.text or self.which
         order = f" by {self.order}" if self.order else ""
-        left_out = f", {len(board.disturbed)} disturbed" if board.disturbed else ""
+        left_out = f", {len(board.disturbed)} outliers left out" if board.disturbed else ""
         return f"{which} {len(self.steps)}/{len(board.options)}{left_out}{order}"

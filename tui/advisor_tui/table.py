@@ -101,6 +101,18 @@ class LazyTable(ScrollView, can_focus=True):
             """The table."""
             return self.table
 
+    class Headed(Message):
+        """The title of a column was clicked."""
+
+        def __init__(self, table: LazyTable, title: str) -> None:
+            super().__init__()
+            self.table, self.title = table, title
+
+        @property
+        def control(self) -> LazyTable:
+            """The table."""
+            return self.table
+
     class Opened(Moved):
         """A row was opened, with Enter or a double click."""
 
@@ -230,13 +242,25 @@ class LazyTable(ScrollView, can_focus=True):
             self.post_message(self.Opened(self, self.cursor))
 
     def on_click(self, event: Click) -> None:
-        """Put the cursor where the mouse is; a double click opens."""
-        row = round(self.scroll_y) + event.y - 1
-        if event.y < 1 or row >= self.count:
+        """Put the cursor where the mouse is; a double click opens, one on a title tells."""
+        place = event.get_content_offset_capture(self)
+        row = round(self.scroll_y) + place.y - 1
+        if place.y == 0:
+            self._head(place.x)
+        if place.y < 1 or row >= self.count:
             return
         self.cursor = row
         if event.chain > 1:
             self.action_open()
+
+    def _head(self, x: int) -> None:
+        """Tell which column's title is at ``x``, the gap before it included."""
+        end = 1
+        for number, (i, width) in enumerate(self._widths()):
+            end += width + (self.columns[i].gap if number else 0)
+            if x < end:
+                self.post_message(self.Headed(self, self.columns[i].title))
+                return
 
     # -- painting --------------------------------------------------------------------------------
 

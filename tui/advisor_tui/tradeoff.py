@@ -28,6 +28,15 @@ from advisor_tui.shown import Shown
 from advisor_tui.table import PAGE, LazyTable
 
 _READING = "reading ..."
+_BY_TITLE = {
+    " N  R   T": "cores",
+    "Time": "time",
+    "dT %": "time",
+    "Energy": "energy",
+    "dE %": "energy",
+    "Against the job as written": "energy",
+}
+"""The order of the list that a click on a column's title asks for; a second click takes it back."""
 
 
 def show_tradeoff(advisor: AppShell, application: str, workload: str) -> None:
@@ -79,6 +88,11 @@ class TradeOffPage(Page):
 
     def on_mount(self) -> None:
         """Begin with the picture."""
+        self.chart.border_title = "time and energy"
+        self.chart.border_subtitle = "← → step · + - 0 zoom · x axes"
+        self.table.border_title = "options"
+        self.table.border_subtitle = "v front, zone, all · / filter · s order"
+        self.query_one("#tradeoff-side").border_title = "in detail"
         self.begin_at("#chart")
 
     def blank(self) -> None:
@@ -344,6 +358,13 @@ class TradeOffPage(Page):
         """Order the list otherwise."""
         self.shown.next_order()
         self._arrange(self._configuration(), keep_zoom=True)
+
+    @on(LazyTable.Headed, "#points")
+    def _headed(self, event: LazyTable.Headed) -> None:
+        order = _BY_TITLE.get(event.title)
+        if order is not None:
+            self.shown.order = "" if order == self.shown.order else order
+            self._arrange(self._configuration(), keep_zoom=True)
 
     def action_filter(self) -> None:
         """Go to the line of conditions."""

@@ -89,6 +89,8 @@ Where no energy is known it shows time against threads.
 
     def on_mount(self) -> None:
         """Begin with the list."""
+        self.query_one("#sweeps").border_title = "sweeps"
+        self.query_one("#sweeps").border_subtitle = "n new · enter log · x stop · r resume"
         self.begin_at("#sweeps")
 
     def opened(self) -> None:

@@ -36,7 +36,7 @@ def on_a_node(
     srun = shutil.which("srun")
     if srun is None:
         raise SchedulerError(
-            "srun is not installed here", hint="run advisor bench --here on a node of this type"
+            "srun is not installed here", hint="run advisor lab bench --here on a node of this type"
         )
     where = []
     if node_type.feature:

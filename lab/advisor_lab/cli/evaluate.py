@@ -1,4 +1,4 @@
-"""``advisor evaluate``: judge models on fully measured grids."""
+"""``advisor lab evaluate``: judge models on fully measured grids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NODE_TYPE = "grid"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor evaluate`` takes."""
+    """Declare what ``advisor lab evaluate`` takes."""
     parser.description = (
         "Train a model on a few runs out of a measured grid (columns as for advisor import) and "
         "compare its predictions with all of it: errors, interval coverage, forecast trade-off "
@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list_models:
         return list_models(args)
     if args.grid is None:
-        raise UsageError("no grid is named", hint="advisor evaluate GRID.csv")
+        raise UsageError("no grid is named", hint="advisor lab evaluate GRID.csv")
     if args.parameter is not None:
         return _extrapolate(args)
     if args.train_to is not None or args.min_time:

@@ -1,4 +1,4 @@
-"""The tables ``advisor evaluate`` prints: those of Endrei 2019, 6.3 to 6.14, in words of time.
+"""The tables ``advisor lab evaluate`` prints: those of Endrei 2019, 6.3 to 6.14, in words of time.
 
 Tables 6.3 to 6.10 stand for each grid; means over grids and seeds are tables 6.11 and 6.12; folds
 are tables 6.13 and 6.14.

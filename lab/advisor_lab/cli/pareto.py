@@ -1,4 +1,4 @@
-"""``advisor pareto``: front and trade-off zone of two columns of any table."""
+"""``advisor lab pareto``: front and trade-off zone of two columns of any table."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _axis(text: str) -> _Objective:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``advisor pareto`` takes."""
+    """Declare what ``advisor lab pareto`` takes."""
     parser.description = (
         "Find the Pareto front of two columns of a CSV file, and the trade-off zone: all rows that "
         "may lie on the front within the error (Endrei 2019, algorithms 5.1 to 5.4). Two older "

@@ -1,4 +1,4 @@
-"""``advisor phases``: iterations, bursts, folded signals and early stops."""
+"""``advisor lab phases``: iterations, bursts, folded signals and early stops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_PERIOD = "no period"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of ``advisor phases``."""
+    """Add the actions of ``advisor lab phases``."""
     actions = add_actions(parser)
     show = add_action(
         actions, "show", "watch a command, or show what was seen of an application's complete run"

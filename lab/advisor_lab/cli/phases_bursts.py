@@ -1,4 +1,4 @@
-"""Kinds of bursts as ``advisor phases cluster`` and ``show`` print them."""
+"""Kinds of bursts as ``advisor lab phases cluster`` and ``show`` print them."""
 
 from __future__ import annotations
 

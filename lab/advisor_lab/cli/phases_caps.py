@@ -1,4 +1,4 @@
-"""``advisor phases caps``: the best frequency cap of each phase, and what it would gain."""
+"""``advisor lab phases caps``: the best frequency cap of each phase, and what it would gain."""
 
 from __future__ import annotations
 

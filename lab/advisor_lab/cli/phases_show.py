@@ -1,4 +1,4 @@
-"""``advisor phases show``: iterations and phases of a command, an application or a folder."""
+"""``advisor lab phases show``: iterations and phases of a command, an application or a folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SUBSET = 0.15
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action's arguments."""
-    parser.usage = "advisor phases show APPLICATION | FOLDER\n       advisor phases show -- COMMAND"
+    parser.usage = "advisor lab phases show APP | FOLDER\n       advisor lab phases show -- COMMAND"
     parser.add_argument(
         "subject",
         nargs="?",
-        metavar="APPLICATION|FOLDER",
+        metavar="APP|FOLDER",
         help="an application that was trained, a sweep's folder, or one that processes left",
     )
     add_bounds(parser)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.subject) == bool(args.tail):
         raise UsageError(
             "name an application or a folder, or give a command after --",
-            hint="advisor phases show -- COMMAND",
+            hint="advisor lab phases show -- COMMAND",
         )
     check_plot(args.plot)
     watched_run = (
@@ -309,7 +309,8 @@ def _kept_run(subject: str) -> WatchedRun:
         if watched_run is None:
             raise RefusedError(
                 f"nothing that was watched is in {folder}",
-                hint="a sweep's folder has it in watch/; advisor phases show -- COMMAND watches",
+                hint="a sweep's folder has it in watch/; "
+                "advisor lab phases show -- COMMAND watches",
             )
         return watched_run
     for state in newest_of(paths.state_dir() / "sweeps", subject):
@@ -317,5 +318,6 @@ def _kept_run(subject: str) -> WatchedRun:
         if watched_run is not None:
             return watched_run
     raise RefusedError(
-        f"no run of {subject} was watched", hint="advisor phases show -- COMMAND watches one now"
+        f"no run of {subject} was watched",
+        hint="advisor lab phases show -- COMMAND watches one now",
     )

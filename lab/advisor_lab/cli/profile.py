@@ -1,4 +1,4 @@
-"""``advisor profile``: application profiles, their classes and models, and profiles never run."""
+"""``advisor lab profile``: profiles, their classes and models, and profiles never run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ACTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of ``advisor profile``."""
+    """Add the actions of ``advisor lab profile``."""
     actions = add_actions(parser)
     action = add_action(actions, "import", "read the profiles of an application's runs")
     action.add_argument(
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the scaling parameters of profiles that do not state them",
     )
     action.add_argument(
-        "--application", metavar="NAME", help="keep only this application's (default: all)"
+        "--application", metavar="APP", help="keep only this application's (default: all)"
     )
     action = add_action(actions, "classify", "find the classes of threads that behave alike")
     _application(action)
@@ -70,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: radar)",
     )
     action = add_action(actions, "fit", "fit a model of every metric of every class")
-    action.add_argument(
-        "application", metavar="APPLICATION", nargs="?", help="its profiles are stored"
-    )
+    action.add_argument("application", metavar="APP", nargs="?", help="its profiles are stored")
     action.add_argument(
         "--table", metavar="CSV", type=Path, help="fit columns of this file instead"
     )
@@ -144,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _application(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("application", metavar="APPLICATION", help="its profiles are stored")
+    parser.add_argument("application", metavar="APP", help="its profiles are stored")
 
 
 def _place(parser: argparse.ArgumentParser) -> None:

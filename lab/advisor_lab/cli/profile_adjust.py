@@ -1,4 +1,4 @@
-"""``advisor profile adjust``: change models, leave out runs, and fit again (chapter 8)."""
+"""``advisor lab profile adjust``: change models, leave out runs, and fit again (chapter 8)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     study = open_study(args)
     if not study.specs:
         raise RefusedError(
-            f"{args.application} has no models", hint=f"advisor profile fit {args.application}"
+            f"{args.application} has no models", hint=f"advisor lab profile fit {args.application}"
         )
     _exclude(study, args.exclude)
     changed = _changes(study, args)

@@ -1,4 +1,4 @@
-"""``advisor profile classify``: the classes of threads that behave alike in every run."""
+"""``advisor lab profile classify``: the classes of threads that behave alike in every run."""
 
 from __future__ import annotations
 

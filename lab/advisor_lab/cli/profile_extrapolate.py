@@ -1,4 +1,4 @@
-"""``advisor profile extrapolate``: write the profiles of scales that never ran."""
+"""``advisor lab profile extrapolate``: write the profiles of scales that never ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor profile fit``: models of the metrics of an application's classes, or of a table."""
+"""``advisor lab profile fit``: models of the metrics of an application's classes, or of a table."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _application(args: argparse.Namespace) -> int:
 
     if args.at:
         raise UsageError(
-            "--at goes with --table", hint="advisor profile extrapolate writes profiles"
+            "--at goes with --table", hint="advisor lab profile extrapolate writes profiles"
         )
     study = open_study(args)
     text, file = getattr(args, "setup_text", None), str(args.setup or "")

@@ -1,4 +1,4 @@
-"""``advisor profile history`` and ``redo``: what was done, and one step of it again."""
+"""``advisor lab profile history`` and ``redo``: what was done, and one step of it again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """List the steps, or do one again."""
     path = paths.whole_store(args.db)
     if not path.exists():
-        raise RefusedError("nothing is stored yet", hint="advisor profile import DIR")
+        raise RefusedError("nothing is stored yet", hint="advisor lab profile import DIR")
     with Reader(path) as reader:
         profile_files(reader, args.application)  # refuses an application that nobody knows
         steps = profile_steps(reader, args.application)
@@ -67,7 +67,7 @@ def _redo(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
     step = next((s for s in steps if s.number == args.step), None)
     if step is None:
         raise UsageError(
-            f"there is no step {args.step}", hint=f"advisor profile history {args.application}"
+            f"there is no step {args.step}", hint=f"advisor lab profile history {args.application}"
         )
     arguments = {k: Path(v) if k in _PATHS else v for k, v in step.arguments.items()}
     if step.action == "import":  # kept with one folder before files could be named

@@ -1,4 +1,4 @@
-"""``advisor profile import``: keep the profiles of an application's runs."""
+"""``advisor lab profile import``: keep the profiles of an application's runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor profile show``: how good the models of an application are, and which to look at."""
+"""``advisor lab profile show``: how good the models of an application are, and which to look at."""
 
 from __future__ import annotations
 

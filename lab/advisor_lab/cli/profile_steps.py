@@ -1,4 +1,4 @@
-"""What the actions of ``advisor profile`` share: the stored study, and the steps they add."""
+"""What the actions of ``advisor lab profile`` share: the stored study, and the steps they add."""
 
 from __future__ import annotations
 

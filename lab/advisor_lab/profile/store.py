@@ -19,7 +19,7 @@ from advisor.store.schema import apply_added
 from advisor.store.transaction import StoreTransaction, insert
 
 _NO_PROFILES = "no application profiles are stored for {!r}"
-_IMPORT = "advisor profile import DIR"
+_IMPORT = "advisor lab profile import DIR"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class ProfileStudy:
         if run.digest not in self.members:
             raise RefusedError(
                 f"{run.file} came in after the threads were classified",
-                hint=f"advisor profile classify {self.runs.application}",
+                hint=f"advisor lab profile classify {self.runs.application}",
             )
         return self.members[run.digest]
 
@@ -93,7 +93,7 @@ class ProfileStudy:
         if not self.specs:
             raise RefusedError(
                 f"{self.runs.application} has no models",
-                hint=f"advisor profile fit {self.runs.application}",
+                hint=f"advisor lab profile fit {self.runs.application}",
             )
         classes, setup = self.class_runs(), self.setup
         threads = thread_counts(classes, setup, self.method)
@@ -118,7 +118,7 @@ def load_study(reader: Reader, application: str) -> ProfileStudy:
     if not sets["train"]:
         raise RefusedError(
             f"of {application} there are only profiles to test with",
-            hint="advisor profile import DIR --role train",
+            hint="advisor lab profile import DIR --role train",
         )
     study = ProfileStudy(profile_set(application, sets["train"], sets["test"]))
     for step in profile_steps(reader, application):

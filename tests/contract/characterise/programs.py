@@ -1,4 +1,4 @@
-"""Programs that ``advisor characterise`` runs, and the phases and streams of its answer."""
+"""Programs that ``advisor lab characterise`` runs, and the phases and streams of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor characterise``: what it stores, writes and says, and how it ends."""
+"""``advisor lab characterise``: what it stores, writes and says, and how it ends."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_stored_is_shown_and_can_be_kept(
     done = advisor("characterise", *command)
     assert done.code == 1 and "remainder" in done.out
     kept = tmp_path / "state" / "advisor" / "phases" / "triad-w.yaml"
-    assert "not stored: " in done.out and f"advisor characterise --input {kept}" in done.out
+    assert "not stored: " in done.out and f"advisor lab characterise --input {kept}" in done.out
     assert advisor("characterise", "--input", kept).code == 0
     done = advisor("characterise", "--output", tmp_path / "kept.yaml", *command)
     assert done.code == 0 and f"the phases are in {tmp_path / 'kept.yaml'}" in done.out

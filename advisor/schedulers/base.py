@@ -310,6 +310,8 @@ class HookRequest:
     """The site's own options and what they bind."""
     frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Caps that the site's node types can have, kHz, by their feature."""
+    node_cap: bool = False
+    """Slurm: also the program that caps whole nodes."""
 
 
 class Hooks(Protocol):

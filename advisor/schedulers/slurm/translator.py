@@ -11,6 +11,8 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from glob import glob
+from pathlib import Path
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -156,6 +158,10 @@ _UNSEEN = frozenset(
 """Options that Slurm does not give to job_submit: only those in the script are known there."""
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
+PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags")
+"""What of it says whether each node caps a whole job, not only the steps of srun."""
+NODE_CAP = "advisor-node-cap"
+"""The program of `hooks/slurm` that does so, as prolog and epilog."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -343,7 +349,7 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
 
     Jobs of this machine are read here, too; there all that runs is capped.
     """
-    if request.scheduler == "local":
+    if request.scheduler == "local" or capped_by_node(request, use, settings):
         return ""
     assigned = _assigned(request.script or "", request.command).get("SLURM_CPU_BIND", ())
     stated = (request.options.get("cpu-bind"), request.environment.get("SLURM_CPU_BIND"))
@@ -352,6 +358,32 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
         return "without binding to cores, srun sets no cap"
     launcher = uncapped_launcher(use.launcher or request.launcher)
     return launcher or uncapped_by(settings, bound=bool(bindings))
+
+
+def capped_by_node(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> bool:
+    """Tell whether the nodes' prolog applies a batch job's cap: its program needs no srun then.
+
+    Only for a program that srun does not start: the rest of such a job's script runs as written.
+    """
+    if request.kind != "batch" or not request.exclusive or use.launcher == "srun":
+        return False
+    return caps_on_nodes(settings)
+
+
+def caps_on_nodes(settings: Mapping[str, str]) -> bool:
+    """Tell whether Slurm's configuration has our prolog and epilog on every node of a job.
+
+    Without ``PrologFlags=Alloc`` (``Contain`` has it) a node runs its prolog at its first step,
+    which is none where mpirun reaches it by ssh.
+    """
+    programs = (settings.get("Prolog", ""), settings.get("Epilog", ""))
+    flags = settings.get("PrologFlags", "").lower().split(",")
+    return all(_names_node_cap(p) for p in programs) and bool({"alloc", "contain"} & {*flags})
+
+
+def _names_node_cap(setting: str) -> bool:
+    """Tell whether a program, or one of a pattern that Slurm expands, is ours."""
+    return any(Path(name).name == NODE_CAP for name in (setting, *glob(setting)))  # noqa: PTH207
 
 
 def uncapped_by(settings: Mapping[str, str], *, bound: bool = False) -> str:

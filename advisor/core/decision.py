@@ -39,6 +39,9 @@ _PLAIN = (
 )
 """Fields that JSON has as they are."""
 
+_IF_SET = ("cold_start", "node_cap_khz", "job_id", "origin")
+"""Fields that JSON has as they are, where they say something."""
+
 _OF_OUTCOME = (
     "application",
     "workload",
@@ -175,6 +178,10 @@ class Decision:
     binds_node_type: bool = False
     """The rewrite names the node type, so that the job gets no other nodes."""
 
+    node_cap_khz: int = 0
+    """The cap, kHz, that the nodes themselves put on all that the job runs; 0 for none. Its stamp
+    carries it to them."""
+
     stamped_change: bool = False
     """The job's stamp says that the job was changed; it does not say how."""
 
@@ -237,7 +244,9 @@ class Decision:
 
     def withdrawn(self) -> Decision:
         """Return the decision with nothing of it applied."""
-        return replace(self, rewrite={}, environment={}, message="", binds_node_type=False)
+        return replace(
+            self, rewrite={}, environment={}, message="", binds_node_type=False, node_cap_khz=0
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, as stored and as ``advisor explain --json`` prints it."""
@@ -258,7 +267,7 @@ class Decision:
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
             **({"reading": self.reading.to_dict()} if self.reading else {}),
-            **{n: getattr(self, n) for n in ("cold_start", "job_id", "origin") if getattr(self, n)},
+            **{name: value for name in _IF_SET if (value := getattr(self, name))},
         }
 
     def brief_dict(self) -> dict[str, object]:
@@ -327,6 +336,7 @@ class Decision:
             reading=JobReading.from_dict(reading) if isinstance(reading, Mapping) else None,
             program=program,
             cold_start=dict(_mapping(data.get("cold_start"))),
+            node_cap_khz=int(number_or_none(data.get("node_cap_khz")) or 0),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
 

@@ -36,6 +36,7 @@ KINDS: dict[str, ReasonKind] = {
     "tie-resources": ReasonKind(
         "several options are equal within error; {0} takes the one with {1} cores"
     ),
+    "node-cap": ReasonKind("the job's nodes apply the cap, to all that it runs"),
     "confirmed": ReasonKind("confirmed by a run within its predicted interval"),
     "node-type-estimated": ReasonKind("{0} is estimated from microbenchmarks, {1}"),
     # how the job was understood

@@ -106,6 +106,13 @@ def default_freq(node_type: NodeType) -> int:
     return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)
 
 
+def cap_asked_for(request: JobRequest, chosen: Configuration, node_type: NodeType) -> int:
+    """Return the cap, kHz, that a job has to ask for to run at a configuration; 0 for none."""
+    if not node_type.freq_khz or chosen.freq_khz == (request.freq_khz or default_freq(node_type)):
+        return 0
+    return chosen.freq_khz
+
+
 def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int, int]:
     """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores.
 

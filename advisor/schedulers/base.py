@@ -76,6 +76,8 @@ class JobRecord:
     energy_j: float | None = None
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
+    node_cap_khz: int = 0
+    """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     constraint: str = ""
     comment: str = ""
     admin_comment: str = ""

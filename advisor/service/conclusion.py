@@ -42,6 +42,7 @@ class Rewrite:
     options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     binds_node_type: bool = False
+    node_cap_khz: int = 0
 
 
 NO_REWRITE = Rewrite()
@@ -115,4 +116,5 @@ def record(conclusion: Conclusion) -> Decision:
         look_at=to_look_at(request, recognised, model),
         cold_start=cold_start_of(model, choice),
         binds_node_type=rewrite.binds_node_type,
+        node_cap_khz=rewrite.node_cap_khz,
     )

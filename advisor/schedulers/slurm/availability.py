@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from glob import glob
+from itertools import chain
 
 from advisor.core.availability import Bounds, JobLimits, PartitionState, account_in
 from advisor.core.nodelist import expand
@@ -85,9 +87,8 @@ def read() -> NodeReading:
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     partitions = parse_partitions(_scontrol("partition"), settings)
-    names = (*BINDING_SETTINGS, *PROLOG_SETTINGS)
-    binding = {name: settings.get(name, "") for name in names}
-    return NodeReading(tuple(nodes), partitions, settings=binding)
+    binding = {name: settings.get(name, "") for name in BINDING_SETTINGS}
+    return NodeReading(tuple(nodes), partitions, settings=binding | prolog_settings(settings))
 
 
 def read_limits() -> JobLimits:
@@ -135,14 +136,28 @@ def _check_seen(settings: Mapping[str, str]) -> None:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Return ``scontrol show config`` by key; what is not set is ""."""
-    settings = {}
+    """Return ``scontrol show config`` by key; what is not set is "".
+
+    Of a key with several values (``Prolog[0]``) they stand behind each other, with commas.
+    """
+    settings: dict[str, str] = {}
     for line in text.splitlines():
-        match = re.match(r"(\w+)\s*=\s*(.*)$", line)
+        match = re.match(r"(\w+)(\[\d+\])?\s*=\s*(.*)$", line)
         if match:
-            value = match[2].strip()
-            settings[match[1]] = "" if value in ("(null)", "N/A", "UNLIMITED") else value
+            name, value = match[1], match[3].strip()
+            value = "" if value in ("(null)", "N/A", "UNLIMITED", "Unknown") else value
+            before = settings.get(name) if match[2] else ""
+            settings[name] = f"{before},{value}" if before else value
     return settings
+
+
+def prolog_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what says whether nodes cap whole jobs, the patterns of programs expanded here."""
+    named = {name: settings.get(name, "") for name in PROLOG_SETTINGS}
+    for name in ("Prolog", "Epilog"):
+        files = (sorted(glob(word)) or [word] for word in named[name].split(","))  # noqa: PTH207
+        named[name] = ",".join(chain.from_iterable(files))
+    return named
 
 
 # -- nodes ---------------------------------------------------------------------------------------

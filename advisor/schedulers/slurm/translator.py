@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from glob import glob
 from pathlib import Path
 
 from advisor.core.availability import Availability
@@ -21,7 +20,7 @@ from advisor.core.nodelist import expand
 from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import CannotWriteError, JobRequest
-from advisor.core.requested_configuration import default_freq
+from advisor.core.requested_configuration import cap_asked_for
 from advisor.core.script import read
 from advisor.core.script_use import (
     THREAD_VARIABLES,
@@ -52,6 +51,7 @@ __all__ = [
     "asking_for",
     "bound_ranks",
     "cap_obstacle",
+    "caps_on_nodes",
     "environment_options",
     "fold",
     "launched",
@@ -158,7 +158,7 @@ _UNSEEN = frozenset(
 """Options that Slurm does not give to job_submit: only those in the script are known there."""
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
-PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags")
+PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
 """What of it says whether each node caps a whole job, not only the steps of srun."""
 NODE_CAP = "advisor-node-cap"
 """The program of `hooks/slurm` that does so, as prolog and epilog."""
@@ -349,7 +349,7 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
 
     Jobs of this machine are read here, too; there all that runs is capped.
     """
-    if request.scheduler == "local" or capped_by_node(request, use, settings):
+    if request.scheduler == "local":
         return ""
     assigned = _assigned(request.script or "", request.command).get("SLURM_CPU_BIND", ())
     stated = (request.options.get("cpu-bind"), request.environment.get("SLURM_CPU_BIND"))
@@ -360,30 +360,38 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
     return launcher or uncapped_by(settings, bound=bool(bindings))
 
 
-def capped_by_node(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> bool:
-    """Tell whether the nodes' prolog applies a batch job's cap: its program needs no srun then.
+def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
+    """Tell whether the prolog on each node of a job applies the cap that the job's stamp names.
 
-    Only for a program that srun does not start: the rest of such a job's script runs as written.
+    Of a batch job alone, which has a stamp, on nodes that are its alone; and not of one that states
+    a cap itself: that one stays where it is.
     """
-    if request.kind != "batch" or not request.exclusive or use.launcher == "srun":
+    if request.kind != "batch" or not request.exclusive:
         return False
-    return caps_on_nodes(settings)
+    stated = request.freq_khz or request.freq_variables or "frequency" in request.explicit
+    return not stated and not nodes_uncapped(settings)
 
 
-def caps_on_nodes(settings: Mapping[str, str]) -> bool:
-    """Tell whether Slurm's configuration has our prolog and epilog on every node of a job.
+def nodes_uncapped(settings: Mapping[str, str]) -> str:
+    """Return what of Slurm's configuration keeps nodes from capping whole jobs, "" for nothing.
 
-    Without ``PrologFlags=Alloc`` (``Contain`` has it) a node runs its prolog at its first step,
-    which is none where mpirun reaches it by ssh.
+    Prolog and epilog are our program. The stamp that it reads is job_submit.lua's work. Without
+    ``Alloc`` a node runs its prolog at its first step, which is none where ssh starts the ranks.
     """
-    programs = (settings.get("Prolog", ""), settings.get("Epilog", ""))
+    for key in ("Prolog", "Epilog"):
+        if node_cap_program(settings.get(key, "")) is None:
+            return f"{key} does not name {NODE_CAP}"
     flags = settings.get("PrologFlags", "").lower().split(",")
-    return all(_names_node_cap(p) for p in programs) and bool({"alloc", "contain"} & {*flags})
+    if {"alloc", "contain", "x11"}.isdisjoint(flags):
+        return "PrologFlags is without Alloc"
+    if "lua" not in settings.get("JobSubmitPlugins", "").split(","):
+        return "JobSubmitPlugins is without lua, so that no job has a stamp"
+    return ""
 
 
-def _names_node_cap(setting: str) -> bool:
-    """Tell whether a program, or one of a pattern that Slurm expands, is ours."""
-    return any(Path(name).name == NODE_CAP for name in (setting, *glob(setting)))  # noqa: PTH207
+def node_cap_program(setting: str) -> Path | None:
+    """Return our program if it is among the files that a setting names; None if not."""
+    return next((Path(n) for n in setting.split(",") if n.rpartition("/")[2] == NODE_CAP), None)
 
 
 def uncapped_by(settings: Mapping[str, str], *, bound: bool = False) -> str:
@@ -438,13 +446,9 @@ def render(
         counts = request.script_counts or counts_threads(request.script or "", variables)
         if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
-    if (
-        whole
-        and node_type.freq_khz
-        and chosen.freq_khz != (request.freq_khz or default_freq(node_type))
-    ):
+    if whole and (cap_khz := cap_asked_for(request, chosen, node_type)):
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
-        rewrite["cpu-freq"] = f"{min(least, chosen.freq_khz)}-{chosen.freq_khz}"
+        rewrite["cpu-freq"] = f"{min(least, cap_khz)}-{cap_khz}"
     return rewrite, environment
 
 

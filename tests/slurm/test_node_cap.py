@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +90,37 @@ def test_two_nodes_are_capped_before_the_script_begins(cluster: Testbed) -> None
     state, seen = run(cluster, stamp(CAP), "-N2", *WHOLE[1:], script=script)
     assert (state, set(seen), len(seen)) == ("COMPLETED", {CAP}, 6)
     assert at_rest(cluster)
+
+
+def test_a_step_of_srun_stays_below_the_cap_and_its_end_lifts_nothing(cluster: Testbed) -> None:
+    lower = f"srun -n1 --cpu-freq={BDW.min_khz}-1500000 {SHOW}"
+    script = f"{SHOW}srun -n1 {SHOW}{SHOW}{lower}{SHOW}"
+    same = f"--cpu-freq={BDW.min_khz}-{CAP}"  # as the advisor writes it beside the stamp
+    state, seen = run(cluster, stamp(CAP), *WHOLE, same, script=script)
+    assert (state, seen[::2]) == ("COMPLETED", [CAP, CAP, CAP, 1_500_000, CAP])
+    assert at_rest(cluster)
+    assert cluster.cpufreq("bdw1", "scaling_min_freq") == str(BDW.min_khz)
+
+
+def test_the_end_of_a_job_lifts_what_a_killed_step_left(cluster: Testbed) -> None:
+    script = f"srun -n1 --cpu-freq={BDW.min_khz}-1500000 sleep 60"
+    job = submit(cluster, stamp(CAP), *WHOLE, "-w", "bdw1", script=script)
+    wait_until(lambda: cluster.cpufreq("bdw1") == "1500000", 60, "the cap of its step")
+    steps = [p for p in Path("/proc").glob("[0-9]*/cmdline") if title_of(p) == f"[{job}.0]"]
+    for path in steps:
+        os.kill(int(path.parent.name), signal.SIGKILL)
+    assert steps
+    cluster.run(["scancel", str(job)])
+    assert at_rest(cluster)
+
+
+def title_of(path: Path) -> str:
+    """Return which step a process of Slurm's says it is, "" of others."""
+    try:
+        words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace").split()
+    except OSError:
+        return ""
+    return words[1] if words[:1] == ["slurmstepd:"] else ""
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled", "requeued"])

@@ -160,12 +160,10 @@ def plan_remove(folder: Path) -> Plan:
             plan.notes.append(
                 f"{path} does nothing and can go once slurm.conf has no {KEYS[hook.name]}=lua"
             )
-    if (folder / NODE_CAP).exists():
-        conf = folder / "slurm.conf"
-        if NODE_CAP in conf.read_text(errors="replace"):  # Slurm drains nodes whose prolog is gone
-            plan.notes.append(f"{folder / NODE_CAP} can go once {conf} does not name it")
-        else:
-            plan.add(f"delete {folder / NODE_CAP}", (folder / NODE_CAP).unlink)
+    if (folder / NODE_CAP).exists():  # Slurm drains nodes whose prolog is gone
+        plan.notes.append(
+            f"{folder / NODE_CAP} caps nothing now and can go once Prolog and Epilog name it no more"
+        )
     if _module_folders(folder):
         plan.add(f"delete {folder / 'advisor'}", lambda: _delete_modules(folder))
     return plan
@@ -230,7 +228,8 @@ def _plan_node_cap(plan: Plan, folder: Path) -> None:
     if NODE_CAP not in conf.read_text(errors="replace"):
         plan.notes.append(
             f"{conf} has to say Prolog={path}, Epilog={path} and PrologFlags=Alloc, and each "
-            f"compute node needs {path}; a site's own prolog: name a folder's pattern that has both"
+            f"compute node needs {path} before that; where the site has a prolog, a pattern of a "
+            "folder with both (docs/admin.md)"
         )
 
 

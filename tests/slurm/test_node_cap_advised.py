@@ -177,7 +177,13 @@ def test_a_prolog_of_the_site_runs_beside_it_and_may_fail(capping: AdvisedSite) 
     finally:
         (folder / "fail").unlink()
         capping.testbed.run(["scancel", str(job)])
-    capping.testbed.run(["scontrol", "update", "NodeName=bdw1", "State=RESUME"])
+    capping.testbed.wait(job)
+
+    def resumed() -> bool:  # Slurm may drain it once more, by the same failure
+        capping.testbed.run(["scontrol", "update", "NodeName=bdw1", "State=RESUME"], check=False)
+        return capping.testbed.run(["sinfo", "-h", "-n", "bdw1", "-o", "%T"]).stdout == "idle\n"
+
+    wait_until(resumed, 60, "bdw1 to be idle")
     assert at_rest(capping)
 
 

@@ -303,10 +303,6 @@ READS = {
     "srun": ("SLURM_", "SRUN_", "SLURMD_"),
 }
 PREFIXES = ("SBATCH_", "SALLOC_", "SLURM_", "SRUN_", "SLURMD_")
-_COINED = ("binds:threads", "binds:cores", "binds:node_type")
-"""Of a script's own variable, which no srun is known to read: ``SRUN_ARGS``."""
-_COUNTING = re.compile("TASK|PROC|NODE|CPU|CORE|SOCKET|THREAD|GPU|TRES|MEM|TIME|FREQ|POWER")
-"""In the name of a variable that a later srun may read: it says how large or fast steps are."""
 _COMPONENT = re.compile(r"_(?:HET|PACK)_GROUP_\d+$")
 _NUMBER = re.compile(r"[+-]?0*[1-9]\d*")
 _SINGLE = re.compile(r"(\d+)(-\1)?", re.ASCII)
@@ -405,8 +401,7 @@ def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
         classes, option = VARIABLES.get(name), SETS.get(name)
         if classes is None or (option is None and name in SET_IN_JOBS):
             plugin = name.startswith(("SLURM_SPANK_", "SLURM_PMI", "SLURM_ADVISOR_"))
-            coined = classes is None and not (name.startswith(FAMILIES) or _COUNTING.search(name))
-            judged.append((name, ("harmless",) if plugin else _COINED if coined else ("all",)))
+            judged.append((name, ("harmless" if plugin else "all",)))
             continue
         for value in values:
             if option == "export":

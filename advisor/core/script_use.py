@@ -234,9 +234,11 @@ def _use_of_script(
 
 def _all_alike(commands: Sequence[Command]) -> bool:
     """Tell whether commands run one after the other, surely, with the same words but for names."""
-    places = (c.place for c in commands)
-    if any(p.loop or p.background or p.function or p.substituted or p.conditional for p in places):
-        return False
+    for place in (c.place for c in commands):
+        if place.loop or place.function or place.conditional or place.substituted:
+            return False
+        if place.background or place.piped or place.subshell:
+            return False
     lines = {
         (
             c.launcher,

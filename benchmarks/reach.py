@@ -17,13 +17,14 @@ The posed policy is the built-in one with ``mode: apply``, ``goal: min_energy`` 
 ``--threads cap`` also lets it lower threads that a job states. ``--unset unknown`` poses a model
 whose runs counted no threads, as imported grids have it. Sites: ``whole`` gives whole nodes in each
 partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, with cores that have
-clocks of their own.
+clocks of their own. ``--node-cap``: Slurm's nodes run the prolog that caps whole jobs.
 
 Files count whose text has lines of options (#SBATCH, #PBS); equal ones count once, and the files of
 least SHA-1 of their path within FOLDER come first. Without FOLDER it reads the examples here.
 
     python benchmarks/reach.py [FOLDER] [--scheduler slurm|pbs] [--site whole|shared|shared-caps]
-        [--unset measured|unknown] [--threads fill|cap] [--half even|odd|all] [--most N] [--json]
+        [--node-cap] [--unset measured|unknown] [--threads fill|cap] [--half even|odd|all]
+        [--most N] [--json]
 """
 
 from __future__ import annotations
@@ -78,6 +79,12 @@ SETS_ENVIRONMENT = ("ADVISOR", "OMP_", "SBATCH_", "SLURM_", "PBS", "QSUB")
 """How variables begin that would be taken for the job's: whoever measures may be inside of one."""
 CLOCKS = next((f.name for f in fields(NodeType) if "clock" in f.name), "")
 """The field that says that cores have clocks of their own, "" while there is none."""
+NODE_CAP = {
+    **dict.fromkeys(("Prolog", "Epilog"), "/etc/slurm/advisor-node-cap"),
+    "PrologFlags": "Alloc",
+    "JobSubmitPlugins": "lua",
+}
+"""Of a Slurm that runs the program."""
 FREQ_KHZ = (1_600_000, 2_000_000, 2_400_000)
 CAP_KHZ, TOP_KHZ = FREQ_KHZ[0], FREQ_KHZ[-1]
 NODES, CORES, MEMORY_MB = 4096, 128, 4 << 20
@@ -97,7 +104,13 @@ HISTORY_SHARE = 0.9
 HISTORY_CAP_KHZ = FREQ_KHZ[1]
 """The rest takes 1.2 times as long at it, where nothing is known of that."""
 OPENMP = re.compile(r"^[^#\n]*\bOMP_NUM_THREADS=|^#PBS\b.*\bompthreads=", re.MULTILINE)
-UNDERSTOOD = ("application-", "baseline-node-type", "setting-refused", "workload-fallback")
+UNDERSTOOD = (
+    "application-",
+    "baseline-node-type",
+    "setting-refused",
+    "several-runs",
+    "workload-fallback",
+)
 """How reasons begin that say how a job was read, not why it stays."""
 
 
@@ -139,6 +152,8 @@ class Pose:
     site: str = "whole"
     measured: bool = True
     threads: AxisRule = "fill"
+    node_cap: bool = False
+    """Slurm's nodes run the program that caps whole jobs."""
 
     def snapshot(self, request: JobRequest, *models: StoredModel) -> Snapshot:
         """Return a site that has all that a request asks for, and the models' node types.
@@ -161,6 +176,7 @@ class Pose:
                 dict.fromkeys(places, state),
                 {**queues, "": Queue("", destinations=places[:1])},
                 JobLimits(enforced=False),
+                settings=NODE_CAP if self.node_cap else {},
             ),
         )
         snapshot.take(models)
@@ -463,6 +479,7 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
         "site": pose.site,
         "unset": "measured" if pose.measured else "unknown",
         "axes_threads": pose.threads,
+        "node_cap": pose.node_cap,
         "clocks_known": bool(CLOCKS),
         "scripts": len(answers),
         "recognised": sum(bool(a.application) for a in answers),
@@ -492,7 +509,7 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     scripts, hybrid = result["scripts"], result["hybrid_or_openmp"]
     yield (
         f"{scripts} scripts; site {result['site']}, unset threads {result['unset']}, "
-        f"axes.threads {result['axes_threads']}"
+        f"axes.threads {result['axes_threads']}{', nodes cap jobs' if result['node_cap'] else ''}"
     )
     if result["site"] == "shared-caps" and not result["clocks_known"]:
         yield "site.yaml has no key yet for cores with clocks of their own: as on site shared"
@@ -518,6 +535,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=EXAMPLES, metavar="FOLDER")
     parser.add_argument("--scheduler", choices=SCHEDULERS, default="", help="its scripts alone")
     parser.add_argument("--site", choices=SITES, default="whole")
+    parser.add_argument("--node-cap", action="store_true", help="Slurm's nodes cap whole jobs")
     parser.add_argument("--unset", choices=("measured", "unknown"), default="measured")
     parser.add_argument("--threads", choices=("fill", "cap"), default="fill", help="axes.threads")
     parser.add_argument("--half", choices=("even", "odd", "all"), default="all")
@@ -529,7 +547,7 @@ def main() -> None:
     for name in [n for n in os.environ if n.startswith(SETS_ENVIRONMENT)]:
         del os.environ[name]
     script.DEADLINE_S = 1.0  # scripts are counted, not what this machine's processor reads in time
-    pose = Pose(args.site, args.unset == "measured", args.threads)
+    pose = Pose(args.site, args.unset == "measured", args.threads, args.node_cap)
     scripts = Scripts(args.folder, args.scheduler, args.half)
     result = report(reaches(scripts, pose, args.most), scripts, pose)
     if args.json:

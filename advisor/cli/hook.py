@@ -63,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="when the daemon hung, do not ask it for this long, in whole seconds (default: 30s)",
     )
+    install.add_argument(
+        "--node-cap",
+        action="store_true",
+        help="Slurm: also the prolog and epilog that cap what srun does not start; slurm.conf has "
+        "to name it",
+    )
     for action in (install, remove):
         action.add_argument(
             "--dry-run", action="store_true", help="show what would be done, do nothing"
@@ -125,6 +131,7 @@ def _request(args: argparse.Namespace) -> HookRequest:
         retry_s=round(args.retry),
         understood=understood_options(store),
         frequency_steps=frequency_steps(store),
+        node_cap=args.node_cap,
     )
 
 

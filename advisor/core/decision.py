@@ -48,8 +48,8 @@ _PLAIN = (
 )
 """Fields that JSON has as they are."""
 
-_IF_ANY = ("cold_start", "job_id", "origin", "identity", "parts")
-"""Fields that JSON has as they are, where they are not empty."""
+_IF_SET = ("cold_start", "node_cap_khz", "job_id", "origin", "identity", "parts")
+"""Fields that JSON has as they are, where they say something."""
 
 _OF_OUTCOME = (
     "application",
@@ -96,6 +96,10 @@ class Alternative(NamedTuple):
     energy: Effect
     confirmed: bool = False
     estimated: bool = False
+
+    def times(self, runs: int) -> Alternative:
+        """Return the same of so many runs of the program, one after the other."""
+        return self._replace(time_s=self.time_s * runs, energy_j=self.energy_j * runs)
 
     def predicted(self) -> dict[str, object]:
         """Return the JSON form of what is predicted: percent, intervals at 90 %."""
@@ -187,6 +191,10 @@ class Decision:
     binds_node_type: bool = False
     """The rewrite names the node type, so that the job gets no other nodes."""
 
+    node_cap_khz: int = 0
+    """The cap, kHz, that the nodes themselves put on all that the job runs; 0 for none. Its stamp
+    carries it to them."""
+
     stamped_change: bool = False
     """The job's stamp says that the job was changed; it does not say how."""
 
@@ -255,7 +263,9 @@ class Decision:
 
     def withdrawn(self) -> Decision:
         """Return the decision with nothing of it applied."""
-        return replace(self, rewrite={}, environment={}, message="", binds_node_type=False)
+        return replace(
+            self, rewrite={}, environment={}, message="", binds_node_type=False, node_cap_khz=0
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, as stored and as ``advisor explain --json`` prints it."""
@@ -276,7 +286,7 @@ class Decision:
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
             **({"reading": self.reading.to_dict()} if self.reading else {}),
-            **{n: getattr(self, n) for n in _IF_ANY if getattr(self, n)},
+            **{name: value for name in _IF_SET if (value := getattr(self, name))},
         }
 
     def brief_dict(self) -> dict[str, object]:
@@ -352,6 +362,7 @@ class Decision:
             program=program,
             cold_start=dict(_mapping(data.get("cold_start"))),
             parts=tuple(map(_mapping, parts)) if isinstance(parts, list) else (),
+            node_cap_khz=int(number_or_none(data.get("node_cap_khz")) or 0),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
 

@@ -50,12 +50,19 @@ class JobReading:
     counts_threads: bool = False
     """The script sets or reads the number of its threads."""
     uncapped: str = ""
-    """Why no frequency cap reaches the job's program; "" where it does."""
+    """Why a frequency cap in the job's options does not reach its program; "" where it does."""
+    node_cap: bool = False
+    """Where it does not: the nodes themselves apply the cap that the job's stamp names."""
     obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What kept the job off other node types, as reason codes: where it must not start later, and
     where it may wait; "" where nothing did."""
     programs: tuple[StepProgram, ...] | None = None
     """What the script starts, where its job's own history was looked at."""
+
+    @property
+    def frequency_kept(self) -> str:
+        """Why no cap of ours reaches the job's program; "" where one does."""
+        return "" if self.node_cap else self.uncapped
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, without what is as usual."""
@@ -81,6 +88,8 @@ class JobReading:
             data["counts_threads"] = True
         if self.uncapped:
             data["uncapped"] = self.uncapped[:_LONGEST]
+        if self.node_cap:
+            data["node_cap"] = True
         if self.obstacles:
             data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
         if self.programs is not None:
@@ -115,6 +124,7 @@ class JobReading:
                 None if threads is None else int(threads),
                 bool(data.get("counts_threads")),
                 str(data.get("uncapped") or ""),
+                bool(data.get("node_cap")),
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
                 _programs_of(data["programs"]) if "programs" in data else None,
             )

@@ -36,6 +36,7 @@ KINDS: dict[str, ReasonKind] = {
     "tie-resources": ReasonKind(
         "several options are equal within error; {0} takes the one with {1} cores"
     ),
+    "node-cap": ReasonKind("the job's nodes apply the cap, to all that it runs"),
     "confirmed": ReasonKind("confirmed by a run within its predicted interval"),
     "node-type-estimated": ReasonKind("{0} is estimated from microbenchmarks, {1}"),
     # how the job was understood
@@ -50,6 +51,7 @@ KINDS: dict[str, ReasonKind] = {
         "job as written runs on {0}: first node type of partition {1}"
     ),
     "baseline-nearest": ReasonKind("{0} was not measured; the nearest measured point is {1}"),
+    "several-runs": ReasonKind("the script runs its program {0} times: only the cap may change"),
     "scope": ReasonKind("model measured by {0}"),
     # kept as the user wrote it
     "user-set": ReasonKind("the policy keeps what the job sets itself: {0}"),
@@ -201,6 +203,8 @@ EXTRAPOLATED = "extrapolated"
 
 WHOLE_JOB = "whole-job"
 """The reason of a choice for a job that is known by its own earlier jobs alone."""
+SEVERAL_RUNS = "several-runs"
+"""The reason of a decision whose times and energies are of several runs of the program."""
 
 
 TRIAL = "class-trial"

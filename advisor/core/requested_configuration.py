@@ -106,6 +106,13 @@ def default_freq(node_type: NodeType) -> int:
     return node_type.default_freq_khz or (node_type.freq_khz[-1] if node_type.freq_khz else 0)
 
 
+def cap_asked_for(request: JobRequest, chosen: Configuration, node_type: NodeType) -> int:
+    """Return the cap, kHz, that a job has to ask for to run at a configuration; 0 for none."""
+    if not node_type.freq_khz or chosen.freq_khz == (request.freq_khz or default_freq(node_type)):
+        return 0
+    return chosen.freq_khz
+
+
 def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int, int]:
     """Return (nodes, ranks per node) of a request on nodes with ``cores`` cores.
 
@@ -113,6 +120,11 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
     has, or the launcher's line says them in a way that reading does not follow.
     """
     per_node, ntasks, cpus = request.ntasks_per_node, request.ntasks, request.cpus_per_task
+    stated = request.nodes is not None and (ntasks is not None or per_node is not None)
+    if (binding := request.binds.get("tasks")) and not stated:
+        raise UnclearError(
+            f"how many tasks {binding} makes: the job does not state nodes and tasks"
+        )
     if use.ranks_unclear:
         raise UnclearError(f"how many ranks {use.launcher} starts")
     if use.ranks is not None:

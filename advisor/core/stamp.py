@@ -54,6 +54,8 @@ def make_stamp(decision: Decision) -> str:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]
         data["e"] = [_round(chosen.energy_j), *chosen.energy.to_list()]
+    if decision.node_cap_khz:
+        data["cap"] = decision.node_cap_khz
     if decision.program:
         data["prog"] = [decision.program[name] for name in PROGRAM]
     text = PREFIX + _encode(data)
@@ -78,6 +80,12 @@ def read_stamp(text: str) -> Decision | None:
         return _decision(data)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return None
+
+
+def node_cap_khz(text: str) -> int:
+    """Return the cap that the stamp in ``text`` has the job's nodes set, kHz; 0 for none."""
+    stamp = read_stamp(text) if '"cap":' in text else None
+    return stamp.node_cap_khz if stamp else 0
 
 
 def _decision(data: Mapping[str, object]) -> Decision:
@@ -116,6 +124,7 @@ def _decision(data: Mapping[str, object]) -> Decision:
         baseline_time_s=cost[0],
         baseline_energy_j=cost[1],
         program=_program(data.get("prog")),
+        node_cap_khz=int(str(data.get("cap", 0))),
         stamped_change=bool(data.get("chg")),
         origin=FROM_STAMP,
     )

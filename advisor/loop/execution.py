@@ -68,6 +68,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     time_s, resolution_s, overlap = _time(job, numbered)
     energy_j, note = job.energy_j, ""
     whole = _whole(job, node_type)
+    node_cap = 0 if whole is False else job.node_cap_khz
     impossible = any(s.energy_impossible for s in numbered) or (
         energy_j is not None and not is_possible(energy_j, time_s, job.nodes, node_type)
     )
@@ -89,7 +90,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         job.nodes,
         ranks,
         threads,
-        _freq(job, numbered),
+        _freq(job, numbered, node_cap),
         whole,
         time_s,
         resolution_s,
@@ -97,7 +98,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         note,
         any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
         main.threads_per_rank if main is not None else 0,
-        _uncapped(job, numbered),
+        _uncapped(job, numbered, node_cap),
     )
 
 
@@ -139,18 +140,21 @@ def _whole(job: JobRecord, node_type: NodeType | None) -> bool | None:
     return job.cpus >= job.nodes * node_type.cores * node_type.threads_per_core
 
 
-def _freq(job: JobRecord, numbered: Sequence[StepRecord]) -> int:
-    if job.freq_requested_khz:
-        return job.freq_requested_khz
+def _freq(job: JobRecord, numbered: Sequence[StepRecord], node_cap: int) -> int:
+    if node_cap or job.freq_requested_khz:
+        return node_cap or job.freq_requested_khz or 0
     caps = {s.freq_requested_khz or 0 for s in numbered}
     return caps.pop() if len(caps) == 1 else 0
 
 
-def _uncapped(job: JobRecord, numbered: Sequence[StepRecord]) -> str:
-    """Return why no cap of the job had an effect: no step to cap, or it ran above it."""
-    if not numbered:
+def _uncapped(job: JobRecord, numbered: Sequence[StepRecord], node_cap: int) -> str:
+    """Return why no cap of the job had an effect: no step to cap, or it ran above it.
+
+    A cap of its nodes needs no step.
+    """
+    if not numbered and not node_cap:
         return NO_STEP if job.steps else ""
-    cap, seen = _freq(job, numbered), observed_khz(job.freq_observed_khz)
+    cap, seen = _freq(job, numbered, node_cap), observed_khz(job.freq_observed_khz)
     if cap and seen and seen > cap * (1 + _ABOVE):
         return f"it ran at {format_freq(seen)}"
     return ""

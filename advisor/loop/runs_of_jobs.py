@@ -9,7 +9,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
-from advisor.core.reasons import WHOLE_JOB
+from advisor.core.reasons import SEVERAL_RUNS, WHOLE_JOB
 from advisor.loop import clock
 from advisor.loop.execution import Execution, differs
 from advisor.loop.match import MatchedJob
@@ -145,12 +145,12 @@ def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Conf
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
     was made for a neighbouring point, for another workload's model, or for a whole job of several
-    programs, does not count.
+    programs, does not count. Nor does a job of several runs: its time is that of all.
     """
     decision = match.decision
     if match.trust == "unverified" or not decision.application:
         return None
-    if {"baseline-nearest", "workload-fallback", WHOLE_JOB} & set(decision.codes):
+    if {"baseline-nearest", "workload-fallback", SEVERAL_RUNS, WHOLE_JOB} & set(decision.codes):
         return None
     wanted = decision.configuration
     return None if wanted is None or differs(wanted, seen, inventory) else wanted

@@ -76,6 +76,8 @@ class JobRecord:
     energy_j: float | None = None
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
+    node_cap_khz: int = 0
+    """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     constraint: str = ""
     comment: str = ""
     admin_comment: str = ""
@@ -310,6 +312,8 @@ class HookRequest:
     """The site's own options and what they bind."""
     frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Caps that the site's node types can have, kHz, by their feature."""
+    node_cap: bool = False
+    """Slurm: also the program that caps whole nodes."""
 
 
 class Hooks(Protocol):

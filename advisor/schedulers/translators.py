@@ -116,6 +116,12 @@ class Translator(Protocol):
         that says so of a job: nothing is promised that would not happen.
         """
 
+    def caps_on_nodes(self, request: JobRequest, settings: Mapping[str, str]) -> bool:
+        """Tell whether each node of a job caps whatever runs there, as the job's stamp names it.
+
+        Asked where :meth:`cap_obstacle` says that the job's own options reach no program.
+        """
+
     def render(
         self,
         baseline: Configuration,

@@ -10,6 +10,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.feasible import Constraints
 from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.request import CannotWriteError
+from advisor.core.requested_configuration import cap_asked_for
 from advisor.schedulers.translators import translator
 from advisor.service.baseline import JobBaseline
 from advisor.service.choice import Choice, class_obstacle
@@ -45,7 +46,10 @@ def apply_choice(
     rewrite = _write(job, baseline, bounds, choice.chosen.configuration)
     if isinstance(rewrite, Reason):
         return conclude(rewrite)
-    return rewrite if isinstance(rewrite, Unwritable) else conclude(rewrite=rewrite)
+    if isinstance(rewrite, Unwritable):
+        return rewrite
+    notes = [reason("node-cap")] if rewrite.node_cap_khz else []
+    return conclude(*notes, rewrite=rewrite)
 
 
 def keeping(job: UnderstoodJob, unwritable: Unwritable) -> UnderstoodJob:
@@ -101,4 +105,7 @@ def _write(
         return Unwritable(error.axis, error.binding)
     except ValueError as error:
         return reason("cannot-write", error)
-    return Rewrite(options, environment, binds_node_type)
+    node_cap_khz = 0
+    if job.reading.node_cap:
+        node_cap_khz = cap_asked_for(request, chosen, node_type)
+    return Rewrite(options, environment, binds_node_type, node_cap_khz)

@@ -44,7 +44,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         whole=whole,
         threads_kept=threads_kept(request, use, job.recognised.threads_from) or once,
         threads_unset=_threads_unset(job, baseline),
-        freq_kept=bound(request, "frequency") or use.frequency or job.reading.uncapped,
+        freq_kept=bound(request, "frequency") or use.frequency or job.reading.frequency_kept,
         node_type_kept=node_type,
         cores_kept="" if whole else _cores_kept(job, baseline) or once,
         obstacles=_obstacles(job, baseline),

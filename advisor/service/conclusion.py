@@ -42,6 +42,7 @@ class Rewrite:
     options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     binds_node_type: bool = False
+    node_cap_khz: int = 0
 
 
 NO_REWRITE = Rewrite()
@@ -70,6 +71,7 @@ def record(conclusion: Conclusion) -> Decision:
     submission, model, row = conclusion.submission, conclusion.model, conclusion.row
     request, reading = submission.request, submission.reading
     choice, rewrite, reasons = conclusion.choice, conclusion.rewrite, conclusion.reasons
+    runs = reading.use.runs if reading and reading.use else 1  # a model knows what one takes
     recognised = reading.recognised if reading else None
     application = recognised.application if recognised else ""
     if model is not None and model.of_history:  # whichever program its script starts first
@@ -99,8 +101,8 @@ def record(conclusion: Conclusion) -> Decision:
         application=application,
         workload=conclusion.workload,
         baseline=conclusion.baseline,
-        chosen=choice.chosen,
-        alternatives=choice.alternatives,
+        chosen=choice.chosen and choice.chosen.times(runs),
+        alternatives=tuple(a.times(runs) for a in choice.alternatives),
         rewrite=rewrite.options,
         environment=rewrite.environment,
         reasons=reasons,
@@ -110,8 +112,8 @@ def record(conclusion: Conclusion) -> Decision:
         parts=tuple(model.stats["parts"]) if model and model.of_history else (),
         energy_quality=quality,
         policy_version=submission.snapshot.policy.version,
-        baseline_time_s=row.time_s if row else None,
-        baseline_energy_j=row.energy_j if row else None,
+        baseline_time_s=row.time_s * runs if row else None,
+        baseline_energy_j=row.energy_j * runs if row else None,
         request=request,
         reading=reading,
         program=request.program,
@@ -119,4 +121,5 @@ def record(conclusion: Conclusion) -> Decision:
         look_at=to_look_at(request, recognised, model),
         cold_start=cold_start_of(model, choice),
         binds_node_type=rewrite.binds_node_type,
+        node_cap_khz=rewrite.node_cap_khz,
     )

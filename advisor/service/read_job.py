@@ -61,11 +61,14 @@ def with_use(
     if use.obstacle[0]:
         return replace(reading, use=use)
     settings = availability.settings if availability else {}
+    language = translator(request.scheduler)
+    uncapped = language.cap_obstacle(request, use, settings)
     return replace(
         reading,
         use=use,
         threads=threads_stated(request),
-        uncapped=translator(request.scheduler).cap_obstacle(request, use, settings),
+        uncapped=uncapped,
+        node_cap=bool(uncapped) and language.caps_on_nodes(request, settings),
         counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
 

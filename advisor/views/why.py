@@ -135,6 +135,8 @@ def _frequency(answer: Answer, o: Outcome) -> list[str]:
         return []
     seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
     cap = f"at most {format_freq(requested)} requested" if requested else "no cap requested"
+    if requested and d is not None and d.node_cap_khz == requested:
+        cap = f"at most {format_freq(requested)} set by its nodes"
     if own and not requested:
         cap = f"at most {format_freq(own)} set, but no step had it"
     lines = ["", f"frequency    {cap}, {seen}"]

@@ -63,10 +63,19 @@ def test_the_end_of_a_job_s_steps_is_waited_for() -> None:
 
 def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     shapes = fixed()
-    assert len({shape.name for shape in shapes}) == len(shapes) == 219
+    assert len({shape.name for shape in shapes}) == len(shapes) == 225
     verdicts = tried(trial, shapes)
     advised = sum(verdict.advised for verdict in verdicts)
     assert advised >= ADVISED, "nothing is safe by doing nothing"
+
+
+def test_shapes_without_srun_end_as_they_would_on_nodes_that_cap_whole_jobs() -> None:
+    if reason := requirements():
+        pytest.skip(reason)
+    shapes = [shape for shape in fixed() if "mpirun" in shape.script.name]
+    with cluster(node_cap=True) as made:
+        verdicts = tried(Trial(made), shapes)
+    assert any("frequency cap" in verdict.changes for verdict in verdicts)
 
 
 def test_drawn_shapes_end_as_without_the_advisor(trial: Trial) -> None:

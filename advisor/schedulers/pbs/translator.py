@@ -21,7 +21,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
 from advisor.core.request import CannotWriteError, JobRequest
-from advisor.core.requested_configuration import default_freq
+from advisor.core.requested_configuration import cap_asked_for
 from advisor.core.script import main_command, read
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import parse_choices
@@ -68,6 +68,7 @@ __all__ = [
     "asking_for",
     "bound_ranks",
     "cap_obstacle",
+    "caps_on_nodes",
     "environment_options",
     "fold",
     "limited",
@@ -359,6 +360,11 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
     return ""
 
 
+def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
+    """Return False: the hook on the nodes reads the cap that the job asks for, not its stamp."""
+    return False
+
+
 def render(
     baseline: Configuration,
     chosen: Configuration,
@@ -406,12 +412,12 @@ def render(
             raise CannotWriteError("node_type", f"{resource_text} is yours", resource_text)
         chunk[name] = value or "True"
     rewrite: dict[str, str] = {}
-    if node_type.freq_khz and chosen.freq_khz != (request.freq_khz or default_freq(node_type)):
+    if cap_khz := cap_asked_for(request, chosen, node_type):
         _check_unbound(request, "frequency")
         if not whole:
             text = "its nodes may be shared, so no cap is written"
             raise CannotWriteError("frequency", text, "sharing of its nodes")
-        rewrite[FREQ] = str(chosen.freq_khz // 1000)
+        rewrite[FREQ] = str(cap_khz // 1000)
     if chunk and as_written.form == "select":
         rewrite["select"] = edited(request.options["select"], chunk)
     else:  # threads alone: the rest is bound

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from advisor.core.delivery import marked_place
 from advisor.core.power import LEAST_W, is_possible
+from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
@@ -250,6 +251,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         qos=row["QOS"],
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
+        node_cap_khz=node_cap_khz(row["AdminComment"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),
         cpu_s=_cpu_s(row["TotalCPU"]),
     )
@@ -277,11 +279,15 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
 
 
 def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
-    """Sum up the numbered steps: the job's own row counts the batch step or nothing at all."""
+    """Sum up the numbered steps: the job's own row counts the batch step or nothing at all.
+
+    Its frequency is the batch step's where there are none.
+    """
     numbered = [s for s in steps if s.numbered]
     weights = [(s, max(s.elapsed_s or 0.0, 1.0)) for s in numbered]
     longest = max(weights, key=lambda pair: pair[1], default=None)
-    observed = [(s.freq_observed_khz, w) for s, w in weights if s.freq_observed_khz]
+    weighed = weights or [(s, 1.0) for s in steps if s.step_id == "batch"]
+    observed = [(s.freq_observed_khz, w) for s, w in weighed if s.freq_observed_khz]
     mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
     return replace(
         record,

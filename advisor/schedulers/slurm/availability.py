@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from glob import glob
+from itertools import chain
 
 from advisor.core.availability import Bounds, JobLimits, PartitionState, account_in
 from advisor.core.nodelist import expand
@@ -25,7 +27,7 @@ from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, No
 from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.inventory import records
 from advisor.schedulers.slurm.table import parse_limit
-from advisor.schedulers.slurm.translator import BINDING_SETTINGS
+from advisor.schedulers.slurm.translator import BINDING_SETTINGS, PROLOG_SETTINGS
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
 """Flags of an idle node that jobs may have at once."""
@@ -86,7 +88,7 @@ def read() -> NodeReading:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     partitions = parse_partitions(_scontrol("partition"), settings)
     binding = {name: settings.get(name, "") for name in BINDING_SETTINGS}
-    return NodeReading(tuple(nodes), partitions, settings=binding)
+    return NodeReading(tuple(nodes), partitions, settings=binding | prolog_settings(settings))
 
 
 def read_limits() -> JobLimits:
@@ -134,14 +136,28 @@ def _check_seen(settings: Mapping[str, str]) -> None:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Return ``scontrol show config`` by key; what is not set is ""."""
-    settings = {}
+    """Return ``scontrol show config`` by key; what is not set is "".
+
+    Of a key with several values (``Prolog[0]``) they stand behind each other, with commas.
+    """
+    settings: dict[str, str] = {}
     for line in text.splitlines():
-        match = re.match(r"(\w+)\s*=\s*(.*)$", line)
+        match = re.match(r"(\w+)(\[\d+\])?\s*=\s*(.*)$", line)
         if match:
-            value = match[2].strip()
-            settings[match[1]] = "" if value in ("(null)", "N/A", "UNLIMITED") else value
+            name, value = match[1], match[3].strip()
+            value = "" if value in ("(null)", "N/A", "UNLIMITED", "Unknown") else value
+            before = settings.get(name) if match[2] else ""
+            settings[name] = f"{before},{value}" if before else value
     return settings
+
+
+def prolog_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what says whether nodes cap whole jobs, the patterns of programs expanded here."""
+    named = {name: settings.get(name, "") for name in PROLOG_SETTINGS}
+    for name in ("Prolog", "Epilog"):
+        files = (sorted(glob(word)) or [word] for word in named[name].split(","))  # noqa: PTH207
+        named[name] = ",".join(chain.from_iterable(files))
+    return named
 
 
 # -- nodes ---------------------------------------------------------------------------------------

@@ -10,25 +10,26 @@ from advisor import __version__
 from advisor.core.check import Check, opening
 from advisor.core.request import plain_name
 from advisor.errors import AdvisorError, SchedulerError
+from advisor.schedulers.cpufreq import Cpufreq
 from advisor.schedulers.slurm import hook_state as state
+from advisor.schedulers.slurm.availability import parse_settings, prolog_settings
 from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.hooks import KEYS, HookFile, find_folder, read_hooks
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.table import OPTIONS
-from advisor.schedulers.slurm.translator import BINDING_SETTINGS, uncapped_by
+from advisor.schedulers.slurm.translator import (
+    BINDING_SETTINGS,
+    node_cap_program,
+    nodes_uncapped,
+    uncapped_by,
+)
 
 _DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
 
 
 def read_settings() -> dict[str, str]:
     """Return the controller's configuration by key. Raises SchedulerError when it is not there."""
-    text = ask("scontrol", "show", "config")
-    settings = {}
-    for line in text.splitlines():
-        match = re.match(r"(\w+)\s*=\s*(.*)$", line)
-        if match:
-            value = match[2].strip()
-            settings[match[1]] = "" if value in ("(null)", "N/A", "Unknown") else value
+    settings = parse_settings(ask("scontrol", "show", "config"))
     if not settings:
         raise SchedulerError("scontrol show config says nothing")
     return settings
@@ -48,6 +49,7 @@ def check_scheduler(understood: Collection[str] = ()) -> tuple[Mapping[str, str]
         *_accounting(settings),
         *_energy(settings),
         *_frequency(settings),
+        *_node_cap(settings),
         *_options(understood),
     ]
 
@@ -163,6 +165,51 @@ def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
         return
     governors = s.get("CpuFreqGovernors", "")
     yield Check("frequency", "ok", f"caps can be set (governors allowed: {governors or 'default'})")
+
+
+def _node_cap(s: Mapping[str, str]) -> Iterator[Check]:
+    """Check the program that caps whole nodes, where Slurm names it, as this host shows it."""
+    named = prolog_settings(s)
+    programs = [node_cap_program(named[key]) for key in ("Prolog", "Epilog")]
+    program = next(filter(None, programs), None)
+    if program is None:
+        return
+    if why := nodes_uncapped(named):
+        yield Check(
+            "node-cap",
+            "warn",
+            f"whole nodes are not capped: {why}",
+            f"slurm.conf: Prolog={program}, Epilog={program}, PrologFlags=Alloc and"
+            " JobSubmitPlugins=lua, then restart slurmctld and slurmd",
+        )
+        return
+    for path in dict.fromkeys(filter(None, programs)):
+        if why := _unsafe(path):
+            yield Check(
+                "node-cap",
+                "fail",
+                f"{path} {why}: Slurm runs it as root on each node, and drains a node whose prolog"
+                " it cannot start",
+                f"advisor hook install --node-cap, and copy {path} to the nodes",
+            )
+            return
+    here = Cpufreq().controllable() or "frequencies can be set here"
+    yield Check("node-cap", "ok", f"{program} caps whole nodes as prolog and epilog ({here})")
+
+
+def _unsafe(path: Path) -> str:
+    """Return what is wrong with a program that Slurm runs as root, "" for nothing."""
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror})"
+    if state.st_uid != 0:
+        return f"belongs to uid {state.st_uid}, not to root"
+    if state.st_mode & 0o022:
+        return "can be written by others than root"
+    return "" if state.st_mode & 0o111 == 0o111 else "is not executable"
 
 
 def check_hooks(

@@ -83,6 +83,8 @@ class SlurmHookSettings:
     """What the site says of options that are in no table: name -> axes, none of a harmless one."""
     frequency_steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Caps that node types can have, kHz, by their feature."""
+    node_cap: bool = False
+    """Also the program that caps whole nodes."""
 
 
 def module_files(

@@ -38,6 +38,7 @@ class SlurmHooks:
             request.retry_s,
             understood=request.understood,
             frequency_steps=request.frequency_steps,
+            node_cap=request.node_cap,
         )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))
 

@@ -20,6 +20,7 @@ from advisor.core import protocol
 from advisor.core.codec import JsonForm
 from advisor.drafts import draft
 from advisor.errors import InputError
+from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.plan import Plan
 from advisor.schedulers.slurm.hook_files import (
@@ -33,6 +34,7 @@ from advisor.schedulers.slurm.hook_files import (
     stub,
     syntax_problem,
 )
+from advisor.schedulers.slurm.translator import NODE_CAP
 
 KEYS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
 _KEPT = 2  # module folders: the one in use, and the one a controller may not have let go of
@@ -120,6 +122,8 @@ def plan_install(folder: Path, settings: SlurmHookSettings, cluster: Cluster | N
     plan.add(f"write {target}", lambda: _write_folder(target, files))
     for hook in hooks:
         _plan_stub(plan, folder, hook, sites[hook.name] is not None)
+    if settings.node_cap or (folder / NODE_CAP).exists():
+        _plan_node_cap(plan, folder)
     plan.add("drop older modules", lambda: _drop_old(folder, keep=plan.folder_id))
     for hook in hooks:
         if not hook.enabled:
@@ -156,6 +160,10 @@ def plan_remove(folder: Path) -> Plan:
             plan.notes.append(
                 f"{path} does nothing and can go once slurm.conf has no {KEYS[hook.name]}=lua"
             )
+    if (folder / NODE_CAP).exists():  # Slurm drains nodes whose prolog is gone
+        plan.notes.append(
+            f"{folder / NODE_CAP} caps nothing now; it can go once Prolog and Epilog do not name it"
+        )
     if _module_folders(folder):
         plan.add(f"delete {folder / 'advisor'}", lambda: _delete_modules(folder))
     return plan
@@ -211,6 +219,20 @@ def _plan_stub(plan: Plan, folder: Path, hook: HookFile, has_site: bool) -> None
     plan.add(f"write {path}{calling}", _write_step(path, text))
 
 
+def _plan_node_cap(plan: Plan, folder: Path) -> None:
+    """Plan the program that caps whole nodes, and say what slurm.conf has to name."""
+    path = folder / NODE_CAP
+    text = share(f"hooks/slurm/{NODE_CAP}").read_bytes()
+    plan.add(f"write {path}", _write_step(path, text, mode=0o755))
+    conf = folder / "slurm.conf"
+    if NODE_CAP not in conf.read_text(errors="replace"):
+        plan.notes.append(
+            f"{conf} has to say Prolog={path}, Epilog={path} and PrologFlags=Alloc, and each "
+            f"compute node needs {path} before that; where the site has a prolog, a pattern of a "
+            "folder with both (docs/admin.md)"
+        )
+
+
 def _keep(path: Path, site: Path) -> None:
     """Give the site's script a second name, so that the first never points at nothing."""
     with draft(site.parent, site.name) as partial:
@@ -232,11 +254,12 @@ def _restore_step(site: Path, path: Path) -> Callable[[], None]:
     return step
 
 
-def _write_step(path: Path, data: bytes) -> Callable[[], None]:
+def _write_step(path: Path, data: bytes, mode: int = 0o644) -> Callable[[], None]:
     def step() -> None:
         with draft(path.parent, path.name) as partial:
             after = _next_time(path)
             _write(partial, data)
+            partial.chmod(mode)
             os.utime(partial, (after, after))
             partial.replace(path)
 

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from advisor.core.availability import Availability
 from advisor.core.configuration import Configuration
@@ -20,7 +21,7 @@ from advisor.core.nodelist import expand
 from advisor.core.placement import cores_by_rank
 from advisor.core.program import checked
 from advisor.core.request import CannotWriteError, JobRequest
-from advisor.core.requested_configuration import default_freq
+from advisor.core.requested_configuration import cap_asked_for
 from advisor.core.script import read
 from advisor.core.script_use import (
     THREAD_VARIABLES,
@@ -51,6 +52,7 @@ __all__ = [
     "asking_for",
     "bound_ranks",
     "cap_obstacle",
+    "caps_on_nodes",
     "environment_options",
     "fold",
     "launched",
@@ -157,6 +159,10 @@ _UNSEEN = frozenset(
 """Options that Slurm does not give to job_submit: only those in the script are known there."""
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
+PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
+"""What of it says whether each node caps a whole job, not only the steps of srun."""
+NODE_CAP = "advisor-node-cap"
+"""The program of `hooks/slurm` that does so, as prolog and epilog."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -361,6 +367,40 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
     return launcher or uncapped_by(settings, bound=bool(bindings))
 
 
+def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
+    """Tell whether the prolog on each node of a job applies the cap that the job's stamp names.
+
+    Of a batch job alone, which has a stamp, on nodes that are its alone; and not of one that states
+    a cap itself: that one stays where it is.
+    """
+    if request.kind != "batch" or not request.exclusive:
+        return False
+    stated = request.freq_khz or request.freq_variables or "frequency" in request.explicit
+    return not stated and not nodes_uncapped(settings)
+
+
+def nodes_uncapped(settings: Mapping[str, str]) -> str:
+    """Return what of Slurm's configuration keeps nodes from capping whole jobs, "" for nothing.
+
+    Prolog and epilog are our program. The stamp that it reads is job_submit.lua's work. Without
+    ``Alloc`` a node runs its prolog at its first step, which is none where ssh starts the ranks.
+    """
+    for key in ("Prolog", "Epilog"):
+        if node_cap_program(settings.get(key, "")) is None:
+            return f"{key} does not name {NODE_CAP}"
+    flags = settings.get("PrologFlags", "").lower().split(",")
+    if {"alloc", "contain", "x11"}.isdisjoint(flags):
+        return "PrologFlags is without Alloc"
+    if "lua" not in settings.get("JobSubmitPlugins", "").split(","):
+        return "JobSubmitPlugins is without lua, so that no job has a stamp"
+    return ""
+
+
+def node_cap_program(setting: str) -> Path | None:
+    """Return our program if it is among the files that a setting names; None if not."""
+    return next((Path(n) for n in setting.split(",") if n.rpartition("/")[2] == NODE_CAP), None)
+
+
 def uncapped_by(settings: Mapping[str, str], *, bound: bool = False) -> str:
     """Return why Slurm caps no step, "" where it does, or no setting is known.
 
@@ -413,13 +453,9 @@ def render(
         counts = request.script_counts or counts_threads(request.script or "", variables)
         if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
-    if (
-        whole
-        and node_type.freq_khz
-        and chosen.freq_khz != (request.freq_khz or default_freq(node_type))
-    ):
+    if whole and (cap_khz := cap_asked_for(request, chosen, node_type)):
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
-        rewrite["cpu-freq"] = f"{min(least, chosen.freq_khz)}-{chosen.freq_khz}"
+        rewrite["cpu-freq"] = f"{min(least, cap_khz)}-{cap_khz}"
     return rewrite, environment
 
 

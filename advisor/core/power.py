@@ -57,7 +57,8 @@ def power_bounds_w(node_type: NodeType | None) -> tuple[float, float]:
     if node_type is None or stated is None:
         return bounds
     idle = IDLE_SHARE * (node_type.base_power_w or 0.0)
-    return max(LEAST_W, idle), min(bounds[1], STATED_FACTOR * stated)
+    gpus_w = node_type.gpus.count * float(max(node_type.gpus.power_w, default=0))
+    return max(LEAST_W, idle), min(bounds[1], STATED_FACTOR * (stated + gpus_w))
 
 
 def is_possible(

@@ -23,16 +23,19 @@ class Axis:
 
     name: str
     words: str
+    unit: str
     least: int
     most: int
     shown: Callable[[int], str]
+    limits_power: bool = False
+    """It limits power, and clocks follow; else it is a clock itself."""
 
 
 AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
-        Axis("gpu_freq_khz", "GPU clock", 100_000, 10_000_000, format_freq),
-        Axis("gpu_power_w", "GPU power limit", 1, 5000, lambda watts: f"{watts} W"),
+        Axis("gpu_freq_khz", "GPU clock", "kHz", 100_000, 10_000_000, format_freq),
+        Axis("gpu_power_w", "GPU power limit", "W", 1, 5000, lambda watts: f"{watts} W", True),
     )
 }
 """The axes that there are, by name."""

@@ -141,7 +141,9 @@ class FamilyModels:
             if largest_there is None:
                 continue
             largest, confirms = largest_there
-            options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
+            options = [
+                replace(o, confirmed=o.confirmed and confirms) for o in largest.written_options()
+            ]
             key: _SharedBy = (node_type, group.scope, group.owner)
             digest = _digest(counted, largest, options, laws)
             wanted[key] = _Wanted(digest, mine, largest, options, laws)

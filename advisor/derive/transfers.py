@@ -152,7 +152,7 @@ def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) ->
         missing = base.node_type if here is None else ranking.estimate.node_type
         raise TransferError(f"{missing} is not in the inventory")
     error = float(base.stats.get("error", 0.05))
-    return transfer(base.options(), here, there, ranking.estimate, error=error)
+    return transfer(base.written_options(), here, there, ranking.estimate, error=error)
 
 
 def _transfer(

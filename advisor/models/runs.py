@@ -331,13 +331,14 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     """
     if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}
-    axes = [a for a in _AXES if len({_place(c, a) for c in log_mean}) > 1]
+    names = (*_AXES, *(name for name, _ in next(iter(log_mean)).extra))
+    axes = [a for a in names if len({_place(c, a) for c in log_mean}) > 1]
     off: dict[Configuration, list[float]] = {}
     for axis in axes:
         lines: dict[tuple[int, ...], list[Configuration]] = {}
         for c in log_mean:
             lines.setdefault(
-                (c.ranks_per_node, *(_place(c, a) for a in _AXES if a != axis)), []
+                (c.ranks_per_node, *(_place(c, a) for a in names if a != axis)), []
             ).append(c)
         for line in lines.values():
             line.sort(key=lambda c: _place(c, axis))
@@ -354,4 +355,4 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
 
 
 def _place(c: Configuration, axis: str) -> int:
-    return int(getattr(c, axis))
+    return int(getattr(c, axis)) if axis in _AXES else dict(c.extra)[axis]

@@ -56,7 +56,7 @@ def _step(value: object) -> int:
     return step_khz
 
 
-class Span(Strict):
+class StepRange(Strict):
     """Whole numbers from ``min`` to ``max``, both included, ``step`` apart."""
 
     min: int
@@ -64,7 +64,7 @@ class Span(Strict):
     step: int
 
     @model_validator(mode="after")
-    def _counts(self) -> Span:
+    def _counts(self) -> StepRange:
         if self.max < self.min:
             refuse("is below min", key="max")
         if (self.max - self.min) % self.step:
@@ -74,7 +74,7 @@ class Span(Strict):
         return self
 
 
-class FreqRange(Span):
+class FreqRange(StepRange):
     """Frequency steps from ``min`` to ``max``, both included."""
 
     min: Freq = Field(description="the lowest cap")
@@ -94,9 +94,9 @@ Frequencies = Annotated[
 ]
 
 
-def steps_of(given: Sequence[int] | Span) -> list[int]:
+def steps_of(given: Sequence[int] | StepRange) -> list[int]:
     """Return the values that a list or a range stands for, ascending."""
-    if isinstance(given, Span):
+    if isinstance(given, StepRange):
         return list(range(given.min, given.max + 1, given.step))
     return sorted(set(given))
 
@@ -106,7 +106,7 @@ _WATT = _WATTS_OF_ONE.schema
 Watts = Annotated[int, _WATTS_OF_ONE]
 
 
-class WattRange(Span):
+class WattRange(StepRange):
     """Power limits from ``min`` to ``max``, both included."""
 
     min: Watts = Field(description="the lowest limit")

@@ -12,6 +12,7 @@ from advisor.cli.arguments import add_application, size_argument
 from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
+from advisor.core.axes import AXES
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
@@ -156,7 +157,7 @@ def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
                 f"there is no model of {args.application} for {user}{where}",
                 hint=f"advisor fit {shlex.quote(args.application)}",
             )
-        worth = [of_view(store, view, user) for view in seen]
+        worth = [None if view.model.further_axes else of_view(store, view, user) for view in seen]
     return list(zip(seen, worth, strict=True))
 
 
@@ -179,6 +180,7 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         "ranks",
         "threads",
         "frequency",
+        *(AXES[name].words for name in model.further_axes),
         "time",
         "change",
         "energy",
@@ -191,11 +193,15 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
     rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
     if view.energy_known and room_for(table(headers, rows), _BAR):
         most = max(o.energy_j for o in shown)
-        headers.insert(8, "")
+        place = 8 + len(model.further_axes)
+        headers.insert(place, "")
         for row, o in zip(rows, shown, strict=True):
-            row.insert(8, bar(o.energy_j / most, _BAR))
+            row.insert(place, bar(o.energy_j / most, _BAR))
     print_table(headers, rows)
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
+    if model.further_axes:
+        axes = " and ".join(AXES[name].words for name in model.further_axes)
+        print(f"jobs keep their {axes}: nothing writes it into a job, these options are only shown")
     for line in worth.lines() if worth else ():
         print(line)
 
@@ -229,6 +235,7 @@ def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[objec
         c.ranks_per_node,
         c.threads_per_node,
         format_freq(c.freq_khz),
+        *(AXES[name].shown(value) for name, value in c.extra),
         format_duration(o.time_s),
         "" if o is view.baseline else format_change(time) + wide[0],
         "-" if unknown else format_energy(o.energy_j),

@@ -141,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
         print(
             _line(measured) + (f"  rate {rates[number]:.6g} {rule.unit}".rstrip() if rule else "")
         )
+        print("".join(_parts(measured)), end="")
     for one in counted:
         print("\n".join(lines(*one)))
     print(choice.sentence)
@@ -221,7 +222,7 @@ def _record(
     rates: Sequence[float | None],
 ) -> list[int]:
     """Store the runs where results may go; return their ids (0: the daemon does not tell)."""
-    from advisor.core.observation import Observation
+    from advisor.core.observation import GPU_ENERGY, Observation
     from advisor.core.policy import scope_of
     from advisor.training.training_job import current_user
 
@@ -248,7 +249,7 @@ def _record(
                     source="run",
                     contributor=user,
                     scope=scope_of(trust, ""),
-                    extra=about,
+                    extra=about if (j := measured.gpu_j) is None else {**about, GPU_ENERGY: j},
                 )
                 for measured, rate in zip(runs, rates or [None for _ in runs], strict=True)
             ],
@@ -291,7 +292,17 @@ def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, objec
 
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:
     names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
-    return {name: getattr(measured, name) for name in names}
+    parts = {"energy_parts_j": dict(measured.parts)} if measured.parts else {}
+    return {**{name: getattr(measured, name) for name in names}, **parts}
+
+
+def _parts(measured: MeasuredProcess) -> list[str]:
+    """Return a line for each part of the node where there are several, or accelerators."""
+    from advisor.core.units import format_energy
+
+    if len(measured.parts) < 2 and measured.gpu_j is None:
+        return []
+    return [f"  {name}: {format_energy(part_j)}\n" for name, part_j in measured.parts]
 
 
 def _line(measured: MeasuredProcess) -> str:

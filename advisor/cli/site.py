@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.cli import policy
 from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
-from advisor.errors import InputError
+from advisor.errors import InputError, MeterError
 from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
-    from advisor.core.inventory import NodeType
+    from advisor.core.inventory import Gpus, NodeType
     from advisor.policy.inventory import Missing
     from advisor.store.writer import Writer
 
@@ -85,7 +85,8 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     if machine is not None:
         why = backend.frequency_kept(machine, "")
         notes = [f"frequency cannot be capped here: {why}"] if why else []
-        return _Found("this machine", [machine], notes, None)
+        gpus, doubts = _gpus()
+        return _Found("this machine", [replace(machine, gpus=gpus)], [*notes, *doubts], None)
     cluster = backend.cluster()
     if cluster is None:
         raise InputError(f"{scheduler} lists no nodes")
@@ -93,9 +94,29 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     return _Found(cluster.version, node_types, notes, cluster.features())
 
 
+def _gpus() -> tuple[Gpus, list[str]]:
+    """Return this machine's GPUs and what is to be said of them, none where it has none."""
+    from advisor.core.inventory import Gpus
+    from advisor.meters.base import MeteredNode
+    from advisor.meters.nvml import Nvml, gpus_here
+
+    try:
+        return gpus_here()
+    except MeterError as error:
+        there = Nvml(MeteredNode()).present()
+        return Gpus(), [f"the NVIDIA GPUs here are not known: {error}"] if there else []
+
+
 def _discover(args: argparse.Namespace) -> int:
     from advisor.derive.worker import deriving
-    from advisor.policy.inventory import SITE_SOURCE, changes, doubts, merge_discovered, missing
+    from advisor.policy.inventory import (
+        SITE_SOURCE,
+        changes,
+        doubts,
+        gpus_text,
+        merge_discovered,
+        missing,
+    )
     from advisor.schedulers.choose import installed
 
     args.scheduler = args.scheduler or installed().NAME
@@ -146,6 +167,8 @@ def _discover(args: argparse.Namespace) -> int:
     )
     _print_types(after, status)
     for node_type in after:
+        if node_type.gpus.count:
+            print(f"{node_type.name}: GPUs: {gpus_text(node_type.gpus)}")
         for text in differences[node_type.name]:
             print(f"{node_type.name}: {text}")
     for name in gone:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from advisor.core.codec import JsonForm
+from advisor.core.axes import AXES, Extra
+from advisor.core.codec import JsonForm, wire
 
 MAX_THREADS = 12
 """Thread counts of a rank in a grid that nobody stated."""
@@ -24,7 +25,8 @@ class Configuration:
     """One point of the search space.
 
     ``threads_per_node`` counts the cores a job uses on each node (ranks x threads per rank);
-    ``freq_khz`` is the frequency cap in kHz, 0 where no cap can be set.
+    ``freq_khz`` is the frequency cap in kHz, 0 where no cap can be set; ``extra`` are its further
+    axes by name (:data:`advisor.core.axes.AXES`), none for most.
     """
 
     node_type: str
@@ -32,6 +34,7 @@ class Configuration:
     ranks_per_node: int
     threads_per_node: int
     freq_khz: int
+    extra: Extra = ()
 
     @property
     def threads_per_rank(self) -> int:
@@ -62,6 +65,7 @@ class Configuration:
             "threads_per_node": self.threads_per_node,
             "threads_per_rank": self.threads_per_rank,
             "freq_khz": self.freq_khz,
+            **dict(self.extra),
         }
 
     @classmethod
@@ -78,6 +82,7 @@ class Configuration:
             number("ranks_per_node"),
             number("threads_per_node"),
             number("freq_khz") if data.get("freq_khz") else 0,
+            tuple((name, number(name)) for name in sorted(AXES.keys() & data.keys())),
         )
 
 
@@ -110,17 +115,22 @@ def thin(values: Sequence[int], most: int) -> tuple[int, ...]:
 class SearchSpace(JsonForm):
     """The grid a model is evaluated on: node counts x (ranks, threads) pairs x frequency caps."""
 
-    JSON = ("nodes", "threads", "freqs_khz")
+    JSON = ("nodes", "threads", "freqs_khz", "extra")
 
     node_type: str
     nodes: tuple[int, ...]
     threads: tuple[tuple[int, int], ...]
     """Pairs (ranks_per_node, threads_per_node), ascending."""
     freqs_khz: tuple[int, ...]
+    extra: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=wire(omit=True))
+    """The values of further axes, by name."""
 
     @classmethod
     def of(cls, node_type: str, configurations: Iterable[Configuration]) -> SearchSpace:
-        """Return the smallest full grid that holds every given configuration."""
+        """Return the smallest full grid that holds every given configuration.
+
+        All of them have the same further axes.
+        """
         points = list(configurations)
         return cls(
             node_type,
@@ -132,6 +142,12 @@ class SearchSpace(JsonForm):
                 )
             ),
             tuple(sorted({c.freq_khz for c in points})),
+            tuple(
+                (name, tuple(sorted({dict(c.extra)[name] for c in points})))
+                for name, _ in points[0].extra
+            )
+            if points
+            else (),
         )
 
     @classmethod
@@ -153,6 +169,7 @@ class SearchSpace(JsonForm):
             tuple(sorted(set(nodes))),
             tuple(sorted(threads, key=lambda pair: (pair[1], pair[0]))),
             tuple(sorted(set(freqs))),
+            _further(data.get("extra", [])),
         )
         if not 0 < len(space) <= MAX_CELLS:
             raise ValueError(
@@ -161,11 +178,26 @@ class SearchSpace(JsonForm):
         return space
 
     def __len__(self) -> int:
-        return len(self.nodes) * len(self.threads) * len(self.freqs_khz)
+        further = math.prod(len(values) for _, values in self.extra)
+        return len(self.nodes) * len(self.threads) * len(self.freqs_khz) * further
 
     def __iter__(self) -> Iterator[Configuration]:
+        axes = [[(name, value) for value in values] for name, values in self.extra]
         for n, (ranks, threads), f in itertools.product(self.nodes, self.threads, self.freqs_khz):
-            yield Configuration(self.node_type, n, ranks, threads, f)
+            for extra in itertools.product(*axes):
+                yield Configuration(self.node_type, n, ranks, threads, f, extra)
+
+
+def _further(data: object) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return further axes of a search space. Raises ValueError for anything else."""
+    if not isinstance(data, list) or not all(
+        isinstance(axis, list) and len(axis) == 2 and axis[0] in AXES and axis[1] for axis in data
+    ):
+        raise ValueError("further axes of a search space are pairs: a name and its values")
+    names = [str(name) for name, _ in data]
+    if len(set(names)) < len(names):
+        raise ValueError("a search space has an axis twice")
+    return tuple(sorted((name, tuple(sorted(set(_whole(v, 1))))) for name, v in data))
 
 
 def _whole(values: object, least: int) -> list[int]:

@@ -39,7 +39,7 @@ def _lines(options: Sequence[Option], axis: str) -> list[list[int]]:
     other = "freq_khz" if axis == "threads_per_node" else "threads_per_node"
     for number, o in enumerate(options):
         c = o.configuration
-        key = (c.node_type, c.nodes, c.ranks_per_node, getattr(c, other))
+        key = (c.node_type, c.nodes, c.ranks_per_node, getattr(c, other), c.extra)
         lines.setdefault(key, []).append(number)
     return [
         sorted(line, key=lambda n: int(getattr(options[n].configuration, axis)))

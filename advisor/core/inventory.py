@@ -5,7 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from advisor.core.codec import Record
+from advisor.core.codec import Record, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus(Record):
+    """A node's GPUs: their model, how many, and what can be set on each.
+
+    ``freq_khz`` are its clocks, ``power_w`` its power limits (both ascending, empty where none can
+    be set or nobody said), ``idle_w`` what one takes idle.
+    """
+
+    model: str = ""
+    count: int = 0
+    freq_khz: tuple[int, ...] = ()
+    power_w: tuple[int, ...] = ()
+    idle_w: float | None = None
+
+    def steps(self, axis: str) -> tuple[int, ...]:
+        """Return the values of a further axis that can be set, () where that is not known."""
+        values = {"gpu_freq_khz": self.freq_khz, "gpu_power_w": self.power_w}
+        return values.get(axis, ())
+
+
+NO_GPUS = Gpus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +58,7 @@ class NodeType(Record):
     core_power_w: float | None = None
     partition_nodes: tuple[tuple[str, int], ...] = ()
     default_partition: str = ""
+    gpus: Gpus = field(default=NO_GPUS, metadata=wire(omit=True))
 
     def nodes_in(self, partition: str) -> int:
         """Return how many of these nodes one job can have in a partition."""

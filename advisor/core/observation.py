@@ -12,6 +12,19 @@ Quality = Literal["measured", "estimated", "missing"]
 Source = Literal["import", "sweep", "confirm", "job", "run"]
 Scope = Literal["own", "account", "all"]
 RunMethod = Literal["", "variables", "request"]
+GPU_ENERGY = "energy_gpu_j"
+"""Under this name a run keeps, beside what it is, the joules of its accelerators."""
+_OF_GPUS_ALONE = frozenset({"nvml", "amdgpu", "intelgpu"})
+"""Meters that see accelerators only; after ``+`` they are added to one of processors."""
+
+
+def coverage(meter: str) -> tuple[str, ...]:
+    """Return what decides whether two meters' energies can be compared: the accelerators in them.
+
+    () is that of a meter that sees none, or the whole node.
+    """
+    first, *added = meter.split("+")
+    return (first, *added) if first in _OF_GPUS_ALONE else ("", *added) if added else ()
 
 
 @dataclass(frozen=True, slots=True)

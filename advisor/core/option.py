@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, hypot
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from advisor.core.axes import Extra
 from advisor.core.configuration import Configuration
 
 Z90 = 1.6448536269514722
@@ -24,6 +25,11 @@ _POINT = struct.Struct(f"<4i{_RECORD.size - 16}x")
 _VERSION = 1
 """The first byte of packed options; what follows is made of ``_RECORD``."""
 _FLAGS_AT = 1 + _RECORD.size - 4
+_FURTHER = 2
+"""The first byte where options have further axes: their number and names follow, then records with
+a value of each axis at their end."""
+_NAME = 32
+"""Bytes of an axis' name there."""
 _MEASURED, _CONFIRMED, _ZONE, _FRONT, _ESTIMATED, _EXTRAPOLATED = 1, 2, 4, 8, 16, 32
 """Bits of ``flags``."""
 _USABLE = _CONFIRMED | _ESTIMATED
@@ -72,7 +78,10 @@ class Option:
 
 
 class Row(NamedTuple):
-    """An option as it is stored: numbers only, with the logarithms the choice needs."""
+    """An option as it is stored: numbers only, with the logarithms the choice needs.
+
+    One with further axes has them as a sixteenth value: most have none, and cost nothing for it.
+    """
 
     nodes: int
     ranks_per_node: int
@@ -89,6 +98,11 @@ class Row(NamedTuple):
     log_energy: float
     energy_sigma: float
     flags: int
+
+    @property
+    def extra(self) -> Extra:
+        """Its further axes."""
+        return cast(Extra, tuple.__getitem__(self, 15)) if len(self) > 15 else ()
 
     @property
     def confirmed(self) -> bool:
@@ -113,7 +127,12 @@ class Row(NamedTuple):
     def configuration(self, node_type: str) -> Configuration:
         """Return the configuration, on the node type whose options these are."""
         return Configuration(
-            node_type, self.nodes, self.ranks_per_node, self.threads_per_node, self.freq_khz
+            node_type,
+            self.nodes,
+            self.ranks_per_node,
+            self.threads_per_node,
+            self.freq_khz,
+            self.extra,
         )
 
     def option(self, node_type: str) -> Option:
@@ -130,14 +149,14 @@ class Row(NamedTuple):
         )
 
 
-_AS_ROW: Callable[[tuple[float, ...]], Row] = partial(tuple.__new__, Row)
+_AS_ROW: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
 """``Row._make`` without its check of the length, which a record's fixed size makes needless."""
 
 
 def row_of(option: Option) -> Row:
     """Return an option's stored form."""
     o, c = option, option.configuration
-    return Row(
+    row = Row(
         c.nodes,
         c.ranks_per_node,
         c.threads_per_node,
@@ -159,6 +178,7 @@ def row_of(option: Option) -> Row:
         + o.estimated * _ESTIMATED
         + o.extrapolated * _EXTRAPOLATED,
     )
+    return _AS_ROW((*row, c.extra)) if c.extra else row
 
 
 def estimated_rows(
@@ -204,8 +224,51 @@ def estimated_rows(
 
 
 def pack_options(options: Iterable[Option]) -> bytes:
-    """Return options of one node type: a version byte, then 100 bytes each, little-endian."""
-    return bytes([_VERSION]) + b"".join(_RECORD.pack(*row_of(o)) for o in options)
+    """Return options of one node type: a version byte, then 100 bytes each, little-endian.
+
+    Options with further axes are packed in a form of their own, see :data:`_FURTHER`; all of them
+    have the same ones, else ValueError.
+    """
+    rows = [row_of(o) for o in options]
+    axes = {tuple(name for name, _ in row.extra) for row in rows}
+    if axes <= {()}:
+        return bytes([_VERSION]) + b"".join(_RECORD.pack(*row) for row in rows)
+    if len(axes) > 1:
+        raise ValueError("some of the options have an axis that others have not")
+    names = axes.pop()
+    record = _further_record(len(names))
+    head = bytes([_FURTHER, len(names)]) + b"".join(n.encode().ljust(_NAME) for n in names)
+    return head + b"".join(record.pack(*row[:15], *(v for _, v in row.extra)) for row in rows)
+
+
+def _further_record(axes: int) -> struct.Struct:
+    return struct.Struct(f"{_RECORD.format}{axes}i")
+
+
+def as_written(blob: bytes) -> bytes:
+    """Return the packed options that differ from jobs in nothing that no hook can write.
+
+    These are those with the highest value of every further axis: what a job gets that asks for
+    none. They are packed without these axes; options that have none come back as they are.
+    Raises ValueError as unpack_rows does.
+    """
+    if blob[:1] != bytes([_FURTHER]):
+        return blob
+    rows = unpack_rows(blob)
+    highest = tuple(max(row.extra[i] for row in rows) for i in range(blob[1])) if rows else ()
+    return bytes([_VERSION]) + b"".join(
+        _RECORD.pack(*row[:15]) for row in rows if row.extra == highest
+    )
+
+
+def further_axes(blob: bytes) -> tuple[str, ...]:
+    """Return the names of the further axes that packed options have, () for most."""
+    if blob[:1] != bytes([_FURTHER]) or len(blob) < 2 or len(blob) < 2 + _NAME * blob[1]:
+        return ()
+    return tuple(
+        blob[start : start + _NAME].decode("ascii", "replace").strip()
+        for start in range(2, 2 + _NAME * blob[1], _NAME)
+    )
 
 
 def unpack_rows(blob: bytes) -> list[Row]:
@@ -213,13 +276,22 @@ def unpack_rows(blob: bytes) -> list[Row]:
 
     Raises ValueError for a torn blob and for one of another version.
     """
-    return list(map(_AS_ROW, _RECORD.iter_unpack(_records(blob))))
+    if blob[:1] != bytes([_FURTHER]):
+        return list(map(_AS_ROW, _RECORD.iter_unpack(_records(blob))))
+    names = further_axes(blob)
+    record, records = _further_record(len(names)), memoryview(blob)[2 + _NAME * len(names) :]
+    if not names or len(records) % record.size:
+        raise ValueError(f"its packed options are damaged ({len(blob)} bytes)")
+    return [
+        _AS_ROW((*row[:15], tuple(zip(names, row[15:], strict=True))))
+        for row in record.iter_unpack(records)
+    ]
 
 
 def packed_points(blob: bytes) -> list[tuple[int, int, int, int]]:
     """Return (nodes, ranks, threads, frequency) of every packed row, and nothing else of it.
 
-    Raises ValueError as unpack_rows does.
+    Options with further axes must be :func:`as_written`. Raises ValueError as unpack_rows does.
     """
     return list(_POINT.iter_unpack(_records(blob)))
 

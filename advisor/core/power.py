@@ -13,6 +13,10 @@ LEAST_W = 1.0
 SOCKET_W, ACCELERATORS_W = 1000.0, 12_000.0
 """The most that a socket with its memory takes, and all that else may be in a node (eight
 accelerators of 1 kW, fans, losses): an inventory does not say what is in there."""
+DEVICE_W = 3000.0
+"""More than any one accelerator with its memory takes."""
+_DEVICE_STEP_S = 1.0
+"""A device's counter may move at once by what it took in so long."""
 MOST_SOCKETS = 8
 """Of a node of which nothing is known."""
 STATED_FACTOR = 4.0
@@ -53,7 +57,8 @@ def power_bounds_w(node_type: NodeType | None) -> tuple[float, float]:
     if node_type is None or stated is None:
         return bounds
     idle = IDLE_SHARE * (node_type.base_power_w or 0.0)
-    return max(LEAST_W, idle), min(bounds[1], STATED_FACTOR * stated)
+    gpus_w = node_type.gpus.count * float(max(node_type.gpus.power_w, default=0))
+    return max(LEAST_W, idle), min(bounds[1], STATED_FACTOR * (stated + gpus_w))
 
 
 def is_possible(
@@ -72,6 +77,14 @@ def is_possible(
         return True
     least, most = power_bounds_w(node_type)
     return least <= energy_j / time_s / nodes <= most
+
+
+def device_is_possible(energy_j: float, time_s: float) -> bool:
+    """Tell whether one accelerator can have used an energy (J, 0: asleep) in a time (s)."""
+    if energy_j == 0:
+        return True
+    most_j = DEVICE_W * (time_s + _DEVICE_STEP_S)
+    return is_possible(energy_j, None, 1) and energy_j <= most_j
 
 
 def without_impossible(run: Observation, node_type: NodeType | None = None) -> Observation:

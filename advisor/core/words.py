@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from advisor.core.axes import extra_words
 from advisor.core.configuration import Configuration
 from advisor.core.units import format_count, format_freq
 
@@ -18,7 +19,8 @@ def describe(c: Configuration, *, node_type: bool = False) -> str:
     ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
     cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
     threads = format_count(c.threads_per_node, "thread")
-    return f"{format_count(c.nodes, 'node')}{of}, {threads}{ranks}{cap}"
+    further = f", {extra_words(c.extra)}" if c.extra else ""
+    return f"{format_count(c.nodes, 'node')}{of}, {threads}{ranks}{cap}{further}"
 
 
 def difference_words(old: Configuration | None, new: Configuration) -> str:
@@ -32,6 +34,8 @@ def difference_words(old: Configuration | None, new: Configuration) -> str:
         parts.append(f"{format_count(new.threads_per_node, 'thread')} a node")
     if old is None or new.freq_khz != old.freq_khz:
         parts.append(f"at most {format_freq(new.freq_khz)}")
+    if new.extra and (old is None or new.extra != old.extra):
+        parts.append(extra_words(new.extra))
     return ", ".join(parts) or "the same configuration"
 
 

@@ -148,7 +148,9 @@ class FamilyModels:
             if largest_there is None:
                 continue
             largest, confirms = largest_there
-            options = [replace(o, confirmed=o.confirmed and confirms) for o in largest.options()]
+            options = [
+                replace(o, confirmed=o.confirmed and confirms) for o in largest.written_options()
+            ]
             key: _SharedBy = (node_type, group.scope, group.owner)
             digest = _digest(counted, largest, options, laws)
             inputs_by_key[key] = _FitInputs(digest, group_runs, largest, options, laws)

@@ -161,7 +161,7 @@ def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) ->
         unknown_type = base.node_type if base_type is None else ranking.estimate.node_type
         raise TransferError(f"{unknown_type} is not in the inventory")
     error = float(base.stats.get("error", 0.05))
-    return transfer(base.options(), base_type, target_type, ranking.estimate, error=error)
+    return transfer(base.written_options(), base_type, target_type, ranking.estimate, error=error)
 
 
 def _transfer(

@@ -147,7 +147,7 @@ _KEPT = (
     "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
     " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
     " AND contributor = ? AND job_id <> ''"
-    f" AND {' AND '.join(f'{name} = ?' for name in Configuration.__slots__)}"
+    f" AND {' AND '.join(f'{name} = ?' for name in _rows.PLACE)}"
 )
 
 
@@ -170,7 +170,7 @@ def signature_of(
     return _signature(job, seen, inventory, scope_of(trust, job.account))
 
 
-_POINT = attrgetter(*Configuration.__slots__)
+_POINT = attrgetter(*_rows.PLACE)
 
 
 def _signature(

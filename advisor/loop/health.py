@@ -41,6 +41,7 @@ IMPORTED = {
     "textual_serve": "textual-serve",
     "matplotlib": "matplotlib",
     "sklearn": "scikit-learn",
+    "pynvml": "nvidia-ml-py",
 }
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""
 

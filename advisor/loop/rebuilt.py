@@ -64,7 +64,9 @@ def _as_predicted(decision: Decision, model: StoredModel, seen: Execution) -> bo
     if seen.step_failed or seen.whole_nodes is False or not seen.time_s:
         return False
     try:
-        option = next((o for o in model.options() if o.configuration == decision.baseline), None)
+        option = next(
+            (o for o in model.written_options() if o.configuration == decision.baseline), None
+        )
     except StoreError:
         return False
     if option is None:

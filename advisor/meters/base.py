@@ -9,6 +9,10 @@ from typing import ClassVar, Literal, Protocol
 from advisor.core.inventory import NodeType
 
 EnergyQuality = Literal["measured", "estimated"]
+Covers = Literal["node", "processors", "accelerators"]
+"""What a meter sees: the whole node, its processors with their memory, or its accelerators."""
+ACCELERATOR = "GPU "
+"""How the name of an accelerator's part of a reading begins; its number and model follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +27,15 @@ class Load:
 class EnergyReading:
     """The energy of one run: joules of this node, how far to trust them, and the meter.
 
-    ``meter`` is the name to store; ``detail`` says for people what it covers.
+    ``meter`` is the name to store; ``detail`` says for people what it covers, and what not.
+    ``parts`` are the joules by part of the node, as far as the meter knows them apart.
     """
 
     energy_j: float
     quality: EnergyQuality
     meter: str
     detail: str = ""
+    parts: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,9 @@ class Meter(Protocol):
     """A meter of one node: ``start`` before a run, ``stop`` after it.
 
     NAME and DESCRIPTION drive the command line; of the meters that work here the one with the
-    lowest RANK is taken (without one: 0, before all of the advisor's own). ``available`` returns
+    lowest RANK is taken (without one: 0, before all of the advisor's own). COVERS says what it sees
+    (without one: the whole node): to a meter of processors those of accelerators are added, which
+    never stand for a node by themselves (:mod:`advisor.meters.node`). ``available`` returns
     None when the meter can be read here and now, else the reason with what to do about it.
     ``stop`` raises MeterError when the energy of this run is not known. A meter that also has
     ``so_far_j()``, a counter of joules, can be read while a run goes on: without it no run that it

@@ -9,12 +9,16 @@ from pathlib import Path
 from advisor import plugins
 from advisor.core.inventory import NodeType
 from advisor.errors import InputError, MeterError
-from advisor.meters.base import Meter, MeteredNode
+from advisor.meters.base import Covers, Meter, MeteredNode
+from advisor.meters.node import node_meter
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenMeter:
-    """The meter that was picked (None: none), and why each better one was not."""
+    """The meter that was picked (None: none), and why each better one was not.
+
+    Meters of accelerators that the node has, but that cannot be read, are among the missing.
+    """
 
     meter: Meter | None
     missing: Mapping[str, str]
@@ -59,10 +63,32 @@ def best_meter(
         except InputError as error:
             missing[candidate] = str(error)
     by_rank = sorted(candidates.items(), key=lambda item: getattr(item[1], "RANK", 0))
-    for candidate, meter_type in by_rank:
-        meter = meter_type(MeteredNode(root, node_type))
+    meters = {name: kind(MeteredNode(root, node_type)) for name, kind in by_rank}
+    added = {n: m for n, m in meters.items() if _covers(m) == "accelerators"}
+    for candidate, meter in meters.items():
+        if candidate in added:
+            continue
         reason = meter.available()
         if reason is None:
-            return ChosenMeter(meter, missing)
+            parts = _readable(added, missing) if _covers(meter) == "processors" else []
+            return ChosenMeter(node_meter([meter, *parts]), missing)
         missing[candidate] = reason
     return ChosenMeter(None, missing)
+
+
+def _covers(meter: Meter) -> Covers:
+    covers: Covers = getattr(meter, "COVERS", "node")
+    return covers
+
+
+def _readable(meters: Mapping[str, Meter], missing: dict[str, str]) -> list[Meter]:
+    """Return the meters of accelerators that the node has; ``missing`` takes what has none."""
+    readable = []
+    for name, meter in meters.items():
+        if not getattr(meter, "present", lambda: True)():
+            continue
+        if reason := meter.available():
+            missing[name] = reason
+        else:
+            readable.append(meter)
+    return readable

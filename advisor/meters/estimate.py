@@ -10,7 +10,7 @@ from typing import ClassVar
 from advisor.core.inventory import NodeType
 from advisor.core.power import power_w, stated_power_w
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load, MeteredNode
+from advisor.meters.base import Covers, EnergyReading, Load, MeteredNode
 
 GENERIC_BASE_W = 45.0
 GENERIC_CORE_W = 4.0
@@ -36,6 +36,7 @@ class EstimateMeter:
     NAME: ClassVar[str] = "estimate"
     DESCRIPTION: ClassVar[str] = "estimate from the node type's stated power (not a measurement)"
     RANK: ClassVar[int] = 30
+    COVERS: ClassVar[Covers] = "processors"
 
     def __init__(self, node: MeteredNode) -> None:
         self._node_type = node.node_type or NodeType("", cores=os.cpu_count() or 1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load, MeteredNode
+from advisor.meters.base import ACCELERATOR, EnergyReading, Load, MeteredNode
 
 STALE_S = 2.0
 """The files are refreshed ten times a second; no change for this long means a dead sensor."""
+_PART = re.compile(r"(cpu|memory|accel(\d+))_energy")
 
 
 class PmCounters:
@@ -18,7 +21,8 @@ class PmCounters:
     Where the node has ``freshness`` (changes with each refresh) it is read on both sides of the
     energy, so that a value is not taken in the middle of a refresh, and compared over the run,
     so that a sensor that stopped is noticed. A changed ``startup`` means that the counters began
-    again in between. The counters are those of ``node.root``.
+    again in between. What the node's counter holds of processors, memory and accelerators is read
+    from theirs, and shown apart. The counters are those of ``node.root``.
     """
 
     NAME: ClassVar[str] = "pm_counters"
@@ -28,6 +32,7 @@ class PmCounters:
     def __init__(self, node: MeteredNode) -> None:
         self._folder = node.root / "cray" / "pm_counters"
         self._begin: tuple[float, str, str] | None = None
+        self._begin_parts: dict[str, float] = {}
         self._clock = 0.0
 
     def available(self) -> str | None:
@@ -48,8 +53,8 @@ class PmCounters:
         except FileNotFoundError:
             return ""
 
-    def _energy(self) -> float:
-        text = (self._folder / "energy").read_text()
+    def _energy(self, file: str = "energy") -> float:
+        text = (self._folder / file).read_text()
         words = text.split()
         if len(words) < 2 or words[1] != "J":
             raise ValueError(f"not like '1000 J': {text.strip()[:40]!r}")
@@ -64,6 +69,18 @@ class PmCounters:
         except (OSError, ValueError) as error:
             raise MeterError(f"{self._folder}/power cannot be read: {error}") from error
         raise MeterError(f"{self._folder}/power is not like '100 W'")
+
+    def _parts(self) -> dict[str, float]:
+        """Return the counters of parts that the node has, in joules by the parts' names."""
+        parts = {}
+        for path in sorted(self._folder.glob("*_energy")):
+            part = _PART.fullmatch(path.name)
+            if part is None:
+                continue
+            name = f"{ACCELERATOR}{part[2]}" if part[2] else part[1]
+            with contextlib.suppress(OSError, ValueError):
+                parts[name] = self._energy(path.name)
+        return parts
 
     def _snapshot(self) -> tuple[float, str, str]:
         """Return energy, freshness and startup from one refresh (five tries)."""
@@ -80,6 +97,7 @@ class PmCounters:
         if reason := self.available():
             raise MeterError(reason)
         self._begin = self._snapshot()
+        self._begin_parts = self._parts()
         self._clock = time.monotonic()
 
     def so_far_j(self) -> float:
@@ -102,4 +120,11 @@ class PmCounters:
             raise MeterError(f"pm_counters were not refreshed for {elapsed:.0f} s")
         if end[0] == begin[0]:
             raise MeterError("pm_counters stood still during the run (1 J steps)")
-        return EnergyReading(end[0] - begin[0], "measured", self.NAME, "whole node")
+        total_j = end[0] - begin[0]
+        moved = {
+            n: j - self._begin_parts[n] for n, j in self._parts().items() if n in self._begin_parts
+        }
+        parts = {name: part_j for name, part_j in moved.items() if 0 <= part_j <= total_j}
+        if parts and (rest_j := total_j - sum(parts.values())) >= 0:
+            parts["rest of the node"] = rest_j
+        return EnergyReading(total_j, "measured", self.NAME, "whole node", tuple(parts.items()))

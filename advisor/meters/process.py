@@ -17,7 +17,7 @@ from advisor.core.observation import Quality
 from advisor.core.placement import in_order
 from advisor.core.power import is_possible
 from advisor.errors import MeterError, SchedulerError
-from advisor.meters.base import Load, Meter
+from advisor.meters.base import ACCELERATOR, Load, Meter
 from advisor.meters.counters import Counters
 from advisor.meters.events import named_event
 
@@ -37,6 +37,14 @@ class MeasuredProcess:
     detail: str = ""
     timed_out: bool = False
     counters: Mapping[str, float] = field(default_factory=dict)
+    parts: tuple[tuple[str, float], ...] = ()
+    """The joules by part of the node, as far as the meter knows them apart."""
+
+    @property
+    def gpu_j(self) -> float | None:
+        """The joules of the node's accelerators, None where none was metered."""
+        gpus = [part_j for name, part_j in self.parts if name.startswith(ACCELERATOR)]
+        return sum(gpus) if gpus else None
 
 
 def usable_cpus(root: Path = Path("/sys")) -> list[int]:
@@ -174,6 +182,7 @@ def measure(
         reading.detail,
         timed_out,
         counted,
+        reading.parts,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import MeterError
-from advisor.meters.base import EnergyReading, Load, MeteredNode
+from advisor.meters.base import Covers, EnergyReading, Load, MeteredNode
 
 _ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 _COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
@@ -51,13 +51,14 @@ class Rapl:
     NAME: ClassVar[str] = "rapl"
     DESCRIPTION: ClassVar[str] = "RAPL counters of packages and memory (Linux powercap)"
     RANK: ClassVar[int] = 20
+    COVERS: ClassVar[Covers] = "processors"
 
     def __init__(self, node: MeteredNode, *, max_power_w: float = MAX_POWER_W) -> None:
         self._root = node.root
         self._max_power_w = max_power_w
         self._zones: list[Zone] = []
         self._last: list[int] = []
-        self._total_uj = 0
+        self._moved_uj: dict[str, int] = {}
         self._begun_s = self._read_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -112,7 +113,7 @@ class Rapl:
         self._zones = self.zones()
         self._last = [zone.read_uj() for zone in self._zones]
         self._begun_s = self._read_s = time.monotonic()
-        self._total_uj = 0
+        self._moved_uj = {zone.name: 0 for zone in self._zones}
         self._failure = ""
         self._ended.clear()
         self._thread = threading.Thread(target=self._watch, name="rapl", daemon=True)
@@ -133,12 +134,16 @@ class Rapl:
                 self._last[index] = now
                 if moved < 0 and moved + zone.range_uj > most_uj:
                     raise ValueError(f"the counter of {zone.name} was set back")
-                self._total_uj += moved if moved >= 0 else moved + zone.range_uj
+                self._moved_uj[zone.name] += moved if moved >= 0 else moved + zone.range_uj
 
     def so_far_j(self) -> float:
         """Return the joules since the start. Raises OSError or ValueError."""
         self.sample()
         return self._total_uj / 1e6
+
+    @property
+    def _total_uj(self) -> int:
+        return sum(self._moved_uj.values())
 
     def _stopped(self) -> bool:
         """Tell whether no counter moves any more."""
@@ -176,4 +181,5 @@ class Rapl:
         if self._total_uj <= 0:
             raise MeterError("RAPL counters stood still during the run")
         covers = " ".join(zone.name for zone in self._zones)
-        return EnergyReading(self._total_uj / 1e6, "measured", self.NAME, covers)
+        parts = tuple((name, moved / 1e6) for name, moved in self._moved_uj.items())
+        return EnergyReading(self._total_uj / 1e6, "measured", self.NAME, covers, parts)

@@ -14,7 +14,7 @@ from advisor.errors import InputError
 from advisor.models.runs import Runs
 
 Matrix = NDArray[np.float64]
-"""Configurations as rows of [nodes, threads_per_node, freq_khz]."""
+"""Configurations as rows of [nodes, threads_per_node, freq_khz], then any further axes."""
 Vector = NDArray[np.float64]
 
 AXES = ("nodes", "threads", "frequency")
@@ -72,7 +72,8 @@ class Model(Protocol):
 
     Made as ``cls(bounds=..., **options)``: ``bounds`` (2, 3) are the least and greatest value of
     each axis that will be asked for, ``options`` are values of ``OPTIONS`` by name. ``fit`` takes
-    x (n, 3) and positive y (n,); ``predict`` returns positive finite values for any x.
+    x (n, 3) and positive y (n,); ``predict`` returns positive finite values for any x. Further axes
+    (GPU clocks, say) are further columns of all three.
     """
 
     NAME: ClassVar[str]
@@ -141,9 +142,16 @@ class JointModel(Protocol):
 
 
 def matrix(configurations: Sequence[Configuration]) -> Matrix:
-    """Return configurations as a matrix (n, 3)."""
-    rows = [(c.nodes, c.threads_per_node, c.freq_khz) for c in configurations]
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+    """Return configurations as a matrix (n, 3 and one for each further axis, which all have)."""
+    rows = [
+        (c.nodes, c.threads_per_node, c.freq_khz, *(v for _, v in c.extra)) for c in configurations
+    ]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 3)
+
+
+def axis_names(x: Matrix) -> tuple[str, ...]:
+    """Return a name for each column of a matrix of configurations."""
+    return *AXES, *(f"axis {i + 1}" for i in range(len(AXES), x.shape[1]))
 
 
 _LEAVE_ONE_OUT, _FOLDS = 20, 10

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from advisor.models.base import AXES, Matrix, ModelOption, Vector
+from advisor.models.base import AXES, Matrix, ModelOption, Vector, axis_names
 from advisor.models.regression import least_squares
 
 _NODES, _THREADS, _FREQUENCY = range(3)
@@ -86,7 +86,7 @@ class BSpline:
         """Fit to x (n, 3) and positive y (n,) by ordinary least squares on log y."""
         self.notes = []
         self._axes = {}
-        for i, name in enumerate(AXES):
+        for i, name in enumerate(axis_names(x)):
             axis = self._axis(i, name, x[:, i])
             if axis is not None:
                 self._axes[i] = axis
@@ -103,6 +103,7 @@ class BSpline:
         return {
             AXES[i]: tuple(a.low + k * (a.high - a.low) for k in a.knots)
             for i, a in self._axes.items()
+            if i < len(AXES)
         }
 
     def _axis(self, i: int, name: str, values: Vector) -> _KnotAxis | None:

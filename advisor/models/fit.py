@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from advisor.core.axes import AXES, extra_words
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.core.mark_front import place
@@ -22,7 +23,7 @@ from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
 from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method, rate_stats
-from advisor.models.space import WantedOptions, far_from
+from advisor.models.space import WantedOptions, far_from, highest_of, with_axes
 from advisor.models.space import wanted as search
 
 MOST_CONFIRMATIONS = 3
@@ -80,6 +81,7 @@ def fit_options(
     observations, method = of_one_method(observations, notes)
     steps = space.freqs_khz if space else _steps(observations, node_type)
     observations = _capped(observations, steps, notes)
+    observations, highest = _of_all_axes(observations, node_type, notes)
     observations = without_refuted(observations, notes)
     runs = gather(observations, measurement_error=measurement_error, least=least)
     notes += runs.notes
@@ -89,7 +91,7 @@ def fit_options(
         else search(observations, node_type, enough=least)
     )
     notes += cells.notes
-    wanted = cells.configurations
+    wanted = tuple(dict.fromkeys(with_axes(c, highest) for c in cells.configurations))
     far = far_from(runs.time.log_mean, wanted)
     predictions = _forecast(model, runs, wanted, model_options, notes)
     time, energy = predictions.time, predictions.energy
@@ -161,6 +163,22 @@ def _capped(
     ]
 
 
+def _of_all_axes(
+    observations: Sequence[Observation], node_type: NodeType | None, notes: list[str]
+) -> tuple[Sequence[Observation], dict[str, int]]:
+    """Where runs state further axes, others ran at the highest of each: what nobody lowered."""
+    highest = highest_of(o.configuration for o in observations)
+    if node_type is not None:
+        highest = {n: max(value, *node_type.gpus.steps(n), 0) for n, value in highest.items()}
+    if any(len(o.configuration.extra) < len(highest) for o in observations):
+        words = extra_words(tuple(sorted(highest.items())))
+        notes.append(f"runs that state no {' or '.join(sorted(highest))} count as runs at {words}")
+        observations = [
+            replace(o, configuration=with_axes(o.configuration, highest)) for o in observations
+        ]
+    return observations, highest
+
+
 def _steps(observations: Sequence[Observation], node_type: NodeType | None) -> Sequence[int]:
     """Return the caps that runs could have had, where some had one."""
     stored = {f for o in observations if o.space is not None for f in o.space.freqs_khz}
@@ -169,18 +187,31 @@ def _steps(observations: Sequence[Observation], node_type: NodeType | None) -> S
     return sorted(stored) or known
 
 
-def _far_in_words(trained: Iterable[Configuration], count: int) -> str:
+def _far_in_words(runs: Iterable[Configuration], count: int) -> str:
+    trained = list(runs)
     threads = sorted(c.threads_per_node for c in trained)
     freqs = sorted(c.freq_khz for c in trained)
     caps = f", {format_freq(freqs[0])} to {format_freq(freqs[-1])}" if freqs[-1] else ""
     return (
         f"{format_count(count, 'option')} outside of what was run "
-        f"({threads[0]} to {threads[-1]} threads{caps}): extrapolated"
+        f"({threads[0]} to {threads[-1]} threads{caps}{_spans(trained)}): extrapolated"
+    )
+
+
+def _spans(trained: Sequence[Configuration]) -> str:
+    """Return the reach of further axes in words."""
+    by_axis: dict[str, list[int]] = {}
+    for c in trained:
+        for name, value in c.extra:
+            by_axis.setdefault(name, []).append(value)
+    return "".join(
+        f", {extra_words(((name, min(v)),))} to {AXES[name].shown(max(v))}"
+        for name, v in by_axis.items()
     )
 
 
 def _several_ranks(trained: Mapping[Configuration, float]) -> bool:
-    return len({(c.nodes, c.threads_per_node, c.freq_khz) for c in trained}) < len(trained)
+    return len({replace(c, ranks_per_node=1) for c in trained}) < len(trained)
 
 
 def _forecast(

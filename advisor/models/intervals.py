@@ -118,6 +118,13 @@ def _distances(a: Sequence[Configuration], b: Sequence[Configuration]) -> Matrix
 
 def _places(configurations: Sequence[Configuration]) -> Matrix:
     rows = [
-        (c.nodes, c.ranks_per_node, c.threads_per_node, max(1, c.freq_khz)) for c in configurations
+        (
+            c.nodes,
+            c.ranks_per_node,
+            c.threads_per_node,
+            max(1, c.freq_khz),
+            *(value for _, value in c.extra),
+        )
+        for c in configurations
     ]
     return np.log(np.array(rows, dtype=np.float64))

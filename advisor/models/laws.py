@@ -16,6 +16,10 @@ work: the last round then leaves cores idle, so that time falls in steps.
 Power is that of an idle node, a part of which (caches, interconnect) follows the clock, plus that
 of the busy cores: leakage and a power of the frequency, from 1 (voltage fixed) to 3 (voltage
 rising with it). Nodes add up.
+
+Where a power limit is what varies, it stands in the frequency's place. It behaves as the clock that
+it leads to: the root of what it leaves above a floor, up to a saturation, from which on it changes
+nothing. Power is then what the program would take of itself, as far as the limit lets it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +51,15 @@ _EXPONENT, _LEAKAGE = (1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 0.75)
 """Powers of the frequency in the cores' power; shares of it that do not follow the clock."""
 _UNCORE = (0.0, 0.5, 1.0)
 """Shares of the idle power that follow the clock."""
+_FLOOR, _SATURATION, _ROOT = (0.1, 0.2, 0.3), (0.4, 0.55, 0.7, 0.85, 1.0), (1.0, 2.0, 3.0)
+"""Of a power limit, as shares of the highest: what a device takes at its lowest clock, from where
+on the limit changes nothing; and which root of the rest the clock is."""
+_FLOOR_OF_MANY, _ROOT_OF_MANY = (0.2,), (1.0, 2.0)
+"""The same where core counts vary, too: the laws would be too many."""
+_SATURATION_W = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
+"""What a program takes of itself at most, in laws of power under a limit."""
+_LEAST_CLOCK = 0.02
+"""Least clock that a power limit leads to, as a share of the highest."""
 _LEAST_POWER = 1e-3
 """Least power, as a share of full power, so that its logarithm is finite."""
 
@@ -61,13 +74,25 @@ class LawAxes:
     most_cores: float
     least_freq: float
     most_freq: float
+    further: tuple[tuple[float, float], ...] = ()
+    """Least and greatest value of each further axis, all of which vary."""
+    limited: bool = False
+    """What stands in the frequency's place is a power limit."""
 
     @classmethod
-    def of(cls, x: Matrix) -> LawAxes:
-        """Return the reach of rows of [nodes, threads, frequency]."""
-        low, high = x.min(axis=0), x.max(axis=0)
+    def of(cls, x: Matrix, *, limited: bool = False) -> LawAxes:
+        """Return the reach of rows of [nodes, threads, frequency], then further axes."""
+        low, high = x[:, :3].min(axis=0), x[:, :3].max(axis=0)
         nodes, cores, freqs = ((float(a), float(b)) for a, b in zip(low, high, strict=True))
-        return cls(*nodes, *cores, *freqs)
+        further = tuple((float(c.min()), float(c.max())) for c in x[:, 3:].T)
+        return cls(*nodes, *cores, *freqs, further, limited)
+
+    def along(self, x: Matrix) -> tuple[Vector, ...]:
+        """Return where rows are on each further axis, from -1/2 to 1/2 in logarithms."""
+        return tuple(
+            np.log(np.maximum(values, 1.0) / most) / math.log(most / max(1.0, least)) + 0.5
+            for values, (least, most) in zip(x[:, 3:].T, self.further, strict=True)
+        )
 
     @property
     def nodes_vary(self) -> bool:
@@ -91,6 +116,7 @@ class Placements:
 
     ``freq`` is a share of the highest; ``along`` goes from -1/2 at the lowest frequency to 1/2 at
     the highest, in logarithms; ``top`` is 1 at the highest of several, which often means turbo.
+    ``further`` has the same as ``along`` of each further axis; ``limited``: ``freq`` is a limit.
     """
 
     cores: Vector
@@ -99,10 +125,21 @@ class Placements:
     log_nodes: Vector
     along: Vector
     top: Vector
+    further: tuple[Vector, ...] = ()
+    limited: bool = False
 
     def some(self, part: slice) -> Placements:
         """Return a part of the places."""
-        return Placements(*(getattr(self, f.name)[part] for f in fields(self)))
+        return Placements(
+            self.cores[part],
+            self.freq[part],
+            self.log_cores[part],
+            self.log_nodes[part],
+            self.along[part],
+            self.top[part],
+            tuple(along[part] for along in self.further),
+            self.limited,
+        )
 
     @classmethod
     def of(cls, x: Matrix, axes: LawAxes) -> Placements:
@@ -111,11 +148,12 @@ class Placements:
         log_nodes = np.log(np.maximum(x[:, 0], 1.0) / max(1.0, axes.first_nodes))
         if not axes.freq_varies:
             still = np.ones(len(x))
-            return cls(cores, still, np.log(cores), log_nodes, 0 * still, 0 * still)
+            return cls(cores, still, np.log(cores), log_nodes, 0 * still, 0 * still, axes.along(x))
         freq = np.maximum(x[:, 2], 1.0) / axes.most_freq
         along = np.log(freq) / math.log(axes.most_freq / axes.least_freq) + 0.5
         top = (x[:, 2] >= axes.most_freq).astype(np.float64)
-        return cls(cores, freq, np.log(cores), log_nodes, along, top)
+        logs = np.log(cores), log_nodes
+        return cls(cores, freq, *logs, along, top, axes.along(x), axes.limited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +184,8 @@ def time_laws(axes: LawAxes) -> LawFamily:
     scaling = _SCALING if axes.nodes_vary else (0.0,)
     clockless = _CLOCKLESS if axes.freq_varies else (0.0, 0.4)
     rows, weights = [], []
-    for serial, apart, share, work, scale in itertools.product(
-        serials, clockless, (math.inf, *ceilings), pieces, scaling
+    for serial, apart, share, work, scale, limit in itertools.product(
+        serials, clockless, (math.inf, *ceilings), pieces, scaling, _limits(axes)
     ):
         if (apart == 0 or serial == 1) and share != math.inf:
             continue
@@ -157,7 +195,7 @@ def time_laws(axes: LawAxes) -> LawFamily:
         if len(pieces) > 1:
             chopped = _PIECES_WEIGHT / (len(pieces) - 1)
             weight *= 1 - _PIECES_WEIGHT if work == math.inf else chopped
-        rows.append((serial, apart, share * axes.most_cores, work, scale))
+        rows.append((serial, apart, share * axes.most_cores, work, scale, *limit))
         weights.append(weight)
     prior = np.log(np.array(weights) / sum(weights))
     return LawFamily(("serial", "clockless"), np.array(rows), prior, _time)
@@ -165,15 +203,27 @@ def time_laws(axes: LawAxes) -> LawFamily:
 
 def power_laws(axes: LawAxes) -> LawFamily:
     """Return the laws of power for such axes."""
-    exponents = _EXPONENT if axes.freq_varies else (1.0,)
-    leakage = _LEAKAGE if axes.freq_varies else (0.0,)
+    clocked = axes.freq_varies and not axes.limited
+    exponents = _EXPONENT if clocked else (1.0,)
+    leakage = _LEAKAGE if clocked else (0.0,)
+    saturations = _SATURATION_W if axes.limited and axes.freq_varies else (1.0,)
     rows = [
-        (idle, exponent, leak, uncore, axes.most_cores)
-        for idle, exponent, leak in itertools.product(_IDLE, exponents, leakage)
-        for uncore in (_UNCORE if idle and axes.freq_varies else (0.0,))
+        (idle, exponent, leak, uncore, axes.most_cores, saturation)
+        for idle, exponent, leak, saturation in itertools.product(
+            _IDLE, exponents, leakage, saturations
+        )
+        for uncore in (_UNCORE if idle and clocked else (0.0,))
     ]
     prior = np.full(len(rows), -math.log(len(rows)))
     return LawFamily(("idle", "exponent"), np.array(rows), prior, _power)
+
+
+def _limits(axes: LawAxes) -> list[tuple[float, float, float]]:
+    """Return floors, saturations and roots of a power limit; of a frequency those that leave it."""
+    if not (axes.limited and axes.freq_varies):
+        return [(0.0, 1.0, 1.0)]
+    floors, roots = (_FLOOR_OF_MANY, _ROOT_OF_MANY) if axes.cores_vary else (_FLOOR, _ROOT)
+    return list(itertools.product(floors, _SATURATION, roots))
 
 
 def _time(
@@ -183,8 +233,14 @@ def _time(
     ceiling: Matrix,
     pieces: Matrix,
     scaling: Matrix,
+    floor: Matrix,
+    saturation: Matrix,
+    root: Matrix,
 ) -> Matrix:
     cores, freq = places.cores[:, None], places.freq[:, None]
+    if places.limited:
+        left = (freq - floor) / (saturation - floor)
+        freq = np.maximum(np.clip(left, 0.0, 1.0) ** (1 / root), _LEAST_CLOCK)
     with np.errstate(invalid="ignore"):
         busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))
     clocked = (serial + (1 - serial) / busy) / freq
@@ -194,9 +250,19 @@ def _time(
 
 
 def _power(
-    places: Placements, idle: Matrix, exponent: Matrix, leak: Matrix, uncore: Matrix, most: Matrix
+    places: Placements,
+    idle: Matrix,
+    exponent: Matrix,
+    leak: Matrix,
+    uncore: Matrix,
+    most: Matrix,
+    saturation: Matrix,
 ) -> Matrix:
+    if places.limited:  # what the program would take, as far as the limit lets it
+        load = saturation * (idle + (1 - idle) * places.cores[:, None] / most)
+        watts: Matrix = np.log(np.minimum(places.freq[:, None], load) + _LEAST_POWER)
+        return watts + places.log_nodes[:, None]
     clock = places.freq[:, None] ** exponent
     busy = (1 - idle) * places.cores[:, None] / most * (leak + (1 - leak) * clock)
-    watts: Matrix = np.log(idle * (1 - uncore + uncore * clock) + busy + _LEAST_POWER)
+    watts = np.log(idle * (1 - uncore + uncore * clock) + busy + _LEAST_POWER)
     return watts + places.log_nodes[:, None]

@@ -66,7 +66,7 @@ class Neural:
             max_iter=steps,
             random_state=seed,
         )
-        self._centre, self._scale = np.zeros(3), np.ones(3)
+        self._centre, self._scale = np.zeros(1), np.ones(1)
         self._mean, self._spread = 0.0, 1.0
         self._low, self._high = -np.inf, np.inf
 

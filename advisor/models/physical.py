@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from advisor.core.axes import AXES, Axis
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.core.units import format_change
@@ -85,6 +86,7 @@ class _Response:
             response.run_sigma,
             matrix(places),
             np.array([number.get(c, -1) for c in places]),
+            limited=(clock := clock_axis(places)) is not None and clock.limits_power,
         )
         m = len(wanted)
         mean, sigma = belief.mean[:m], belief.sigma[:m]
@@ -154,23 +156,40 @@ class _Response:
         )
 
 
+def clock_axis(configurations: Sequence[Configuration]) -> Axis | None:
+    """Return the further axis that stands in the frequency's place, None where it stands itself."""
+    if len({c.freq_khz for c in configurations}) > 1:
+        return None
+    names = [name for name, _ in configurations[0].extra]
+    values = zip(*([v for _, v in c.extra] for c in configurations), strict=True)
+    return next((AXES[n] for n, v in zip(names, values, strict=True) if len(set(v)) > 1), None)
+
+
 def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
     """Return in words which law the runs follow, as far as they show it."""
     cores = len({c.threads_per_node for c in used}) > 1
-    freqs = len({c.freq_khz for c in used}) > 1
+    axis = clock_axis(used)
+    freqs = axis is not None or len({c.freq_khz for c in used}) > 1
+    clock = "clock" if axis is None else axis.words
     parts = []
     if what == "time":
         if cores:
             parts.append(f"{100 * belief.parameters['serial']:.0f} % serial")
         if freqs:
-            parts.append(f"{100 * belief.parameters['clockless']:.0f} % not bound to the clock")
+            parts.append(f"{100 * belief.parameters['clockless']:.0f} % not bound to the {clock}")
     else:
         if cores:
             parts.append(
                 f"{100 * belief.parameters['idle']:.0f} % of the node at full load is idle power"
             )
         if freqs:
-            parts.append(f"the cores' power follows frequency^{belief.parameters['exponent']:.1f}")
+            whose = (
+                "the cores' power follows frequency"
+                if clock == "clock"
+                else f"power follows {clock}"
+            )
+            parts.append(f"{whose}^{belief.parameters['exponent']:.1f}")
     if freqs and belief.turbo > _PROBABLY:
-        parts.append("the highest frequency stands apart (turbo)")
+        what_stands = "frequency" if clock == "clock" else clock
+        parts.append(f"the highest {what_stands} stands apart (turbo)")
     return f"{what}: {', '.join(parts)}" if parts else ""

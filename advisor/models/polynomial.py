@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from advisor.models.base import AXES, Matrix, ModelOption, Vector
+from advisor.models.base import AXES, Matrix, ModelOption, Vector, axis_names
 from advisor.models.regression import inference, least_squares, without_inflated
 
 _FLOOR = 0.1
@@ -45,14 +45,16 @@ class Polynomial:
         self._powers: list[tuple[int, ...]] = [(0, 0, 0)]
         self._fitted: Any = None
         self._floor = 0.0
+        self._names: tuple[str, ...] = AXES
 
     def fit(self, x: Matrix, y: Vector) -> None:
         """Fit to x (n, 3) and positive y (n,)."""
         self.notes = []
         reach = x if self._bounds is None else np.vstack([x, self._bounds])
         self._low, self._high = reach.min(axis=0), reach.max(axis=0)
-        most = [min(self._degree, len(np.unique(x[:, i])) - 1) for i in range(3)]
-        for name, power in zip(AXES, most, strict=True):
+        most = [min(self._degree, len(np.unique(x[:, i])) - 1) for i in range(x.shape[1])]
+        self._names = axis_names(x)
+        for name, power in zip(self._names, most, strict=True):
             if 0 < power < self._degree:
                 self.notes.append(f"{name}: the runs have only {power + 1} values, degree {power}")
         self._powers = [
@@ -60,7 +62,9 @@ class Polynomial:
         ]
         if self._largest_vif:
             columns = without_inflated(self._design(x), self._largest_vif)
-            inflated = [_term(p) for i, p in enumerate(self._powers) if i not in columns]
+            inflated = [
+                _term(p, self._names) for i, p in enumerate(self._powers) if i not in columns
+            ]
             if inflated:
                 self.notes.append(f"left out as collinear: {', '.join(inflated)}")
             self._powers = [self._powers[i] for i in columns]
@@ -79,7 +83,7 @@ class Polynomial:
     @property
     def facts(self) -> dict[str, Any]:
         """What can be inferred of the terms, in axes moved to -1..1."""
-        return {"inference": inference(self._fitted, [_term(p) for p in self._powers])}
+        return {"inference": inference(self._fitted, [_term(p, self._names) for p in self._powers])}
 
     def _design(self, x: Matrix) -> Matrix:
         span = np.where(self._high > self._low, self._high - self._low, 1.0)
@@ -87,7 +91,7 @@ class Polynomial:
         return np.column_stack([np.prod(scaled ** np.array(p), axis=1) for p in self._powers])
 
 
-def _term(powers: Sequence[int]) -> str:
+def _term(powers: Sequence[int], names: Sequence[str]) -> str:
     """Return a product of axes for people: ``threads^2 frequency``, ``1`` for the constant."""
-    factors = zip(AXES, powers, strict=True)
+    factors = zip(names, powers, strict=True)
     return " ".join(axis if n == 1 else f"{axis}^{n}" for axis, n in factors if n) or "1"

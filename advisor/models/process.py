@@ -42,6 +42,8 @@ _NODES_LENGTH = 1.5
 """Length in log nodes over which responses stay alike: a factor of 4.5. Ours, as all below."""
 _BEND_LENGTH = 0.5
 """Length of the bend in frequency, as a share of the range of caps in logarithms."""
+_FURTHER_TILT, _FURTHER_BEND = 0.6, 0.15
+"""Standard deviations (log) of a response's tilt over a further axis' whole range, of its bends."""
 _FREQ_SHARED = 0.4
 """Share of tilt and bend (variance) that all core counts have in common."""
 _TOP_SHARED, _TOP_LENGTH = 0.3, 5.0
@@ -138,14 +140,19 @@ def believe(
     sigma: float,
     wanted: Matrix,
     at: NDArray[np.intp],
+    *,
+    limited: bool = False,
 ) -> Belief:
     """Return what n runs say of m places.
 
-    ``trained`` (n, 3) and ``wanted`` (m, 3) are rows of [nodes, threads, frequency]; ``noise``
+    ``trained`` (n, 3) and ``wanted`` (m, 3) are rows of [nodes, threads, frequency], and may have
+    further axes as further columns (see :func:`_with_clock`); ``noise``
     (n,) is the standard deviation of each ``log_y``, ``sigma`` that of a single run; ``at`` (m,)
     is the number of the training run made at that very configuration, -1 where there is none.
+    ``limited``: the axis in the frequency's place is a power limit.
     """
-    axes = LawAxes.of(np.vstack([trained, wanted]))
+    trained, wanted = _with_clock(trained, wanted)
+    axes = LawAxes.of(np.vstack([trained, wanted]), limited=limited)
     kind = KINDS[what]
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
@@ -179,6 +186,19 @@ def believe(
             )
         ),
     )
+
+
+def _with_clock(trained: Matrix, wanted: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the same rows with only those further axes that vary.
+
+    Where the processors' frequency does not vary, the first of them takes its place: a GPU's clock
+    obeys the same laws, and its power limit those of the clock that it leads to.
+    """
+    spread = np.ptp(np.vstack([trained, wanted]), axis=0)
+    further = [i for i in range(3, len(spread)) if spread[i] > 0]
+    clock = further.pop(0) if further and not spread[2] else 2
+    columns = [0, 1, clock, *further]
+    return trained[:, columns], wanted[:, columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,20 +351,27 @@ class _Process:
     def _covariance(self, h: int, noise: Vector) -> Matrix:
         return self._sum(h, self._parts) + np.diag(self.settings[h].own ** 2 + noise**2)
 
-    def _sum(self, h: int, parts: tuple[Matrix, Matrix, Matrix]) -> Matrix:
+    def _sum(self, h: int, parts: tuple[Matrix, ...]) -> Matrix:
         setting = self.settings[h]
-        rough, bend, top = parts
+        rough, bend, top, *further = parts
         whole: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
+        for part in further:
+            whole = whole + part
         return whole + _LEVEL**2
 
     def _variance(self, h: int, places: Placements) -> Vector:
         setting = self.settings[h]
         bend = setting.bend**2 * (places.along**2 + 0.5)
         whole: Vector = setting.rough**2 + bend + setting.top**2 * places.top + _LEVEL**2
+        for along in places.further:
+            whole = whole + _FURTHER_TILT**2 * along**2 + _FURTHER_BEND**2
         return whole
 
-    def _covariances(self, a: Placements, b: Placements) -> tuple[Matrix, Matrix, Matrix]:
-        """Return the parts' correlations (len(a), len(b)): in cores and nodes, frequency, top."""
+    def _covariances(self, a: Placements, b: Placements) -> tuple[Matrix, ...]:
+        """Return the parts' correlations (len(a), len(b)): in cores and nodes, frequency, top.
+
+        Then the covariances along further axes, of which no law says anything.
+        """
         cores = _matern(a.log_cores, b.log_cores, self.kind.length, smooth=self.kind.smooth)
         rough = cores
         if self._nodes_vary:
@@ -355,7 +382,14 @@ class _Process:
         bend = (tilt + 0.5 * np.exp(-0.5 * apart**2)) * (_FREQ_SHARED + (1 - _FREQ_SHARED) * cores)
         near = _matern(a.log_cores, b.log_cores, _TOP_LENGTH, smooth=True)
         top = np.outer(a.top, b.top) * (_TOP_SHARED + (1 - _TOP_SHARED) * near)
-        return rough, bend, top
+        return rough, bend, top, *map(_further, a.further, b.further)
+
+
+def _further(a: Vector, b: Vector) -> Matrix:
+    """Return the covariances along a further axis: a tilt, and smooth bends."""
+    apart = (a[:, None] - b[None]) / _BEND_LENGTH
+    covariance: Matrix = _FURTHER_TILT**2 * np.outer(a, b)
+    return covariance + _FURTHER_BEND**2 * np.exp(-0.5 * apart**2)
 
 
 def _matern(a: Vector, b: Vector, length: float, *, smooth: bool) -> Matrix:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, RunMethod, Scope
+from advisor.core.observation import Observation, Quality, RunMethod, Scope, coverage
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import InputError
@@ -282,6 +282,7 @@ def _energies(
     for o in observations:
         if o.energy_j is not None and o.energy_quality != "missing":
             by_quality[o.energy_quality].append(o)
+    by_quality["measured"] = _of_one_coverage(by_quality["measured"], notes)
     measured, estimated = by_quality["measured"], by_quality["estimated"]
     enough: list[Quality] = [q for q, runs in by_quality.items() if _configurations(runs) >= least]
     if not enough:
@@ -296,10 +297,23 @@ def _energies(
     if measured and estimated:
         other = estimated if quality == "measured" else measured
         notes.append(f"only {quality} energies count; left out: {format_count(len(other), 'run')}")
-    without = len(observations) - len(measured) - len(estimated)
+    without = sum(o.energy_j is None or o.energy_quality == "missing" for o in observations)
     if without:
         notes.append(f"without energy, for time only: {format_count(without, 'run')}")
     return quality, by_quality[quality]
+
+
+def _of_one_coverage(observations: list[Observation], notes: list[str]) -> list[Observation]:
+    """Return the runs whose meter saw the same accelerators as the newest one's.
+
+    A node's energy with its GPUs and one without are not the same quantity.
+    """
+    newest = coverage(observations[-1].meter) if observations else ()
+    alike = [o for o in observations if coverage(o.meter) == newest]
+    if len(alike) < len(observations):
+        others = format_count(len(observations) - len(alike), "reading")
+        notes.append(f"left out: {others} by a meter that sees other accelerators")
+    return alike
 
 
 def _configurations(observations: Sequence[Observation]) -> int:
@@ -317,13 +331,14 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     """
     if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}
-    axes = [a for a in _AXES if len({_place(c, a) for c in log_mean}) > 1]
+    names = (*_AXES, *(name for name, _ in next(iter(log_mean)).extra))
+    axes = [a for a in names if len({_place(c, a) for c in log_mean}) > 1]
     off: dict[Configuration, list[float]] = {}
     for axis in axes:
         lines: dict[tuple[int, ...], list[Configuration]] = {}
         for c in log_mean:
             lines.setdefault(
-                (c.ranks_per_node, *(_place(c, a) for a in _AXES if a != axis)), []
+                (c.ranks_per_node, *(_place(c, a) for a in names if a != axis)), []
             ).append(c)
         for line in lines.values():
             line.sort(key=lambda c: _place(c, axis))
@@ -340,4 +355,4 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
 
 
 def _place(c: Configuration, axis: str) -> int:
-    return int(getattr(c, axis))
+    return int(getattr(c, axis)) if axis in _AXES else dict(c.extra)[axis]

@@ -9,8 +9,8 @@ every run is alike stays as it is: of it the runs say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.core.configuration import (
@@ -143,6 +143,7 @@ def search_space(
         grid.nodes,
         tuple(sorted(pairs, key=lambda pair: (pair[1], pair[0]))),
         tuple(sorted(freqs)),
+        tuple((name, _steps_of(name, values, node_type)) for name, values in grid.extra),
     )
     if asked and len(space) > MAX_CELLS:
         raise InputError(f"these are {len(space)} configurations, at most {MAX_CELLS} are kept")
@@ -151,14 +152,36 @@ def search_space(
 
 def far_from(runs: Iterable[Configuration], cells: Iterable[Configuration]) -> set[Configuration]:
     """Return the cells that have fewer or more cores, or a lower or higher cap, than any run."""
-    ranges = []
-    trained = list(runs)
-    for axis in ("threads_per_node", "freq_khz"):
-        values = [int(getattr(c, axis)) for c in trained]
-        ranges.append((axis, min(values) / _NEAR, max(values) * _NEAR))
+    trained = [_reach(c) for c in runs]
+    ranges = [(min(v) / _NEAR, max(v) * _NEAR) for v in zip(*trained, strict=True)]
     return {
-        c for c in cells if any(not low <= getattr(c, axis) <= high for axis, low, high in ranges)
+        c
+        for c in cells
+        if any(
+            not low <= value <= high for value, (low, high) in zip(_reach(c), ranges, strict=True)
+        )
     }
+
+
+def _reach(c: Configuration) -> tuple[int, ...]:
+    """Return what decides whether a configuration lies outside of what was run."""
+    return c.threads_per_node, c.freq_khz, *(value for _, value in c.extra)
+
+
+def highest_of(configurations: Iterable[Configuration]) -> dict[str, int]:
+    """Return the highest value of each further axis that any configuration has."""
+    highest: dict[str, int] = {}
+    for c in configurations:
+        for name, value in c.extra:
+            highest[name] = max(value, highest.get(name, 0))
+    return highest
+
+
+def with_axes(c: Configuration, highest: Mapping[str, int]) -> Configuration:
+    """Return a configuration with these further axes: what it does not state is the highest."""
+    if len(c.extra) == len(highest):
+        return c
+    return replace(c, extra=tuple(sorted({**highest, **dict(c.extra)}.items())))
 
 
 def _grid(runs: Iterable[Configuration]) -> SearchSpace:
@@ -166,8 +189,17 @@ def _grid(runs: Iterable[Configuration]) -> SearchSpace:
     return SearchSpace.of(runs[0].node_type, runs)
 
 
+def _steps_of(name: str, values: tuple[int, ...], node_type: NodeType | None) -> tuple[int, ...]:
+    """Return the values of a further axis: those of the runs, and where these differ its steps."""
+    if len(values) < 2 or node_type is None:
+        return values
+    return tuple(sorted({*values, *thin(node_type.gpus.steps(name), MAX_FREQS)}))
+
+
 def _order(cells: Iterable[Configuration]) -> list[Configuration]:
-    return sorted(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
+    return sorted(
+        cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra)
+    )
 
 
 def _varied_ranks(grid: SearchSpace) -> dict[int, list[int]]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from advisor.core.codec import JsonForm, wire
-from advisor.core.inventory import NodeType
+from advisor.core.inventory import Gpus, NodeType
 from advisor.core.units import format_freq
 
 SITE_SOURCE = "site"
 """Source of node types that only the site file knows."""
-HAND_ONLY = ("freq_khz", "default_freq_khz", "base_power_w", "core_power_w")
+HAND_ONLY = ("freq_khz", "default_freq_khz", "base_power_w", "core_power_w", "gpus")
 """What no scheduler tells, and what no scheduler refuses."""
 _FIELDS = tuple(f.name for f in fields(NodeType))
 _DEFAULT = NodeType("")
@@ -142,6 +142,12 @@ def merge_applied(
         values = {k: new.get(k, getattr(_DEFAULT, k)) for k in HAND_ONLY if k in new or k in old}
         if "freq_khz" in values and "default_freq_khz" not in new:
             values["default_freq_khz"] = 0
+        if "gpus" in values:  # how many there are the scheduler says
+            gpus = new.get("gpus")
+            parts = dict(gpus) if isinstance(gpus, Mapping) else {}
+            if source != SITE_SOURCE:
+                parts["count"] = node_type.gpus.count or parts.get("count", 0)
+            values["gpus"] = parts
         by_source.setdefault(source, []).append(_overlaid(node_type, values))
         for key in dict.fromkeys((*new, *old)):
             taken_over = key == "classes" or (key in HAND_ONLY and key in new)
@@ -177,6 +183,13 @@ def missing(node_types: Iterable[NodeType], *, by_feature: bool) -> list[Missing
         lacking.append(
             Missing(without_steps, message, tuple(f"{name}: {step}" for name in without_steps))
         )
+    bare = tuple(t.name for t in types if t.gpus.count and not (t.gpus.freq_khz or t.gpus.power_w))
+    if bare:
+        message = (
+            "clocks and power limits of the GPUs are not known; on such a node "
+            "`advisor site discover --scheduler local --dry-run` tells NVIDIA's"
+        )
+        lacking.append(Missing(bare, message))
     unselected = tuple(t.name for t in types if not t.feature)
     if by_feature and unselected and len(types) > 1:
         message = "no feature selects these nodes alone, so jobs are never moved to them"
@@ -223,6 +236,8 @@ def _short(name: str, value: object) -> str:
         return format_freq(value)
     if name == "nodes" and isinstance(value, tuple):
         return str(len(value))
+    if isinstance(value, Gpus):
+        return gpus_text(value)
     if isinstance(value, tuple):
         return ",".join(str(v[0]) if isinstance(v, tuple) else str(v) for v in value) or "none"
     return "none" if value in (None, "") else str(value)
@@ -235,6 +250,22 @@ def freq_text(steps: Sequence[int]) -> str:
     if len(steps) == 1:
         return format_freq(steps[0])
     return f"{steps[0] / 1e6:g}-{format_freq(steps[-1])} ({len(steps)})"
+
+
+def gpus_text(gpus: Gpus) -> str:
+    """Return a node's GPUs in short: ``4 x A100, 0.21-1.41 GHz (81), 100-400 W, idle 52 W``."""
+    if not gpus.count:
+        return "none"
+    parts = [f"{gpus.count} x {gpus.model or 'GPU'}"]
+    if gpus.freq_khz:
+        parts.append(freq_text(gpus.freq_khz))
+    if gpus.power_w:
+        parts.append(
+            "-".join(str(w) for w in dict.fromkeys((gpus.power_w[0], gpus.power_w[-1]))) + " W"
+        )
+    if gpus.idle_w is not None:
+        parts.append(f"idle {gpus.idle_w:g} W")
+    return ", ".join(parts)
 
 
 def _acceptable(
@@ -253,6 +284,10 @@ def _acceptable(
         if isinstance(stated_count, int) and stated_count > has:
             refused.append(f"{key}: {stated_count} is more than the {has} the scheduler gives")
             del values[key]
+    gpus, there = values.get("gpus"), node_type.gpus.count
+    if isinstance(gpus, Mapping) and there and int(gpus.get("count", there)) > there:
+        refused.append(f"gpus.count: {gpus['count']} is more than the {there} the scheduler gives")
+        values["gpus"] = {**gpus, "count": there}
     wanted_nodes = values.get("nodes")
     if isinstance(wanted_nodes, list):
         unknown = [n for n in wanted_nodes if n not in nodes]
@@ -273,6 +308,9 @@ def _overlaid(node_type: NodeType, values: Mapping[str, object]) -> NodeType:
     field_values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in _FIELDS
     }
+    if isinstance(gpus := field_values.get("gpus"), Mapping):
+        of_scheduler = {"model": node_type.gpus.model, "count": node_type.gpus.count or 1}
+        field_values["gpus"] = Gpus.from_dict({**of_scheduler, **gpus})
     merged = replace(node_type, **field_values)
     if merged.freq_khz and merged.default_freq_khz not in merged.freq_khz:
         merged = replace(merged, default_freq_khz=merged.freq_khz[-1])

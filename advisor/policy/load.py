@@ -196,6 +196,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         **({"default_partition": parsed.default_partition} if parsed.default_partition else {}),
         **({"electricity": electricity} if electricity else {}),
         **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
+        **({"axes": {n: a.model_dump() for n, a in parsed.axes.items()}} if parsed.axes else {}),
         "applications": [
             {
                 "name": a.name,
@@ -213,7 +214,9 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
 
 
 def _node_type(section: NodeTypeSection) -> Mapping[str, object]:
-    stated_values = section.model_dump(exclude_unset=True, exclude={"freq_khz"})
+    stated_values = section.model_dump(exclude_unset=True, exclude={"freq_khz", "gpus"})
+    if "gpus" in section.model_fields_set:
+        stated_values["gpus"] = section.gpus.given()
     if "freq_khz" in section.model_fields_set:
         stated_values["freq_khz"] = section.steps()
     return stated_values

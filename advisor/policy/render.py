@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -95,6 +95,8 @@ def _value(key: str, value: Any) -> Any:
         return f"{value * 100:.10g}%"
     if key in _FREQUENCIES:
         return _steps(value) if isinstance(value, list) else _freq(value)
+    if key == "power_w":
+        return _even(value, int)
     if key == "nodes" and isinstance(value, list):
         return fold(value)
     return value
@@ -102,15 +104,18 @@ def _value(key: str, value: Any) -> Any:
 
 def _steps(steps: list[int]) -> Any:
     """Return frequency steps as a range where they are evenly spaced, else as a list."""
+    written = _even(steps, _freq)
+    if isinstance(written, dict):
+        step = written["step"]
+        written["step"] = step if step % 1000 else f"{step // 1000} MHz"
+    return written
+
+
+def _even(steps: list[int], write: Callable[[int], str | int]) -> Any:
     gaps = {b - a for a, b in pairwise(steps)}
     if len(steps) < 4 or len(gaps) > 1:
-        return [_freq(v) for v in steps]
-    step = gaps.pop()
-    return {
-        "min": _freq(steps[0]),
-        "max": _freq(steps[-1]),
-        "step": step if step % 1000 else f"{step // 1000} MHz",
-    }
+        return [write(v) for v in steps]
+    return {"min": write(steps[0]), "max": write(steps[-1]), "step": gaps.pop()}
 
 
 def _freq(freq_khz: int) -> str | int:

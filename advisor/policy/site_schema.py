@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from advisor.core.axes import AXES
 from advisor.core.rate import TAKES, refused
 from advisor.core.recognise import ALL_CORES
 from advisor.core.units import parse_freq_khz
@@ -54,17 +56,15 @@ def _step(value: object) -> int:
     return step_khz
 
 
-class FreqRange(Strict):
-    """Frequency steps from ``min`` to ``max``, both included."""
+class StepRange(Strict):
+    """Whole numbers from ``min`` to ``max``, both included, ``step`` apart."""
 
-    min: Freq = Field(description="the lowest cap")
-    max: Freq = Field(description="the highest cap")
-    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})] = Field(
-        description="the distance between two caps, 1 MHz to 1 GHz"
-    )
+    min: int
+    max: int
+    step: int
 
     @model_validator(mode="after")
-    def _counts(self) -> FreqRange:
+    def _counts(self) -> StepRange:
         if self.max < self.min:
             refuse("is below min", key="max")
         if (self.max - self.min) % self.step:
@@ -72,6 +72,16 @@ class FreqRange(Strict):
         if (self.max - self.min) // self.step >= MAX_STEPS:
             refuse(f"gives more than {MAX_STEPS} steps", key="step")
         return self
+
+
+class FreqRange(StepRange):
+    """Frequency steps from ``min`` to ``max``, both included."""
+
+    min: Freq = Field(description="the lowest cap")
+    max: Freq = Field(description="the highest cap")
+    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})] = Field(
+        description="the distance between two caps, 1 MHz to 1 GHz"
+    )
 
 
 def _freq_form(value: object) -> str:
@@ -82,6 +92,72 @@ Frequencies = Annotated[
     Annotated[list[Freq], FREQUENCIES, Tag("<list>")] | Annotated[FreqRange, Tag("<range>")],
     Discriminator(_freq_form),
 ]
+
+
+def steps_of(given: Sequence[int] | StepRange) -> list[int]:
+    """Return the values that a list or a range stands for, ascending."""
+    if isinstance(given, StepRange):
+        return list(range(given.min, given.max + 1, given.step))
+    return sorted(set(given))
+
+
+_WATTS_OF_ONE = integer(AXES["gpu_power_w"].least, AXES["gpu_power_w"].most)
+_WATT = _WATTS_OF_ONE.schema
+Watts = Annotated[int, _WATTS_OF_ONE]
+
+
+class WattRange(StepRange):
+    """Power limits from ``min`` to ``max``, both included."""
+
+    min: Watts = Field(description="the lowest limit")
+    max: Watts = Field(description="the highest limit")
+    step: Watts = Field(description="the distance between two limits in W")
+
+
+def _watts(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+_WATTS = Reads(_watts, {"anyOf": [_WATT, {"type": "array", "items": _WATT}]})
+WattSteps = Annotated[
+    Annotated[list[Watts], _WATTS, Tag("<list>")] | Annotated[WattRange, Tag("<range>")],
+    Discriminator(_freq_form),
+]
+
+
+def _model(value: object) -> str:
+    text = text_of(value, "a name")
+    if not text.isprintable() or not 1 <= len(text) <= 100:
+        refuse(f"{text!r} is not a name of a GPU", hint="write it as nvidia-smi -L does")
+    return text
+
+
+class GpusSection(Strict):
+    """The GPUs of a node; `advisor site discover --scheduler local` on such a node tells them."""
+
+    model: Annotated[str, Reads(_model, {"type": "string"})] = Field(
+        default="", description="the GPUs' name, as the driver has it"
+    )
+    count: Annotated[int, integer(1, 256)] = Field(default=1, description="GPUs per node")
+    freq_khz: Frequencies = Field(
+        default_factory=list,
+        description="clocks that can be set: a list, or {min, max, step}; kHz or with a unit",
+    )
+    power_w: WattSteps = Field(
+        default_factory=list,
+        description="power limits of one GPU that can be set, in W: a list, or {min, max, step}",
+    )
+    idle_w: Annotated[float, number(0, 5000)] = Field(
+        default=0, description="power of an idle GPU in W"
+    )
+
+    def given(self) -> dict[str, object]:
+        """Return what is written of them, steps one by one."""
+        given = self.model_dump(exclude_unset=True, exclude={"freq_khz", "power_w"})
+        for key in ("freq_khz", "power_w"):
+            if key in self.model_fields_set:
+                given[key] = steps_of(getattr(self, key))
+        return given
 
 
 class NodeTypeSection(Strict):
@@ -119,6 +195,7 @@ class NodeTypeSection(Strict):
         default=0, description="additional power of one busy core in W, for estimates"
     )
 
+    gpus: GpusSection = Field(default=GpusSection(), description="the GPUs of a node")
     classes: ClassesSection = Field(
         default=ClassesSection(), description="how the class of its jobs is found"
     )
@@ -136,10 +213,7 @@ class NodeTypeSection(Strict):
 
     def steps(self) -> list[int]:
         """Return the frequency steps in kHz, ascending."""
-        if isinstance(self.freq_khz, FreqRange):
-            span = self.freq_khz
-            return list(range(span.min, span.max + 1, span.step))
-        return sorted(set(self.freq_khz))
+        return steps_of(self.freq_khz)
 
 
 class ApplicationMatch(Strict):
@@ -310,6 +384,32 @@ _BOUND_FORM = {
 }
 
 
+def _axis_value(value: object) -> str:
+    text = text_of(value, "a template")
+    if text.count("{}") != 1 or not re.fullmatch(r"[\w.:=,+-]{1,60}", text.replace("{}", "") + "0"):
+        refuse(f"{text!r} is not a value with {{}}", hint="write it like {} or watts={}")
+    return text
+
+
+def _axis_name(value: object) -> str:
+    text = text_of(value, "an axis")
+    if text not in AXES:
+        refuse(f"{text!r} is not an axis", hint=did_you_mean(text, AXES), allowed=tuple(AXES))
+    return text
+
+
+class AxisSection(Strict):
+    """How an axis is written into a job."""
+
+    option: Word = Field(description="the long name of the site's own option, without dashes")
+    value: Annotated[str, Reads(_axis_value, {"type": "string", "pattern": r"\{\}"})] = Field(
+        default="{}", description="the option's value; {} stands for the number"
+    )
+
+
+AxisName = Annotated[str, Reads(_axis_name, {"enum": [*AXES]})]
+
+
 class SiteFile(Strict):
     """What the site knows of its nodes and applications."""
 
@@ -336,6 +436,11 @@ class SiteFile(Strict):
         description="options, input variables or resources that the advisor does not know, such as "
         "those of the site's own SPANK plugins: `harmless`, or `binds:` and what is kept in jobs "
         "that use it; and `VARIABLE=KHZ: harmless`, a frequency cap that the site sets for all",
+    )
+    axes: dict[AxisName, AxisSection] = Field(
+        default={},
+        description="how axes that no scheduler has an option of its own for are written: "
+        "`gpu_power_w: {option: gpu-power, value: '{}'}`",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from advisor.core.availability import JobLimits
 from advisor.core.check import Check
-from advisor.core.codec import Record
+from advisor.core.codec import Record, wire
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
@@ -151,6 +151,8 @@ class RunResult(Record):
     """What the processor counted, by the names asked for."""
     thread_use: Mapping[str, object] = field(default_factory=dict)
     """How many threads worked, of a run of the job as written (see advisor.core.thread_use)."""
+    gpu_j: float | None = field(default=None, metadata=wire(omit=True))
+    """What of ``energy_j`` the nodes' accelerators took, where a meter knows it apart."""
 
 
 @dataclass(frozen=True, slots=True)

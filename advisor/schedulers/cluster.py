@@ -24,6 +24,9 @@ class Node:
     memory_mb: int = 0
     weight: int = 1
     partitions: tuple[str, ...] = ()
+    gpus: int = 0
+    gpu_models: tuple[str, ...] = ()
+    """The models of its GPUs, as the scheduler names them; nodes may differ in both."""
 
     @property
     def hardware(self) -> tuple[int, ...]:

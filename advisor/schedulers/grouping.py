@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.inventory import NodeType
+from advisor.core.inventory import Gpus, NodeType
 from advisor.core.nodelist import expand
 from advisor.schedulers.cluster import HARDWARE, Cluster, Node
 
@@ -82,6 +82,7 @@ def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType
         taken.add(name)
         types.append(_node_type(name, nodes, usable, cluster))
     notes += _lookalikes(types, list(groups.values()), usable)
+    notes += _unequal_gpus(types, usable)
     return sorted(types, key=lambda t: t.name), notes
 
 
@@ -137,7 +138,29 @@ def _node_type(
         weight=min(n.weight for n in nodes),
         partition_nodes=tuple(counts),
         default_partition=default if default in partitions else "",
+        gpus=_gpus(nodes),
     )
+
+
+def _gpus(nodes: Sequence[Node]) -> Gpus:
+    """Return what all of these nodes have of GPUs: the fewest, and their model where it is one."""
+    models = {model for n in nodes for model in n.gpu_models}
+    count = min(n.gpus for n in nodes)
+    return Gpus(models.pop() if len(models) == 1 else "", count) if count else Gpus()
+
+
+def _unequal_gpus(types: Sequence[NodeType], everyone: Sequence[Node]) -> list[str]:
+    """Return a note for each node type whose nodes differ in their GPUs."""
+    by_name = {n.name: n for n in everyone}
+    notes = []
+    for t in types:
+        members = [by_name[name] for name in t.nodes]
+        if len({n.gpus for n in members}) > 1:
+            notes.append(f"the nodes of {t.name} differ in their number of GPUs: the fewest count")
+        models = sorted({model for n in members for model in n.gpu_models})
+        if len(models) > 1:
+            notes.append(f"the nodes of {t.name} have several models of GPUs: {', '.join(models)}")
+    return notes
 
 
 def _lookalikes(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from advisor.core.axes import AXES
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
@@ -81,6 +82,7 @@ def _choose(
             rows.remove(baseline)
         others += product((other.node_type,), rows)  # each row with its node type
     reasons = explain(dropped)
+    reasons += [reason("axis-unwritten", AXES[name].words) for name in model.further_axes]
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from advisor.core.axes import AXES, Axis, Extra
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, Scope
+from advisor.core.observation import GPU_ENERGY, Observation, Quality, Scope
 from advisor.core.units import format_count, parse_freq_khz
 from advisor.errors import InputError
 
@@ -57,10 +58,11 @@ class Terms:
         energy_j: float | None,
         fom: float | None,
         extra: Mapping[str, object],
+        axes: Extra = (),
     ) -> Observation:
         """Return one run; ``place`` is nodes, ranks and threads per node, kHz."""
         return Observation(
-            Configuration(self.node_type, *place),
+            Configuration(self.node_type, *place, axes),
             time_s,
             energy_j,
             fom,
@@ -100,7 +102,8 @@ def read_csv(path: Path, terms: Terms, step: ReadStep = _no_step) -> RunsFile:
     """Read measured runs from a CSV file.
 
     Columns nodes, ranks_per_node, threads_per_node, freq_khz (kHz, 0 where no cap can be set),
-    time_s (s), energy_j (J over all nodes; blank or 0: not measured), optional fom (a rate); all
+    time_s (s), energy_j (J over all nodes; blank or 0: not measured), optional fom (a rate), and
+    the further axes of :data:`advisor.core.axes.AXES` (blank or 0: not set); all
     others are kept as extra. Raises InputError that lists every mistake by line and column.
     """
     table = read_table(path, step)
@@ -115,18 +118,23 @@ def read_csv(path: Path, terms: Terms, step: ReadStep = _no_step) -> RunsFile:
     names = [n for n in table.names if n and n not in _PARSERS]
     if "node_type" in names:
         table.parsed("node_type", partial(_own_node_type, terms.node_type))
+    axes = {n: table.parsed(n, partial(_axis_value, AXES[n])) for n in sorted(AXES) if n in names}
+    gpu_energies = table.parsed(GPU_ENERGY, _energy_value) if GPU_ENERGY in names else []
     if problems:
         raise InputError(listing(path, problems))
     if not table.rows:
         raise InputError(f"{path}: there are no runs in it, only a header")
-    extra = [n for n in names if n != "node_type"]
+    extra = [n for n in names if n not in ("node_type", GPU_ENERGY, *axes)]
     columns |= {n: table.parsed(n, _plain) for n in extra}
     runs = []
     for number, row in enumerate(zip(*columns.values(), strict=True)):
         if number % _EACH == 0:
             step(number, len(table.rows))
         more = dict(zip(extra, row[7:], strict=True))
-        runs.append(terms.run(row[:4], row[4], row[5], row[6], more))
+        if gpu_energies and (gpu_j := gpu_energies[number]):
+            more[GPU_ENERGY] = gpu_j
+        further = tuple((n, v) for n, values in axes.items() if (v := values[number]))
+        runs.append(terms.run(row[:4], row[4], row[5], row[6], more, further))
     return RunsFile(tuple(runs), tuple(names), table.sha256)
 
 
@@ -303,6 +311,22 @@ def _freq(text: str) -> int:
     return round(value)
 
 
+def _axis_value(axis: Axis, text: str) -> int:
+    """Return a value of a further axis, 0 where it was not set."""
+    if not text:
+        return 0
+    try:
+        value: float = parse_freq_khz(text) if axis.name.endswith("_khz") else _number(text)
+    except ValueError:
+        value = _number(text)  # says what is wrong
+    if value != int(value):
+        raise ValueError(f"{text!r} is not a whole number")
+    if value and not axis.least <= value <= axis.most:
+        span = f"{axis.shown(axis.least)} to {axis.shown(axis.most)}"
+        raise ValueError(f"{text!r} is not a {axis.words} in {axis.unit}; it is {span}")
+    return int(value)
+
+
 def _positive(text: str) -> float:
     value = _number(text)
     if value <= 0:
@@ -317,6 +341,11 @@ def _energy(text: str) -> float | None:
     if value < 0:
         raise ValueError(f"{text!r} is negative; leave it blank when it was not measured")
     return value or None
+
+
+def _energy_value(text: str) -> float:
+    """Return an energy, 0 where none was measured."""
+    return _energy(text) or 0.0
 
 
 def _fom(text: str) -> float | None:

@@ -11,7 +11,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.decision import FROM_STAMP, Decision
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.option import Option, Row, unpack_rows
+from advisor.core.option import Option, Row, as_written, further_axes, unpack_rows
 from advisor.core.size_table import SizeTable
 from advisor.errors import StoreError
 
@@ -136,12 +136,27 @@ class StoredModel:
 
     def options(self) -> tuple[Option, ...]:
         """Unpack the options. Raises StoreError when they are damaged or in another format."""
+        if not self.further_axes:
+            return self.written_options()
+        with self._whole():
+            return tuple(row.option(self.node_type) for row in unpack_rows(self.options_blob))
+
+    def written_options(self) -> tuple[Option, ...]:
+        """Unpack the options that jobs may get: those of :meth:`rows`."""
         return tuple(row.option(self.node_type) for row in self.rows())
 
+    @property
+    def further_axes(self) -> tuple[str, ...]:
+        """Axes of its options that no hook writes; jobs get the highest value of each."""
+        return further_axes(self.options_blob)
+
     def rows(self) -> list[Row]:
-        """Unpack the options as they are stored. Raises StoreError as :meth:`options` does."""
+        """Unpack the options that differ from jobs in nothing that no hook can write.
+
+        Most models have no others. Raises StoreError as :meth:`options` does.
+        """
         with self._whole():
-            rows = unpack_rows(self.options_blob)
+            rows = unpack_rows(as_written(self.options_blob))
         return self.rows_at(rows, self.table()) if self.size else rows
 
     def rows_at(self, measured: Sequence[Row], table: SizeTable) -> list[Row]:

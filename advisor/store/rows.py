@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from advisor.core.axes import AXES, Extra
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.decision import Decision
 from advisor.core.observation import Observation
@@ -39,6 +40,8 @@ REQUEST_COLUMNS = (
     " r.detail, r.plan, r.created_at, r.updated_at"
 )
 
+PLACE = ("node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz")
+"""The columns of a configuration; its further axes stand with what else is kept of a run."""
 NAME_LIMIT = 200
 """Characters of a name."""
 
@@ -131,12 +134,13 @@ def observation(row: sqlite3.Row) -> StoredObservation:
         method,
         space,
     ) = row
+    more = from_json(extra, f"observation {number}") if extra != "{}" else {}
     return StoredObservation(
         number,
         application,
         workload,
         Observation(
-            Configuration(node_type, nodes, ranks, threads, freq),
+            Configuration(node_type, nodes, ranks, threads, freq, _axes(more) if more else ()),
             time_s,
             energy_j,
             fom,
@@ -147,12 +151,18 @@ def observation(row: sqlite3.Row) -> StoredObservation:
             account,
             scope,
             job_id,
-            from_json(extra, f"observation {number}") if extra != "{}" else {},
+            more,
             method,
             _space(node_type, space) if space else None,
         ),
         created_at,
     )
+
+
+def _axes(extra: dict[str, Any]) -> Extra:
+    """Take the further axes out of what is kept of a run; what cannot be a value stays there."""
+    names = [n for n in AXES if type(v := extra.get(n)) is int and v > 0]
+    return tuple((name, extra.pop(name)) for name in sorted(names))
 
 
 @lru_cache(maxsize=1000)
@@ -186,10 +196,10 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
         raise InputError(f"an observation's configuration is not valid: {c.to_dict()}")
     return {
         "workload_id": workload_id,
-        **{name: getattr(c, name) for name in Configuration.__slots__},
+        **{name: getattr(c, name) for name in PLACE},
         **{name: getattr(run, name) for name in _OF_RUN},
         "energy_quality": "missing" if run.energy_j is None else run.energy_quality,
-        "extra": to_json(dict(sorted(run.extra.items()))),
+        "extra": to_json(dict(sorted({**run.extra, **dict(c.extra)}.items()))),
         "space": "" if run.space is None else to_json(run.space.to_dict()),
         "created_at": at,
     }

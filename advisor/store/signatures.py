@@ -20,7 +20,7 @@ from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction, insert, marks
 
-_PLACE = tuple(Configuration.__slots__)
+_PLACE = _rows.PLACE
 _ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
 _OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id")
 _COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)

@@ -70,7 +70,7 @@ def class_start(store: Path, job: TrainingJob) -> ClassStart | None:
     model = _model(store, job) if store.exists() else None
     if model is None:
         return None
-    options = model.options()
+    options = model.written_options()
     own = next((o for o in options if o.configuration == job.baseline), None)
     return None if own is None else ClassStart(options, own, like_text(model.cold_start)[0])
 

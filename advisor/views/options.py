@@ -86,8 +86,8 @@ class View:
 
     def beside(self, asked: Configuration | None) -> View:
         """Return the view with another baseline, if it is one of its options."""
-        named = next((o for o in self.options if o.configuration == asked), self.baseline)
-        return replace(self, baseline=named)
+        named = [o for o in self.options if asked is not None and _is_at(o, asked)]
+        return replace(self, baseline=max(named or [self.baseline], key=_size))
 
     def change(self, option: Option) -> tuple[float, float]:
         """Return changes of energy and time against the baseline, as fractions."""
@@ -133,19 +133,28 @@ def _of_sizes(view: View) -> str:
     )
 
 
-def view_of(model: StoredModel, asked: Configuration | None = None) -> View:
+def view_of(
+    model: StoredModel, asked: Configuration | None = None, *, further: bool = True
+) -> View:
     """Return a model's view; the baseline is what was ``asked`` for, else the largest option.
 
+    ``further``: with the options that jobs cannot get, since no hook writes an axis of theirs.
     Raises RefusedError for a model without options.
     """
-    options = model.options()
+    options = model.options() if further else model.written_options()
     if not options:
         raise RefusedError(f"model {model.id} of {model.application} has no options")
     own = model.cold_start.get("own")
     if own:
         asked = Configuration.from_dict(own)
-    named = [o for o in options if o.configuration == asked]
-    return View(model, options, named[0] if named else max(options, key=_size))
+    named = [o for o in options if asked is not None and _is_at(o, asked)]
+    return View(model, options, max(named or options, key=_size))
+
+
+def _is_at(option: Option, asked: Configuration) -> bool:
+    """Tell whether an option is a configuration, which need not name the further axes."""
+    c = option.configuration
+    return c == asked or (not asked.extra and replace(c, extra=()) == asked)
 
 
 def with_options(view: View, options: tuple[Option, ...]) -> View:
@@ -181,9 +190,11 @@ def size(point: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     return nodes, threads, freq_khz, ranks
 
 
-def _size(option: Option) -> tuple[int, int, int, int]:
+def _size(option: Option) -> tuple[int, ...]:
+    """Return what options are ordered by: at the largest, a job gets the most of further axes."""
     c = option.configuration
-    return size((c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz))
+    whole = size((c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz))
+    return *whole, *(value for _, value in c.extra)
 
 
 def known_by(option: Option) -> str:

@@ -261,7 +261,7 @@ class SeenModels:
         if model.id in self.sized:
             return self.sized[model.id].beside(base), whose
         swept = reader.swept_baseline(model.application, model.workload, node_type)
-        return view_of(model, base or swept), whose
+        return view_of(model, base or swept, further=False), whose
 
 
 def seen_models(reader: Reader, application: str, workload: str, person: Person) -> SeenModels:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
-from advisor.core.option import packed_points, pick_packed
+from advisor.core.option import as_written, packed_points, pick_packed
 from advisor.core.policy import Goal, PolicySet
 from advisor.core.request import JobRequest
 from advisor.core.units import format_count
@@ -298,7 +298,8 @@ def prune(
     for no cap). (None, None) for a model whose options cannot be read.
     """
     try:
-        points = packed_points(model.options_blob)
+        blob = as_written(model.options_blob)
+        points = packed_points(blob)
     except ValueError:
         return None, None
     if not points:
@@ -308,5 +309,5 @@ def prune(
         point = (asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz)
     base = points.index(point if point in points else max(points, key=size))
     top = points.index(max(points, key=itemgetter(3)))
-    pruned = pick_packed(model.options_blob, (base, top))
+    pruned = pick_packed(blob, (base, top))
     return replace(model, options_blob=pruned), Configuration(model.node_type, *points[base])

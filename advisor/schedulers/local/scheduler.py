@@ -243,6 +243,7 @@ class Local(Scheduler):
             detail=measured.detail,
             counters=measured.counters,
             thread_use=counted(counts),
+            gpu_j=measured.gpu_j,
         )
         keep_complete(job, result)
         return result

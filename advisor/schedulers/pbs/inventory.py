@@ -36,6 +36,7 @@ class Host:
 
     name: str
     ncpus: int = 0
+    gpus: int = 0
     memory_mb: float = 0.0
     resources: dict[str, str] = field(default_factory=dict)
     queue: str = ""
@@ -228,6 +229,7 @@ def cluster_of(
             cores=max(1, host.ncpus),
             memory_mb=int(host.memory_mb),
             partitions=tuple(q for q in places if host.name in places[q]),
+            gpus=host.gpus,
         )
         for host in hosts
     )
@@ -251,6 +253,8 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
         host = hosts.setdefault(name, Host(name))
         cores = int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
         host.ncpus += cores
+        gpus = str(has.get("ngpus", has.get("naccelerators", "")))
+        host.gpus += int(gpus) if gpus.isdecimal() else 0
         if cores:
             host.vnodes[vnode] = str(attributes.get("sharing") or DEFAULT_SHARING)
         with contextlib.suppress(ValueError):

@@ -138,6 +138,14 @@ def _energy(s: Mapping[str, str]) -> Iterator[Check]:
             "Slurm meters no energy: models can only rest on estimates",
             "slurm.conf: AcctGatherEnergyType=acct_gather_energy/rapl (or ipmi, xcc, pm_counters)",
         )
+    elif plugin == "gpu" or (plugin == "rapl" and "gpu" in s.get("GresTypes", "").split(",")):
+        seen = "GPUs alone" if plugin == "gpu" else "processors, not the nodes' GPUs"
+        yield Check(
+            "energy",
+            "warn",
+            f"metered by {plugin}: the energy of {seen}",
+            "slurm.conf: AcctGatherEnergyType=acct_gather_energy/ipmi (or xcc, pm_counters)",
+        )
     else:
         yield Check("energy", "ok", f"metered by {plugin}")
     gather = s.get("JobAcctGatherType", "")

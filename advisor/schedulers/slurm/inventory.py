@@ -19,6 +19,8 @@ from advisor.schedulers.slurm.control import ask
 TIMEOUT_S = 60.0
 """Seconds that the controller may take to answer."""
 _FREE_TEXT = re.compile(r"\s(?:OS|Reason|Comment|Extra|ResumeAfterTime|AdminComment)=")
+_GPU = re.compile(r"(?:^|,)gpu(?::([A-Za-z][\w.-]*))?(?::(\d+))?(?=[,(]|$)")
+"""Generic resources of type gpu: ``gpu:a100:4(S:0-1)``, ``gpu:2``."""
 
 
 def read_cluster() -> Cluster:
@@ -127,6 +129,7 @@ def _node(fields: Mapping[str, str]) -> Node:
         memory_mb=number("RealMemory", 0) - number("MemSpecLimit", 0),
         weight=number("Weight", 1),
         partitions=fields.get("Partitions", "").split(","),
+        gres=fields.get("Gres", ""),
     )
 
 
@@ -142,6 +145,7 @@ def _made(
     memory_mb: int,
     weight: int,
     partitions: Iterable[object],
+    gres: str,
 ) -> Node:
     """Make a node; where Slurm counts cores as CPUs, hardware threads do not count."""
     cores = max(1, sockets * cores_per_socket)
@@ -150,6 +154,7 @@ def _made(
     if usable_cpus:
         cores = max(1, min(cores, usable_cpus // max(1, threads)))
     names = features.split(",") if isinstance(features, str) else [str(f) for f in features]
+    gpus = _GPU.findall(gres)
     return Node(
         name,
         tuple(f for f in (n.strip() for n in names) if f),
@@ -159,6 +164,8 @@ def _made(
         memory_mb=max(0, memory_mb),
         weight=weight,
         partitions=tuple(str(p) for p in partitions if p),
+        gpus=sum(int(count or 1) for _, count in gpus),
+        gpu_models=tuple(sorted({model for model, _ in gpus if model})),
     )
 
 
@@ -197,6 +204,7 @@ def _node_json(data: Mapping[str, object]) -> Node:
             memory_mb=_number(data["real_memory"]) - _number(data.get("specialized_memory"), 0),
             weight=_number(data.get("weight"), 1),
             partitions=partitions,
+            gres=str(data.get("gres") or ""),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a node of an unknown form: {error}") from None

@@ -90,7 +90,8 @@ class Sweeps:
             return f"energy: {job.launcher or 'the script'} is not metered by Slurm; {otherwise}"
         if not plugin or plugin in ("none", "(null)"):
             return f"energy: this Slurm meters none (AcctGatherEnergyType); {otherwise}"
-        return f"energy measured by Slurm ({plugin}), of all steps of a run"
+        whose = "the GPUs alone in " if plugin == "gpu" else ""
+        return f"energy measured by Slurm ({plugin}), of {whose}all steps of a run"
 
     # -- sweeps --------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class Formula:
 
     def _terms(self, x: Matrix) -> Any:
         """Return patsy's description of the formula's terms, checked."""
-        varying = [n for n, v in zip(AXES, x.T, strict=True) if len(np.unique(v)) > 1]
+        varying = [n for n, v in zip(AXES, x.T, strict=False) if len(np.unique(v)) > 1]
         text = self._formula.strip() or self._default(varying, x)
         try:
             terms = patsy.ModelDesc.from_formula(text)
@@ -212,7 +212,7 @@ class Formula:
 
     def _frame(self, x: Matrix) -> pd.DataFrame:
         scaled = (np.clip(x, self._low, self._high) - self._shift) / self._span
-        return pd.DataFrame(dict(zip(AXES, scaled.T, strict=True)))
+        return pd.DataFrame(dict(zip(AXES, scaled.T, strict=False)))
 
     def _design(self, x: Matrix) -> Matrix:
         with np.errstate(all="ignore"):
@@ -221,7 +221,7 @@ class Formula:
         bad = np.argwhere(~np.isfinite(design))
         if len(bad):
             row, column = bad[0]
-            place_text = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=True))
+            place_text = ", ".join(f"{n} {v:g}" for n, v in zip(AXES, x[row], strict=False))
             scaled = "" if self._scaler == "none" else f", axes scaled ({self._scaler})"
             instead = (
                 "exponentials small ones; frequency is in kHz"

@@ -1,0 +1,66 @@
+"""Axes beyond nodes, threads and frequency cap: what a configuration may have besides.
+
+An axis is data: a name, which is also that of its column in files and of its key in JSON, and how
+its values are shown. All of them are whole numbers. Its values belong to a configuration
+(:attr:`advisor.core.configuration.Configuration.extra`) where a job states them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from advisor.core.codec import Record
+from advisor.core.units import format_freq
+
+Extra = tuple[tuple[str, int], ...]
+"""Further axes of a configuration: name and value of each, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A further axis: what people call it, the values it may have, and how they are written."""
+
+    name: str
+    words: str
+    unit: str
+    least: int
+    most: int
+    shown: Callable[[int], str]
+    limits_power: bool = False
+    """It limits power, and clocks follow; else it is a clock itself."""
+
+
+AXES: Mapping[str, Axis] = {
+    axis.name: axis
+    for axis in (
+        Axis("gpu_freq_khz", "GPU clock", "kHz", 100_000, 10_000_000, format_freq),
+        Axis("gpu_power_w", "GPU power limit", "W", 1, 5000, lambda watts: f"{watts} W", True),
+    )
+}
+"""The axes that there are, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisWriting(Record):
+    """How a site has an axis written into a job: its scheduler's option, and the option's value.
+
+    ``value`` has ``{}`` where the number stands.
+    """
+
+    option: str
+    value: str = "{}"
+
+
+def writings_of(site: Mapping[str, object]) -> dict[str, AxisWriting]:
+    """Return how the axes of a compiled site file are written, by axis."""
+    written = site.get("axes")
+    return {
+        str(name): AxisWriting.from_dict(how)
+        for name, how in (written.items() if isinstance(written, Mapping) else ())
+    }
+
+
+def extra_words(extra: Extra) -> str:
+    """Return further axes as people read them: ``GPU clock 1.38 GHz, GPU power limit 200 W``."""
+    return ", ".join(f"{AXES[name].words} {AXES[name].shown(value)}" for name, value in extra)

@@ -135,11 +135,12 @@ def _draw(axes: Any, scene: Scene) -> None:
     if scene.chosen is not None:
         _choice(axes, scene, scene.chosen)
     for i, text in scene.labels.items():
-        (x, y), right_half = scene.points[i], scene.points[i][0] > (left + right) / 2
-        ends = scene.spreads[i][0] if scene.spreads and i in crossed else (x, x)
+        x, y = scene.points[i]
+        right_half = x > (left + right) / 2
+        reach = scene.spreads[i][0] if scene.spreads and i in crossed else (x, x)
         axes.annotate(
             text,
-            (ends[0] if right_half else ends[1], y),
+            (reach[0] if right_half else reach[1], y),
             xytext=(-10 if right_half else 10, 0),
             textcoords="offset points",
             ha="right" if right_half else "left",

@@ -228,8 +228,12 @@ def test_who_publishes_names_the_address_of_links_and_pictures(built: Path, tmp_
     """The index checks the description as twine does; what it links lies at the version's tag."""
     pytest.importorskip("twine")
     url = "https://example.org/o/hpc-advisor"
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path]
-    subprocess.run([*pip, ROOT], env={**os.environ, "ADVISOR_URL": url}, check=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    subprocess.run(
+        [*pip, "--wheel-dir", str(tmp_path), str(ROOT)],
+        env={**os.environ, "ADVISOR_URL": url},
+        check=True,
+    )
     (wheel,) = tmp_path.glob("*.whl")
     for one in (wheel, *built.glob("*.whl")):
         done = subprocess.run(

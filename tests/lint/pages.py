@@ -31,8 +31,8 @@ from tests.lint.project import Project, Source, Violation
 
 QSUB = {"-l", "-v"}
 """Options of qsub that pages name."""
-OF_TESTS = {"ADVISOR_RENEW"}
-"""Variables that pages name and no program of ours reads: tests/tui/test_tui_screens.py does."""
+OF_TESTS = {"ADVISOR_RENEW", "ADVISOR_URL"}
+"""Variables that pages name and no program of ours reads: tests and hatch_build.py do."""
 OF_LINES = {"off", "complete", "key", "size.n"}
 """What stands behind #ADVISOR beside the settings that are variables too; of sizes any name."""
 ENVIRONMENT = re.compile(r"\b(?:SLURM_)?ADVISOR(?:_[A-Z]+)*\b(?!_)")

@@ -316,7 +316,8 @@ def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
     folder.mkdir(parents=True)
     (folder / "choices.json").write_text('{"version": 1, "goal": "min_time"}')
     assert qsub("job.sh").client()["choices"] == '{"version": 1, "goal": "min_time"}'
-    assert qsub("--", "/bin/app").client()["choices"]
+    told = qsub("--", "/bin/app").client()
+    assert told["choices"] and not told["script"] and not told.get("whole")
     (folder / "choices.json").write_text("x" * 4000)
     assert qsub("job.sh").client()["choices"] == "x" * 4000
     (folder / "choices.json").write_text("x" * 4001)
@@ -1007,6 +1008,7 @@ def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
         ("mpirun {here}/stencil", ["{here}/stencil"]),
         ("mpirun $PBS_O_WORKDIR/stencil", ["$PBS_O_WORKDIR/stencil"]),
         ("mpirun ~/stencil && mpirun ./other", ["~/stencil", "./other"]),  # jobs start at home
+        ("E={here}\nmpirun ${{E}}/stencil", ["{here}/stencil"]),
         ("cd run\nmpirun ./stencil", []),
         ("cd $PBS_O_WORKDIR; cd run\nmpirun ./stencil", []),
         ("mpirun stencil", []),

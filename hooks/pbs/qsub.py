@@ -155,9 +155,7 @@ def hand_over(value):
     import binascii
 
     key = binascii.hexlify(os.urandom(16)).decode("ascii")
-    if sent(key, value) or left(key, value):
-        return key
-    return ""
+    return key if sent(key, value) or left(key, value) else ""
 
 
 def sent(key, value):

@@ -48,6 +48,7 @@ LIMITS = (
 )
 UNDERSTOOD = (
     "test_the_hooks_judge_everything_as_the_daemon_does",
+    "test_the_first_that_binds_a_plan_is_told",
     "test_the_hooks_know_what_the_site_says_of_its_own_options",
     "test_a_site_may_say_it_of_a_variable_whatever_its_value",
 )

@@ -892,6 +892,29 @@ def test_a_counter_that_may_have_wrapped_unseen_is_not_believed(
     assert "may have wrapped" in done["log"][0]
 
 
+def test_a_counter_may_go_unread_for_so_long_since_it_was_read_last(
+    node: PosedSys, state: Path, mom: Mom
+) -> None:
+    """At 500 W it wraps after 524 s; while its job is suspended nobody counts."""
+
+    def pass_by(seconds: int) -> None:
+        file = state / "7.pbs1.json"
+        content = json.loads(file.read_text())
+        content["energy"]["at"] -= seconds
+        file.write_text(json.dumps(content))
+
+    mom(event("EXECJOB_BEGIN"))
+    for seconds, kind in (
+        (400, "EXECHOST_PERIODIC"),
+        (400, "EXECJOB_POSTSUSPEND"),
+        (4000, "EXECJOB_PRERESUME"),
+        (400, "EXECJOB_EPILOGUE"),
+    ):
+        pass_by(seconds)
+        [done] = mom({**event(kind), "job_list": {"7.pbs1": {}}})
+    assert (done["used"]["energy_j"], done["log"]) == ("0", [])
+
+
 def test_pm_counters_go_before_rapl(tmp_path: Path, node: PosedSys, mom: Mom) -> None:
     node.pm_counters(5000)
     mom(event("EXECJOB_BEGIN"))

@@ -312,10 +312,12 @@ def test_what_came_from_the_job_it_is_submitted_from_is_forgotten(qsub: Qsub) ->
 
 def test_a_user_s_choices_go_along(qsub: Qsub) -> None:
     folder = qsub.folder / ".config" / "advisor"
+    assert "choices" not in qsub("job.sh").client()
     folder.mkdir(parents=True)
     (folder / "choices.json").write_text('{"version": 1, "goal": "min_time"}')
     assert qsub("job.sh").client()["choices"] == '{"version": 1, "goal": "min_time"}'
-    assert qsub("--", "/bin/app").client()["choices"]
+    told = qsub("--", "/bin/app").client()
+    assert told["choices"] and not told["script"] and not told.get("whole")
     (folder / "choices.json").write_text("x" * 4000)
     assert qsub("job.sh").client()["choices"] == "x" * 4000
     (folder / "choices.json").write_text("x" * 4001)
@@ -914,6 +916,15 @@ def test_the_daemon_understands_the_excerpt_as_the_script(
         assert threads_of(short).count == threads_of(script).count
 
 
+@pytest.mark.parametrize(
+    "front",
+    "! then do else time exec nohup command stdbuf setsid A=1".split(),  # noqa: SIM905
+)
+def test_a_word_before_a_command_does_not_hide_it(client: ModuleType, front: str) -> None:
+    assert client.excerpt([f"{front} ./a"]) == [f"{front} ./a"]
+    assert client.excerpt([f"{front} echo"]) == []
+
+
 @given(text=st.text(max_size=200))
 def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
     lines = text.splitlines()
@@ -997,6 +1008,7 @@ def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
         ("mpirun {here}/stencil", ["{here}/stencil"]),
         ("mpirun $PBS_O_WORKDIR/stencil", ["$PBS_O_WORKDIR/stencil"]),
         ("mpirun ~/stencil && mpirun ./other", ["~/stencil", "./other"]),  # jobs start at home
+        ("E={here}\nmpirun ${{E}}/stencil", ["{here}/stencil"]),
         ("cd run\nmpirun ./stencil", []),
         ("cd $PBS_O_WORKDIR; cd run\nmpirun ./stencil", []),
         ("mpirun stencil", []),
@@ -1063,9 +1075,12 @@ LOAD = (1, b"code")
         (elf((4, note(2, b"GNU\0", b"1234"))), "adler"),
         (elf((4, ID[:-1])), "adler"),
         (elf((4, ID[:11])), "adler"),
+        (elf((4, PROPERTY + ID[:11]), (4, ID)), ID[16:].hex()),
         (elf((4, note(5, b"GNU\0", b"x" * 65500) + ID)), "adler"),  # beyond what is read
         (elf((4, note(5, b"GNU\0", b"x" * 65484) + ID)), ID[16:].hex()),  # all that is read
+        (elf((4, note(1, b"abcd\0", b"x") + ID)), ID[16:].hex()),
         (elf((7, ID)), "adler"),
+        (elf((4, PROPERTY), (7, ID)), "adler"),
         (elf((4, ID), start=b"\x7fELF\x01\x01"), "adler"),
         (elf((4, ID), start=b"\x7fELF\x02\x02"), "adler"),
         (elf((4, ID))[:100], "adler"),
@@ -1105,8 +1120,8 @@ def test_of_many_programs_five_are_told(qsub: Qsub) -> None:
 @pytest.mark.parametrize(
     ("script", "whole"),
     [
-        ("./a\n" * 10_000, True),  # 39,999 characters between the first and the last
-        ("./a\n" * 10_000 + "true\n", False),
+        ("./a\n" * 9_999 + "./aa", True),  # 40,000 characters
+        ("./a\n" * 9_999 + "./aaa", False),
         ("cat <<E\n$A\nE\n./a", True),
         ("cat <<E\n$(date)\nE\n./a", False),
         ("cat <<E\n`date`\nE\n./a", False),
@@ -1115,3 +1130,29 @@ def test_of_many_programs_five_are_told(qsub: Qsub) -> None:
 )
 def test_an_outline_is_whole_or_is_none(client: ModuleType, script: str, whole: bool) -> None:
     assert (client.outline(script.splitlines()) is not None) == whole
+
+
+def test_an_outline_leaves_out_comments_and_here_documents(client: ModuleType) -> None:
+    lines = ["# x", "  # y", "", "   ", "  ./a 1  ", "cat <<EOF", "./x", "  EOF", "./b"]
+    lines += ["cat <<< EOF", "./c"]
+    outline = [line.strip() for line in client.outline(lines)]
+    assert outline == ["./a 1", "cat", "./b", "cat <<< EOF", "./c"]
+
+
+def test_an_excerpt_has_all_that_its_lines_depend_on(client: ModuleType) -> None:
+    lines = ["B=x", "A=$B", "mpirun ./a $A"]
+    assert client.excerpt(["C=y", *lines]) == lines
+
+
+def test_an_excerpt_has_the_first_five_launchers_and_the_last_three_commands(
+    client: ModuleType,
+) -> None:
+    lines = [f"mpirun ./a{number}" for number in range(9)]
+    assert client.excerpt(lines) == [*lines[:5], *lines[6:]]
+    assert client.excerpt(["echo x; ./a"]) == ["echo x; ./a"]
+
+
+@pytest.mark.parametrize("begin", ["#ADVISOR ", "./a "])
+def test_of_a_long_line_the_beginning_is_told(client: ModuleType, begin: str) -> None:
+    line = begin + "x" * 2000
+    assert client.outline([line]) == [line[:1000]]

@@ -99,7 +99,7 @@ function M.refused(plan, options, variables, program)
     if not classes then found[#found + 1] = shown .. " is not understood" end
     for word in (classes or ""):gmatch("%S+") do
       local axis = word == "all" and "all" or word:match("^binds:([%l_]+)")
-      if axis == "all" or axes[axis] then found[#found + 1] = shown .. " binds it" end
+      if axis and (axis == "all" or axes.all or axes[axis]) then found[#found + 1] = shown .. " binds it" end
     end
   end
   local names = {}

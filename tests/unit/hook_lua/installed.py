@@ -103,8 +103,8 @@ local options = setmetatable({}, { __index = OPTIONS, __newindex = function(_, n
 end })
 local results = {}
 local function call(hook, ...)
-  local _, result = pcall(hook, ...)
-  results[#results + 1] = tostring(result)
+  local ok, result = pcall(hook, ...)
+  results[#results + 1] = (ok and "" or "error: ") .. tostring(result)
 end
 assert(slurm_cli_setup_defaults(options, true) == slurm.SUCCESS)
 for _, offset in ipairs(OFFSETS) do call(slurm_cli_pre_submit, options, offset) end
@@ -130,8 +130,8 @@ slurm = {
     + STRICT
     + """\
 for number, job in ipairs(JOBS) do
-  local _, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
-  io.write("r", tostring(result), "\\0")
+  local ok, result = pcall(_G[FUNCTION], job, (unpack or table.unpack)(MORE))
+  io.write("r", ok and "" or "error: ", tostring(result), "\\0")
   if number == #JOBS then
     for name, value in pairs(job) do
       if type(value) == "string" then io.write("o", name, "=", value, "\\0") end

@@ -132,6 +132,17 @@ def test_off_is_off(installed: Installed, word: str) -> None:
         assert_as_written(job, {"cpus-per-task": "14"}, OMP_NUM_THREADS="2")
 
 
+@pytest.mark.parametrize("prefix", ["", "SLURM_"])
+@pytest.mark.parametrize("name", ["ADVISOR_STAMP", "ADVISOR_SET"])
+def test_off_takes_out_what_an_outer_job_was_given(
+    installed: Installed, prefix: str, name: str
+) -> None:
+    """Each for itself: job_submit takes a stamp for the job's own."""
+    given = cast(dict[str, Any], {prefix + name: "x"})
+    job = installed.filter(ADVISOR="off", **given)
+    assert not job.requests and prefix + name not in job.env
+
+
 @pytest.mark.parametrize("word", ["on", "", "offf", "of", "off no", "[", "."])
 def test_what_is_not_off_is_asked_about(installed: Installed, word: str) -> None:
     assert len(installed.filter(ADVISOR=word).requests) == 1
@@ -481,13 +492,14 @@ def test_all_three_functions_of_a_site_s_own_script_count(installed: Installed) 
 def test_a_mistake_of_a_site_s_own_script_is_its_own(installed: Installed) -> None:
     installed.site("cli_filter.lua", RULES)
     job = installed.filter({"job-name": "mistake"}, offsets=[0, 0])
-    assert (job.results, len(job.requests)) == (["the site's mistake", "0"], 1)
+    assert (job.results, len(job.requests)) == (["error: the site's mistake", "0"], 1)
 
 
 def test_of_a_site_s_script_that_does_not_load_nothing_is_left(installed: Installed) -> None:
     broken = "function slurm_cli_post_submit() return 2001 end error('at load')"
-    installed.site("cli_filter.lua", broken, SITE)
-    assert installed.filter(posts=[0]).results == ["0", "0"]
+    for copy in (SITE, broken):
+        installed.site("cli_filter.lua", broken, copy)
+        assert installed.filter(posts=[0]).results == ["0", "0"]
 
 
 @pytest.mark.parametrize("broken", ["function (", "error('at load')", "return slurm.ERROR"])
@@ -498,6 +510,7 @@ def test_a_copy_stands_in_for_a_site_s_script_that_does_not_load(
     job = installed.filter()
     assert job.values["comment"] == "by site" and len(job.requests) == 1
     assert job.said.startswith("advisor: the site's own script does not load: ")
+    assert job.said.endswith("\n")
     installed.site("cli_filter.lua", broken)
     assert installed.filter().results == ["0"]
 

@@ -286,6 +286,22 @@ def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str)
     assert_judged_alike(home, cases)
 
 
+@pytest.mark.parametrize(
+    ("plan", "options", "said"),
+    [
+        # what a plan changes beyond the three axes is bound by whatever binds one
+        ({"nodes": "2"}, {"nodelist": "a"}, "--nodelist binds it"),
+        ({"nodes": "2"}, {"comment": "x"}, "nil"),
+        ({"cpu-freq": "1-2"}, {f"no-{c}": "1" for c in "hgfedcba"}, "--no-a is not understood"),
+    ],
+)
+def test_the_first_that_binds_a_plan_is_told(
+    home: Path, plan: dict[str, str], options: dict[str, str], said: str
+) -> None:
+    case = {"plan": plan, "env": {}, "options": options, "variables": {}, "program": "sbatch"}
+    assert run(home, UNDERSTOOD, json.dumps(case).encode() + b"\n").decode().strip() == said
+
+
 def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_path: Path) -> None:
     site = {
         "project-code": (),

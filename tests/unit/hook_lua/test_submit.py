@@ -481,7 +481,7 @@ def test_a_site_s_own_rule_for_changes_of_a_job_counts(installed: Installed) -> 
 def test_a_mistake_of_a_site_s_own_script_is_its_own_and_of_one_job(installed: Installed) -> None:
     installed.site("job_submit.lua", RULES)
     job = installed.submit(desc(name="mistake"), desc({"ADVISOR_STAMP": STAMP}))
-    assert job.results == ["the site's mistake", "0"]
+    assert job.results == ["error: the site's mistake", "0"]
     assert (job.values["admin_comment"], job.said) == (f"by site for 1000 {STAMP}", "")
 
 

@@ -13,13 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from advisor.loop.job_sums import COMPARED, JobSums, packed, unpacked
-from advisor.loop.reported_jobs import END, reported_job, reported_jobs
+from advisor.loop.reported_jobs import END, OutcomeKey, reported_jobs, reported_jobs_of
 from advisor.store.reader import Reader
 from advisor.store.signature_groups import Named
 from advisor.store.transaction import StoreTransaction
-
-OutcomeKey = tuple[str, str, str]
-"""Id, scheduler and time of submission of a job."""
 
 PASS_S = 5.0
 """Seconds of processor time in which a collection sums days up; what it has begun then, it ends."""
@@ -73,15 +70,14 @@ def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator
     """
     days = {key[2][:_DAY] for key in keys}
     counts = {day: former for day in days if (former := _kept(writer, day)) is not None}
-    mine = [key for key in keys if key[2][:_DAY] in counts]
+    mine = {key for key in keys if key[2][:_DAY] in counts}
     changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
         lambda: defaultdict(JobSums)
     )
 
     def add(times: int) -> None:
-        for key in dict.fromkeys(mine):
-            if (job := reported_job(writer, key)) is not None:
-                changes[key[2][:_DAY]][job.decision.key].add(job, times)
+        for key, job in reported_jobs_of(writer, mine):
+            changes[key[2][:_DAY]][job.decision.key].add(job, times)
 
     add(-1)
     yield

@@ -24,6 +24,17 @@ class Backlog:
         return self.decisions > 0 and (self.last is None or now() - self.last > LATE)
 
 
+def late_backlog(reader: Reader) -> Backlog | None:
+    """Return the backlog of a store where collecting seems to have stopped, else None.
+
+    Only then is every decision looked at.
+    """
+    if not Backlog(1, _last(reader)).late:
+        return None
+    waiting = backlog(reader)
+    return waiting if waiting.late else None
+
+
 def backlog(reader: Reader) -> Backlog:
     """Return the backlog of a store. Decisions younger than a day do not count."""
     count = reader.rows(
@@ -31,5 +42,9 @@ def backlog(reader: Reader) -> Backlog:
         " AND id NOT IN (SELECT decision_id FROM outcomes)",
         (form(now() - LATE), form(now() - 30 * LATE)),
     )[0][0]
+    return Backlog(int(count), _last(reader))
+
+
+def _last(reader: Reader) -> datetime | None:
     last = reader.rows("SELECT max(collected_at) FROM outcomes")[0][0]
-    return Backlog(int(count), moment(str(last or "")))
+    return moment(str(last or ""))

@@ -44,7 +44,7 @@ class MeasuredChange(JsonForm):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class JobSample:
     """What a comparison asks of one side's jobs: how many, their mean and their variance."""
 
     count: int
@@ -52,14 +52,14 @@ class Sample:
     variance: float = 0.0
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Sample:
+    def of(cls, values: Sequence[float]) -> JobSample:
         """Return the sample of some values, exact but for its rounding."""
         if not values:
             return cls(0)
         return cls(len(values), fmean(values), variance(values) if len(values) > 1 else 0.0)
 
     @classmethod
-    def of_sums(cls, count: float, total: float, squares: float) -> Sample:
+    def of_sums(cls, count: float, total: float, squares: float) -> JobSample:
         """Return it by the sums of the values and of their squares."""
         if not count:
             return cls(0)
@@ -83,17 +83,19 @@ class WorkloadJobs:
     all took the same whole number of seconds did not take the same time.
     """
 
-    advised: Sample | Sequence[float]
-    left: Sample | Sequence[float] = ()
+    advised: JobSample | Sequence[float]
+    left: JobSample | Sequence[float] = ()
     floor: float = 0.0
 
     @property
-    def samples(self) -> tuple[Sample, Sample]:
+    def samples(self) -> tuple[JobSample, JobSample]:
         """Both sides."""
-        a, b = (s if isinstance(s, Sample) else Sample.of(s) for s in (self.advised, self.left))
+        a, b = (
+            s if isinstance(s, JobSample) else JobSample.of(s) for s in (self.advised, self.left)
+        )
         return a, b
 
-    def error(self, side: Sample) -> float:
+    def error(self, side: JobSample) -> float:
         """Return the squared standard error of a side's mean."""
         return max(side.variance, self.floor) / len(side)
 
@@ -160,11 +162,11 @@ def _together(groups: Sequence[WorkloadJobs]) -> WorkloadJobs:
     sides = [g.samples[0] for g in groups]
     count = sum(len(a) for a in sides)
     if not count:
-        return WorkloadJobs(Sample(0))
+        return WorkloadJobs(JobSample(0))
     floor = sum(g.floor * len(a) for g, a in zip(groups, sides, strict=True)) / count
     mean = sum(a.mean * len(a) for a in sides) / count
     squares = sum(a.squares + len(a) * (a.mean - mean) ** 2 for a in sides)
-    return WorkloadJobs(Sample(count, mean, squares / max(1, count - 1)), (), floor)
+    return WorkloadJobs(JobSample(count, mean, squares / max(1, count - 1)), (), floor)
 
 
 def share_interval(inside: int, total: int) -> tuple[float, float] | None:

@@ -12,13 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from advisor.loop.job_sums import COMPARED, JobSums, Named, packed, unpacked
-from advisor.loop.reported_jobs import END, reported_job, reported_jobs
+from advisor.loop.job_sums import COMPARED, JobSums, packed, unpacked
+from advisor.loop.reported_jobs import END, OutcomeKey, reported_jobs, reported_jobs_of
 from advisor.store.reader import Reader
+from advisor.store.signature_groups import Named
 from advisor.store.transaction import StoreTransaction
-
-OutcomeKey = tuple[str, str, str]
-"""Id, scheduler and time of submission of a job."""
 
 PASS_S = 5.0
 """Seconds of processor time in which a collection sums days up; what it has begun then, it ends."""
@@ -71,16 +69,15 @@ def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator
     A day without any outcome so far is whole from then on.
     """
     days = {key[2][:_DAY] for key in keys}
-    counts = {day: kept for day in days if (kept := _kept(writer, day)) is not None}
-    mine = [key for key in keys if key[2][:_DAY] in counts]
+    counts = {day: former for day in days if (former := _kept(writer, day)) is not None}
+    mine = {key for key in keys if key[2][:_DAY] in counts}
     changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
         lambda: defaultdict(JobSums)
     )
 
     def add(times: int) -> None:
-        for key in dict.fromkeys(mine):
-            if (job := reported_job(writer, key)) is not None:
-                changes[key[2][:_DAY]][job.decision.key].add(job, times)
+        for key, job in reported_jobs_of(writer, mine):
+            changes[key[2][:_DAY]][job.decision.key].add(job, times)
 
     add(-1)
     yield
@@ -122,16 +119,17 @@ def _store(
 def sum_days(writer: StoreTransaction, budget_s: float = PASS_S) -> int:
     """Sum up days that are not whole, the latest first; return how many.
 
-    The oldest is left: it is being pruned, mostly. Nothing is begun after ``budget_s`` seconds of
-    processor time. A day that somebody changes meanwhile stays as it is.
+    Where jobs are pruned the oldest is left: it would change each time. Nothing is begun after
+    ``budget_s`` seconds of processor time. A day that somebody changes meanwhile stays as it is.
     """
     until = time.thread_time() + budget_s
     whole = set(whole_days(writer, ""))
     for day in _distinct(writer, "day_sums", "day"):
         if day not in whole:
             writer.change("DELETE FROM day_sums WHERE day = ?", (day,))
-    done = 0
-    for day in sorted(_distinct(writer, "outcomes", "submitted_at"), reverse=True)[:-1]:
+    done, pruned = 0, bool(writer.rows("SELECT 1 FROM summed LIMIT 1"))
+    days = sorted(_distinct(writer, "outcomes", "submitted_at"), reverse=True)
+    for day in days[:-1] if pruned else days:
         if time.thread_time() >= until:
             break
         if day not in whole:

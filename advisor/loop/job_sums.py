@@ -7,12 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.core.worth import J_PER_KWH
-from advisor.loop.compare import Sample, log_ratio
+from advisor.loop.compare import JobSample, log_ratio
 from advisor.loop.reported_jobs import ReportedDecision, ReportedJob
 from advisor.loop.verdict import PromiseInterval
-
-Named = tuple[str, str]
-"""Application and workload."""
+from advisor.store.signature_groups import Named
 
 _SAMPLES = ("energy_on", "energy_off", "time_on", "time_off")
 COMPARED = (
@@ -71,9 +69,9 @@ def unpacked(text: str) -> Counter[tuple[str, ...]]:
     return counts
 
 
-def sample(sums: Mapping[str, float], name: str) -> Sample:
+def sample(sums: Mapping[str, float], name: str) -> JobSample:
     """Return one of the samples of a workload's sums."""
-    return Sample.of_sums(*(sums[f"{name}_{part}"] for part in ("jobs", "sum", "squares")))
+    return JobSample.of_sums(*(sums[f"{name}_{part}"] for part in ("jobs", "sum", "squares")))
 
 
 def _counts(

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from advisor.core.units import format_count
-from advisor.loop.backlog import backlog
+from advisor.loop.backlog import late_backlog
 from advisor.loop.clock import form
 from advisor.loop.execution import IMPOSSIBLE, NO_STEP, NOT_METERED, SHARED
 from advisor.loop.report import Report
@@ -108,8 +108,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
             f"{format_count(report.stamped, 'job')} known by the stamp alone (decided on login "
             "nodes), which a user could have written"
         )
-    waiting = backlog(reader)
-    if waiting.late:
+    if waiting := late_backlog(reader):
         last = f"since {form(waiting.last)}" if waiting.last else "ever"
         sentences.append(
             f"nothing was collected {last}, and "

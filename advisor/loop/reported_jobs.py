@@ -7,7 +7,7 @@ jobs had is read once. Numbers come as the record has them; SQLite might round t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -65,10 +65,12 @@ _NEWEST = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
     f" AND decision_id <> '' {{}} ORDER BY rowid LIMIT {_PAGE}"
 )
-_ONE = (
+_NAMED = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes"
-    " WHERE job_id = ? AND scheduler = ? AND submitted_at = ? AND decision_id <> ''"
+    " WHERE job_id IN (SELECT value FROM json_each(?)) AND decision_id <> ''"
 )
+OutcomeKey = tuple[str, str, str]
+"""Id, scheduler and time of submission of a job."""
 END = "\U0010ffff"
 """After every time, and after every time that begins with what stands before it."""
 _PINNED = frozenset({"pinned", "baseline-nearest"})
@@ -183,11 +185,14 @@ def reported_jobs(
         begin = day + END
 
 
-def reported_job(reader: Reader, key: tuple[str, str, str]) -> ReportedJob | None:
-    """Return the job of an outcome by id, scheduler and time of submission; None without any, or
-    where it has no decision."""
-    rows = reader.rows(_ONE, key)
-    return _job(rows[0]) if rows else None
+def reported_jobs_of(
+    reader: Reader, keys: Collection[OutcomeKey]
+) -> Iterator[tuple[OutcomeKey, ReportedJob]]:
+    """Yield those of some outcomes that have a decision, as jobs, each with its key."""
+    for row in reader.rows(_NAMED, (json.dumps([key[0] for key in keys]),)):
+        key = row["job_id"], row["scheduler"], row["submitted_at"]
+        if key in keys:
+            yield key, _job(row)
 
 
 def _job(row: Sequence[Any]) -> ReportedJob:

@@ -54,6 +54,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process per core is enough
 
 import numpy as np
 
+from advisor.core.axes import AXES as AXES_BESIDE
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
@@ -408,8 +409,18 @@ def grids_below(folders: Sequence[Path]) -> Iterator[Grid]:
         raise AdvisorError(f"there are no *.csv files below {' '.join(map(str, folders))}")
     for path in files:
         read = read_csv(path, Terms("grid", "benchmark"))
-        further = [n for n in read.extra_columns if _varies(n, read.observations)]
-        yield from _grids(path.stem, path.name, read.observations, further)
+        runs = [_with_columns(o) for o in read.observations]
+        further = [
+            n for n in dict.fromkeys((*read.extra_columns, *AXES_BESIDE)) if _varies(n, runs)
+        ]
+        yield from _grids(path.stem, path.name, runs, further)
+
+
+def _with_columns(run: Observation) -> Observation:
+    """Return a run whose further axes are columns again: sweeps and other methods know none."""
+    c = run.configuration
+    extra = {**run.extra, **dict(c.extra)}
+    return replace(run, configuration=replace(c, extra=()), extra=extra)
 
 
 def _varies(name: str, runs: Sequence[Observation]) -> bool:

@@ -348,7 +348,7 @@ class ApplicationSection(Strict):
         return self
 
 
-BINDABLE = ("node_type", "nodes", "cores", "memory", "gpus", "frequency", "threads")
+BINDABLE = ("node_type", "nodes", "cores", "memory", "gpus", "frequency", "threads", *AXES)
 _HARMLESS, _BINDS = "harmless", "harmless, or binds: [axes]"
 
 

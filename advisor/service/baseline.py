@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from advisor.core.axes import AXES
 from advisor.core.configuration import Configuration
 from advisor.core.option import Row
 from advisor.core.reasons import Reason, reason
@@ -132,6 +133,10 @@ def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclu
             row, exact = _row(job, model, configuration)
     if row is None or (row.extrapolated and not row.confirmed):
         why = reason("baseline-outside-model", describe(configuration, node_type=True))
+        return Conclusion(job, (*reasons, why), models.workload, model, configuration)
+    if bound := [name for name in model.further_axes if name in job.request.binds]:
+        axis = f"{AXES[bound[0]].words} by {job.request.binds[bound[0]]}"
+        why = reason("baseline-outside-model", axis)
         return Conclusion(job, (*reasons, why), models.workload, model, configuration)
     measured = row.configuration(node_type)
     notes: list[Reason] = []

@@ -135,7 +135,7 @@ def read_csv(path: Path, terms: Terms, step: ReadStep = _no_step) -> RunsFile:
             more[GPU_ENERGY] = gpu_j
         further = tuple((n, v) for n, values in axes.items() if (v := values[number]))
         runs.append(terms.run(row[:4], row[4], row[5], row[6], more, further))
-    return RunsFile(tuple(runs), tuple(names), table.sha256)
+    return RunsFile(tuple(runs), tuple(n for n in names if n not in axes), table.sha256)
 
 
 def one_program(path: Path, runs: RunsFile) -> RunsFile:

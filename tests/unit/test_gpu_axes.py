@@ -155,6 +155,7 @@ def test_columns_of_further_axes_are_read(tmp_path: Path) -> None:
     assert first.configuration == at(1_380_000, threads=4, limit=250)
     assert second.configuration == at(900_000, threads=4)
     assert third.configuration == at(threads=4)
+    assert read.extra_columns == ("energy_gpu_j", "site")
     assert first.extra == {"site": "x", "energy_gpu_j": 700.0}
     assert second.extra == {"site": "y"} and third.extra == {"site": "z"}
 
@@ -343,6 +344,20 @@ def test_a_decision_keeps_the_axis_that_nothing_writes(
     assert data["predicted"]["energy_pct"] == pytest.approx(-15, abs=2), "at the GPU's own clock"
     assert "axis-unwritten" in data["reasons"]
     assert any("GPU clock is kept" in sentence for sentence in data["explanation"])
+
+
+def test_a_job_that_sets_the_axis_itself_stays_as_it_is(
+    fitted: Path, tmp_path: Path, advisor: Advisor
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH -N 1 -n 1\n#SBATCH --exclusive --gpu-freq=900\nsrun ./app\n"
+    )
+    words = ("--scheduler", "slurm", "--db", fitted, "--json")
+    data = advisor("explain", script, *words).json()
+    assert data["chosen"] is None and data["rewrite"] == {}
+    assert "baseline-outside-model" in data["reasons"], data["explanation"]
+    assert any("GPU clock by --gpu-freq" in sentence for sentence in data["explanation"])
 
 
 def test_what_ifs_and_views_of_jobs_know_the_highest_clock_only(fitted: Path) -> None:

@@ -24,7 +24,7 @@ _OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VAL
         A,account: acctg-freq: argv:@ a,array:@sbatch autocomplete: bcast::@srun bcast-exclude:@srun
         bell@salloc D,chdir: comment: compress::@srun context: debugger-test@srun
         X,disable-status@srun environment:@ epilog:@srun e,error:@sbatch+srun exclusive::
-        export:@sbatch+srun gpu-freq: h,help ignore-pbs@sbatch i,input:@sbatch+srun interactive@srun
+        export:@sbatch+srun h,help ignore-pbs@sbatch i,input:@sbatch+srun interactive@srun
         J,job-name: K,kill-command::@salloc K,kill-on-bad-exit::@srun kill-on-invalid-dep:@sbatch
         l,label@srun L,licenses: mail-type: mail-user: mcs-label: mpi:@srun msg-timeout:@srun
         network: nice:: no-bell@salloc k,no-kill:: no-requeue@sbatch no-shell@salloc oom-kill-step::
@@ -56,6 +56,7 @@ _OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VAL
         accel-bind:@srun gpu-bind: G,gpus: gpus-per-node: gres: gres-flags: mem-per-gpu: tres-bind:
         """,
     "binds:frequency": "power:",
+    "binds:gpu_freq_khz": "gpu-freq:",
     # The variables come from somewhere else and may hold a number of threads.
     "binds:threads": "export-file:@sbatch get-user-env::@salloc+sbatch task-prolog:@srun",
     "binds:cores": "mem-bind:",

@@ -113,6 +113,7 @@ def _translate(error: ValidationError, document: Document, kind: DocumentKind) -
         elif code == "missing":
             message = "is missing"
             hint = _MISSING_HINTS.get(str(path[-1]), "")
+            # Of a key that was left empty enough was said.
             if key_text(path) in known_empty:
                 continue
         else:

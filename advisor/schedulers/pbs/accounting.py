@@ -124,6 +124,7 @@ def parse_text(text: str) -> dict[str, dict[str, Any]]:
     """Return the jobs of ``qstat -f``'s text, in the form of its JSON."""
     jobs: dict[str, dict[str, Any]] = {}
     attributes: dict[str, Any] = {}
+    # qstat breaks long values: what goes on begins with a tab.
     for line in re.sub(r"\n\t", "", text).splitlines():
         if line.startswith("Job Id: "):
             attributes = jobs.setdefault(line[8:].strip(), {})
@@ -132,6 +133,7 @@ def parse_text(text: str) -> dict[str, dict[str, Any]]:
             if resource:
                 attributes.setdefault(name, {})[resource] = match[2]
             elif name == "Variable_List":
+                # A comma inside of a value has a backslash before it.
                 pairs = (p.partition("=") for p in re.split(r"(?<!\\),", match[2]))
                 attributes[name] = {k: v for k, _, v in pairs}
             else:

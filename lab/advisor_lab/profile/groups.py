@@ -243,7 +243,7 @@ def _shapes(run: ProfiledRun, members: ClassMembers) -> list[_Shape]:
     def signed(source: int) -> int:
         return source if source <= total // 2 else source - total
 
-    lengths = sorted({abs(signed(s)) for steps in sources.values() for s in steps})
+    lengths = sorted({abs(signed(s)) for received in sources.values() for s in received})
     shapes = []
     for i, threads in enumerate(members):
         steps = [signed(s) for s in sources[threads[0]]]

@@ -12,7 +12,7 @@ from testbed import NODE_TYPES, Testbed
 from tests.waiting import wait_for
 
 BDW = NODE_TYPES["bdw"]
-SCALE = 8
+SCALE = 12
 """Of the posed program: long enough for the accounting's whole seconds."""
 DIRECTIVES = ("-N 1", "--exclusive", "-p broadwell", "-t 10")
 

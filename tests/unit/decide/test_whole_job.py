@@ -307,3 +307,19 @@ def test_no_cap_where_none_reaches_a_step(store: Writer) -> None:
     assert derive(store)
     decision = asked(store, 17, script)
     assert not decision.changed
+
+
+def test_a_script_of_too_many_programs_has_no_history_to_go_by(store: Writer) -> None:
+    many = SCRIPT + "".join(f"srun ./tool{i}\n" for i in range(41))
+    for number in range(3):
+        ran(store, asked(store, number, many), number, steps())
+    assert derive(store) and snapshot(store).histories
+    assert not asked(store, 17, many).changed
+
+
+def test_steps_of_no_time_promise_nothing(store: Writer) -> None:
+    short = tuple(replace(s, elapsed_s=0.0, energy_j=None) for s in steps())
+    for number in range(3):
+        ran(store, asked(store, number), number, short)
+    assert derive(store)
+    assert not asked(store, 17).changed

@@ -33,7 +33,7 @@ def site(testbed: Testbed) -> Iterator[AdvisedSite]:
 
 
 def script(site: AdvisedSite, name: str, main: str) -> Path:
-    body = f"srun hostname\nsrun {main}"
+    body = f"srun sleep 3\nsrun {main}"  # each step is metered
     return site.script(name, body, *DIRECTIVES, f"-J {name}", f"-o {site.folder}/%j.out")
 
 

@@ -92,8 +92,9 @@ def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
         )
     except (FieldError, KeyError, TypeError, ValueError):
         return None
-    told = job.parts_s > 0 and all(part.steps > 0 for part in job.parts)
-    return job if told and job.resolution_s <= COARSEST * job.time_s else None
+    if not job.parts_s > 0 or not all(part.steps > 0 for part in job.parts):
+        return None
+    return job if job.resolution_s <= COARSEST * job.time_s else None
 
 
 def _worse(ended: Sequence[_Ended]) -> str:

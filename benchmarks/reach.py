@@ -354,7 +354,7 @@ def _by_history(request: JobRequest, program: Decision, pose: Pose) -> bool:
     threads = max(ranks, min(ranks * stated if stated else CORES, CORES))
     place = Configuration(POSED, request.nodes or 1, ranks, threads, TOP_KHZ)
     options = _option(place, 1.0), _option(replace(place, freq_khz=HISTORY_CAP_KHZ), 0.8)
-    named = [p for p in programs_of(text, request.command[1:], "", ()) if p.name == name]
+    named = [p for p in programs_of(text, request.command[1:], "", ()) or () if p.name == name]
     models = [
         replace(
             pose.model(program, *options), id=i + 1, application=p.application, workload=p.workload

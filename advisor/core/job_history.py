@@ -20,6 +20,8 @@ MOST_PARTS = 12
 """Parts of a job that are kept: those that took longest; the others count together as unknown."""
 MAX_AGE_DAYS = 90
 """An older job says nothing of the next one."""
+COARSEST = 0.1
+"""Share of a job's time that the accounting's clock leaves open at most."""
 ALIKE = 0.25
 """A job whose time is further from their median, as a share of it, is not like the others."""
 

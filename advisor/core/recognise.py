@@ -101,16 +101,17 @@ class StepProgram(NamedTuple):
     workload: str
 
 
-MOST_PROGRAMS = 20
-"""Programs of a script that are told apart."""
+MOST_PROGRAMS = 40
+"""Programs of a script that are told apart, by all names of their steps."""
 
 
 def programs_of(
     script: str, arguments: Sequence[str], job_name: str, rules: Sequence[ApplicationRule]
-) -> tuple[StepProgram, ...]:
+) -> tuple[StepProgram, ...] | None:
     """Return what a script starts, as far as reading follows, by each name its steps may have.
 
-    ``srun python -u train.py`` is a step named python, of the application train.py.
+    ``srun python -u train.py`` is a step named python, of the application train.py. None of a
+    script that starts too many.
     """
     programs: dict[StepProgram, None] = {}
     for command in commands(script, tuple(arguments)):
@@ -118,9 +119,11 @@ def programs_of(
         recognised = recognise(None, job_name=job_name, command=words, rules=rules)
         for word in (command.executable, *command.wrappers):
             name = clean_name(word.rsplit("/", 1)[-1])
-            if name and not name.startswith("-") and len(programs) < MOST_PROGRAMS:
+            if name and not name.startswith("-"):
                 program = StepProgram(name, recognised.application, recognised.workload)
                 programs[program] = None
+        if len(programs) > MOST_PROGRAMS:
+            return None
     return tuple(programs)
 
 

@@ -138,7 +138,7 @@ def whole_job(
     """
     caps = sorted({cap for _, parts in past for p in parts for cap in p.responses})
     energies_j = [_energy_j(parts) for _, parts in past]
-    if not caps or not all(energies_j):
+    if not caps or not all(energies_j) or not all(job.parts_s > 0 for job, _ in past):
         return None
     time_s, energy_j = median(job.parts_s for job, _ in past), median(energies_j)
     resolution_s = max(job.resolution_s for job, _ in past)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,12 +12,14 @@ from typing import Any
 from advisor.core.codec import FieldError
 from advisor.core.complaint import is_harm, last_worse
 from advisor.core.inventory import Inventory
-from advisor.core.job_history import MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
+from advisor.core.job_history import COARSEST, MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
 from advisor.core.reasons import WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
 from advisor.store.reader import Reader
 from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
 from advisor.store.writer import Writer
+
+log = logging.getLogger("advisor.derive")
 
 _AT_ONCE = 200
 """Histories of one transaction, some ms."""
@@ -42,11 +45,19 @@ def derive_histories(writer: Writer, until: float) -> bool:
     while marks := stale_histories(writer, _AT_ONCE):
         with Reader(writer.path) as reader, writer.unsynced():
             inventory = reader.inventory()
-            histories = {m: _history(reader, m, before, inventory) for m in marks}
+            histories = {m: _made(reader, m, before, inventory) for m in marks}
             save_histories(writer, histories, before)
         if time.thread_time() >= until:
             return not stale_histories(writer, 1)
     return True
+
+
+def _made(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
+    try:
+        return _history(reader, mark, since, inventory)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # a record of no sense
+        log.warning("event=not-derived identity=%s error=%r", mark.identity, error)
+        return JobHistory()
 
 
 def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
@@ -70,7 +81,7 @@ def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
     if ran.get("freq_khz") not in (0, default_freq(node_type)):
         return None
     try:
-        return PastJob(
+        job = PastJob(
             node_type.name,
             int(ran["nodes"]),
             float(elapsed_s),
@@ -81,6 +92,9 @@ def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
         )
     except (FieldError, KeyError, TypeError, ValueError):
         return None
+    if not job.parts_s > 0 or not all(part.steps > 0 for part in job.parts):
+        return None
+    return job if job.resolution_s <= COARSEST * job.time_s else None
 
 
 def _worse(ended: Sequence[_Ended]) -> str:

@@ -179,7 +179,7 @@ def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> s
     if history is None:
         return set()
     rules, script = snapshot.rules, request.script or ""
-    started = programs_of(script, request.command[1:], request.job_name, rules)
+    started = programs_of(script, request.command[1:], request.job_name, rules) or ()
     steps = {part.program for job in history.jobs for part in job.parts if part.program}
     named = [recognise(None, command=(step,), rules=rules) for step in sorted(steps)]
     return {p.application for p in started} | {n.application for n in named}
@@ -195,6 +195,8 @@ def _with_programs(
     if script is None or threads_of(script, arguments).unclear:
         return None
     programs = programs_of(script, arguments, request.job_name, snapshot.rules)
+    if programs is None:
+        return None
     settings = snapshot.availability.settings if snapshot.availability else {}
     read = reading.use or NO_USE
     frequency = read.frequency or reads_cap(script)

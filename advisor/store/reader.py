@@ -103,7 +103,7 @@ class Reader(StoreConnection):
             " (SELECT group_concat(id || state) FROM training_requests"
             " WHERE state IN ('requested', 'running')),"
             " (SELECT count(*) || max(updated_at) FROM trials),"
-            " (SELECT count(*) || max(updated_at) FROM job_histories)"
+            " (SELECT max(updated_at) FROM job_histories)"
         )
         return tuple(self.rows(sql)[0])
 

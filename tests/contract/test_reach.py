@@ -74,7 +74,7 @@ def test_keys_and_sums(folder: Path) -> None:
     result = reach(folder)
     assert result["schema"] == "advisor/reach/1"
     assert result["scripts"] == len(SLURM | PBS) == len(result["scripts_by"])
-    for kind in ("threads", "cap", "cap_lands", "node_type"):
+    for kind in ("threads", "cap", "cap_lands", "node_type", "history"):
         assert result[kind] == len(reached(result, kind))
     scripts = result["scripts_by"]
     for script in scripts:
@@ -111,6 +111,9 @@ def test_what_reaches_slurm_scripts_of_whole_nodes(folder: Path) -> None:
         "placeholder.sh": "bad-request",
         "silent.sh": "unrecognised",
     }
+    by_history = {"loop.sh", "several.sh", "background.sh"}
+    assert reached(result, "history") == by_history  # of what is read, and nothing else decides
+    assert result["any_with_history"] == result["any"] + len(by_history)
 
 
 def test_threads_need_a_run_that_counted_them_and_a_policy_that_lowers_them(folder: Path) -> None:

@@ -98,6 +98,10 @@ def test_the_latest_jobs_are_kept(store: Writer) -> None:
         {"ran": {"step_failed": True}},
         {"ran": {"freq_khz": 1_200_000}},
         {"ran": {"node_type": "gone"}},
+        {"ran": {"resolution_s": 20.0}},
+        {"parts": [{**PARTS[0], "time_s": 0.0}]},
+        {"parts": [{**PARTS[0], "steps": 0}]},
+        {"parts": "no list"},
         {"identity": "another"},
     ],
 )

@@ -247,3 +247,79 @@ def test_a_suspended_model_carries_no_job(store: Writer) -> None:
     store.set_model_state(model.id, "suspended", "test")
     decision = asked(store, 17)
     assert not decision.changed and "several-steps" in codes(decision)
+
+
+LOOP = "#!/bin/bash\nfor i in 1 2; do\n  srun ./stencil\ndone\n"
+UNCLEAR = "#!/bin/bash\nread N < ranks\nsrun -n $N ./stencil\n"
+FUNCTION = "#!/bin/bash\nrun() { srun ./stencil; }\nrun\n"
+PYTHON = "#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['srun', './stencil'])\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "script", "times"),
+    [
+        ("loop-of-steps", LOOP, 2),
+        ("no-baseline", UNCLEAR, 1),
+        ("script-not-understood", FUNCTION, 1),
+        ("script-not-understood", PYTHON, 1),
+    ],
+)
+def test_scripts_of_other_kinds(store: Writer, code: str, script: str, times: int) -> None:
+    _, stencil = steps()
+    ran_steps = [replace(stencil, step_id=str(n)) for n in range(times)]
+    for number in range(3):
+        decision = ask(store, script=script)
+        assert not decision.changed and code in codes(decision)
+        ran(store, decision, number, ran_steps)
+    assert derive(store)
+    decision = ask(store, script=script)
+    assert list(decision.rewrite) == ["cpu-freq"] and "whole-job" in codes(decision)
+    assert decision.parts[0]["known"] and decision.parts[0]["time_share"] == pytest.approx(
+        0.99, 0.02
+    )
+
+
+def test_steps_at_once_are_no_history(store: Writer) -> None:
+    script = "#!/bin/bash\nsrun ./stencil &\nsrun ./stencil &\nwait\n"
+    _, stencil = steps()
+    for number in range(3):
+        both = [stencil, replace(stencil, step_id="2")]
+        ran(store, ask(store, script=script), number, both, elapsed_s=101.0)
+    assert derive(store) and not snapshot(store).histories
+
+
+def test_the_limit_that_ends_a_job_holds(store: Writer) -> None:
+    history(store)
+    script = SCRIPT.format(seed=17)
+    assert ask(store, "-N1 --exclusive -t 3", script, hours=0).changed
+    short = ask(store, "-N1 --exclusive -t 1:46", script, hours=0)  # as written it takes 106 s
+    assert not short.changed and "time-limit" in codes(short)
+    unknown = ask(store, "-N1 --exclusive", script, hours=0)
+    assert not unknown.changed and "time-limit-unknown" in codes(unknown)
+
+
+def test_no_cap_where_none_reaches_a_step(store: Writer) -> None:
+    history(store)
+    script = SCRIPT.replace("srun ./stencil", "export SLURM_CPU_BIND=none\nsrun ./stencil")
+    assert asked(store, 17).changed
+    for number in range(4, 7):
+        ran(store, asked(store, number, script), number, steps())
+    assert derive(store)
+    decision = asked(store, 17, script)
+    assert not decision.changed
+
+
+def test_a_script_of_too_many_programs_has_no_history_to_go_by(store: Writer) -> None:
+    many = SCRIPT + "".join(f"srun ./tool{i}\n" for i in range(41))
+    for number in range(3):
+        ran(store, asked(store, number, many), number, steps())
+    assert derive(store) and snapshot(store).histories
+    assert not asked(store, 17, many).changed
+
+
+def test_steps_of_no_time_promise_nothing(store: Writer) -> None:
+    short = tuple(replace(s, elapsed_s=0.0, energy_j=None) for s in steps())
+    for number in range(3):
+        ran(store, asked(store, number), number, short)
+    assert derive(store)
+    assert not asked(store, 17).changed

@@ -91,6 +91,11 @@ class Row(NamedTuple):
     flags: int
 
     @property
+    def measured(self) -> bool:
+        """Whether a run at this very configuration is behind the numbers."""
+        return bool(self.flags & _MEASURED)
+
+    @property
     def confirmed(self) -> bool:
         """Whether a run confirmed the option."""
         return bool(self.flags & _CONFIRMED)

@@ -76,6 +76,27 @@ def recommend(
     return best[1] if best else None
 
 
+def to_confirm(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    tried: Collection[Configuration],
+    *,
+    most: int,
+) -> Configuration | None:
+    """Return what to confirm next: where a run is expected to improve the choice most.
+
+    Where none is, or only one is left of ``most``, the choice that stands on the design's runs
+    gets a run of its own. None for nothing; ``tried`` had theirs.
+    """
+    best = recommend(options, baseline, policy, skip=tried)
+    choice = confirmed_choice(options, baseline, policy)
+    standing = None if choice in tried else choice
+    if best is None or (standing is not None and 0 < len(tried) == most - 1):
+        return standing
+    return best.configuration
+
+
 def affordable(option: Option, baseline: Option, policy: Policy) -> bool:
     """Tell whether a run is predicted to keep the slowdown bound, up to its standard error."""
     slowdown = math.log(option.time_s / baseline.time_s)

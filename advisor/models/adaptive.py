@@ -33,6 +33,8 @@ _FIRST = ((0.5, 1.0), (1.0, 0.8))
 """The first runs beside the job as written, as shares of its cores and of its clock."""
 _FIRST_OF_ONE = (0.5, 0.8)
 """The same where only cores or only the clock can be less."""
+_ROUNDED = 0.9
+"""A step may be so much of its share, as axes have few values."""
 FIRST_RUNS = 1 + len(_FIRST)
 """The first runs, the job as written among them: so many tell where to go on."""
 _PAIR = 2
@@ -113,10 +115,13 @@ def next_runs(
     if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
         return NextRuns((choice, base), confirms=True)
     ahead = run_sigma / math.sqrt(max(1, min(needed, left // _PAIR)))
+    made = [o.configuration for o in options if o.measured]
     open_options = [
         o
         for o in options
-        if o.configuration != choice and pairs.get(o.configuration, 0) < _MOST_PAIRS
+        if o.configuration != choice
+        and pairs.get(o.configuration, 0) < _MOST_PAIRS
+        and _in_reach(o.configuration, made)
     ]
     sure = _score(options, choice, baseline, policy)
     guess = best_guess(open_options, baseline, policy, sure=sure, run_sigma=ahead)
@@ -128,6 +133,18 @@ def next_runs(
     if left < _PAIR or not confirm:
         return None
     return NextRuns((best.configuration, base), confirms=True)
+
+
+def _in_reach(c: Configuration, made: Sequence[Configuration]) -> bool:
+    """Tell whether a run is no farther below all that were made than the first runs' steps.
+
+    A memory that no longer fits or a cap that a device cannot keep is seen by nobody before it is
+    run, and a run far beyond it takes many times longer.
+    """
+    (cores, _), (_, clock) = _FIRST
+    fewest, lowest = min(m.threads_per_node for m in made), min(m.freq_khz for m in made)
+    near = c.threads_per_node >= _ROUNDED * cores * fewest
+    return near and c.freq_khz >= _ROUNDED * clock * lowest
 
 
 def telling_run(options: Sequence[Option], measured: Collection[Configuration]) -> NextRuns | None:

@@ -49,7 +49,7 @@ class Response:
     error (log) of configurations whose runs are more than 10 % apart and scatter beyond what all
     others explain; they do not count for ``sigma``.
     ``counts`` may be less than one where jobs of the past stand for a run. ``agreed`` are those run
-    more than once with runs as near as the assumed error makes them.
+    more than once with runs as near as the error makes them.
     """
 
     log_mean: dict[Configuration, float]
@@ -142,7 +142,6 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
     means = {c: float(np.mean(v)) for c, v in groups.items()}
     counts = {c: float(len(v)) for c, v in groups.items()}
     repeated = {c: v for c, v in groups.items() if len(v) > 1}
-    apart = {c: max(v) - min(v) for c, v in repeated.items()}
     unsteady = _unsteady(repeated, assumed)
     steady = {c: v for c, v in repeated.items() if c not in unsteady}
     repeats = sum(len(v) - 1 for v in steady.values())
@@ -150,8 +149,7 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
     if repeats:
         squares = sum((x - means[c]) ** 2 for c, v in steady.items() for x in v)
         sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
-    near = Z90 * math.sqrt(2) * assumed
-    return Response(
+    result = Response(
         means,
         counts,
         sigma,
@@ -159,8 +157,10 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
         assumed,
         tuple(r for c, v in steady.items() for r in _residuals(v, means[c])),
         unsteady,
-        frozenset(c for c, a in apart.items() if a <= near),
     )
+    near = Z90 * max(assumed, result.run_sigma)
+    agreed = frozenset(c for c, v in steady.items() if float(np.std(v, ddof=1)) <= near)
+    return replace(result, agreed=agreed)
 
 
 def _unsteady(

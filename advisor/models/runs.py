@@ -317,26 +317,34 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     """
     if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}
-    axes = [a for a in _AXES if len({_place(c, a) for c in log_mean}) > 1]
-    off: dict[Configuration, list[float]] = {}
-    for axis in axes:
-        lines: dict[tuple[int, ...], list[Configuration]] = {}
-        for c in log_mean:
-            lines.setdefault(
-                (c.ranks_per_node, *(_place(c, a) for a in _AXES if a != axis)), []
-            ).append(c)
-        for line in lines.values():
-            line.sort(key=lambda c: _place(c, axis))
-            for a, b, c in zip(line, line[1:], line[2:], strict=False):
-                x, y, z = (math.log(max(1, _place(p, axis))) for p in (a, b, c))
-                share = (y - x) / (z - x)
-                expected = (1 - share) * log_mean[a] + share * log_mean[c]
-                off.setdefault(b, []).append(log_mean[b] - expected)
-    least = {c: min(e, key=abs) for c, e in off.items() if len(e) == len(axes)}
+    axes = sum(len({_place(c, a) for c in log_mean}) > 1 for a in _AXES)
+    lines = between_neighbours(log_mean)
+    off = {c: [log_mean[c] - v for v in values] for c, values in lines.items()}
+    least = {c: min(e, key=abs) for c, e in off.items() if len(e) == axes}
     if not least:
         return {}
     usual = 1.4826 * float(np.median(np.abs(list(least.values()))))
     return {c: e for c, e in least.items() if abs(e) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
+
+
+def between_neighbours(log_mean: Mapping[Configuration, float]) -> dict[Configuration, list[float]]:
+    """Return what the line between both neighbours along an axis says of each configuration.
+
+    In logarithms, of every axis that varies; nothing of what has no neighbour on one side.
+    """
+    lines: dict[tuple[object, ...], list[Configuration]] = {}
+    for c in log_mean:
+        for axis in _AXES:
+            rest = (_place(c, a) for a in _AXES if a != axis)
+            lines.setdefault((axis, c.ranks_per_node, *rest), []).append(c)
+    between: dict[Configuration, list[float]] = {}
+    for (axis, *_), line in lines.items():
+        line.sort(key=lambda c: _place(c, str(axis)))
+        for a, b, c in zip(line, line[1:], line[2:], strict=False):
+            x, y, z = (math.log(max(1, _place(p, str(axis)))) for p in (a, b, c))
+            share = (y - x) / (z - x)
+            between.setdefault(b, []).append((1 - share) * log_mean[a] + share * log_mean[c])
+    return between
 
 
 def _place(c: Configuration, axis: str) -> int:

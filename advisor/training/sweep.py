@@ -13,7 +13,7 @@ from advisor.core.feasible import Constraints, feasible
 from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.rate import Work
-from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.recommend import confirmed_choice, to_confirm
 from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
@@ -336,19 +336,10 @@ class Sweep(Measuring):
         return fit
 
     def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
-        """Return what to confirm next: where a run is expected to improve the choice most.
-
-        Where none is, or only one is left, the choice that stands on the design's runs gets a
-        run of its own.
-        """
+        """Return what to confirm next, None for nothing."""
         baseline = option_at(fit.options, self.state.subject.baseline)
         options = self._kept(fit, say=not tried)
-        best = recommend(options, baseline, self.policy, skip=tried)
-        choice = confirmed_choice(options, baseline, self.policy)
-        standing = None if choice in tried else choice
-        if best is None or (standing is not None and len(tried) == MOST_CONFIRMATIONS - 1):
-            return standing
-        return best.configuration
+        return to_confirm(options, baseline, self.policy, tried, most=MOST_CONFIRMATIONS)
 
     def _fit(self) -> FitResult:
         trusted = {o.configuration for o in without_refuted(self.observations, [])}

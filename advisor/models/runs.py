@@ -332,18 +332,17 @@ def between_neighbours(log_mean: Mapping[Configuration, float]) -> dict[Configur
 
     In logarithms, of every axis that varies; nothing of what has no neighbour on one side.
     """
-    lines: dict[tuple[object, ...], list[Configuration]] = {}
-    for c in log_mean:
-        for axis in _AXES:
-            rest = (_place(c, a) for a in _AXES if a != axis)
-            lines.setdefault((axis, c.ranks_per_node, *rest), []).append(c)
     between: dict[Configuration, list[float]] = {}
-    for (axis, *_), line in lines.items():
-        line.sort(key=lambda c: _place(c, str(axis)))
-        for a, b, c in zip(line, line[1:], line[2:], strict=False):
-            x, y, z = (math.log(max(1, _place(p, str(axis)))) for p in (a, b, c))
-            share = (y - x) / (z - x)
-            between.setdefault(b, []).append((1 - share) * log_mean[a] + share * log_mean[c])
+    for axis in _AXES:
+        lines: dict[tuple[int, ...], list[Configuration]] = {}
+        for c in sorted(log_mean, key=lambda c: _place(c, axis)):
+            rest = (_place(c, a) for a in _AXES if a != axis)
+            lines.setdefault((c.ranks_per_node, *rest), []).append(c)
+        for line in lines.values():
+            for a, b, c in zip(line, line[1:], line[2:], strict=False):
+                x, y, z = (math.log(max(1, _place(p, axis))) for p in (a, b, c))
+                share = (y - x) / (z - x)
+                between.setdefault(b, []).append((1 - share) * log_mean[a] + share * log_mean[c])
     return between
 
 

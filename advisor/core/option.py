@@ -105,6 +105,11 @@ class Row(NamedTuple):
         return cast(Extra, tuple.__getitem__(self, 15)) if len(self) > 15 else ()
 
     @property
+    def measured(self) -> bool:
+        """Whether a run at this very configuration is behind the numbers."""
+        return bool(self.flags & _MEASURED)
+
+    @property
     def confirmed(self) -> bool:
         """Whether a run confirmed the option."""
         return bool(self.flags & _CONFIRMED)

@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from statistics import NormalDist
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
-from advisor.core.option import Option, row_of
+from advisor.core.option import Option, Row, row_of
 from advisor.core.policy import Policy
 from advisor.core.select import RUN_SIGMA, WEIGHTS, Weighed, one_sided, select, weigh
 
@@ -35,6 +36,8 @@ _ROOT = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
 _LEAST_SIGMA = 1e-6
 """Keeps divisions finite where runs have no scatter."""
+_LEAST_KNOWN = 0.1
+"""A prediction's own squared error is at least this share of one run's: laws are not exact."""
 
 
 def confirmed_choice(
@@ -56,6 +59,7 @@ def recommend(
     policy: Policy,
     *,
     skip: Collection[Configuration] = (),
+    run_sigma: float | None = None,
 ) -> Option | None:
     """Return the option a run should confirm next, None when no run is worth making.
 
@@ -63,13 +67,34 @@ def recommend(
     will leave, so that an option which comes out as predicted passes there too. What is confirmed
     needs no run; ``skip`` are configurations not to propose.
     """
-    worth = improvements(options, baseline, policy)
+    worth = improvements(options, baseline, policy, run_sigma=run_sigma)
     best: tuple[float, Option] | None = None
     for option, gain in zip(options, worth, strict=True):
         proposed = option.configuration not in skip and gain >= LEAST_IMPROVEMENT
         if proposed and (best is None or gain > best[0]):
             best = gain, option
     return best[1] if best else None
+
+
+def to_confirm(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    tried: Collection[Configuration],
+    *,
+    most: int,
+) -> Configuration | None:
+    """Return what to confirm next: where a run is expected to improve the choice most.
+
+    Where none is, or only one is left of ``most``, the choice that stands on the design's runs
+    gets a run of its own. None for nothing; ``tried`` had theirs.
+    """
+    best = recommend(options, baseline, policy, skip=tried)
+    choice = confirmed_choice(options, baseline, policy)
+    standing = None if choice in tried else choice
+    if best is None or (standing is not None and 0 < len(tried) == most - 1):
+        return standing
+    return best.configuration
 
 
 def affordable(option: Option, baseline: Option, policy: Policy) -> bool:
@@ -79,16 +104,23 @@ def affordable(option: Option, baseline: Option, policy: Policy) -> bool:
     return slowdown <= math.log1p(policy.max_slowdown) + error
 
 
-def improvements(options: Sequence[Option], baseline: Option, policy: Policy) -> list[float]:
+def improvements(
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    *,
+    run_sigma: float | None = None,
+) -> list[float]:
     """Return each option's expected improvement (log score) by a run, its further cost taken off;
-    0 where it needs none, or none is worth it."""
+    0 where it needs none, or none is worth it.
+
+    With ``run_sigma``, the standard deviation of one run's log, the run is one of a pair beside the
+    job as written and counts with what is known before, not instead of it.
+    """
     if math.isnan(baseline.energy_j):
         return [0.0] * len(options)
-    z = one_sided(policy.confidence)
     reference = row_of(baseline)
-    time_limit = math.log1p(policy.max_slowdown) - z * math.hypot(reference.time_sigma, RUN_SIGMA)
-    saving = math.log1p(-policy.min_saving) if policy.min_saving < 1 else -math.inf
-    energy_limit = saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA)
+    choice = confirmed_choice(options, baseline, policy)
     weighed = [
         None
         if math.isnan(o.energy_j)
@@ -97,15 +129,14 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
         else weigh((o.configuration.node_type, row_of(o)), reference, policy.goal)
         for o in options
     ]
-    choice = confirmed_choice(options, baseline, policy)
     sure = min((x.score for x in weighed if x and x.configuration == choice), default=0.0)
     weight = WEIGHTS[policy.goal]
     return [
         0.0
-        if x is None or x.row.confirmed
+        if x is None or (x.row.confirmed if run_sigma is None else x.configuration == choice)
         else max(
             0.0,
-            _improvement(x, weight, min(sure, 0.0), time_limit, energy_limit)
+            _improvement(x, weight, min(sure, 0.0), _margins(x, reference, policy, run_sigma))
             - _further_cost(x, reference.nodes, policy) / policy.training.payback_runs,
         )
         for x in weighed
@@ -113,31 +144,73 @@ def improvements(options: Sequence[Option], baseline: Option, policy: Policy) ->
 
 
 def best_guess(
-    options: Sequence[Option], baseline: Option, policy: Policy, *, sure: float
+    options: Sequence[Option],
+    baseline: Option,
+    policy: Policy,
+    *,
+    sure: float,
+    run_sigma: float = RUN_SIGMA,
 ) -> tuple[Option, float] | None:
     """Return the option most likely worth a run, and by how much (log score); None for none.
 
     What it is predicted to gain beyond ``sure`` (a log score, at most 0), times the probability
-    that it keeps both bounds, less what the run costs: unlike an expected improvement it gives
-    nothing for being uncertain, which a few runs cannot follow up.
+    that it keeps both bounds once it ran beside the job as written, less what the run costs: unlike
+    an expected improvement it gives nothing for being uncertain, which a few runs cannot follow up.
     """
-    z, reference = one_sided(policy.confidence), row_of(baseline)
-    time_limit = math.log1p(policy.max_slowdown) - z * math.hypot(reference.time_sigma, RUN_SIGMA)
-    energy_limit = math.log1p(-policy.min_saving) - z * math.hypot(
-        reference.energy_sigma, RUN_SIGMA
-    )
+    reference = row_of(baseline)
     best: tuple[Option, float] | None = None
     for option in options:
         if option.configuration == baseline.configuration or math.isnan(option.energy_j):
             continue
+        if not affordable(option, baseline, policy):
+            continue
         x = weigh((option.configuration.node_type, row_of(option)), reference, policy.goal)
-        likely = _NORMAL.cdf((time_limit - x.t) / max(_LEAST_SIGMA, x.row.time_sigma))
-        likely *= _NORMAL.cdf((energy_limit - x.e) / max(_LEAST_SIGMA, x.row.energy_sigma))
+        m = _margins(x, reference, policy, run_sigma)
+        likely = _NORMAL.cdf((m.t_limit - x.t) / max(_LEAST_SIGMA, m.t_sigma))
+        likely *= _NORMAL.cdf((m.e_limit - x.e) / max(_LEAST_SIGMA, m.e_sigma))
         cost = x.row.nodes / reference.nodes * math.exp(min(50.0, x.t))
         worth = likely * (sure - x.score) - LEAST_IMPROVEMENT * cost
         if worth > 0 and (best is None or worth > best[1]):
             best = option, worth
     return best
+
+
+class _Margins(NamedTuple):
+    """How far (log) time and energy may come out otherwise by a run, and what they must keep."""
+
+    t_sigma: float
+    e_sigma: float
+    t_limit: float
+    e_limit: float
+
+
+def _margins(x: Weighed, reference: Row, policy: Policy, run_sigma: float | None) -> _Margins:
+    """Return what a run at an option leaves; see :func:`improvements` for ``run_sigma``."""
+    z = one_sided(policy.confidence)
+    slowdown = math.log1p(policy.max_slowdown)
+    saving = math.log1p(-policy.min_saving) if policy.min_saving < 1 else -math.inf
+    if run_sigma is None:
+        return _Margins(
+            x.row.time_sigma,
+            x.row.energy_sigma,
+            slowdown - z * math.hypot(reference.time_sigma, RUN_SIGMA),
+            saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA),
+        )
+    t_sigma, t_left = _by_a_pair(x.row, x.row.time_sigma, reference.time_sigma, run_sigma)
+    e_sigma, e_left = _by_a_pair(x.row, x.row.energy_sigma, reference.energy_sigma, run_sigma)
+    return _Margins(t_sigma, e_sigma, slowdown - z * t_left, saving - z * e_left)
+
+
+def _by_a_pair(row: Row, sigma: float, reference: float, run_sigma: float) -> tuple[float, float]:
+    """Return by how much a pair may move a difference (log) to the baseline, and its error then.
+
+    ``sigma`` is the error of the option's row, which of what was predicted holds a new run's own;
+    ``reference`` is the baseline's.
+    """
+    run = run_sigma**2
+    before = sigma**2 if row.measured else max(sigma**2 - run, _LEAST_KNOWN * run)
+    after = [v * run / (v + run) for v in (before, reference**2)]
+    return math.sqrt(max(0.0, before + reference**2 - sum(after))), math.sqrt(sum(after))
 
 
 def _further_cost(x: Weighed, nodes: int, policy: Policy) -> float:
@@ -146,15 +219,13 @@ def _further_cost(x: Weighed, nodes: int, policy: Policy) -> float:
     return max(0.0, expected - 1.0 - policy.max_slowdown)
 
 
-def _improvement(
-    x: Weighed, weight: float, sure: float, time_limit: float, energy_limit: float
-) -> float:
+def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
     """Return the expectation of max(0, sure - score) where both bounds are kept.
 
     What makes a run longer costs energy alike, so energy's error is that of time plus its own.
     The expectation over time is a mean over quantiles, the one over energy is closed.
     """
-    t_sigma, e_sigma = x.row.time_sigma, x.row.energy_sigma
+    t_sigma, e_sigma, time_limit, energy_limit = m
     if x.t - _FAR * t_sigma > time_limit or x.e - _FAR * e_sigma > energy_limit:
         return 0.0
     shared = min(t_sigma, e_sigma)

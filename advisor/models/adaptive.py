@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.option import Option, row_of
 from advisor.core.policy import Policy
-from advisor.core.recommend import best_guess, confirmed_choice, improvements, recommend
+from advisor.core.recommend import best_guess, confirmed_choice, recommend
 from advisor.core.select import one_sided, weigh
 
 ADAPTIVE = "adaptive"
@@ -33,6 +33,8 @@ _FIRST = ((0.5, 1.0), (1.0, 0.8))
 """The first runs beside the job as written, as shares of its cores and of its clock."""
 _FIRST_OF_ONE = (0.5, 0.8)
 """The same where only cores or only the clock can be less."""
+_ROUNDED = 0.9
+"""A step may be so much of its share, as axes have few values."""
 FIRST_RUNS = 1 + len(_FIRST)
 """The first runs, the job as written among them: so many tell where to go on."""
 _PAIR = 2
@@ -41,8 +43,6 @@ LEAST_BUDGET = FIRST_RUNS + _PAIR
 """Fewer runs than this confirm nothing."""
 _MOST_PAIRS = 3
 """Pairs that an option gets at most."""
-_GUESS_SHARE = 0.3
-"""A run at the best guess is made where it is worth this share of the most hopeful one."""
 _ENOUGH = 0.02
 """Error (log) of a mean at the policy's confidence that is small enough: 2 %."""
 
@@ -110,21 +110,41 @@ def next_runs(
     ``confirm`` how many pairs the policy asks for at least, 0 for none.
     """
     needed = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
-    reserve = _PAIR if confirm else 0
+    base = baseline.configuration
     choice = confirmed_choice(options, baseline, policy)
     if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
-        return NextRuns((choice, baseline.configuration), confirms=True)
-    measured = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
-    promising = best_guess(
-        measured, baseline, policy, sure=_score(options, choice, baseline, policy)
-    )
-    leader = choice if promising is None else promising[0].configuration
-    if left > reserve and (explored := _explored(options, leader, baseline, policy)) is not None:
-        return NextRuns((explored,))
-    best = promising[0] if promising else recommend(options, baseline, policy)
-    if best is None or left < _PAIR or not confirm:
+        return NextRuns((choice, base), confirms=True)
+    ahead = run_sigma / math.sqrt(max(1, min(needed, left // _PAIR)))
+    made = [o.configuration for o in options if o.measured]
+    open_options = [
+        o
+        for o in options
+        if o.configuration != choice
+        and pairs.get(o.configuration, 0) < _MOST_PAIRS
+        and _in_reach(o.configuration, made)
+    ]
+    sure = _score(options, choice, baseline, policy)
+    guess = best_guess(open_options, baseline, policy, sure=sure, run_sigma=ahead)
+    best = guess[0] if guess else recommend(open_options, baseline, policy, run_sigma=ahead)
+    if best is None:
         return None
-    return NextRuns((best.configuration, baseline.configuration), confirms=True)
+    if not best.measured and left > (_PAIR if confirm else 0):
+        return NextRuns((best.configuration,))
+    if left < _PAIR or not confirm:
+        return None
+    return NextRuns((best.configuration, base), confirms=True)
+
+
+def _in_reach(c: Configuration, made: Sequence[Configuration]) -> bool:
+    """Tell whether a run is no farther below all that were made than the first runs' steps.
+
+    A memory that no longer fits or a cap that a device cannot keep is seen by nobody before it is
+    run, and a run far beyond it takes many times longer.
+    """
+    (cores, _), (_, clock) = _FIRST
+    fewest, lowest = min(m.threads_per_node for m in made), min(m.freq_khz for m in made)
+    near = c.threads_per_node >= _ROUNDED * cores * fewest
+    return near and c.freq_khz >= _ROUNDED * clock * lowest
 
 
 def telling_run(options: Sequence[Option], measured: Collection[Configuration]) -> NextRuns | None:
@@ -136,25 +156,6 @@ def telling_run(options: Sequence[Option], measured: Collection[Configuration]) 
     if not free:
         return None
     return NextRuns((max(free, key=lambda c: (min(_off(c, m, 1, 1) for m in measured), c)),))
-
-
-def _explored(
-    options: Sequence[Option], leader: Configuration | None, baseline: Option, policy: Policy
-) -> Configuration | None:
-    """Return where a run that explores is worth most beyond ``leader``, None where it is nowhere.
-
-    The best guess, unless a far less certain option is hoped to be worth much more.
-    """
-    unmeasured = [o for o in options if not o.measured]
-    guess = best_guess(unmeasured, baseline, policy, sure=_score(options, leader, baseline, policy))
-    rated = [replace(o, confirmed=o.measured) for o in options]
-    hopeful = recommend(rated, baseline, policy)
-    if guess is None:
-        return None if hopeful is None else hopeful.configuration
-    if hopeful is None:
-        return guess[0].configuration
-    most_gain = max(improvements(rated, baseline, policy))
-    return (guess[0] if guess[1] >= _GUESS_SHARE * most_gain else hopeful).configuration
 
 
 def _score(

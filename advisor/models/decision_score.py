@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
-from advisor.core.policy import Policy
-from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.policy import Goal, Policy, Resources
+from advisor.core.recommend import confirmed_choice, to_confirm
 from advisor.models.fit import FitResult
 
 
@@ -43,8 +43,10 @@ class DecisionScore(JsonForm):
 
     ``recommended`` is what the model proposed first (None: nothing), ``within_interval`` whether
     its run matched, ``attempts`` all confirmation runs in order, ``chosen`` what they left of the
-    advice. Savings and slowdowns are measured, as fractions; ``best_saving`` is the most the grid
-    has within the bound. ``runs`` counts training and confirmation; ``why`` is a sentence.
+    advice. Savings and slowdowns are fractions: those of the attempts are their runs', the others
+    the truth's; ``best_saving`` is the most the grid has within the bound. ``runs`` counts training
+    and confirmation; ``why`` is a sentence. ``rule`` says that the policy chose as it does for
+    jobs: for ``goal``, both bounds at its one-sided ``confidence``, ties by ``resources``.
     """
 
     chosen: Configuration
@@ -57,51 +59,47 @@ class DecisionScore(JsonForm):
     baseline: Configuration
     attempts: tuple[AppliedOption, ...] = ()
     why: str = ""
+    rule: str = "policy"
+    goal: Goal = "min_energy"
+    confidence: float = 0.9
+    resources: Resources = "thrifty"
 
 
 def decide(
     fit: Callable[[Collection[Configuration], Collection[Configuration]], FitResult],
     trained: Collection[Configuration],
+    measured: Mapping[Configuration, GridCell],
     truth: Mapping[Configuration, GridCell],
     baseline: Configuration,
+    policy: Policy,
     *,
-    max_slowdown: float,
-    min_saving: float,
     confirmations: int,
 ) -> DecisionScore:
-    """Follow the advice on a grid whose cells (``truth``) are what runs come out as.
+    """Follow the advice on a grid whose cells (``measured``) are what runs come out as.
 
-    ``fit`` fits the model to some of the cells, the second of them as confirmation runs. The option
-    that is expected to improve the decision most is run; if it is confirmed and keeps the bounds,
-    that is the choice. If not, the run joins the training set, and the next best is confirmed,
-    ``confirmations`` times at most.
+    ``truth`` is what the choice is judged by, of the same cells. ``fit`` fits the model to some of
+    the cells, the second of them as confirmation runs. As in a sweep the option that is expected to
+    improve the decision most is run; if it is then the policy's choice, that is it. If not, the run
+    joins the training set, and the next best is confirmed, ``confirmations`` times at most.
     A trained run that the others predict counts as confirmed. If nothing is, nothing is changed.
     """
-    policy = replace(
-        Policy(),
-        goal="min_energy",
-        max_slowdown=max_slowdown,
-        min_saving=min_saving,
-        confidence=0.5,
-        resources="balanced",
-    )
-    at = truth[baseline]
+    at, base = measured[baseline], truth[baseline]
     runs, known = len(trained), set(trained)
     again: set[Configuration] = set()
     attempts: list[AppliedOption] = []
     while True:
         fitted = fit(known, [a.configuration for a in attempts])
-        options = _options(fitted, truth, again)
+        options = _options(fitted, measured, again)
         start = next(o for o in options if o.configuration == baseline)
         choice = confirmed_choice(options, start, policy)
-        if len(attempts) >= confirmations or (attempts and choice == attempts[-1].configuration):
+        tried = [a.configuration for a in attempts]
+        if len(tried) >= confirmations or choice in tried[-1:]:
             break
-        proposed = recommend(options, start, policy)
-        if proposed is None:
+        c = to_confirm(options, start, policy, tried, most=confirmations)
+        if c is None:
             break
-        c = proposed.configuration
         promised = next(o for o in fitted.predicted if o.configuration == c)
-        cell = truth[c]
+        cell = measured[c]
         saving, slowdown = 1.0 - cell.energy / at.energy, cell.time / at.time - 1.0
         attempts.append(
             AppliedOption(
@@ -109,7 +107,7 @@ def decide(
                 holds(promised, cell.time, cell.energy),
                 saving,
                 slowdown,
-                slowdown <= max_slowdown and saving >= min_saving,
+                slowdown <= policy.max_slowdown and saving >= policy.min_saving,
             )
         )
         runs += 1
@@ -120,10 +118,12 @@ def decide(
     first = attempts[0].configuration if attempts else choice
     return DecisionScore(
         chosen,
-        1.0 - truth[chosen].energy / at.energy,
-        truth[chosen].time / at.time - 1.0,
+        1.0 - truth[chosen].energy / base.energy,
+        truth[chosen].time / base.time - 1.0,
         max(
-            1 - c.energy / at.energy for c in truth.values() if c.time / at.time - 1 <= max_slowdown
+            1 - c.energy / base.energy
+            for c in truth.values()
+            if c.time / base.time - 1 <= policy.max_slowdown
         ),
         runs,
         first,
@@ -131,6 +131,9 @@ def decide(
         baseline,
         tuple(attempts),
         _why(choice, attempts),
+        goal=policy.goal,
+        confidence=policy.confidence,
+        resources=policy.resources,
     )
 
 
@@ -143,13 +146,13 @@ def holds(option: Option, time_s: float, energy_j: float) -> bool:
 
 
 def _options(
-    fitted: FitResult, truth: Mapping[Configuration, GridCell], again: Collection[Configuration]
+    fitted: FitResult, measured: Mapping[Configuration, GridCell], again: Collection[Configuration]
 ) -> Sequence[Option]:
     """Return the options of the grid's cells; what ran twice and agreed is confirmed."""
     return [
         replace(o, confirmed=o.confirmed or o.configuration in again)
         for o in fitted.options
-        if o.configuration in truth
+        if o.configuration in measured
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from advisor.core.codec import JsonForm
@@ -25,11 +26,11 @@ from advisor.models.design import DESIGNS, within
 from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options
 from advisor.models.registry import DEFAULT
 from advisor.models.response import Response
-from advisor.models.runs import gather
+from advisor.models.runs import between_neighbours, gather
 from advisor.models.sequential import SEQUENTIAL, explore
 
-_DISTANCES, _RUNS_PER_CONFIRMATION = 5, 6
-"""Distances in search steps that are counted apart; trained runs for each confirmation run."""
+_DISTANCES = 5
+"""Distances in search steps that are counted apart."""
 RESPONSES = ("energy", "time")
 RATES = {"rate_per_joule": "energy", "rate": "time"}
 """What is judged beside them where every run has a rate: a fixed work over the one or the other."""
@@ -110,8 +111,8 @@ def evaluate(
     The baseline (most nodes, most cores, highest frequency) is always among the trained. All
     limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
     forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
-    be, by default a sixth of ``samples``, at least one and at most three; ``train_on`` are the
-    configurations to train on instead of a design's. Raises InputError when the grid has too few
+    be, by default as many as a sweep makes; ``train_on`` are the configurations to train on instead
+    of a design's. Raises InputError when the grid has too few
     cells with time and energy, nothing beside what is trained on, or for a bad model or design
     name.
     """
@@ -141,6 +142,7 @@ def evaluate(
             )
         return result
 
+    # the policy's own confidence, ties and confirmations
     policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
     if train_on is not None:
         trained, design = {*train_on, baseline}, "given"
@@ -161,7 +163,7 @@ def evaluate(
         for name in (*RESPONSES, *(RATES if work else ()))
     }
     if confirmations is None:
-        confirmations = max(1, min(MOST_CONFIRMATIONS, samples // _RUNS_PER_CONFIRMATION))
+        confirmations = MOST_CONFIRMATIONS if policy.training.confirm else 0
     return Evaluation(
         model,
         design,
@@ -172,9 +174,9 @@ def evaluate(
             fit,
             trained,
             truth,
+            _smoothed(truth),
             baseline,
-            max_slowdown=max_slowdown,
-            min_saving=min_saving,
+            policy,
             confirmations=confirmations,
         ),
         tuple(fitted.notes),
@@ -192,6 +194,22 @@ def _truth(grid: Sequence[Observation]) -> dict[Configuration, GridCell]:
         return math.exp(response.log_mean[c])
 
     return {c: GridCell(value(runs.time, c), value(runs.energy, c)) for c in energies}
+
+
+def _smoothed(truth: Mapping[Configuration, GridCell]) -> dict[Configuration, GridCell]:
+    """Return what cells take without what their own runs came out by luck.
+
+    The run that confirms a cell must not be what says whether that was right: of each cell this is
+    the median of its own mean and of the lines between its neighbours along each axis.
+    """
+
+    def smooth(logs: Mapping[Configuration, float]) -> dict[Configuration, float]:
+        lines = between_neighbours(logs)
+        return {c: math.exp(median([v, *lines.get(c, ())])) for c, v in logs.items()}
+
+    times = smooth({c: math.log(cell.time) for c, cell in truth.items()})
+    energies = smooth({c: math.log(cell.energy) for c, cell in truth.items()})
+    return {c: GridCell(times[c], energies[c]) for c in truth}
 
 
 def _design(

@@ -29,6 +29,9 @@ from advisor.models.space import wanted as search
 MOST_CONFIRMATIONS = 3
 """So many options are confirmed in turn; if no run comes out as predicted, nothing is changed."""
 
+_ONE_RUN = 2.0
+"""An error of so many times one run's is not that of a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
@@ -144,6 +147,16 @@ def run_sigma(fitted: FitResult) -> float:
     """Return the standard deviation of one run's log time or energy, whichever is larger."""
     known = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
     return max(float(s.get("run_sigma_pct", s["sigma_pct"])) for s in known) / 100
+
+
+def borne_out(fitted: FitResult, configuration: Configuration) -> bool:
+    """Tell whether a configuration is known as well as one run makes it.
+
+    It is not where its only run is far off what the others predict, or its two runs far apart.
+    """
+    option = next(o for o in fitted.options if o.configuration == configuration)
+    errors = option.time_sigma, option.energy_sigma
+    return all(math.isnan(e) or e < _ONE_RUN * run_sigma(fitted) for e in errors)
 
 
 def _capped(
@@ -300,16 +313,38 @@ def _measured(
     c = option.configuration
     if c not in times.log_mean or times.confirming(c) is None:
         return option
-    t, t_lo, t_hi = _interval(times.log_mean[c], times.half_width(c))
+    t, t_lo, t_hi = _interval(*_pooled(times, time, c))
     option = replace(option, time_s=t, time_lo_s=t_lo, time_hi_s=t_hi)
     confirmed = _confirms(times, time, c)
     if energies is not None and energy is not None:
         if c not in energies.log_mean:
             return option
-        e, e_lo, e_hi = _interval(energies.log_mean[c], energies.half_width(c))
+        e, e_lo, e_hi = _interval(*_pooled(energies, energy, c))
         option = replace(option, energy_j=e, energy_lo_j=e_lo, energy_hi_j=e_hi)
         confirmed = confirmed and _confirms(energies, energy, c)
     return replace(option, measured=True, confirmed=confirmed)
+
+
+def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tuple[float, float]:
+    """Return the log mean of a configuration's own runs and of what the others predict there.
+
+    Each weighs by the inverse of its squared error, with half the 90 % interval of both. So the
+    best of many by their runs is not taken for as good as it came out. Where nothing was repeated,
+    nobody knows how much a run may be off, and where the two disagree, one of them is wrong: there
+    the own runs stand, a single one with the disagreement as its error.
+    """
+    own, half = response.log_mean[c], response.half_width(c)
+    mean, others = prediction.held_out[c]
+    if not _confirms(response, prediction, c):
+        alone = response.counts[c] <= 1
+        return own, math.hypot(half, own - mean) if alone else half
+    if not response.repeats:
+        return own, half
+    one_run = response.quantile * response.run_sigma
+    least = one_run / math.sqrt(len(response.log_mean))
+    others = math.sqrt(max(others**2 - one_run**2, least**2))
+    weight = others**2 / (others**2 + half**2)
+    return weight * own + (1 - weight) * mean, half * math.sqrt(weight)
 
 
 def _trusted(

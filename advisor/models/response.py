@@ -30,7 +30,9 @@ _PRIOR_REPEATS = 4
 _LEAST_SIGMA = 0.001
 """No meter and no clock repeats a run better than this, whatever two lucky runs say."""
 _UNSTEADY = 0.10
-"""Runs of one configuration further apart than this fraction make it unsteady."""
+"""Runs of one configuration further apart than this fraction may make it unsteady."""
+_BEYOND_OTHERS = 3.0
+"""They do where they scatter by so many times what the others' repeats and the assumed error do."""
 _FEWEST_FOR_TEST, _FEWEST_FOR_NOTE, _IMPROBABLE = 3, 8, 0.01
 """Residuals that Shapiro-Wilk needs, those that a note needs, and the p value below which."""
 _MOST_POINTS = 200
@@ -43,10 +45,11 @@ class Response:
 
     ``sigma`` is the standard deviation of one run's log response from ``repeats`` degrees of
     freedom, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
-    runs are off, in log space at one run's scale. ``unsteady`` gives half the (log) range of
-    configurations whose runs are more than 10 % apart; they do not count for ``sigma``.
+    runs are off, in log space at one run's scale. ``unsteady`` gives the standard
+    error (log) of configurations whose runs are more than 10 % apart and scatter beyond what all
+    others explain; they do not count for ``sigma``.
     ``counts`` may be less than one where jobs of the past stand for a run. ``agreed`` are those run
-    more than once with runs as near as the assumed error makes them.
+    more than once with runs as near as the error makes them.
     """
 
     log_mean: dict[Configuration, float]
@@ -139,16 +142,14 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
     means = {c: float(np.mean(v)) for c, v in groups.items()}
     counts = {c: float(len(v)) for c, v in groups.items()}
     repeated = {c: v for c, v in groups.items() if len(v) > 1}
-    apart = {c: max(v) - min(v) for c, v in repeated.items()}
-    unsteady = {c: a / 2 for c, a in apart.items() if a > math.log1p(_UNSTEADY)}
+    unsteady = _unsteady(repeated, assumed)
     steady = {c: v for c, v in repeated.items() if c not in unsteady}
     repeats = sum(len(v) - 1 for v in steady.values())
     sigma = assumed
     if repeats:
         squares = sum((x - means[c]) ** 2 for c, v in steady.items() for x in v)
         sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
-    near = Z90 * math.sqrt(2) * assumed
-    return Response(
+    result = Response(
         means,
         counts,
         sigma,
@@ -156,8 +157,37 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
         assumed,
         tuple(r for c, v in steady.items() for r in _residuals(v, means[c])),
         unsteady,
-        frozenset(c for c, a in apart.items() if a <= near),
     )
+    near = Z90 * max(assumed, result.run_sigma)
+    agreed = frozenset(c for c, v in steady.items() if float(np.std(v, ddof=1)) <= near)
+    return replace(result, agreed=agreed)
+
+
+def _unsteady(
+    repeated: Mapping[Configuration, Sequence[float]], assumed: float
+) -> dict[Configuration, float]:
+    """Return the standard errors of means whose runs scatter beyond what the error explains.
+
+    The error is what the others' repeats and the assumed one say. Two runs alone are a disturbed
+    one more often than a machine that scatters so; three are the machine, as a disturbed one among
+    them was left out.
+    """
+    squares = {c: (len(v) - 1) * float(np.var(v, ddof=1)) for c, v in repeated.items()}
+    total, count = sum(squares.values()), sum(len(v) - 1 for v in repeated.values())
+    unsteady = {}
+    for c, logs in repeated.items():
+        freedom = len(logs) - 1
+        others = (_PRIOR_REPEATS * assumed**2 + total - squares[c]) / (
+            _PRIOR_REPEATS + count - freedom
+        )
+        scattered = squares[c] / freedom > _BEYOND_OTHERS**2 * others
+        if (
+            scattered
+            and max(logs) - min(logs) > math.log1p(_UNSTEADY)
+            and (freedom == 1 or count > freedom)
+        ):
+            unsteady[c] = math.sqrt(squares[c] / freedom / len(logs))
+    return unsteady
 
 
 def _residuals(logs: Sequence[float], mean: float) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -331,27 +331,40 @@ def broken(log_mean: Mapping[Configuration, float]) -> dict[Configuration, float
     """
     if len(log_mean) < _FEWEST_FOR_BROKEN:
         return {}
-    names = (*_AXES, *(name for name, _ in next(iter(log_mean)).extra))
-    axes = [a for a in names if len({_place(c, a) for c in log_mean}) > 1]
-    off: dict[Configuration, list[float]] = {}
-    for axis in axes:
-        lines: dict[tuple[int, ...], list[Configuration]] = {}
-        for c in log_mean:
-            lines.setdefault(
-                (c.ranks_per_node, *(_place(c, a) for a in names if a != axis)), []
-            ).append(c)
-        for line in lines.values():
-            line.sort(key=lambda c: _place(c, axis))
-            for a, b, c in zip(line, line[1:], line[2:], strict=False):
-                x, y, z = (math.log(max(1, _place(p, axis))) for p in (a, b, c))
-                share = (y - x) / (z - x)
-                expected = (1 - share) * log_mean[a] + share * log_mean[c]
-                off.setdefault(b, []).append(log_mean[b] - expected)
-    least = {c: min(e, key=abs) for c, e in off.items() if len(e) == len(axes)}
+    axes = sum(len({_place(c, a) for c in log_mean}) > 1 for a in _axes_of(log_mean))
+    lines = between_neighbours(log_mean)
+    off = {c: [log_mean[c] - v for v in values] for c, values in lines.items()}
+    least = {c: min(e, key=abs) for c, e in off.items() if len(e) == axes}
     if not least:
         return {}
     usual = 1.4826 * float(np.median(np.abs(list(least.values()))))
     return {c: e for c, e in least.items() if abs(e) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
+
+
+def between_neighbours(log_mean: Mapping[Configuration, float]) -> dict[Configuration, list[float]]:
+    """Return what the line between both neighbours along an axis says of each configuration.
+
+    In logarithms, of every axis that varies; nothing of what has no neighbour on one side.
+    """
+    between: dict[Configuration, list[float]] = {}
+    axes = _axes_of(log_mean)
+    for axis in axes:
+        lines: dict[tuple[int, ...], list[Configuration]] = {}
+        for c in sorted(log_mean, key=lambda c: _place(c, axis)):
+            rest = (_place(c, a) for a in axes if a != axis)
+            lines.setdefault((c.ranks_per_node, *rest), []).append(c)
+        for line in lines.values():
+            for a, b, c in zip(line, line[1:], line[2:], strict=False):
+                x, y, z = (math.log(max(1, _place(p, axis))) for p in (a, b, c))
+                share = (y - x) / (z - x)
+                between.setdefault(b, []).append((1 - share) * log_mean[a] + share * log_mean[c])
+    return between
+
+
+def _axes_of(configurations: Collection[Configuration]) -> tuple[str, ...]:
+    """Return the axes by name, those of all runs and these runs' further ones."""
+    first = next(iter(configurations), None)
+    return (*_AXES, *(name for name, _ in first.extra)) if first else _AXES
 
 
 def _place(c: Configuration, axis: str) -> int:

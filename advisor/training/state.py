@@ -38,6 +38,8 @@ VERSION = 1
 _UNFINISHED = ("requested", "running", "stopped")
 CHECK = "check"
 """The stage that makes a run again, complete, which was ended early."""
+AGAIN = "again"
+"""Begins the stages that make the job as written again, complete: others do not bear it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,8 @@ class SweepState:
 
     def watch(self, stage: str) -> WatchPlan | None:
         """Return how a stage's runs are watched; None where all are complete."""
-        if not self.settings.within or stage == CHECK or not self.preload.is_file():
+        complete = stage == CHECK or stage.startswith(AGAIN)
+        if not self.settings.within or complete or not self.preload.is_file():
             return None
         return WatchPlan(self.preload.parent, self.preload, self.settings.within)
 
@@ -213,6 +216,11 @@ class SweepState:
 def confirm_stage(round_: int) -> str:
     """Return the name of a round of confirmation: ``confirm``, ``confirm-2``, ``confirm-3``."""
     return f"confirm-{round_ + 1}" if round_ else "confirm"
+
+
+def again_stage(made: int) -> str:
+    """Return the name of a further run of the job as written: ``again-1``, ``again-2``."""
+    return f"{AGAIN}-{made + 1}"
 
 
 def further_stage(made: int) -> str:

@@ -13,14 +13,14 @@ from advisor.core.feasible import Constraints, feasible
 from advisor.core.inventory import Inventory
 from advisor.core.option import Option
 from advisor.core.rate import Work
-from advisor.core.recommend import confirmed_choice, recommend
+from advisor.core.recommend import confirmed_choice, to_confirm
 from advisor.core.requested_configuration import unset_kept
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.adaptive import ADAPTIVE, FIRST_RUNS, NextRuns, next_runs, telling_run
 from advisor.models.ended_runs import ended_early, launch_spread, refuted, without_refuted
-from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, fit_options, run_sigma
+from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, borne_out, fit_options, run_sigma
 from advisor.models.physical import Physical
 from advisor.models.runs import MIN_CONFIGURATIONS
 from advisor.models.sequential import SEQUENTIAL, next_run
@@ -29,8 +29,11 @@ from advisor.schedulers.translators import translator
 from advisor.training.measuring import Measuring
 from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
 from advisor.training.plan import payback_runs
-from advisor.training.state import CHECK, confirm_stage, further_stage
+from advisor.training.state import CHECK, again_stage, confirm_stage, further_stage
 from advisor.training.table import tabulate, too_few_for_a_model
+
+MOST_AGAIN = 2
+"""Further runs of the job as written at most, where the others do not bear it out."""
 
 
 def _apart(one: Configuration, other: Configuration) -> float:
@@ -131,10 +134,12 @@ class Sweep(Measuring):
         while True:
             if waiting:
                 name = waiting.pop(0)
-            elif (step := self._next_runs(fit)) is not None:
-                name = self._plan_next(step)
             else:
-                return fit, attempts
+                fit = self._compared(fit)
+                step = self._next_runs(fit)
+                if step is None:
+                    return fit, attempts
+                name = self._plan_next(step)
             first = state.stages[name].runs[0]
             promised = option_at(fit.predicted or fit.options, first.configuration)
             if first.role == "confirm":
@@ -228,6 +233,7 @@ class Sweep(Measuring):
         tried: list[Configuration] = []
         while len(tried) < MOST_CONFIRMATIONS and state.settings.confirm > 0:
             name = confirm_stage(len(tried))
+            fit = self._compared(fit)
             if name not in state.stages:
                 c = self._proposed(fit, tried)
                 if c is None:
@@ -306,20 +312,34 @@ class Sweep(Measuring):
             self.plan(CHECK, "design", (base,))
         self.make(CHECK)
 
-    def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
-        """Return what to confirm next: where a run is expected to improve the choice most.
+    def _compared(self, fit: FitResult) -> FitResult:
+        """Return a fit in which the job as written can be compared with, after more runs of it.
 
-        Where none is, or only one is left, the choice that stands on the design's runs gets a
-        run of its own.
+        All advice is against it: a run of it that the others do not bear out is neither believed
+        nor left out but made again.
         """
+        state, base = self.state, self.state.subject.baseline
+        for number in range(MOST_AGAIN):
+            name = again_stage(number)
+            if name not in state.stages:
+                planned = sum(len(stage.runs) for stage in state.stages.values())
+                over = state.settings.design == ADAPTIVE and planned >= state.settings.most_runs
+                if over or borne_out(fit, base) or self.too_dear(base):
+                    break
+                text = "the other runs do not bear out the job as written: it runs again"
+                self.show(Event("note", name, text))
+                self.plan(name, "design", (base,))
+            elif name in self.results:
+                continue
+            if self.make(name):
+                fit = self._fit()
+        return fit
+
+    def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
+        """Return what to confirm next, None for nothing."""
         baseline = option_at(fit.options, self.state.subject.baseline)
         options = self._kept(fit, say=not tried)
-        best = recommend(options, baseline, self.policy, skip=tried)
-        choice = confirmed_choice(options, baseline, self.policy)
-        standing = None if choice in tried else choice
-        if best is None or (standing is not None and len(tried) == MOST_CONFIRMATIONS - 1):
-            return standing
-        return best.configuration
+        return to_confirm(options, baseline, self.policy, tried, most=MOST_CONFIRMATIONS)
 
     def _fit(self) -> FitResult:
         trusted = {o.configuration for o in without_refuted(self.observations, [])}

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy
+from advisor.core.recommend import confirmed_choice
 from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed, telling_run
-from advisor.models.fit import fit_options
+from advisor.models.fit import fit_options, run_sigma
 
 POLICY = Policy(goal="min_energy", max_slowdown=0.05)
 FREQS = tuple(range(1_000_000, 2_000_001, 100_000))
@@ -84,6 +89,84 @@ def test_what_ends_too_early_for_a_model_runs_once_more_where_it_tells_most() ->
     step = telling_run(options, {cells[3], cells[1], cells[2]})
     assert step is not None and (step.configurations, step.confirms) == ((cells[0],), False)
     assert telling_run(options, set(cells)) is None
+
+
+def test_no_run_steps_farther_below_what_was_made_than_the_first_ones() -> None:
+    base = option(BASE, 100.0, 1000.0, measured=True)
+    far = option(replace(BASE, freq_khz=1_000_000), 101.0, 500.0)
+    few = option(replace(BASE, threads_per_node=4), 101.0, 500.0)
+    assert next_runs([base, far, few], base, POLICY, left=9, pairs={}, run_sigma=0.01) is None
+    near = option(replace(BASE, freq_khz=1_600_000), 101.0, 800.0)
+    step = next_runs([base, far, near], base, POLICY, left=9, pairs={}, run_sigma=0.01)
+    assert step is not None and step.configurations == (near.configuration,)
+
+
+def test_what_is_proposed_keeps_the_bound_at_the_noise_seen() -> None:
+    """At 5 % noise an option at the edge of the bound cannot be confirmed; a milder one can."""
+    base = option(BASE, 100.0, 1000.0, measured=True)
+    edge = option(replace(BASE, freq_khz=1_700_000), 104.0, 800.0, error=0.03)
+    mild = option(replace(BASE, freq_khz=1_800_000), 99.0, 850.0, error=0.03)
+    steps = [
+        next_runs([base, edge, mild], base, POLICY, left=9, pairs={}, run_sigma=sigma)
+        for sigma in (0.002, 0.03)
+    ]
+    assert [s.configurations[0] for s in steps if s] == [mild.configuration] * 2
+    quiet = next_runs([base, edge], base, POLICY, left=9, pairs={}, run_sigma=0.002)
+    assert quiet is not None
+    assert quiet.configurations == (edge.configuration,)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05])
+def test_pure_noise_is_never_confirmed_above_its_level(noise: float) -> None:
+    """Every run costs the same but for noise: what is chosen must not promise more than that."""
+    chosen = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        cells = [replace(BASE, threads_per_node=t) for t in range(2, 17, 2)]
+        runs: list[Observation] = []
+
+        def run(c: Configuration, source: str, rng: Any = rng, runs: Any = runs) -> None:
+            t, e = np.exp(noise * rng.normal(size=2))
+            runs.append(
+                Observation(
+                    c,
+                    100 * t,
+                    1000 * e,
+                    source=source,  # type: ignore[arg-type]
+                    extra={"design": ADAPTIVE},
+                    space=replace(SPACE, freqs_khz=(BASE.freq_khz,)),
+                )
+            )
+
+        for c in (BASE, cells[3], cells[5], cells[6]):
+            run(c, "sweep")
+        pairs: dict[Configuration, int] = {}
+        while len(runs) < 10:
+            fitted = fit_options(runs, model="physical")
+            base = next(o for o in fitted.options if o.configuration == BASE)
+            step = next_runs(
+                fitted.options,
+                base,
+                POLICY,
+                left=10 - len(runs),
+                pairs=pairs,
+                run_sigma=run_sigma(fitted),
+            )
+            if step is None:
+                break
+            for c in step.configurations:
+                confirms = step.confirms and c != BASE
+                pairs[c] = pairs.get(c, 0) + confirms
+                run(c, "confirm" if confirms else "sweep")
+        fitted = fit_options(runs, model="physical")
+        base = next(o for o in fitted.options if o.configuration == BASE)
+        choice = confirmed_choice(fitted.options, base, POLICY)
+        if choice is not None:
+            chosen += 1
+            option_there = next(o for o in fitted.options if o.configuration == choice)
+            assert option_there.energy_j > (1 - 4 * noise) * base.energy_j
+    # the policy's confidence is 90 %: one in ten may be wrong
+    assert chosen <= 3
 
 
 def test_the_number_of_pairs_follows_from_the_noise() -> None:

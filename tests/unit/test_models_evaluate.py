@@ -81,12 +81,14 @@ def test_the_decision_is_confirmed_by_its_run_and_worth_what_the_grid_says(
     time, energy = TRUTH[BASELINE]
     assert d.baseline == BASELINE
     assert d.recommended is not None
-    assert d.chosen == d.recommended != BASELINE
-    assert d.runs == 13
-    assert d.true_saving == pytest.approx(1 - TRUTH[d.chosen][1] / energy)
-    assert d.true_slowdown == pytest.approx(TRUTH[d.chosen][0] / time - 1)
+    assert BASELINE not in (d.chosen, d.recommended)
+    assert d.runs == 12 + len(d.attempts) <= 15
+    assert (d.rule, d.goal, d.confidence, d.resources) == ("policy", "min_energy", 0.9, "thrifty")
+    # truth is the grid's smoothed value, here that of smooth laws but for their curvature
+    assert d.true_saving == pytest.approx(1 - TRUTH[d.chosen][1] / energy, abs=0.01)
+    assert d.true_slowdown == pytest.approx(TRUTH[d.chosen][0] / time - 1, abs=0.01)
     best = max(1 - e / energy for t, e in TRUTH.values() if t <= 1.05 * time)
-    assert d.best_saving == pytest.approx(best)
+    assert d.best_saving == pytest.approx(best, abs=0.01)
     assert 0.03 <= d.true_saving <= best
     assert d.true_slowdown <= 0.05
 
@@ -106,18 +108,30 @@ def test_advice_that_its_run_does_not_bear_out_is_dropped_and_the_next_best_conf
     point = found.decision.recommended
     assert point is not None
     slow = evaluate(spoilt({point}, time=2.0)).decision
-    first, second = slow.attempts
+    first, *_, last = slow.attempts
     assert (first.configuration, first.within_interval, first.keeps_bounds) == (point, False, False)
     assert first.slowdown > 0.5
     assert slow.recommended == point
-    assert slow.chosen == second.configuration != point
-    assert second.keeps_bounds
-    assert slow.runs == 14
-    assert slow.why == "confirmed after 2 confirmation runs"
+    assert slow.chosen not in (point, BASELINE)
+    assert last.keeps_bounds
+    assert slow.runs == 12 + len(slow.attempts) <= 15
     hungry = evaluate(spoilt({point}, energy=2.0), confirmations=1)
     assert hungry.decision.runs == 13
     assert not hungry.decision.attempts[0].keeps_bounds
     assert hungry.decision.chosen in hungry.trained
+
+
+def test_what_a_lucky_run_promised_is_not_the_truth_it_is_judged_by(found: Evaluation) -> None:
+    """The run that confirms came out 8 % cheaper than its neighbours say."""
+    point = found.decision.recommended
+    assert point is not None
+    lucky = evaluate(spoilt({point}, energy=0.92)).decision
+    attempt = next(a for a in lucky.attempts if a.configuration == point)
+    energy = TRUTH[BASELINE][1]
+    assert attempt.saving == pytest.approx(1 - 0.92 * TRUTH[point][1] / energy)
+    if lucky.chosen == point:
+        assert lucky.true_saving == pytest.approx(1 - TRUTH[point][1] / energy, abs=0.02)
+    assert lucky.best_saving == pytest.approx(found.decision.best_saving, abs=0.02)
 
 
 def test_after_as_many_confirmations_as_allowed_nothing_is_changed(found: Evaluation) -> None:
@@ -125,10 +139,11 @@ def test_after_as_many_confirmations_as_allowed_nothing_is_changed(found: Evalua
     trap = spoilt(set(TRUTH) - set(found.trained), time=1.5)
     d = evaluate(trap, confirmations=3, min_saving=0.1).decision
     assert len(d.attempts) <= 3
-    assert not any(a.within_interval and a.keeps_bounds for a in d.attempts)
+    fresh = [a for a in d.attempts if a.configuration not in found.trained]
+    assert fresh and not any(a.within_interval and a.keeps_bounds for a in fresh)
     assert d.runs == 12 + len(d.attempts)
     assert d.chosen == BASELINE or d.chosen in found.trained
-    assert d.true_slowdown <= 0.05
+    assert TRUTH[d.chosen][0] / TRUTH[BASELINE][0] - 1 <= 0.05  # a trained cell as it ran
     data = d.to_dict()
     assert [a["keeps_bounds"] for a in data["attempts"]] == [a.keeps_bounds for a in d.attempts]
 

@@ -15,7 +15,7 @@ from advisor.core.observation import Observation, Quality, Scope
 from advisor.core.option import Z90, Option, pack_options, unpack_rows
 from advisor.errors import InputError
 from advisor.models.design import uniform
-from advisor.models.fit import FitResult, fit_options
+from advisor.models.fit import FitResult, borne_out, fit_options
 from advisor.models.runs import gather, runs_by_scope
 
 SPACE = SearchSpace(
@@ -104,6 +104,38 @@ def test_a_confirming_run_confirms_and_one_far_off_does_not() -> None:
     assert not option.confirmed
     hungry = replace(good, energy_j=3 * (good.energy_j or 0))
     assert not by_configuration(fit_options([*RUNS, hungry], space=SPACE).options)[point].confirmed
+
+
+def test_what_came_out_best_by_luck_is_not_taken_for_as_good() -> None:
+    """Where repeats show the scatter, a run and what the others predict of it are one estimate."""
+    rng = np.random.default_rng(4)
+    lucky = Configuration("n", 1, 1, 24, 1_900_000)
+    base = DESIGN[0]
+    runs = [run(c, 0.05, rng) for c in [*DESIGN, base, base, base]]
+    time, energy = (0.95 * value for value in law(lucky))
+    fresh = Observation(lucky, time, energy, source="confirm")
+    option = by_configuration(fit_options([*runs, fresh], space=SPACE).options)[lucky]
+    assert option.confirmed
+    assert 1.003 * time < option.time_s < 1.1 * time
+    alone = gather([*runs, fresh]).time
+    assert option.time_sigma < alone.half_width(lucky) / Z90
+
+
+def test_a_single_run_that_the_others_do_not_bear_out_is_known_no_better_than_they_differ() -> None:
+    base = max(DESIGN)
+    slow = [
+        replace(r, time_s=1.4 * r.time_s, energy_j=1.4 * (r.energy_j or 0))
+        if r.configuration == base
+        else r
+        for r in RUNS
+    ]
+    fitted = fit_options(slow, space=SPACE)
+    option = by_configuration(fitted.options)[base]
+    assert not option.confirmed and option.time_sigma > 0.1
+    assert not borne_out(fitted, base) and borne_out(fit_options(RUNS, space=SPACE), base)
+    # a second run that agrees with it says that it is the machine, not a disturbance
+    twice = fit_options([*slow, next(r for r in slow if r.configuration == base)], space=SPACE)
+    assert borne_out(twice, base)
 
 
 def test_what_was_not_run_is_never_confirmed(fit: FitResult) -> None:

@@ -121,3 +121,19 @@ def test_two_runs_far_apart_are_said_to_be_unsteady() -> None:
     runs = [Observation(c, 10.0, 500.0) for c in PLACES]
     notes = gather([*runs, Observation(PLACES[0], 13.0, 500.0)]).notes
     assert notes == ("time of the runs at 1 node, 4 threads, 2 GHz differs by +30.0 %: unsteady",)
+
+
+def test_repeats_of_a_machine_that_scatters_count_for_its_error_and_are_not_unsteady() -> None:
+    """Six runs at 5 % are often more than 10 % apart: that is the machine, not a disturbed run."""
+    rng = np.random.default_rng(3)
+    runs = [(c, 10 * math.exp(0.05 * rng.normal())) for c in PLACES[:2] for _ in range(6)]
+    scattered = response(runs, 0.01)
+    assert not scattered.unsteady
+    assert scattered.repeats == 10
+    assert 0.03 < scattered.run_sigma < 0.08
+    assert scattered.noise(PLACES[0]) == pytest.approx(scattered.run_sigma / 6**0.5)
+    # on a machine that repeats well two runs as far apart are one disturbed one still
+    quiet = [(c, 10 * math.exp(0.005 * rng.normal())) for c in PLACES[1:] for _ in range(3)]
+    mixed = response([*quiet, (PLACES[0], 10.0), (PLACES[0], 11.5)], 0.01)
+    assert set(mixed.unsteady) == {PLACES[0]}
+    assert mixed.run_sigma < 0.012

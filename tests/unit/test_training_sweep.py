@@ -410,6 +410,34 @@ def test_an_adaptive_sweep_confirms_in_pairs_and_resumes_where_it_was(world: Wor
     assert set(confirmed) <= {p[0].configuration for p in pairs}
 
 
+class SlowOnce(OwnClock):
+    """The first run of the job as written takes half as long again, in time and energy alike."""
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        status = super().poll(job, handle)
+        results = (
+            replace(r, time_s=1.5 * r.time_s, energy_j=1.5 * r.energy_j)
+            if r.seq == 0 and r.time_s and r.energy_j
+            else r
+            for r in status.results
+        )
+        return replace(status, results=tuple(results))
+
+
+@pytest.mark.parametrize("design", ["uniform", "adaptive"])
+def test_a_disturbed_run_of_the_job_as_written_is_made_again(world: World, design: str) -> None:
+    world.scheduler = SlowOnce(world.sys)
+    most = {"most_runs": 10, "confirm": 0} if design == "adaptive" else {}
+    state = world.new(design=design, **most)
+    outcome = world.run(state)
+    base = state.subject.baseline
+    again = [s.runs[0].configuration for n, s in state.stages.items() if n.startswith("again")]
+    assert again and set(again) == {base}
+    # two runs that differ so much promise nothing; a third says which of them is off
+    true_s = 0.1
+    assert outcome.baseline.time_lo_s < true_s < outcome.baseline.time_hi_s
+
+
 def test_nothing_is_recommended_without_energy(world: World) -> None:
     outcome = world.run(world.new(meter="none"))
     assert outcome.recommended is None and outcome.confirmation is None

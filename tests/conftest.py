@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.utf_8_sig  # noqa: F401  # once it could not be imported, it is unknown for ever
 import json
 import os
 import signal

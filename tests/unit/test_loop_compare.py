@@ -63,6 +63,7 @@ def test_pooled_is_the_regression_with_one_level_per_workload() -> None:
     y, x = [], []
     for i, g in enumerate(groups):
         for side, values in ((1.0, g.advised), (0.0, g.left)):
+            assert isinstance(values, tuple)
             for value in values:
                 y.append(value)
                 x.append([side, *(float(i == j) for j in range(3))])

@@ -160,7 +160,7 @@ def _logging(level: str) -> Iterator[None]:
         lines.put(None)
         writer.join(LOG_ENDS_S)
         if writer.is_alive():  # it holds the lock of stderr, which an orderly end would wait for
-            os._exit(0)
+            os._exit(0 if sys.exc_info()[0] is None else 1)
 
 
 def _published(store: Path) -> bool:

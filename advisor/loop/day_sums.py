@@ -68,7 +68,7 @@ def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator
 
     A day without any outcome so far is whole from then on.
     """
-    days = {key[2][:_DAY] for key in keys}
+    days = {key[2][:_DAY] for key in keys if len(key[2]) > _DAY}
     counts = {day: former for day in days if (former := _kept(writer, day)) is not None}
     mine = {key for key in keys if key[2][:_DAY] in counts}
     changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
@@ -140,10 +140,12 @@ def sum_days(writer: StoreTransaction, budget_s: float = PASS_S) -> int:
 def _distinct(reader: Reader, table: str, column: str) -> Iterable[str]:
     """Yield the days of a table's column in order, one look-up in an index for each."""
     sql = f"SELECT min({column}) FROM {table} WHERE {column} > ?"
-    day = ""
-    while (first := reader.rows(sql, (day,))[0][0]) is not None:
-        yield (day := str(first)[:_DAY])
-        day += END
+    last = ""
+    while (first := reader.rows(sql, (last,))[0][0]) is not None:
+        last = str(first)
+        if len(last) >= _DAY:  # else it is no time
+            yield (day := last[:_DAY])
+            last = day + END
 
 
 def _sum_up(writer: StoreTransaction, day: str) -> bool:

@@ -306,6 +306,17 @@ def test_a_day_that_anybody_else_changes_is_read_job_by_job_until_it_is_summed_u
     assert all(map(close, plain(site, since).values(), job_by_job(site, since).values()))
 
 
+def test_what_is_no_time_of_submission_hides_no_day(site: Writer) -> None:
+    since, days = moments()[0], whole_days(site, "")
+    site.change("UPDATE outcomes SET submitted_at = '2' WHERE job_id = '7'")
+    site.change("UPDATE outcomes SET submitted_at = '' WHERE job_id = '8'")
+    while sum_days(site):
+        pass
+    assert whole_days(site, "") == days
+    assert plain(site, since)["jobs"] == 117
+    assert all(map(close, plain(site, since).values(), job_by_job(site, since).values()))
+
+
 def test_what_is_pruned_and_had_back_is_in_the_sums_as_in_the_store(site: Writer) -> None:
     since = moments()[0]
     jobs = plain(site, since)["jobs"]

@@ -85,7 +85,11 @@ def test_the_fourth_job_of_a_script_of_several_steps_gets_a_cap(site: AdvisedSit
     assert f"threads_per_node={BDW.cores} " in printed  # nothing else of the job changed
     told = site.json("why", number)
     assert told["outcome"]["state"] == "COMPLETED"
-    assert told["verdict"] == verdict_of(told) != "worse"
+    record = told["outcome"]["record"]
+    if "ran at" in record["mismatch"]:  # the clock of this machine, which no posed cap moves
+        assert told["verdict"] == "unknown"
+    else:
+        assert told["verdict"] == verdict_of(told) != "worse", record["mismatch"]
     line = next(s for s in told["decision"]["explanation"] if "its own earlier jobs" in s)
     assert "% of its time is simapp" in line and "counted at the worst" in line
     assert line in " ".join(site.advisor("why", number).stdout.split())

@@ -259,11 +259,16 @@ def as_written(blob: bytes) -> bytes:
     """
     if blob[:1] != bytes([_FURTHER]):
         return blob
-    rows = unpack_rows(blob)
-    highest = tuple(max(row.extra[i] for row in rows) for i in range(blob[1])) if rows else ()
+    rows, highest = unpack_rows(blob), highest_axes(blob)
     return bytes([_VERSION]) + b"".join(
         _RECORD.pack(*row[:15]) for row in rows if row.extra == highest
     )
+
+
+def highest_axes(blob: bytes) -> Extra:
+    """Return the highest value of each further axis of packed options. Raises ValueError."""
+    rows = unpack_rows(blob) if blob[:1] == bytes([_FURTHER]) else []
+    return tuple(max(axis) for axis in zip(*(row.extra for row in rows), strict=True))
 
 
 def further_axes(blob: bytes) -> tuple[str, ...]:

@@ -134,8 +134,7 @@ def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclu
     if row is None or (row.extrapolated and not row.confirmed):
         why = reason("baseline-outside-model", describe(configuration, node_type=True))
         return Conclusion(job, (*reasons, why), models.workload, model, configuration)
-    if bound := [name for name in model.further_axes if name in job.request.binds]:
-        axis = f"{AXES[bound[0]].words} by {job.request.binds[bound[0]]}"
+    if model.further_axes and (axis := _axis_elsewhere(job, model)):
         why = reason("baseline-outside-model", axis)
         return Conclusion(job, (*reasons, why), models.workload, model, configuration)
     measured = row.configuration(node_type)
@@ -152,6 +151,20 @@ def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclu
         measured, row, configuration, asked.whole, model, models, (*reasons, *notes, *standing)
     )
     return baseline if usable else baseline.conclude(job)
+
+
+def _axis_elsewhere(job: UnderstoodJob, model: StoredModel) -> str:
+    """Return on which further axis a job is not where the model's options are, "" where on none.
+
+    They are at the highest value that ran: a job may set its own, or get a higher one.
+    """
+    gpus = job.snapshot.inventory.node_types[model.node_type].gpus
+    for name, highest in model.highest_axes:
+        if name in job.request.binds:
+            return f"{AXES[name].words} by {job.request.binds[name]}"
+        if (top := max(gpus.steps(name), default=0)) > highest:
+            return f"{AXES[name].words} {AXES[name].shown(top)}"
+    return ""
 
 
 def to_train(job: UnderstoodJob, workload: str) -> list[Reason]:

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from advisor.core.axes import Extra
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.decision import FROM_STAMP, Decision
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.option import Option, Row, as_written, further_axes, unpack_rows
+from advisor.core.option import Option, Row, as_written, further_axes, highest_axes, unpack_rows
 from advisor.core.size_table import SizeTable
 from advisor.errors import StoreError
 
@@ -149,6 +150,12 @@ class StoredModel:
     def further_axes(self) -> tuple[str, ...]:
         """Axes of its options that no hook writes; jobs get the highest value of each."""
         return further_axes(self.options_blob)
+
+    @property
+    def highest_axes(self) -> Extra:
+        """The highest value of each of them, at which :meth:`rows` are. Raises StoreError."""
+        with self._whole():
+            return highest_axes(self.options_blob)
 
     def rows(self) -> list[Row]:
         """Unpack the options that differ from jobs in nothing that no hook can write.

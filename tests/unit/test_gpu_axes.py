@@ -360,6 +360,20 @@ def test_a_job_that_sets_the_axis_itself_stays_as_it_is(
     assert any("GPU clock by --gpu-freq" in sentence for sentence in data["explanation"])
 
 
+def test_a_model_below_the_clock_that_jobs_get_changes_none(
+    fitted: Path, tmp_path: Path, advisor: Advisor
+) -> None:
+    site = (tmp_path / "site.yaml").read_text().replace("1400 MHz", "1500 MHz")
+    (tmp_path / "site.yaml").write_text(site)
+    assert advisor("site", "apply", "--config-dir", tmp_path, "--db", fitted).code == 0
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -N 1 -n 1\n#SBATCH --exclusive\nsrun ./app\n")
+    words = ("--scheduler", "slurm", "--db", fitted, "--json")
+    data = advisor("explain", script, *words).json()
+    assert data["chosen"] is None and "baseline-outside-model" in data["reasons"]
+    assert any("GPU clock 1.5 GHz" in sentence for sentence in data["explanation"])
+
+
 def test_what_ifs_and_views_of_jobs_know_the_highest_clock_only(fitted: Path) -> None:
     with Reader(fitted) as reader:
         (model,) = reader.find_models("app", None, None)

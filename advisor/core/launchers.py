@@ -64,8 +64,8 @@ _KEEPS = {
     "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S -cc --cpu-set -genvlist "
     "-envlist",
     "node_type": "-w --nodelist -x --exclude -r --relative -F --nodefile --constraint -C --gres "
-    "--gpus --gpus-per-node --gpus-per-task -G --gpu-bind -hostfile --hostfile -machinefile "
-    "--machinefile -f -hosts --hosts -host --host -H",
+    "--gpus --gpus-per-node --gpus-per-task -G --gpu-bind --accel-bind -hostfile --hostfile "
+    "-machinefile --machinefile -f -hosts --hosts -host --host -H",
     "frequency": "--cpu-freq",
 }
 OPTIONS: dict[str, str] = dict.fromkeys(_NOTHING.split(), "")

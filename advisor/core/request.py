@@ -95,7 +95,7 @@ class JobRequest:
     binds: Mapping[str, str] = field(default_factory=dict, metadata=_BINDS)
     """What must be kept whatever the policy says, by axis, with the option or variable that binds
     it: ``frequency``, ``threads``, ``node_type``, ``cores`` (the request must not become smaller),
-    ``all`` (it changes what a core or a task is)."""
+    ``tasks`` (nodes and tasks must be stated), ``all`` (it changes what a core or a task is)."""
     not_understood: tuple[str, ...] = field(default=(), metadata=_BINDS)
     """Options and variables that the scheduler's table does not know: the job is left alone."""
     launcher: str = field(default="", metadata=_READ)

@@ -120,6 +120,11 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
     has, or the launcher's line says them in a way that reading does not follow.
     """
     per_node, ntasks, cpus = request.ntasks_per_node, request.ntasks, request.cpus_per_task
+    stated = request.nodes is not None and (ntasks is not None or per_node is not None)
+    if (binding := request.binds.get("tasks")) and not stated:
+        raise UnclearError(
+            f"how many tasks {binding} makes: the job does not state nodes and tasks"
+        )
     if use.ranks_unclear:
         raise UnclearError(f"how many ranks {use.launcher} starts")
     if use.ranks is not None:

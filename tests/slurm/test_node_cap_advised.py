@@ -165,6 +165,8 @@ def test_a_user_may_turn_it_off_or_set_a_cap(capping: AdvisedSite) -> None:
 def test_a_prolog_of_the_site_runs_beside_it_and_may_fail(capping: AdvisedSite) -> None:
     """Slurm then drains the node by the site's own rule; no cap of ours stays on it."""
     folder = folder_of(capping.testbed)
+    assert came_of(capping, submit(capping, f"{SEEN}simapp --kernel stencil"))[1]
+    capping.testbed.rest()
     assert {"prolog_slurmd", "epilog_slurmd"} <= set((folder / "ran").read_text().split())
     (folder / "fail").touch()
     job = submit(capping, "simapp --kernel stencil", *WHOLE, "-w bdw1", "--no-requeue")
@@ -177,7 +179,14 @@ def test_a_prolog_of_the_site_runs_beside_it_and_may_fail(capping: AdvisedSite) 
     finally:
         (folder / "fail").unlink()
         capping.testbed.run(["scancel", str(job)])
-    capping.testbed.run(["scontrol", "update", "NodeName=bdw1", "State=RESUME"])
+    capping.testbed.wait(job)
+
+    def resumed() -> bool:  # Slurm may drain it once more, by the same failure
+        capping.testbed.run(["scontrol", "update", "NodeName=bdw1", "State=RESUME"], check=False)
+        states = capping.testbed.run(["sinfo", "-h", "-n", "bdw1", "-o", "%T"]).stdout
+        return set(states.split()) == {"idle"}
+
+    wait_until(resumed, 60, "bdw1 to be idle")
     assert at_rest(capping)
 
 

@@ -14,6 +14,9 @@ from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files
 from advisor.schedulers.slurm.table import Judged, judge
 from advisor.schedulers.slurm.translator import read_arguments, read_directives, written
 
+PLACING = ("threads", "cores", "node_type", "tasks")
+"""What an option binds that says which CPUs a task gets."""
+
 
 @pytest.mark.parametrize(
     ("options", "binds"),
@@ -30,6 +33,11 @@ from advisor.schedulers.slurm.translator import read_arguments, read_directives,
         ({"extra-node-info": "2:14:1"}, {"all": "--extra-node-info"}),
         ({"threads_per_core": "1"}, {"all": "--threads-per-core"}),
         ({"oversubscribe": "oversubscribe"}, {"all": "--oversubscribe"}),
+        ({"hint": "nomultithread"}, dict.fromkeys(PLACING, "--hint")),
+        ({"hint": "memory_bound"}, dict.fromkeys((*PLACING, "all"), "--hint")),
+        ({"gpus-per-task": "1"}, dict.fromkeys((*PLACING, "gpus"), "--gpus-per-task")),
+        ({"ntasks-per-socket": "2"}, dict.fromkeys(PLACING, "--ntasks-per-socket")),
+        ({"cpus-per-gpu": "2"}, {"all": "--cpus-per-gpu"}),
         ({"exclusive": "user", "time": "10", "job-name": "x", "mem": "0"}, {"memory": "--mem"}),
         ({"cpu-bind": "cores"}, {"threads": "--cpu-bind", "cores": "--cpu-bind"}),
         (
@@ -295,7 +303,7 @@ def test_what_a_script_sets_for_its_steps(
             {"node_type": "--reservation"},
         ),
         ({"SLURM_HINT": "x"}, "srun", {"hint": "unset"}, {}),
-        ({"SLURM_HINT": "x"}, "sbatch", {"hint": "unset"}, {"all": "SLURM_HINT"}),
+        ({"SLURM_HINT": "x"}, "sbatch", {"hint": "unset"}, dict.fromkeys(PLACING, "SLURM_HINT")),
         ({"SBATCH_EXPORT": "NONE"}, "sbatch", {}, {}),
         ({"SBATCH_EXPORT": "OMP_NUM_THREADS=4"}, "sbatch", {}, {"threads": "SBATCH_EXPORT"}),
         ({"SRUN_EXPORT_ENV": "X=1"}, "sbatch", {}, {"threads": "SRUN_EXPORT_ENV"}),

@@ -162,7 +162,7 @@ def plan_remove(folder: Path) -> Plan:
             )
     if (folder / NODE_CAP).exists():  # Slurm drains nodes whose prolog is gone
         plan.notes.append(
-            f"{folder / NODE_CAP} caps nothing now and can go once Prolog and Epilog name it no more"
+            f"{folder / NODE_CAP} caps nothing now; it can go once Prolog and Epilog do not name it"
         )
     if _module_folders(folder):
         plan.add(f"delete {folder / 'advisor'}", lambda: _delete_modules(folder))

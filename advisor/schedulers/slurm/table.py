@@ -6,7 +6,7 @@ nothing of it binds what would change. Classes, one or several words each:
 - ``harmless``: says nothing of where, how fast or with how many threads the job runs;
 - ``axis:X``: the user's own word on an axis (frequency, threads, node_type, nodes, ranks);
 - ``binds:X``: X is kept whatever the policy says (node_type, nodes, cores, memory, gpus,
-  frequency, threads);
+  frequency, threads), or, of ``tasks``, is clear only where the job states nodes and tasks;
 - ``all``: it changes, or leaves open, what a node, core or task is: nothing is changed;
 - ``held``: the job starts when nobody knows yet.
 
@@ -61,15 +61,19 @@ _OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VAL
     "binds:cores": "mem-bind:",
     # Tasks bound to cores, maybe to one each, and a step that uses a part of what its job has.
     "binds:threads binds:cores": "cpu-bind:@srun m,distribution: exact@srun",
+    # Which CPUs of its nodes a task gets, where the job itself says how many tasks there are.
+    "binds:threads binds:cores binds:node_type binds:tasks": """
+        hint: ntasks-per-core: ntasks-per-socket:
+        """,
+    "binds:gpus binds:threads binds:cores binds:node_type binds:tasks": "gpus-per-task:",
     "held": "b,begin: d,dependency: H,hold",
     "all": """
         cluster: cluster-constraint: M,clusters: container: container-id: S,core-spec:
         cores-per-socket: cpus-per-gpu: external-launcher::@srun B,extra-node-info: gid:
-        gpus-per-socket: gpus-per-task: het-group:@srun hint: jobid:@srun multi-prog@srun
-        Z,no-allocate@srun ntasks-per-core: ntasks-per-gpu: ntasks-per-socket: ntasks-per-tres:
-        O,overcommit overlap::@srun s,oversubscribe pack-group:@srun E,preserve-env@srun
-        r,relative:@srun sockets-per-node: spread-job thread-spec: threads-per-core: time-min:
-        tres-per-task: uid:
+        gpus-per-socket: het-group:@srun jobid:@srun multi-prog@srun Z,no-allocate@srun
+        ntasks-per-gpu: ntasks-per-tres: O,overcommit overlap::@srun s,oversubscribe
+        pack-group:@srun E,preserve-env@srun r,relative:@srun sockets-per-node: spread-job
+        thread-spec: threads-per-core: time-min: tres-per-task: uid:
         """,
 }
 
@@ -131,6 +135,7 @@ VALUES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("conservative ondemand performance powersave schedutil userspace", "binds:frequency"),
     ),
     "export": (("omp_ kmp_ gomp_ mkl_ openblas_ goto_ blis_ veclib_ numexpr_", "binds:threads"),),
+    "hint": (("memory_bound", "all"),),
     "priority": (("0", "held"),),
 }
 """Option -> classes that come with a word of its value that begins so, small letters."""
@@ -309,8 +314,8 @@ class Judged:
     """What a request's options and variables keep from changing.
 
     ``binds``: axis (``node_type``, ``nodes``, ``cores``, ``memory``, ``gpus``, ``frequency``,
-    ``threads``, ``all``) -> the option or variable as it is typed. ``not_understood``: what is in
-    no table. ``held``: it starts when nobody knows yet.
+    ``threads``, ``tasks``, ``all``) -> the option or variable as it is typed. ``not_understood``:
+    what is in no table. ``held``: it starts when nobody knows yet.
     """
 
     binds: Mapping[str, str] = field(default_factory=dict)

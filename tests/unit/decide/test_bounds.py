@@ -310,6 +310,25 @@ def test_in_the_controller_a_job_is_judged_as_if_it_had_a_signal_or_a_deadline(
 
 
 @pytest.mark.parametrize(
+    "option",
+    ["hint=nomultithread", "ntasks-per-core=1", "ntasks-per-socket=1", "gpus-per-task=1"],
+)
+def test_what_says_which_cores_a_task_gets_leaves_the_cap(store: Writer, option: str) -> None:
+    policy(store, axes={"threads": "override", "node_type": "override"})
+    decision = ask(store, f"-N1 -n1 --exclusive --{option}")
+    assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
+    assert decision.baseline == ask(store, "-N1 -n1 --exclusive").baseline
+    for arguments in ("-N1", "-n1", ""):  # how many tasks it makes, and where, is not known
+        decision = ask(store, f"{arguments} --exclusive --{option}")
+        assert not decision.changed and "no-baseline" in codes(decision)
+
+
+def test_a_hint_that_leaves_cores_idle_changes_nothing(store: Writer) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive --hint=memory_bound")
+    assert not decision.changed and "option-binds" in codes(decision)
+
+
+@pytest.mark.parametrize(
     ("lines", "kept"),
     [
         ("#SBATCH --signal=TERM@120\n", {}),

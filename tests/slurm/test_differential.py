@@ -69,6 +69,15 @@ def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     assert advised >= ADVISED, "nothing is safe by doing nothing"
 
 
+def test_shapes_without_srun_end_as_they_would_on_nodes_that_cap_whole_jobs() -> None:
+    if reason := requirements():
+        pytest.skip(reason)
+    shapes = [shape for shape in fixed() if "mpirun" in shape.script.name]
+    with cluster(node_cap=True) as made:
+        verdicts = tried(Trial(made), shapes)
+    assert any("frequency cap" in verdict.changes for verdict in verdicts)
+
+
 def test_drawn_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     tried(trial, draw(SEED, DRAWN))
 

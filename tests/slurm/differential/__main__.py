@@ -51,9 +51,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--blank", action="store_true", help="submit both without the advisor: nothing may differ"
     )
+    parser.add_argument("--node-cap", action="store_true", help="nodes cap whole jobs")
     parser.add_argument("--verbose", action="store_true", help="say what was changed in each shape")
     args = parser.parse_args(argv)
-    with cluster() as made:
+    with cluster(node_cap=args.node_cap) as made:
         trial = Trial(made, blank=args.blank)
         if args.soak:
             return soak(trial, args.soak * 60, args.seed)

@@ -57,6 +57,11 @@ PartitionName=briefest Nodes=ALL DefaultTime=1
 PartitionName=most Nodes=ALL MaxTime=2
 """
 #: Named once their QOS are there: the controller does not start without them.
+NODE_CAP = """\
+Prolog={0}
+Epilog={0}
+PrologFlags=Alloc
+""".format(HERE.parents[2] / "hooks/slurm/advisor-node-cap")
 LIMITED = """\
 PartitionName=limits Nodes=ALL QOS=small DefaultTime=5
 PartitionName=tight Nodes=ALL QOS=tight
@@ -276,9 +281,13 @@ def write_grid(path: Path, node_type: NodeType) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Start the whole: testbed, advisor, program, limits; nothing is left of it afterwards."""
-    with Testbed(users=USERS, more_configuration=PARTITIONS) as testbed:
+def cluster(*, node_cap: bool = False) -> Iterator[Cluster]:
+    """Start the whole: testbed, advisor, program, limits; nothing is left of it afterwards.
+
+    `node_cap`: its nodes cap whole jobs, what srun does not start included.
+    """
+    configuration = PARTITIONS + (NODE_CAP if node_cap else "")
+    with Testbed(users=USERS, more_configuration=configuration) as testbed:
         # It compares what becomes of jobs that were advised: a machine too busy to answer within
         # 250 ms would let them through as they are, and the trial would show nothing.
         site = AdvisedSite(testbed, POLICY, watch_s=1, deadline="5s")

@@ -88,6 +88,10 @@ class Alternative(NamedTuple):
     confirmed: bool = False
     estimated: bool = False
 
+    def times(self, runs: int) -> Alternative:
+        """Return the same of so many runs of the program, one after the other."""
+        return self._replace(time_s=self.time_s * runs, energy_j=self.energy_j * runs)
+
     def predicted(self) -> dict[str, object]:
         """Return the JSON form of what is predicted: percent, intervals at 90 %."""
         t, e = self.time.to_list(), self.energy.to_list()

@@ -69,10 +69,10 @@ class Constraints:
 
     @property
     def limit_s(self) -> float:
-        """How long the job may take, as far as that is known; infinity where nothing limits it."""
+        """How long a run of the program may take, as far as that is known; infinity: any time."""
         request, limit_s = self.request, math.inf
         if request.time_limit_s:
-            limit_s = request.time_limit_s - request.signal_before_s
+            limit_s = (request.time_limit_s - request.signal_before_s) / self.use.runs
         return min(limit_s, self.use.ends_after_s)
 
     def natural(self, node_type: NodeType) -> Configuration:

@@ -51,6 +51,7 @@ KINDS: dict[str, ReasonKind] = {
         "job as written runs on {0}: first node type of partition {1}"
     ),
     "baseline-nearest": ReasonKind("{0} was not measured; the nearest measured point is {1}"),
+    "several-runs": ReasonKind("the script runs its program {0} times: only the cap may change"),
     "scope": ReasonKind("model measured by {0}"),
     # kept as the user wrote it
     "user-set": ReasonKind("the policy keeps what the job sets itself: {0}"),
@@ -196,6 +197,10 @@ BY_CLASS = "class-estimated"
 
 EXTRAPOLATED = "extrapolated"
 """The reason of a choice for a size or node count that never ran."""
+
+
+SEVERAL_RUNS = "several-runs"
+"""The reason of a decision whose times and energies are of several runs of the program."""
 
 
 TRIAL = "class-trial"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.core.launchers import LAUNCHERS, SUBMITS, option_keeps
+from advisor.core.launchers import LAUNCHERS, SUBMITS, VALUE_IS_A_NAME, option_keeps
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
 from advisor.core.shell_words import TOO_SLOW
@@ -148,6 +148,8 @@ class ScriptUse:
     """How the launcher's line binds ranks to cores: srun's ``--cpu-bind``."""
     ends_after_s: float = math.inf
     """The script ends its program after so long: ``timeout 1h``."""
+    runs: int = 1
+    """How often the script runs its program, each time with the same work as its lines have it."""
 
 
 NO_USE = ScriptUse()
@@ -202,7 +204,8 @@ def _use_of_script(
     if not commands:
         return ScriptUse()
     main = next((c for c in commands if c.launcher), commands[-1])
-    if len(commands) > 1:
+    runs = len(commands)
+    if runs > 1 and not _all_alike(commands):
         names = dict.fromkeys(c.executable for c in commands)
         return ScriptUse(("several-steps", ", ".join(names)))
     if main.place.loop:
@@ -219,10 +222,35 @@ def _use_of_script(
     use = _use(main, shell.text, variables, named=named)
     if main.launcher == "srun" and use.step_cpus is None and STEP_CPUS in reading.assigned:
         use = replace(use, step_cpus=reading.threads.count or 0)
+    if runs > 1:
+        several = f"the script runs its program {runs} times"
+        kept = {n: getattr(use, n) or several for n in ("threads", "node_type", "cores")}
+        use = replace(use, runs=runs, **kept)
     threads = reading.threads
     if threads.unclear or threads.all_cpus:
         return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)
     return use
+
+
+def _all_alike(commands: Sequence[Command]) -> bool:
+    """Tell whether commands run one after the other, surely, with the same words but for names."""
+    for place in (c.place for c in commands):
+        if place.loop or place.function or place.conditional or place.substituted:
+            return False
+        if place.background or place.piped or place.subshell:
+            return False
+    lines = {
+        (
+            c.launcher,
+            tuple(o for o in c.launcher_options if o.partition("=")[0] not in VALUE_IS_A_NAME),
+            c.word,
+            c.arguments,
+            c.wrappers,
+            tuple(c.environment.items()),
+        )
+        for c in commands
+    }
+    return len(lines) == 1 and not any("$" in w or "`" in w for w in commands[0].arguments)
 
 
 def use_of_command(

@@ -70,6 +70,8 @@ class ShellCommand:
     """In ``(...)``: what it assigns holds there alone."""
     conditional: bool = False
     """It may not run at all: in ``if`` or ``case``, in a loop, behind ``&&`` or ``||``."""
+    piped: bool = False
+    """It reads what the command before it writes, so both run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class _Reader(WordReader):
     """The next compound command is a function's body."""
     chained: bool = False
     """``&&`` or ``||`` stands before in the same list."""
+    piped: bool = False
+    """``|`` stands before."""
 
     def read(self) -> None:
         source, end = self.source, len(self.source)
@@ -297,6 +301,7 @@ class _Reader(WordReader):
                 for i in range(self.first, len(self.commands)):
                     if not self.commands[i].background:
                         self.commands[i] = replace(self.commands[i], background=True)
+            self.piped = operator in ("|", "|&")
             self.chained = operator in ("&&", "||") or (self.chained and operator == "|")
             if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
                 self.first = len(self.commands)
@@ -349,10 +354,15 @@ class _Reader(WordReader):
         loop, function, subshell, conditional = self._where()
         self.commands.append(
             ShellCommand(
-                tuple(self.words), loop, function, subshell=subshell, conditional=conditional
+                tuple(self.words),
+                loop,
+                function,
+                subshell=subshell,
+                conditional=conditional,
+                piped=self.piped,
             )
         )
-        self.words = []
+        self.words, self.piped = [], False
         self._check_length()
 
     def _here_documents(self) -> None:

@@ -10,6 +10,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
+from advisor.core.reasons import SEVERAL_RUNS
 from advisor.loop import clock
 from advisor.loop.execution import Execution, differs
 from advisor.loop.match import MatchedJob
@@ -143,12 +144,13 @@ def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Conf
     """Return the configuration a job ran, None when accounting and decision leave it open.
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
-    was made for a neighbouring point, or for another workload's model, does not count.
+    was made for a neighbouring point, or for another workload's model, does not count. Nor does a
+    job of several runs: its time is that of all.
     """
     decision = match.decision
     if match.trust == "unverified" or not decision.application:
         return None
-    if {"baseline-nearest", "workload-fallback"} & set(decision.codes):
+    if {"baseline-nearest", "workload-fallback", SEVERAL_RUNS} & set(decision.codes):
         return None
     wanted = decision.configuration
     return None if wanted is None or differs(wanted, seen, inventory) else wanted

@@ -139,7 +139,8 @@ def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclu
         words = [describe(c, node_type=True) for c in (configuration, measured)]
         notes.append(reason("baseline-nearest", *words))
     if model.of_sizes:
-        limit_s = min(job.request.time_limit_s or math.inf, job.use.ends_after_s)
+        limit_s = (job.request.time_limit_s or math.inf) / job.use.runs
+        limit_s = min(limit_s, job.use.ends_after_s)
         notes += time_limit_short(row, limit_s)
     standing, usable = _standing(model, job.request.user)
     baseline = JobBaseline(

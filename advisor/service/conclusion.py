@@ -71,6 +71,7 @@ def record(conclusion: Conclusion) -> Decision:
     submission, model, row = conclusion.submission, conclusion.model, conclusion.row
     request, reading = submission.request, submission.reading
     choice, rewrite, reasons = conclusion.choice, conclusion.rewrite, conclusion.reasons
+    runs = reading.use.runs if reading and reading.use else 1  # a model knows what one takes
     recognised = reading.recognised if reading else None
     application = recognised.application if recognised else ""
     quality = model.energy_quality if model else "missing"
@@ -98,8 +99,8 @@ def record(conclusion: Conclusion) -> Decision:
         application=application,
         workload=conclusion.workload,
         baseline=conclusion.baseline,
-        chosen=choice.chosen,
-        alternatives=choice.alternatives,
+        chosen=choice.chosen and choice.chosen.times(runs),
+        alternatives=tuple(a.times(runs) for a in choice.alternatives),
         rewrite=rewrite.options,
         environment=rewrite.environment,
         reasons=reasons,
@@ -108,8 +109,8 @@ def record(conclusion: Conclusion) -> Decision:
         model_id=model.id if model else None,
         energy_quality=quality,
         policy_version=submission.snapshot.policy.version,
-        baseline_time_s=row.time_s if row else None,
-        baseline_energy_j=row.energy_j if row else None,
+        baseline_time_s=row.time_s * runs if row else None,
+        baseline_energy_j=row.energy_j * runs if row else None,
         request=request,
         reading=reading,
         program=request.program,

@@ -119,7 +119,7 @@ def choose_for(
     )
     if not model.by_class:
         return choice
-    if trials:
+    if trials and job.use.runs == 1:  # a trial is judged by what one run takes
         choice = trial_of(snapshot, model, job.request, job.policy, choice)
     training = to_train(job, baseline.models.workload)
     return replace(choice, reasons=(*choice.reasons, *training))

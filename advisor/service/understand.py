@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from advisor.core.inventory import NodeType
 from advisor.core.policy import JobFacts, Policy
 from advisor.core.reading import JobReading
-from advisor.core.reasons import Reason, reason
+from advisor.core.reasons import SEVERAL_RUNS, Reason, reason
 from advisor.core.recognise import Recognised
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import partition_of, possible_node_types
@@ -70,6 +70,8 @@ def understand(submission: Submission) -> UnderstoodJob | Conclusion:
     if why is not None:
         left = Submission(request, snapshot, policy, reading)
         return Conclusion(left, (*reasons, why), recognised.workload)
+    if use.runs > 1:
+        reasons = (*reasons, reason(SEVERAL_RUNS, use.runs))
     if reading.uncapped and request.freq_khz:  # a cap of the user's own has no effect either
         request = replace(request, freq_khz=None)
     return UnderstoodJob(

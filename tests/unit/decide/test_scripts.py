@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.core.inventory import Inventory
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.loop.execution import Execution
+from advisor.loop.match import MatchedJob
+from advisor.loop.runs_of_jobs import really_ran
 from advisor.store.writer import Writer
-from tests.unit.decide.site import FREQS, SCRIPT, ask, codes, model, policy, response
+from tests.unit.decide.site import BDW, FREQS, SCRIPT, ask, codes, model, policy, response
 
 SEVERAL = {
     "srun ./stencil\nsrun ./stencil 2": "several-steps",
     "srun -n1 ./prepare; srun ./stencil": "several-steps",
     "python post.py\nsrun ./stencil": "several-steps",
     "srun ./stencil | ./filter": "several-steps",
+    "srun ./stencil | srun ./stencil": "several-steps",
+    "srun ./stencil | tee x | srun ./stencil": "several-steps",
+    "srun ./stencil |\nsrun ./stencil": "several-steps",
+    "srun ./stencil | { srun ./stencil; }": "several-steps",
+    "srun ./stencil && srun ./stencil": "several-steps",
+    "srun ./stencil\n(srun ./stencil)": "several-steps",
+    "srun ./stencil &\nsrun ./stencil\nwait": "several-steps",
+    "srun ./stencil\n./stencil": "several-steps",
+    "srun -n1 ./stencil\nsrun -n2 ./stencil": "several-steps",
+    "srun ./stencil\nOMP_NUM_THREADS=4 srun ./stencil": "several-steps",
+    "srun ./stencil $X\nX=2\nsrun ./stencil $X": "several-steps",
+    "srun ./stencil $RANDOM\nsrun ./stencil $RANDOM": "several-steps",
+    "srun ./stencil `date`\nsrun ./stencil `date`": "several-steps",
+    "if [ -e x ]; then srun ./stencil; fi\nsrun ./stencil": "several-steps",
+    "for i in 1 2; do srun ./stencil; done\nsrun ./stencil": "several-steps",
     "srun ./a || srun ./stencil": "several-steps",
     "srun hostname\nsrun ./stencil": "several-steps",
     "for i in 1 2 3; do srun ./stencil; done": "loop-of-steps",
@@ -300,3 +320,49 @@ def test_what_a_launcher_gets_by_variables_keeps_threads_and_node_type(
 def test_variables_that_change_nothing_of_the_ranks_keep_nothing(store: Writer, lines: str) -> None:
     decision = ask(store, "-N1 -n1 --exclusive", f"#!/bin/bash\n{lines}\n")
     assert decision.rewrite and decision.environment, decision.to_dict()["explanation"]
+
+
+TWICE = "srun -o 1 ./stencil < in1\ncp out in2\nsrun -o 2 ./stencil < in2\n"
+
+
+def test_what_is_piped_elsewhere_runs_one_after_the_other(store: Writer) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive", "srun ./stencil | tee a\nsrun ./stencil | tee b\n")
+    assert "several-runs" in codes(decision)
+
+
+def test_a_program_that_runs_twice_alike_keeps_all_but_its_cap(store: Writer) -> None:
+    policy(store, axes={"threads": "override", "node_type": "override"})
+    once, twice = ask(store, "-N1 -n1 --exclusive"), ask(store, "-N1 -n1 --exclusive", TWICE)
+    assert once.environment and set(twice.rewrite) == {"cpu-freq"} and not twice.environment
+    assert twice.baseline == once.baseline and "several-runs" in codes(twice)
+    assert "runs its program 2 times" in " ".join(r.text for r in twice.reasons)
+    chosen, written = twice.chosen, once.baseline_time_s
+    assert chosen is not None and written is not None and twice.baseline_time_s == 2 * written
+    assert chosen.time_s == pytest.approx(twice.baseline_time_s * (1 + chosen.time.change))
+    assert chosen.energy_j == pytest.approx(
+        (twice.baseline_energy_j or 0) * (1 + chosen.energy.change)
+    )
+    stamp = read_stamp(make_stamp(twice))
+    assert stamp is not None and stamp.baseline_time_s == twice.baseline_time_s
+
+
+def test_all_runs_of_a_program_must_end_within_the_time_limit(store: Writer) -> None:
+    """One takes 100 s as written, 113 s at the lowest cap."""
+    slow = {ask(store, "-N1 -n1 --exclusive -t " + t, TWICE).changed for t in ("10", "5", "4")}
+    assert slow == {True}
+    policy(store, max_slowdown=0.3, confidence=0.9)
+    (free, tight) = (
+        ask(store, f"-N1 -n1 --exclusive -t {t}", TWICE).chosen for t in ("0:10:00", "0:03:40")
+    )
+    assert free is not None and tight is not None
+    assert free.time_s > 220 >= tight.time_s
+    once = ask(store, "-N1 -n1 --exclusive -t 0:03:40").chosen
+    assert once is not None and 2 * once.time_s > 220
+
+
+def test_what_runs_twice_teaches_no_model(store: Writer) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive", TWICE)
+    match = MatchedJob(decision, "verified")
+    execution = Execution("bdw", 1, 1, 28, 0, True, 200.0, 1.0, 1000.0)
+    inventory = Inventory.of([BDW])
+    assert really_ran(match, execution, inventory) is None

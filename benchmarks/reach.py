@@ -93,7 +93,13 @@ KINDS = ("threads", "cap", "cap_lands", "node_type")
 ADVICE = ("threads", "cap_lands", "node_type")
 """Those that the daemon gives today."""
 OPENMP = re.compile(r"^[^#\n]*\bOMP_NUM_THREADS=|^#PBS\b.*\bompthreads=", re.MULTILINE)
-UNDERSTOOD = ("application-", "baseline-node-type", "setting-refused", "workload-fallback")
+UNDERSTOOD = (
+    "application-",
+    "baseline-node-type",
+    "setting-refused",
+    "several-runs",
+    "workload-fallback",
+)
 """How reasons begin that say how a job was read, not why it stays."""
 
 

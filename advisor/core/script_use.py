@@ -224,8 +224,13 @@ def _use_of_script(
         use = replace(use, step_cpus=reading.threads.count or 0)
     if runs > 1:
         several = f"the script runs its program {runs} times"
-        kept = {n: getattr(use, n) or several for n in ("threads", "node_type", "cores")}
-        use = replace(use, runs=runs, **kept)
+        use = replace(
+            use,
+            runs=runs,
+            threads=use.threads or several,
+            node_type=use.node_type or several,
+            cores=use.cores or several,
+        )
     threads = reading.threads
     if threads.unclear or threads.all_cpus:
         return replace(use, threads_unclear=threads.unclear, threads_of_node=threads.all_cpus)

@@ -57,8 +57,8 @@ def cluster() -> Iterator[Testbed]:
 @pytest.fixture(scope="module")
 def capping(cluster: Testbed) -> Iterator[AdvisedSite]:
     """A site that knows of stencil, and runs the program."""
-    with advised_site(cluster, watch_s=1) as site:
-        where = ["--scheduler", "slurm", "--dir", str(cluster.conf_dir)]
+    with advised_site(cluster, watch_s=1, deadline="5s") as site:
+        where = ["--scheduler", "slurm", "--dir", str(cluster.conf_dir), "--deadline", "5s"]
         said = site.advisor("hook", "install", *where, "--socket", site.socket, "--node-cap").stdout
         assert "PrologFlags=Alloc" in said
         program = cluster.conf_dir / "advisor-node-cap"

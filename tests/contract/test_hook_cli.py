@@ -60,6 +60,30 @@ def test_install_says_what_it_does_and_does_it(folder: Path, advisor: Run) -> No
     assert all(p.stat().st_mode & 0o444 == 0o444 for p in folder.rglob("*"))
 
 
+def test_the_program_that_caps_nodes_is_asked_for_and_stays(folder: Path, advisor: Run) -> None:
+    program = folder / "advisor-node-cap"
+    advisor("hook", "install", "--dir", folder)
+    assert not program.exists()
+    done = advisor("hook", "install", "--dir", folder, "--node-cap")
+    assert f"write {program}" in done.out.splitlines()
+    for word in (f"Prolog={program}", f"Epilog={program}", "PrologFlags=Alloc"):
+        assert word in done.out
+    assert program.stat().st_mode & 0o777 == 0o755
+    program.write_text("an older one")
+    (folder / "slurm.conf").write_text(f"{BOTH}Prolog={program}\n")
+    done = advisor("hook", "install", "--dir", folder)  # renews what is there
+    assert program.read_text().startswith("#!/bin/bash -p\n# advisor-node-cap")
+    assert "PrologFlags" not in done.out
+    done = advisor("hook", "remove", "--dir", folder)
+    assert "can go once Prolog and Epilog do not name it" in done.out and program.exists()
+
+
+def test_pbs_caps_nodes_by_its_own_hook(tmp_path: Path, advisor: Run) -> None:
+    words = ("hook", "install", "--scheduler", "pbs", "--dir", tmp_path, "--node-cap")
+    done = advisor(*words)
+    assert done.code == 2 and "--node-cap is for Slurm" in done.err
+
+
 def test_dry_run_writes_nothing(folder: Path, advisor: Run) -> None:
     before = tree(folder)
     done = advisor("hook", "install", "--dir", folder, "--dry-run", "--json")

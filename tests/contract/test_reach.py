@@ -95,6 +95,8 @@ def test_what_reaches_slurm_scripts_of_whole_nodes(folder: Path) -> None:
     by_srun = {"srun.sh", "openmp.sh", "hybrid.sh", "literal.sh", "container.sh", "gpu.sh"}
     assert reached(result, "cap_lands") == by_srun
     assert reached(result, "cap") == by_srun | {"python.sh", "mpirun.sh"}
+    capping = reach(folder, "--scheduler", "slurm", "--node-cap")
+    assert reached(capping, "cap_lands") == reached(result, "cap")
     assert reached(result, "node_type") == by_srun - {"gpu.sh"} | {"python.sh", "mpirun.sh"}
     assert reached(result, "threads") == {"openmp.sh", "python.sh", "gpu.sh"}  # one rank a node
     scripts = by_name(result)

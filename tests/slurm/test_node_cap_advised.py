@@ -122,18 +122,6 @@ def test_a_decided_cap_holds_for_all_that_a_job_runs(
     assert at_rest(capping)
 
 
-def test_what_came_of_it_is_judged_and_shown(capping: AdvisedSite) -> None:
-    job = submit(capping, "simapp --kernel stencil")
-    _, cap, _ = came_of(capping, job)
-    capping.testbed.rest()
-    capping.advisor("collect")
-    why = capping.json("why", job)
-    outcome = why["outcome"]
-    assert why["decision"]["node_cap_khz"] == cap == outcome["freq_requested_khz"]
-    assert outcome["record"]["mismatch"] == "" and outcome["record"]["ran"]["uncapped"] == ""
-    assert "set by its nodes" in capping.advisor("why", job).stdout
-
-
 def test_a_program_of_srun_is_capped_by_its_step_alone(capping: AdvisedSite) -> None:
     state, cap, seen = came_of(capping, submit(capping, f"{SEEN}srun simapp --kernel stencil"))
     assert (state, cap, seen) == ("COMPLETED", 0, {HIGHEST})
@@ -144,6 +132,7 @@ def test_a_stamp_in_the_users_environment_caps_nothing(capping: AdvisedSite, off
     first = submit(capping, "simapp --kernel stencil")
     capping.testbed.wait(first)
     stamp = capping.testbed.scontrol_jobs(first)[0]["AdminComment"]
+    assert '"cap":' in stamp
     forged = stamp.replace('"cap":', '"cap":1200000,"x":')
     for text in (stamp, forged):
         job = submit(
@@ -188,6 +177,18 @@ def test_a_prolog_of_the_site_runs_beside_it_and_may_fail(capping: AdvisedSite) 
 
     wait_until(resumed, 60, "bdw1 to be idle")
     assert at_rest(capping)
+
+
+def test_what_came_of_it_is_judged_and_shown(capping: AdvisedSite) -> None:
+    job = submit(capping, "simapp --kernel stencil")
+    _, cap, _ = came_of(capping, job)
+    capping.testbed.rest()
+    capping.advisor("collect")
+    why = capping.json("why", job)
+    outcome = why["outcome"]
+    assert why["decision"]["node_cap_khz"] == cap == outcome["freq_requested_khz"]
+    assert outcome["record"]["mismatch"] == "" and outcome["record"]["ran"]["uncapped"] == ""
+    assert "set by its nodes" in capping.advisor("why", job).stdout
 
 
 def test_doctor_looks_at_the_program(capping: AdvisedSite) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from advisor.errors import UsageError
 from advisor.paths import socket_path
 from advisor.schedulers.base import HookRequest
 from advisor.schedulers.pbs import hook_state as state
@@ -16,6 +17,8 @@ class PbsHooks:
     """The hooks and resources of a PBS server, or the program before qsub on a login node."""
 
     def __init__(self, request: HookRequest) -> None:
+        if request.node_cap:
+            raise UsageError("--node-cap is for Slurm: PBS's own hook on the nodes sets every cap")
         self._request = request
         folder = request.login or request.folder or request.config_dir / "pbs"
         self.folder = folder.absolute()

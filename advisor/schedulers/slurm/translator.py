@@ -375,7 +375,8 @@ def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     """
     if request.kind != "batch" or not request.exclusive:
         return False
-    stated = request.freq_khz or request.freq_variables or "frequency" in request.explicit
+    stated = request.freq_khz or request.freq_variables or request.freq_unclear
+    stated = stated or "frequency" in request.explicit
     return not stated and not nodes_uncapped(settings)
 
 

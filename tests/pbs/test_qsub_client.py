@@ -1156,3 +1156,8 @@ def test_an_excerpt_has_the_first_five_launchers_and_the_last_three_commands(
 def test_of_a_long_line_the_beginning_is_told(client: ModuleType, begin: str) -> None:
     line = begin + "x" * 2000
     assert client.outline([line]) == [line[:1000]]
+
+
+def test_a_backslash_at_the_end_is_a_character(client: ModuleType) -> None:
+    """A line is cut at ``;``, before its words are read."""
+    assert client.split_words("find . -exec ./a {} \\") == ["find", ".", "-exec", "./a", "{}", "\\"]

@@ -19,10 +19,8 @@ from advisor.loop.rebuilt import may_teach
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord
 from advisor.store.families import family_models
+from advisor.store.rows import PLACE
 from advisor.store.writer import Writer
-
-_COLUMNS = ("node_type", "nodes", "ranks_per_node", "threads_per_node", "freq_khz")
-"""Of an observation, what of a configuration has a column of its own."""
 
 
 class RunsOfJobs:
@@ -63,12 +61,12 @@ class RunsOfJobs:
     def _room(self, application: str, workload: str, run: Observation) -> bool:
         """Tell whether a user's jobs at a configuration may become one more; count it."""
         c = run.configuration
-        key = (application, workload, run.contributor, *(getattr(c, n) for n in _COLUMNS))
+        key = (application, workload, run.contributor, *(getattr(c, n) for n in PLACE))
         if key not in self._kept:
             rows = self._writer.rows(
                 "SELECT count(*) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
                 " WHERE w.application = ? AND w.name = ? AND o.source = 'job' AND o.contributor = ?"
-                f" AND {' AND '.join(f'o.{n} = ?' for n in _COLUMNS)}",
+                f" AND {' AND '.join(f'o.{n} = ?' for n in PLACE)}",
                 key,
             )
             self._kept[key] = int(rows[0][0])

@@ -95,7 +95,7 @@ def parameters_of(line: str) -> ParameterLine:
     words = list(_words(line))
     for word in words:
         for number in word.numbers:
-            values[_free(word.name, values)] = number
+            values[_free_name(word.name, values)] = number
     return ParameterLine(" ".join(w.template for w in words), tuple(values.items()))
 
 
@@ -126,7 +126,7 @@ def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()
 
 def _filled(template: str, texts: Iterable[str]) -> str:
     rest = template.split(_CUT)
-    return rest[0] + "".join(text + after for text, after in zip(texts, rest[1:], strict=True))
+    return rest[0] + "".join(text + literal for text, literal in zip(texts, rest[1:], strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,9 @@ def _tail(part: str) -> tuple[str, list[float]] | None:
         return None
 
 
-def _free(name: str, taken: dict[str, float]) -> str:
+def _free_name(name: str, parameters: dict[str, float]) -> str:
     count, free = 1, name
-    while free in taken:
+    while free in parameters:
         count += 1
         free = f"{name}.{count}"
     return free

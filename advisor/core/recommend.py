@@ -229,7 +229,7 @@ def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
     if x.t - _FAR * t_sigma > time_limit or x.e - _FAR * e_sigma > energy_limit:
         return 0.0
     shared = min(t_sigma, e_sigma)
-    own = max(_LEAST_SIGMA, math.sqrt(max(0.0, e_sigma**2 - shared**2)))
+    energy_only_sigma = max(_LEAST_SIGMA, math.sqrt(max(0.0, e_sigma**2 - shared**2)))
     total = 0.0
     for q in _QUANTILES:
         t = x.t + q * t_sigma
@@ -238,11 +238,11 @@ def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
         mean = x.e + q * shared
         room = sure - (1 - weight) * t
         limit = min(energy_limit, room / weight) if weight else energy_limit
-        a = (limit - mean) / own
+        a = (limit - mean) / energy_only_sigma
         below = 0.5 * math.erfc(-a * _ROOT)
         if not weight:
             total += max(0.0, room) * below
             continue
         peak = _PEAK * math.exp(-0.5 * a * a)
-        total += room * below - weight * (mean * below - own * peak)
+        total += room * below - weight * (mean * below - energy_only_sigma * peak)
     return max(0.0, total / _POINTS)

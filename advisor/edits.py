@@ -49,21 +49,21 @@ def replace(path: Path, content: bytes, *, backup: bool = False) -> Edit:
     is left beside it first. Raises InputError; then nothing was changed.
     """
     target = path.resolve()
-    before = _content(target)
+    old_content = _content(target)
     copy = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        mode = stat.S_IMODE(target.stat().st_mode) if before is not None else 0o600
-        if backup and before is not None:
+        mode = stat.S_IMODE(target.stat().st_mode) if old_content is not None else 0o600
+        if backup and old_content is not None:
             copy = _free(target)
-            _write(copy, before, mode)
+            _write(copy, old_content, mode)
         _write(target, content, mode)
     except OSError as error:
         if copy is not None:
             with suppress(OSError):
                 copy.unlink()
         raise _failed(path, error) from None
-    return Edit(target, before, content, copy)
+    return Edit(target, old_content, content, copy)
 
 
 def _content(path: Path) -> bytes | None:

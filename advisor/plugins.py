@@ -35,9 +35,9 @@ _OWN = "advisor."
 @cache
 def found(kind: PluginKind) -> dict[str, EntryPoint]:
     """Return the entry points by name: the advisor's own first, then a site's by name."""
-    there = list(entry_points(group=f"advisor.{kind}"))
-    added = sorted((e for e in there if not e.value.startswith(_OWN)), key=lambda e: e.name)
-    entries = {e.name: e for e in there if e.value.startswith(_OWN)}
+    declared = list(entry_points(group=f"advisor.{kind}"))
+    added = sorted((e for e in declared if not e.value.startswith(_OWN)), key=lambda e: e.name)
+    entries = {e.name: e for e in declared if e.value.startswith(_OWN)}
     for entry in added:
         entries.setdefault(entry.name, entry)
     return entries
@@ -56,11 +56,13 @@ def load(kind: PluginKind, name: str) -> Any:
     """
     entry = found(kind).get(name)
     if entry is None:
-        known = (
+        valid_names = (
             ", ".join(sorted(names(kind)))
             or "none: install the advisor with pip, also from a checkout"
         )
-        raise UnknownNameError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
+        raise UnknownNameError(
+            f"no {_one(kind)} is called {name!r}", hint=f"choose from: {valid_names}"
+        )
     try:
         return entry.load()
     except Exception as error:

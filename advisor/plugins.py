@@ -61,18 +61,18 @@ def load(kind: PluginKind, name: str) -> Any:
             or "none: install the advisor with pip, also from a checkout"
         )
         raise UnknownNameError(
-            f"no {_one(kind)} is called {name!r}", hint=f"choose from: {valid_names}"
+            f"no {_singular(kind)} is called {name!r}", hint=f"choose from: {valid_names}"
         )
     try:
         return entry.load()
     except Exception as error:
         raise InputError(
-            f"{_one(kind)} {name!r} ({entry.value}) cannot be loaded: {error}",
+            f"{_singular(kind)} {name!r} ({entry.value}) cannot be loaded: {error}",
             hint="mend or remove the package that offers it",
         ) from error
 
 
-def _one(kind: PluginKind) -> str:
+def _singular(kind: PluginKind) -> str:
     irregular = {
         "strategies": "strategy",
         "scaling": "scaling model",

@@ -174,7 +174,7 @@ def _form(kind: Hashable) -> tuple[list[str], Callable[[Any], Any], dict[str, tu
     names = getattr(kind, "JSON", ()) or tuple(parts)
     forms = {n: wire_of(parts[n]) if n in parts else _AS_USUAL for n in names}
     special = {
-        form.name or n: (_omitted(parts[n]) if form.omit else MISSING, form.inline)
+        form.name or n: (_omitted_value(parts[n]) if form.omit else MISSING, form.inline)
         for n, form in forms.items()
         if form.omit or form.inline
     }
@@ -187,7 +187,7 @@ def _form(kind: Hashable) -> tuple[list[str], Callable[[Any], Any], dict[str, tu
     )
 
 
-def _omitted(part: Field[Any]) -> object:
+def _omitted_value(part: Field[Any]) -> object:
     default = default_of(part)
     return False if default is MISSING else default
 

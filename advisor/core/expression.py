@@ -79,7 +79,7 @@ class Expression:
 
     def replaced(self, names: frozenset[str], substitute: str) -> Expression:
         """Return it with another parameter in the place of some."""
-        return _expression_of(_replaced(self.tree, names, substitute))
+        return _expression_of(_with_substitute(self.tree, names, substitute))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +260,12 @@ def _nodes(tree: _Tree) -> Iterator[_Tree]:
             yield from _nodes(part)
 
 
-def _replaced(tree: _Tree, names: frozenset[str], substitute: str) -> _Tree:
+def _with_substitute(tree: _Tree, names: frozenset[str], substitute: str) -> _Tree:
     if tree[0] == "name":
         return ("name", substitute) if tree[1] in names else tree
-    return tuple(_replaced(p, names, substitute) if isinstance(p, tuple) else p for p in tree)
+    return tuple(
+        _with_substitute(p, names, substitute) if isinstance(p, tuple) else p for p in tree
+    )
 
 
 def _value(

@@ -101,7 +101,7 @@ def parameters_of(line: str) -> ParameterLine:
 
 def line_at(line: ParameterLine, size: Mapping[str, float]) -> str:
     """Return a line at another size: its family with the numbers of ``size``."""
-    return _filled(line.family, (plain_number(size[name]) for name, _ in line.values))
+    return _filled_template(line.family, (plain_number(size[name]) for name, _ in line.values))
 
 
 def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()) -> str:
@@ -118,13 +118,13 @@ def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()
             "_" if word.name in ignored or number in stated else text
             for text, number in zip(texts, word.numbers, strict=True)
         )
-        words.append(_filled(word.template, cut) if word.numbers else word.text)
+        words.append(_filled_template(word.template, cut) if word.numbers else word.text)
     base = " ".join(words)
     named = [f"{name}={plain_number(value)}" for name, value in sizes.items()]
     return " ".join([*([] if base == "default" and named else [base]), *named]).strip()
 
 
-def _filled(template: str, texts: Iterable[str]) -> str:
+def _filled_template(template: str, texts: Iterable[str]) -> str:
     rest = template.split(_CUT)
     return rest[0] + "".join(text + literal for text, literal in zip(texts, rest[1:], strict=True))
 

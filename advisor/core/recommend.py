@@ -196,12 +196,12 @@ def _margins(x: Weighed, reference: Row, policy: Policy, run_sigma: float | None
             slowdown - z * math.hypot(reference.time_sigma, RUN_SIGMA),
             saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA),
         )
-    t_sigma, t_left = _by_a_pair(x.row, x.row.time_sigma, reference.time_sigma, run_sigma)
-    e_sigma, e_left = _by_a_pair(x.row, x.row.energy_sigma, reference.energy_sigma, run_sigma)
+    t_sigma, t_left = _pair_sigmas(x.row, x.row.time_sigma, reference.time_sigma, run_sigma)
+    e_sigma, e_left = _pair_sigmas(x.row, x.row.energy_sigma, reference.energy_sigma, run_sigma)
     return _Margins(t_sigma, e_sigma, slowdown - z * t_left, saving - z * e_left)
 
 
-def _by_a_pair(row: Row, sigma: float, reference: float, run_sigma: float) -> tuple[float, float]:
+def _pair_sigmas(row: Row, sigma: float, reference: float, run_sigma: float) -> tuple[float, float]:
     """Return by how much a pair may move a difference (log) to the baseline, and its error then.
 
     ``sigma`` is the error of the option's row, which of what was predicted holds a new run's own;

@@ -162,12 +162,12 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
         _threads(shell, commands_read, variables.assigned),
         shell,
         tuple(unresolved),
-        _renamed(shell),
+        _renamed_launchers(shell),
         variables.assigned,
     )
 
 
-def _renamed(shell: Shell) -> tuple[str, ...]:
+def _renamed_launchers(shell: Shell) -> tuple[str, ...]:
     """Return launchers that are functions, and aliases that the script uses."""
     names = sorted(shell.functions & LAUNCHERS)
     if any(c.words[0] == "alias" for c in shell.commands):

@@ -325,13 +325,13 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
         cpu_freq = value if axis == "frequency" else cpu_freq
     wrapped = " ".join(main.wrappers)
-    ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
+    ranks, unclear = _stated_number(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
-        ranks, unclear = _stated(main, ("-c",), _NTASKS)
-    nodes, _ = _stated(main, ("-N", "--nodes"), _NNODES)
+        ranks, unclear = _stated_number(main, ("-c",), _NTASKS)
+    nodes, _ = _stated_number(main, ("-N", "--nodes"), _NNODES)
     per_node = ("--ntasks-per-node", "-ppn", "--ppn", "-npernode", "--npernode", "-perhost")
     unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
-    if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
+    if nodes is None and _stated_number(main, ("-N", "--nodes"), _NNODES)[1]:
         unclear = True
     if main.unclear and not unclear:  # without ranks nothing changes, either
         detail = f"it is not known which options {main.launcher} gets from {main.unclear}"
@@ -398,7 +398,7 @@ def _ends_after_s(wrappers: Sequence[str]) -> float | None:
     return least
 
 
-def _stated(
+def _stated_number(
     main: Command, names: tuple[str, ...], job_number: re.Pattern[str]
 ) -> tuple[int | None, bool]:
     """Return (the number an option states, whether it states one that reading cannot follow).

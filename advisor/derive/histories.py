@@ -66,7 +66,7 @@ def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventor
     rows = reader.rows(_OUTCOMES, (mark.identity, since))
     outcomes = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
     past = [job for row in outcomes if (job := _past_job(row, inventory)) is not None]
-    return JobHistory(tuple(past[:MOST_JOBS]), _worse(outcomes))
+    return JobHistory(tuple(past[:MOST_JOBS]), _broken_promises(outcomes))
 
 
 def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
@@ -99,7 +99,7 @@ def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
     return job if job.resolution_s <= COARSEST * job.time_s else None
 
 
-def _worse(outcomes: Sequence[_Ended]) -> str:
+def _broken_promises(outcomes: Sequence[_Ended]) -> str:
     """Return which promises of a whole job were broken, where that is a reason to complain."""
     promised = [
         row

@@ -96,7 +96,7 @@ class MeasuredCommand:
                 f"{self.threads} threads asked for, this machine offers {len(cpus)} CPUs"
             )
         if self.placement[0]:
-            cpus = _placed(cpus, *self.placement)
+            cpus = _placed_cpus(cpus, *self.placement)
         return cpus[: self.threads]
 
 
@@ -191,7 +191,7 @@ def _counters(names: tuple[str, ...]) -> Counters:
     return Counters(wanted=tuple(event for event in events if event is not None))
 
 
-def _placed(
+def _placed_cpus(
     cpus: list[int], placement: str, sockets: int, rings: int, root: Path = Path("/sys")
 ) -> list[int]:
     """Return the CPUs in the order of a placement, second threads of cores last."""

@@ -145,7 +145,7 @@ class Rapl:
     def _total_uj(self) -> int:
         return sum(self._moved_uj.values())
 
-    def _stopped(self) -> bool:
+    def _has_stopped(self) -> bool:
         """Tell whether no counter moves any more."""
         until = time.monotonic() + _STILL_S
         while time.monotonic() < until:
@@ -172,7 +172,11 @@ class Rapl:
         self._thread = None
         try:
             self.sample()
-            if self._read_s - self._begun_s > _LONG_S and self._total_uj > 0 and self._stopped():
+            if (
+                self._read_s - self._begun_s > _LONG_S
+                and self._total_uj > 0
+                and self._has_stopped()
+            ):
                 self._failure = self._failure or "its counters stopped"
         except (OSError, ValueError) as error:
             self._failure = self._failure or str(error)

@@ -58,7 +58,7 @@ def merge_discovered(
     nodes = {n for t in discovered for n in t.nodes}
     scheduler_types = []
     for node_type in discovered:
-        values, refused = _acceptable(
+        values, refused = _acceptable_values(
             node_type, site_types.get(node_type.name, {}), features, nodes
         )
         scheduler_types.append(_overlaid(node_type, values))
@@ -268,7 +268,7 @@ def gpus_text(gpus: Gpus) -> str:
     return ", ".join(parts)
 
 
-def _acceptable(
+def _acceptable_values(
     node_type: NodeType,
     site_values: Mapping[str, object],
     features: Collection[str] | None,

@@ -144,7 +144,7 @@ class Usage:
             if not job.nodes or not job.elapsed_s:
                 self.idle += 1
                 continue
-            node_type = self._type(
+            node_type = self._node_type(
                 job, type_of(job.node_list) if self.inventory.node_types else None
             )
             steps = [step for step in job.steps if step.numbered]
@@ -171,12 +171,12 @@ class Usage:
                 job.freq_requested_khz or 0,
                 job.whole_nodes,
             )
-            self._count(job, group, node_type)
+            self._count_job(job, group, node_type)
             if job.ended_at:
                 self.first_end = min(self.first_end or job.ended_at, job.ended_at)
                 self.last_end = max(self.last_end, job.ended_at)
 
-    def _count(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
+    def _count_job(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
         sums = self.groups.get(group)
         if sums is None:
             if len(self.groups) >= MOST_GROUPS:
@@ -218,7 +218,7 @@ class Usage:
             sums.ln_time += ln_time
             sums.ln_time_squares += ln_time * ln_time
 
-    def _type(self, job: JobRecord, node_type: NodeType | None) -> NodeType | None:
+    def _node_type(self, job: JobRecord, node_type: NodeType | None) -> NodeType | None:
         if node_type is None and self.inventory.node_types:
             types = self.inventory.in_partition(job.partition)
             return types[0] if len(types) == 1 else None

@@ -209,6 +209,7 @@ def _pair_sigmas(row: Row, sigma: float, reference: float, run_sigma: float) -> 
     """
     run = run_sigma**2
     before = sigma**2 if row.measured else max(sigma**2 - run, _LEAST_KNOWN * run)
+    # a normal belief of variance v that has met one run of variance ``run``
     after = [v * run / (v + run) for v in (before, reference**2)]
     return math.sqrt(max(0.0, before + reference**2 - sum(after))), math.sqrt(sum(after))
 

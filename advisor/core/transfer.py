@@ -203,5 +203,7 @@ def _several_nodes(
         if one_node_s is None
         else min(1.0, max(0.0, 1.0 - one_node_s / (c.nodes * option.time_s)))
     )
+    # Waiting for other nodes need not shrink with the processor's time. How much of the idle share
+    # does is not known: half of it is taken, and the way to either end is the error at 90 %.
     spread = math.log((ratio * (1.0 - idle) + idle) / ratio)
     return math.exp(0.5 * spread), 0.5 * abs(spread) / Z90

@@ -80,6 +80,7 @@ class Scripts:
         while self._bytes.get(book, 0) + len(text) > USER_BYTES:
             self._forget_text(next(k for k, t in self._texts.items() if t.book == book))
         while sum(self._bytes.values()) + len(text) > ALL_BYTES:
+            # who keeps the most makes room: one user cannot push out the others' texts
             most = max(self._bytes, key=lambda b: self._bytes[b])
             self._forget_text(next(k for k, t in self._texts.items() if t.book == most))
         self._texts[uid, key] = _Text(book, text, now + LASTS_S)

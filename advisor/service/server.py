@@ -124,6 +124,7 @@ class Server:
             return True
         waiting = self._unnamed.setdefault(uid, [])
         waiting.append((connection, peer))
+        # who waits with the most connections loses one, not whoever came last
         most = max(self._unnamed.values(), key=len)
         if len(most) > CONNECTIONS or sum(map(len, self._unnamed.values())) > UNNAMED_AT_ONCE:
             self.answering.limits.refused += 1

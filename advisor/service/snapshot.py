@@ -264,6 +264,7 @@ class StoreSource:
         old = self.snapshot
         stamps = reader.model_stamps()
         snapshot = site_of(reader)
+        # models stand under the inventory's names for node types: with another one they may change
         same_inventory = snapshot.inventory == old.inventory
         snapshot.models = {
             i: m for i, m in old.models.items() if same_inventory and stamps.get(i) == m.updated_at

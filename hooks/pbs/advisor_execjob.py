@@ -47,7 +47,7 @@ def main(event):
     settings = read_settings()
     kind = event.type
     if kind in events("EXECJOB_BEGIN", "EXECJOB_PROLOGUE"):
-        start(event.job, settings, again=kind in events("EXECJOB_PROLOGUE"))
+        start(event.job, settings, at_prologue=kind in events("EXECJOB_PROLOGUE"))
     elif kind in events("EXECJOB_EPILOGUE"):
         account(event.job, settings)
     elif kind in events("EXECJOB_POSTSUSPEND"):

@@ -40,10 +40,10 @@ def write(path: Path, choices: Mapping[str, Any]) -> Edit:
 
 def text_of(choices: Mapping[str, Any]) -> str:
     """Return the file's text."""
-    written = {"version": CHOICES_VERSION, **choices}
-    if isinstance(written.get("workloads"), Mapping):
-        written["workloads"] = {k: v for k, v in written["workloads"].items() if v}
-    return json.dumps(written, indent=2) + "\n"
+    document = {"version": CHOICES_VERSION, **choices}
+    if isinstance(document.get("workloads"), Mapping):
+        document["workloads"] = {k: v for k, v in document["workloads"].items() if v}
+    return json.dumps(document, indent=2) + "\n"
 
 
 def entry_of(choices: dict[str, Any], application: str | None, workload: str | None) -> Any:
@@ -61,10 +61,10 @@ def chosen(choices: Mapping[str, Any], application: str, workload: str) -> dict[
 
     As decisions read it: each from the workload's entry, else the application's, else all jobs'.
     """
-    held = with_choices(Settings({}), choices, application, workload)
-    values: dict[str, Any] = {name: value for name, (value, _) in held.values.items()}
+    merged = with_choices(Settings({}), choices, application, workload)
+    values: dict[str, Any] = {name: value for name, (value, _) in merged.values.items()}
     if values.pop("advisor", ""):
         values["off"] = True
-    if held.pin is not None:
-        values["pin"] = dict(held.pin)
+    if merged.pin is not None:
+        values["pin"] = dict(merged.pin)
     return values

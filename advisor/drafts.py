@@ -47,8 +47,8 @@ def draft(folder: Path, name: str, mode: int = 0o600) -> Iterator[Path]:
     In the end it is removed, if it is still there, with what SQLite put beside it. Drafts of
     ``name`` that this user's killed processes left are removed first. Raises OSError.
     """
-    _clear(folder, name)
-    path = _new(folder, name, mode)
+    _clear_abandoned(folder, name)
+    path = _new_draft(folder, name, mode)
     try:
         yield path
     finally:
@@ -93,7 +93,7 @@ def why_no_file(folder: Path) -> str:
     return "" if status.f_bavail else NO_SPACE
 
 
-def _here() -> str:
+def _host_name() -> str:
     """Name this host, and the space its process numbers are of (containers have their own)."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (a link to no path)
@@ -106,11 +106,11 @@ def _prefix(name: str) -> str:
     return f".{name[:_NAME]}."
 
 
-def _new(folder: Path, name: str, mode: int) -> Path:
+def _new_draft(folder: Path, name: str, mode: int) -> Path:
     """Make a file that only this call knows, as mkstemp does, but by the process's umask."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for attempt in range(_TRIES):
-        path = folder / f"{_prefix(name)}{_here()}.{os.getpid()}.{secrets.token_hex(4)}.draft"
+        path = folder / f"{_prefix(name)}{_host_name()}.{os.getpid()}.{secrets.token_hex(4)}.draft"
         try:
             os.close(os.open(path, flags, mode))
         except FileExistsError:
@@ -125,7 +125,7 @@ def _new(folder: Path, name: str, mode: int) -> Path:
     raise AssertionError
 
 
-def _clear(folder: Path, name: str) -> None:
+def _clear_abandoned(folder: Path, name: str) -> None:
     """Remove what killed processes of this user left of drafts of a name."""
     pattern = re.compile(
         re.escape(_prefix(name))
@@ -140,14 +140,14 @@ def _clear(folder: Path, name: str) -> None:
                 if (
                     stat.S_ISREG(status.st_mode)
                     and status.st_uid == os.geteuid()
-                    and _left(match["here"], int(match["pid"]), status.st_mtime)
+                    and _is_abandoned(match["here"], int(match["pid"]), status.st_mtime)
                 ):
                     Path(entry.path).unlink()
 
 
-def _left(here: str, pid: int, changed_at: float) -> bool:
+def _is_abandoned(host: str, pid: int, changed_at: float) -> bool:
     """Tell whether a draft's maker is gone; another process may have its number by now."""
-    if here != _here():
+    if host != _host_name():
         return time.time() - changed_at > _ELSEWHERE_S
     if _began_at(pid) > changed_at + _CLOCKS_S:
         return True

@@ -34,7 +34,7 @@ class Edit:
             try:
                 self.path.unlink()
             except OSError as error:
-                raise _failed(self.path, error) from None
+                raise _write_error(self.path, error) from None
         else:
             replace(self.path, self.before)
         if self.backup is not None:
@@ -49,21 +49,21 @@ def replace(path: Path, content: bytes, *, backup: bool = False) -> Edit:
     is left beside it first. Raises InputError; then nothing was changed.
     """
     target = path.resolve()
-    before = _content(target)
+    old_content = _content(target)
     copy = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        mode = stat.S_IMODE(target.stat().st_mode) if before is not None else 0o600
-        if backup and before is not None:
-            copy = _free(target)
-            _write(copy, before, mode)
+        mode = stat.S_IMODE(target.stat().st_mode) if old_content is not None else 0o600
+        if backup and old_content is not None:
+            copy = _free_backup(target)
+            _write(copy, old_content, mode)
         _write(target, content, mode)
     except OSError as error:
         if copy is not None:
             with suppress(OSError):
                 copy.unlink()
-        raise _failed(path, error) from None
-    return Edit(target, before, content, copy)
+        raise _write_error(path, error) from None
+    return Edit(target, old_content, content, copy)
 
 
 def _content(path: Path) -> bytes | None:
@@ -72,7 +72,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _failed(path, error) from None
+        raise _write_error(path, error) from None
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
@@ -88,7 +88,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         partial.replace(path)
 
 
-def _free(path: Path) -> Path:
+def _free_backup(path: Path) -> Path:
     """Return a name for a backup that nothing has yet."""
     number = 1
     while True:
@@ -99,5 +99,5 @@ def _free(path: Path) -> Path:
         number += 1
 
 
-def _failed(path: Path, error: OSError) -> InputError:
+def _write_error(path: Path, error: OSError) -> InputError:
     return InputError(f"{path}: {error.strerror or error}", hint="nothing was changed")

@@ -48,8 +48,8 @@ def own_environment(environment: Mapping[str, str] | None = None) -> dict[str, s
     for by name: an empty or relative part means the folder a process happens to be in. A user's
     own programs get their own environment.
     """
-    given = os.environ if environment is None else environment
-    clean = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
+    variables = os.environ if environment is None else environment
+    clean = {name: value for name, value in variables.items() if not name.startswith(_FOREIGN)}
     for name in _SEARCHED:
         if name in clean:
             clean[name] = absolute_only(clean[name])
@@ -66,9 +66,9 @@ def search_absolute_folders() -> None:
             os.environ[name] = absolute_only(os.environ[name])
 
 
-def as_given(given: Mapping[str, str]) -> dict[str, str]:
+def as_given(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what :func:`search_absolute_folders` has changed of an environment that was given."""
-    searched = {name: given[name] for name in _SEARCHED if name in given}
+    searched = {name: environment[name] for name in _SEARCHED if name in environment}
     return {n: v for n, v in searched.items() if os.environ.get(n) == absolute_only(v) != v}
 
 
@@ -86,12 +86,12 @@ def trusted_folders() -> list[str]:
     """
     if sys.flags.isolated:  # such a process was given trusted ones only
         return list(dict.fromkeys([_ROOT, *filter(os.path.isabs, sys.path)]))
-    others: list[str] = []
+    folders: list[str] = []
     if not sys.flags.ignore_environment:
-        others += absolute_only(os.environ.get("PYTHONPATH", "")).split(os.pathsep)
+        folders += absolute_only(os.environ.get("PYTHONPATH", "")).split(os.pathsep)
     if site.ENABLE_USER_SITE:
-        others += [site.getusersitepackages()]
-    return list(dict.fromkeys([_ROOT, *filter(_trusted, others)]))
+        folders += [site.getusersitepackages()]
+    return list(dict.fromkeys([_ROOT, *filter(_trusted, folders)]))
 
 
 def _trusted(folder: str) -> bool:
@@ -104,9 +104,9 @@ def _trusted(folder: str) -> bool:
     if not folder.startswith("/"):
         return False
     me = os.geteuid()
-    mine = status.st_uid == me != 0  # with a group of one's own, a umask of 002 is common
-    others = stat.S_IWOTH if mine else stat.S_IWOTH | stat.S_IWGRP
-    return status.st_uid in (0, me, owner) and not status.st_mode & others
+    is_callers = status.st_uid == me != 0  # with a group of one's own, a umask of 002 is common
+    other_writers = stat.S_IWOTH if is_callers else stat.S_IWOTH | stat.S_IWGRP
+    return status.st_uid in (0, me, owner) and not status.st_mode & other_writers
 
 
 def _main() -> None:

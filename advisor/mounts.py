@@ -47,19 +47,19 @@ def check_answers(path: Path, *, hint: str = "try again later, or name another f
 
 def is_shared(path: Path) -> bool:
     """Tell whether a path lies on a file system that others serve; it is not touched there."""
-    shared = {place for place, here in _mounts().items() if not here}
-    at, rest, links = Path("/"), list(Path(os.path.abspath(path)).parts[1:]), 0  # noqa: PTH100
+    shared = {place for place, is_local in _mounts().items() if not is_local}
+    reached, rest, links = Path("/"), list(Path(os.path.abspath(path)).parts[1:]), 0  # noqa: PTH100
     while rest and links < _MOST_LINKS:
-        at = at / rest.pop(0)
-        if str(at) in shared:
+        reached = reached / rest.pop(0)
+        if str(reached) in shared:
             return True
         try:
-            target = Path(os.readlink(at))  # noqa: PTH115
+            target = Path(os.readlink(reached))  # noqa: PTH115
         except OSError:  # no link
             continue
         links += 1
-        rest = [*Path(os.path.normpath(at.parent / target)).parts[1:], *rest]
-        at = Path("/")
+        rest = [*Path(os.path.normpath(reached.parent / target)).parts[1:], *rest]
+        reached = Path("/")
     return False
 
 
@@ -73,6 +73,6 @@ def _mounts() -> dict[str, bool]:
     for line in lines:
         device, place, kind = line.split(" ")[:3]
         place = re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), place)
-        own = kind in _HERE or (device.startswith("/dev/") and not kind.startswith("fuse"))
-        mounts[place] = own or place.startswith(("/proc", "/sys", "/dev"))
+        is_local = kind in _HERE or (device.startswith("/dev/") and not kind.startswith("fuse"))
+        mounts[place] = is_local or place.startswith(("/proc", "/sys", "/dev"))
     return mounts

@@ -58,13 +58,15 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
             check_answers(Path(chosen), hint=ANOTHER_STORE)
         return Path(chosen)
     system = SYSTEM / "var/lib/advisor/advisor.db"
-    mine = system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
-    if own or os.path.exists(mine):  # noqa: PTH110  a folder that is closed to us is no error
-        return mine
+    own_store = (
+        system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
+    )
+    if own or os.path.exists(own_store):  # noqa: PTH110  a folder that is closed to us is no error
+        return own_store
     existing = (
         store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
     )
-    return next(existing, mine)
+    return next(existing, own_store)
 
 
 def whole_store(flag: str | None = None, *, hint: str = "") -> Path:

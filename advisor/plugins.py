@@ -35,9 +35,9 @@ _OWN = "advisor."
 @cache
 def found(kind: PluginKind) -> dict[str, EntryPoint]:
     """Return the entry points by name: the advisor's own first, then a site's by name."""
-    there = list(entry_points(group=f"advisor.{kind}"))
-    added = sorted((e for e in there if not e.value.startswith(_OWN)), key=lambda e: e.name)
-    entries = {e.name: e for e in there if e.value.startswith(_OWN)}
+    declared = list(entry_points(group=f"advisor.{kind}"))
+    added = sorted((e for e in declared if not e.value.startswith(_OWN)), key=lambda e: e.name)
+    entries = {e.name: e for e in declared if e.value.startswith(_OWN)}
     for entry in added:
         entries.setdefault(entry.name, entry)
     return entries
@@ -56,21 +56,23 @@ def load(kind: PluginKind, name: str) -> Any:
     """
     entry = found(kind).get(name)
     if entry is None:
-        known = (
+        valid_names = (
             ", ".join(sorted(names(kind)))
             or "none: install the advisor with pip, also from a checkout"
         )
-        raise UnknownNameError(f"no {_one(kind)} is called {name!r}", hint=f"choose from: {known}")
+        raise UnknownNameError(
+            f"no {_singular(kind)} is called {name!r}", hint=f"choose from: {valid_names}"
+        )
     try:
         return entry.load()
     except Exception as error:
         raise InputError(
-            f"{_one(kind)} {name!r} ({entry.value}) cannot be loaded: {error}",
+            f"{_singular(kind)} {name!r} ({entry.value}) cannot be loaded: {error}",
             hint="mend or remove the package that offers it",
         ) from error
 
 
-def _one(kind: PluginKind) -> str:
+def _singular(kind: PluginKind) -> str:
     irregular = {
         "strategies": "strategy",
         "scaling": "scaling model",

@@ -157,8 +157,8 @@ class JobLimits:
         account = request.account or self.default_accounts.get(request.user, "")
         bounds = list(accounts.values())
         if account:
-            own = accounts.get(account_in(account, partition)) or accounts.get(account)
-            bounds = [own] if own is not None else []
+            account_bounds = accounts.get(account_in(account, partition)) or accounts.get(account)
+            bounds = [account_bounds] if account_bounds is not None else []
         if not bounds:
             return None
         names = {request.qos} if request.qos else {q for b in bounds for q in b.qos}
@@ -200,15 +200,15 @@ class Availability:
     def node_type_obstacle(
         self,
         request: JobRequest,
-        own: NodeType,
-        other: NodeType,
+        baseline_type: NodeType,
+        target: NodeType,
         partition: str,
         nodes: int,
         change: NodeTypeChange,
     ) -> tuple[str, str]:
         """Return (reason code, detail) of what keeps a job off a node type, ("", "") if nothing.
 
-        ``own`` is the node type the job would run on as it is written; the two may be the same
+        ``baseline_type`` is the one the job would run on as it is written; the two may be the same
         where a partition holds several and the job would be bound to one. ``nodes``: how many it
         takes. The code is ``node-type-later`` or ``node-type-limit``. ``change`` ``allow`` lets a
         job wait there, never be refused: where nothing is known, it keeps its node type all the
@@ -219,42 +219,52 @@ class Availability:
         if request.scheduler != self.scheduler:
             return LATER, f"the daemon knows nothing of {request.scheduler}'s nodes"
         place = self.partitions.get(partition)
-        room = self.rooms.get((other.name, partition))
+        room = self.rooms.get((target.name, partition))
         if place is None or room is None:
-            return LATER, f"there is no {other.name} node in {partition or 'its partition'}"
+            return LATER, f"there is no {target.name} node in {partition or 'its partition'}"
         if request.held:
             return LATER, "the job is held or waits, and it is not known which nodes are idle then"
         if room.usable < nodes:
-            return LATER, f"{_of(room.usable, room.nodes, other)} usable"
-        if change == "no-later" and (why := self._later(request, other, place, room, nodes)):
+            return LATER, f"{_count_of(room.usable, room.nodes, target)} usable"
+        if change == "no-later" and (
+            why := self._later_reason(request, target, place, room, nodes)
+        ):
             return LATER, why
-        why = self._limit(request, own, other, partition, nodes)
+        why = self._limit_reason(request, baseline_type, target, partition, nodes)
         return (LIMIT, why) if why else _NOTHING
 
-    def _later(
-        self, request: JobRequest, other: NodeType, place: PartitionState, room: Room, nodes: int
+    def _later_reason(
+        self, request: JobRequest, target: NodeType, place: PartitionState, room: Room, nodes: int
     ) -> str:
         """Return why a job could start later on a node type, "" if it can start now."""
         if request.array:
             return "not every task of a job array can start now"
         if not place.up:
             return "the partition starts no jobs now"
-        promised = self.promised.get(other.name, 0)
+        promised = self.promised.get(target.name, 0)
         idle = room.idle_until(-math.inf) - promised
         if idle < nodes:
-            return f"{_of(max(0, idle), room.nodes, other)} idle now"
+            return f"{_count_of(max(0, idle), room.nodes, target)} idle now"
         limit = place.time_limit_s if request.time_limit_s is None else request.time_limit_s
         idle = room.idle_until(time.time() + (limit or math.inf) + MARGIN_S) - promised
         if idle < nodes:
-            return f"{_of(max(0, idle), room.nodes, other)} idle until the job ends: a reservation"
+            return (
+                f"{_count_of(max(0, idle), room.nodes, target)} idle until the job ends: "
+                "a reservation"
+            )
         return ""
 
-    def _limit(
-        self, request: JobRequest, own: NodeType, other: NodeType, partition: str, nodes: int
+    def _limit_reason(
+        self,
+        request: JobRequest,
+        baseline_type: NodeType,
+        target: NodeType,
+        partition: str,
+        nodes: int,
     ) -> str:
         """Return which limit a job may hit on a node type and not on its own, "" if none."""
         place = self.partitions[partition]
-        size, low, high = _size(other), _size(own), _size(own)
+        size, low, high = _size(target), _size(baseline_type), _size(baseline_type)
         if not (request.constraint or request.node_list):
             low, high = _least(low, place.smallest), _most(high, place.largest)
         more = size[0] > low[0] or size[1] > low[1]
@@ -267,7 +277,7 @@ class Availability:
         if bounds is None:
             return f"the limits of {request.user} are not known"
         if more:
-            hits = [*self._counted(partition), *(b.hit(nodes, *size) for b in bounds)]
+            hits = [*self._queue_limits(partition), *(b.hit(nodes, *size) for b in bounds)]
             if size[0] > (place.most[0] or size[0]) or size[1] > (place.most[1] or size[1]):
                 hits.append(f"MaxCPUsPerNode or MaxMemPerNode of partition {partition}")
             for hit in filter(None, hits):
@@ -277,7 +287,7 @@ class Availability:
                 return f"its nodes are smaller, and a limit holds: {least}"
         return ""
 
-    def _counted(self, name: str, depth: int = 4) -> list[str]:
+    def _queue_limits(self, name: str, depth: int = 4) -> list[str]:
         """Return PBS's limits on cores and memory of a queue, its destinations and the server."""
         limits = []
         for queue in (self.queues.get(name), self.queues.get("")):
@@ -287,7 +297,7 @@ class Availability:
         routed = self.queues.get(name)
         if routed is not None and depth and name:
             for destination in routed.destinations:
-                limits += self._counted(destination, depth - 1)
+                limits += self._queue_limits(destination, depth - 1)
         return limits
 
     def gives_whole_nodes(self, partition: str) -> bool:
@@ -350,7 +360,7 @@ def _most(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return max(a[0], b[0]), max(a[1], b[1])
 
 
-def _of(count: int, total: int, node_type: NodeType) -> str:
+def _count_of(count: int, total: int, node_type: NodeType) -> str:
     """Return ``1 of 4 skylake nodes is``."""
     verb = "is" if count == 1 else "are"
     return f"{count} of {total} {node_type.name} nodes {verb}"

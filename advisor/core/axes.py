@@ -54,10 +54,10 @@ class AxisWriting(Record):
 
 def writings_of(site: Mapping[str, object]) -> dict[str, AxisWriting]:
     """Return how the axes of a compiled site file are written, by axis."""
-    written = site.get("axes")
+    axes = site.get("axes")
     return {
         str(name): AxisWriting.from_dict(how)
-        for name, how in (written.items() if isinstance(written, Mapping) else ())
+        for name, how in (axes.items() if isinstance(axes, Mapping) else ())
     }
 
 

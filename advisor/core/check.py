@@ -55,9 +55,9 @@ def opening(files: Iterable[Path]) -> str:
                 status = place.stat()
             except OSError:
                 break
-            wanted = stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH
-            if not status.st_mode & wanted:
-                (folders if wanted == stat.S_IXOTH else closed)[place] = None
+            mode_bit = stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH
+            if not status.st_mode & mode_bit:
+                (folders if mode_bit == stat.S_IXOTH else closed)[place] = None
                 groups.add(status.st_gid)
     missing_bits = (("x", folders), ("r", closed))
     command = " && ".join(
@@ -92,11 +92,11 @@ def _users_may_read(files: Sequence[Path], users: Sequence[pwd.struct_passwd]) -
         if not child:
             code = 1
             try:
-                there = [file for file in files if file.exists()]
+                existing_files = [file for file in files if file.exists()]
                 os.initgroups(user.pw_name, user.pw_gid)
                 os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
                 os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-                code = 0 if all(os.access(file, os.R_OK) for file in there) else 1
+                code = 0 if all(os.access(file, os.R_OK) for file in existing_files) else 1
             finally:
                 os._exit(code)
         if os.waitpid(child, 0)[1] == 0:

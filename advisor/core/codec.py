@@ -174,16 +174,20 @@ def _form(kind: Hashable) -> tuple[list[str], Callable[[Any], Any], dict[str, tu
     names = getattr(kind, "JSON", ()) or tuple(parts)
     forms = {n: wire_of(parts[n]) if n in parts else _AS_USUAL for n in names}
     special = {
-        form.name or n: (_omitted(parts[n]) if form.omit else MISSING, form.inline)
+        form.name or n: (_omitted_value(parts[n]) if form.omit else MISSING, form.inline)
         for n, form in forms.items()
         if form.omit or form.inline
     }
     keys = [form.name or n for n, form in forms.items()]
-    one = len(names) == 1
-    return keys, (lambda r: (getattr(r, names[0]),)) if one else attrgetter(*names), special
+    single_field = len(names) == 1
+    return (
+        keys,
+        (lambda r: (getattr(r, names[0]),)) if single_field else attrgetter(*names),
+        special,
+    )
 
 
-def _omitted(part: Field[Any]) -> object:
+def _omitted_value(part: Field[Any]) -> object:
     default = default_of(part)
     return False if default is MISSING else default
 
@@ -250,9 +254,9 @@ def _optional(readers: Sequence[Read], none: bool) -> Read:
     def read(value: Any, path: KeyPath) -> Any:
         if value is None and none:
             return None
-        for one in readers[:-1]:
+        for reader in readers[:-1]:
             try:
-                return one(value, path)
+                return reader(value, path)
             except FieldError:
                 continue
         return readers[-1](value, path)

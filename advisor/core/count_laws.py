@@ -47,8 +47,10 @@ class CountLaws:
 
         A parameter is the size's of that name, whatever its case, or the number of processes.
         """
-        known = {n.lower() for n in (*names, *self.fixed)}
-        lacking = (p for p in self.parameters if p.lower() not in known and p != self.processes)
+        stated_names = {n.lower() for n in (*names, *self.fixed)}
+        lacking = (
+            p for p in self.parameters if p.lower() not in stated_names and p != self.processes
+        )
         return next(lacking, "")
 
     def counts(self, size: Mapping[str, float], processes: float) -> dict[str, float] | None:
@@ -61,13 +63,13 @@ class CountLaws:
             return None
         counts: dict[str, float] = {INSTRUCTIONS: 0.0}
         try:
-            for members, each in self.instructions:
+            for members, per_thread in self.instructions:
                 threads = max(0.0, _sum(members, values))
-                counts[INSTRUCTIONS] += threads * max(0.0, _sum(each, values))
-                for coefficient, term in each:
+                counts[INSTRUCTIONS] += threads * max(0.0, _sum(per_thread, values))
+                for coefficient, term in per_thread:
                     name = f"{INSTRUCTIONS}[{term}]"
-                    own = abs(coefficient) * threads * _parsed(term).value(values)
-                    counts[name] = counts.get(name, 0.0) + own
+                    term_count = abs(coefficient) * threads * _parsed(term).value(values)
+                    counts[name] = counts.get(name, 0.0) + term_count
         except _NO_VALUE:
             return None
         return counts if all(0.0 < v < float("inf") for v in counts.values()) else None
@@ -81,13 +83,13 @@ class CountLaws:
         if values is None or not self.footprint:
             return None
         try:
-            whole = sum(
-                max(0.0, _sum(members, values)) * max(0.0, _sum(each, values))
-                for members, each in self.footprint
+            total_bytes = sum(
+                max(0.0, _sum(members, values)) * max(0.0, _sum(per_thread, values))
+                for members, per_thread in self.footprint
             )
         except _NO_VALUE:
             return None
-        return whole if whole < float("inf") else None
+        return total_bytes if total_bytes < float("inf") else None
 
     def _values(self, size: Mapping[str, float], processes: float) -> dict[str, float] | None:
         """Return the parameters and the counts of threads at a size."""
@@ -146,4 +148,4 @@ def _read_sum(data: Any) -> TermSum:
 
 
 def _read_classes(data: Any) -> tuple[ClassCount, ...]:
-    return tuple((_read_sum(members), _read_sum(each)) for members, each in data)
+    return tuple((_read_sum(members), _read_sum(per_thread)) for members, per_thread in data)

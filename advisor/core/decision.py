@@ -324,9 +324,13 @@ class Decision:
         if chosen is not None and not _ESTIMATES.isdisjoint(codes):
             chosen = chosen._replace(estimated=True)
         quality, cost = _mapping(predicted).get("energy_quality"), _mapping(baseline)
-        model_id, others = data.get("model_id"), data.get("alternatives")
+        model_id, alternatives = data.get("model_id"), data.get("alternatives")
         parts = data.get("parts")
-        weighed = [Alternative.from_dict(a, a) for a in others] if isinstance(others, list) else []
+        weighed = (
+            [Alternative.from_dict(a, a) for a in alternatives]
+            if isinstance(alternatives, list)
+            else []
+        )
         rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
 
         texts: dict[str, Any] = {name: str(data.get(name) or "") for name in _TEXTS}
@@ -417,11 +421,11 @@ _ESTIMATES = frozenset({ESTIMATED, BY_CLASS, EXTRAPOLATED})
 
 
 def _bare_reasons(codes: Sequence[str]) -> tuple[Reason, ...]:
-    return tuple(map(_bare, codes))
+    return tuple(map(_bare_reason, codes))
 
 
 @lru_cache
-def _bare(code: str) -> Reason:
+def _bare_reason(code: str) -> Reason:
     return Reason(code)
 
 

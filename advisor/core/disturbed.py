@@ -19,8 +19,8 @@ def disturbed(options: Sequence[Option]) -> frozenset[int]:
     outliers = set()
     for axis in ("threads_per_node", "freq_khz"):
         for line in _lines(options, axis):
-            for before, at, after in zip(line, line[1:], line[2:], strict=False):
-                o, sides = options[at], (options[before], options[after])
+            for previous, number, following in zip(line, line[1:], line[2:], strict=False):
+                o, sides = options[number], (options[previous], options[following])
                 if (
                     o.measured
                     and not o.confirmed
@@ -29,17 +29,17 @@ def disturbed(options: Sequence[Option]) -> frozenset[int]:
                         or o.energy_j > _FAR * max(s.energy_j for s in sides)
                     )
                 ):
-                    outliers.add(at)
+                    outliers.add(number)
     return frozenset(outliers)
 
 
 def _lines(options: Sequence[Option], axis: str) -> list[list[int]]:
     """Return the options along one axis, in its order, by all that else they are."""
     lines: dict[tuple[object, ...], list[int]] = {}
-    other = "freq_khz" if axis == "threads_per_node" else "threads_per_node"
+    other_axis = "freq_khz" if axis == "threads_per_node" else "threads_per_node"
     for number, o in enumerate(options):
         c = o.configuration
-        key = (c.node_type, c.nodes, c.ranks_per_node, getattr(c, other), c.extra)
+        key = (c.node_type, c.nodes, c.ranks_per_node, getattr(c, other_axis), c.extra)
         lines.setdefault(key, []).append(number)
     return [
         sorted(line, key=lambda n: int(getattr(options[n].configuration, axis)))

@@ -77,9 +77,9 @@ class Expression:
         """
         return _value(self.tree, values, functions)
 
-    def replaced(self, names: frozenset[str], by: str) -> Expression:
+    def replaced(self, names: frozenset[str], substitute: str) -> Expression:
         """Return it with another parameter in the place of some."""
-        return _made(_replaced(self.tree, names, by))
+        return _expression_of(_with_substitute(self.tree, names, substitute))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +110,16 @@ def parse_expression(text: str) -> Expression:
     parser = _Parser(text)
     tree = parser.sum()
     parser.end()
-    return _made(tree)
+    return _expression_of(tree)
 
 
 def parse_condition(text: str) -> Condition:
     """Parse comparisons, as many in a row as there are. Raises InputError."""
     parser = _Parser(text)
-    sides, signs = [_made(parser.sum())], []
+    sides, signs = [_expression_of(parser.sum())], []
     while parser.token in _COMPARISONS:
         signs.append(parser.take())
-        sides.append(_made(parser.sum()))
+        sides.append(_expression_of(parser.sum()))
     parser.end()
     if not signs:
         raise InputError(f"{text!r} compares nothing", hint="write it like n > 5 or 1 < p < n")
@@ -128,12 +128,12 @@ def parse_condition(text: str) -> Condition:
 
 def product(a: Expression, b: Expression) -> Expression:
     """Return a times b."""
-    return _made(("*", a.tree, b.tree))
+    return _expression_of(("*", a.tree, b.tree))
 
 
 def quotient(a: Expression, b: Expression) -> Expression:
     """Return a divided by b."""
-    return _made(("/", a.tree, b.tree))
+    return _expression_of(("/", a.tree, b.tree))
 
 
 class _Parser:
@@ -144,9 +144,9 @@ class _Parser:
         self.kind, self.token = "", ""
         if len(text) > MOST_CHARACTERS:
             raise InputError(f"an expression has more than {MOST_CHARACTERS} characters")
-        self._next()
+        self._next_token()
 
-    def _next(self) -> None:
+    def _next_token(self) -> None:
         match = _TOKEN.match(self.text, self.at)
         if match is None or match.lastgroup is None:
             if self.text[self.at :].strip():
@@ -166,7 +166,7 @@ class _Parser:
     def take(self) -> str:
         """Return the token and go on."""
         token = self.token
-        self._next()
+        self._next_token()
         return token
 
     def end(self) -> None:
@@ -174,7 +174,7 @@ class _Parser:
         if self.token:
             self._refuse(self.token)
 
-    def _left(self, signs: tuple[str, ...], below: Callable[[], _Tree]) -> _Tree:
+    def _left_associative(self, signs: tuple[str, ...], below: Callable[[], _Tree]) -> _Tree:
         tree = below()
         while self.token in signs and self.kind == "sign":
             tree = (self.take(), tree, below())
@@ -185,7 +185,9 @@ class _Parser:
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise InputError(f"an expression has more than {MOST_DEPTH} brackets in each other")
-        tree = self._left(("+", "-"), lambda: self._left(("*", "/"), self._signed))
+        tree = self._left_associative(
+            ("+", "-"), lambda: self._left_associative(("*", "/"), self._signed)
+        )
         self.depth -= 1
         return tree
 
@@ -220,34 +222,34 @@ class _Parser:
             self._refuse(self.token)
         self.take()
         tree = self.sum()
-        self._close("(")
+        self._close_bracket("(")
         return tree
 
-    def _close(self, opened: str) -> None:
+    def _close_bracket(self, opened: str) -> None:
         if self.token != {"(": ")", "[": "]"}[opened]:
             self._refuse(self.token)
         self.take()
 
-    def _call(self, written: str) -> _Tree:
+    def _call(self, function_name: str) -> _Tree:
         opened = self.take()
         arguments = [self.sum()]
         while self.token == ",":
             self.take()
             arguments.append(self.sum())
-        self._close(opened)
-        if written == "N" and len(arguments) == 1:
+        self._close_bracket(opened)
+        if function_name == "N" and len(arguments) == 1:
             return arguments[0]  # Mathematica's numeric value
-        name = _ALIASES.get(written.lower(), written.lower())
+        name = _ALIASES.get(function_name.lower(), function_name.lower())
         if name not in MATH:
-            raise InputError(f"there is no function {written!r}", hint=suggestion(name, MATH))
+            raise InputError(f"there is no function {function_name!r}", hint=suggestion(name, MATH))
         if name == "log" and len(arguments) == 2:  # base, then value, as Mathematica has it
             return ("/", ("call", name, arguments[1]), ("call", name, arguments[0]))
         if len(arguments) != 1 and name not in ("min", "max"):
-            raise InputError(f"{written} takes one value, in {self.text!r}")
+            raise InputError(f"{function_name} takes one value, in {self.text!r}")
         return ("call", name, *arguments)
 
 
-def _made(tree: _Tree) -> Expression:
+def _expression_of(tree: _Tree) -> Expression:
     return Expression(_text(tree), tree)
 
 
@@ -258,10 +260,12 @@ def _nodes(tree: _Tree) -> Iterator[_Tree]:
             yield from _nodes(part)
 
 
-def _replaced(tree: _Tree, names: frozenset[str], by: str) -> _Tree:
+def _with_substitute(tree: _Tree, names: frozenset[str], substitute: str) -> _Tree:
     if tree[0] == "name":
-        return ("name", by) if tree[1] in names else tree
-    return tuple(_replaced(p, names, by) if isinstance(p, tuple) else p for p in tree)
+        return ("name", substitute) if tree[1] in names else tree
+    return tuple(
+        _with_substitute(p, names, substitute) if isinstance(p, tuple) else p for p in tree
+    )
 
 
 def _value(
@@ -296,6 +300,8 @@ def _text(tree: _Tree, outer: int = 0) -> str:
         plain = tree[1][0] in ("number", "name", "call")
         text = f"{over if plain else f'({over})'}/{_text(tree[2], binds + 1)}"
     else:
-        left, right = (binds + 1, binds) if kind == "^" else (binds, binds + (kind == "-"))
-        text = f"{_text(tree[1], left)}{kind}{_text(tree[2], right)}"
+        left_binds, right_binds = (
+            (binds + 1, binds) if kind == "^" else (binds, binds + (kind == "-"))
+        )
+        text = f"{_text(tree[1], left_binds)}{kind}{_text(tree[2], right_binds)}"
     return f"({text})" if binds < outer else text

@@ -168,7 +168,7 @@ def _node_type_obstacle(name: str, x: Constraints) -> Reason | None:
     # What it is given by default per node, it gets on its own node type in any case. By default per
     # CPU it may land where there are more of them, and get more.
     if not (own_type and (x.request.default_memory_mb or (0.0,))[0]) and not all(
-        _as_much_memory(x.request, own, node_type) for own in x.landing
+        _as_much_memory(x.request, landing_type, node_type) for landing_type in x.landing
     ):
         return reason("no-room")
     if not own_type:
@@ -186,7 +186,7 @@ def _node_type_obstacle(name: str, x: Constraints) -> Reason | None:
     return None
 
 
-def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool:
+def _as_much_memory(request: JobRequest, landing_type: NodeType, target: NodeType) -> bool:
     """Tell whether a job with whole nodes has no less memory on another node type than on its own.
 
     Where it states none, it gets the scheduler's default per node or core, or what the node has.
@@ -194,14 +194,16 @@ def _as_much_memory(request: JobRequest, own: NodeType, other: NodeType) -> bool
     """
     per_node, per_cpu = request.default_memory_mb or (0.0, 0.0)
     if need := request.memory_per_node_mb or (0.0 if request.memory_per_cpu_mb else per_node):
-        return not other.memory_mb or need <= other.memory_mb
-    fewer = _cpus(other) < _cpus(own)
+        return not target.memory_mb or need <= target.memory_mb
+    fewer = _cpus(target) < _cpus(landing_type)
     if request.memory_per_cpu_mb:
         return not fewer
     if per_cpu:
-        return not fewer and (not other.memory_mb or per_cpu * _cpus(other) <= other.memory_mb)
+        return not fewer and (not target.memory_mb or per_cpu * _cpus(target) <= target.memory_mb)
     # all that a node has
-    return other.memory_mb >= own.memory_mb and (request.default_memory_mb is not None or not fewer)
+    return target.memory_mb >= landing_type.memory_mb and (
+        request.default_memory_mb is not None or not fewer
+    )
 
 
 def _cpus(node_type: NodeType) -> int:

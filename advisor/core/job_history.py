@@ -95,8 +95,11 @@ class JobHistory(Record):
 def longest_parts(parts: Sequence[JobPart]) -> tuple[JobPart, ...]:
     """Return the parts that are kept of a job, the longest first, and one for all others."""
     ordered = sorted(parts, key=lambda part: -part.time_s)
-    others = ordered[MOST_PARTS:]
-    if not others:
+    shorter_parts = ordered[MOST_PARTS:]
+    if not shorter_parts:
         return tuple(ordered)
-    steps, time_s = sum(part.steps for part in others), sum(part.time_s for part in others)
+    steps, time_s = (
+        sum(part.steps for part in shorter_parts),
+        sum(part.time_s for part in shorter_parts),
+    )
     return (*ordered[:MOST_PARTS], JobPart("", 0, 0, steps, time_s))

@@ -93,26 +93,26 @@ def _of_command(command: Command) -> Iterator[str]:
     place = command.place
     yield f"{place.loop:d}{place.function:d}{place.background:d}"
     yield command.launcher
-    yield from _alike((*command.launcher_options, *command.wrappers))
+    yield from _distinct_in_turn((*command.launcher_options, *command.wrappers))
     yield _program(command.executable)
-    yield from _alike(command.arguments)
+    yield from _distinct_in_turn(command.arguments)
 
 
 def _of_words(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command: the first one that is no assignment names its program."""
     start = next((i for i, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
-    yield from _alike(words[:start])
+    yield from _distinct_in_turn(words[:start])
     yield from map(_program, words[start : start + 1])
-    yield from _alike(words[start + 1 :])
+    yield from _distinct_in_turn(words[start + 1 :])
 
 
-def _alike(words: Iterable[str]) -> Iterator[str]:
+def _distinct_in_turn(words: Iterable[str]) -> Iterator[str]:
     """Yield arguments as they count, several alike once: so many numbers, files of one kind."""
-    before = None
+    previous = None
     for word in map(_argument, words):
-        if word != before:
+        if word != previous:
             yield word
-        before = word
+        previous = word
 
 
 def _program(word: str) -> str:

@@ -150,9 +150,9 @@ def is_light(words: Sequence[str]) -> bool:
     if name == "exec":
         return not rest
     if name in _SUBCOMMANDS:
-        known = _SUBCOMMANDS[name]
+        subcommands = _SUBCOMMANDS[name]
         word = next((w for w in rest if not w.startswith("-")), "")
-        return known is not None and (word in known or not word)
+        return subcommands is not None and (word in subcommands or not word)
     return name in LIGHT
 
 
@@ -205,8 +205,8 @@ def _srun_option(word: str, options: list[str]) -> tuple[str, int]:
     """
     if word.startswith("--"):
         return word, 0 if "=" in word or word[2:] in SRUN_FLAGS else 1
-    for at in range(1, len(word)):
-        letter, rest = word[at], word[at + 1 :]
+    for position in range(1, len(word)):
+        letter, rest = word[position], word[position + 1 :]
         place = -1 if letter == ":" else SRUN_LETTERS.find(letter)
         value = SRUN_LETTERS[place + 1 : place + 3] if place >= 0 else "?"
         if not value.startswith(":"):  # no value, or one that srun does not know

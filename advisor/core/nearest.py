@@ -9,15 +9,15 @@ _SHOWN = 8
 """So many of the names there are get listed at most."""
 
 
-def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+def nearest(word: str, valid_names: Iterable[str], most: int = 1) -> list[str]:
     """Return the known names closest to a misspelt one, best first; case and ``-_`` are equal."""
-    by_folded = {_fold(name): name for name in sorted(known)}
+    by_folded = {_fold(name): name for name in sorted(valid_names)}
     return [by_folded[f] for f in get_close_matches(_fold(word), by_folded, most, 0.6)]
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, valid_names: Iterable[str]) -> str:
     """Return ``did you mean X?``, else what is known, for the hint of an error."""
-    names = sorted(known)
+    names = sorted(valid_names)
     if not names:
         return "there are none yet"
     if close := nearest(word, names):

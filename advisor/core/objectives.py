@@ -85,8 +85,13 @@ def clusters(options: Sequence[Option]) -> dict[int, Goal]:
         time, energy = logs[i]
         return WEIGHTS[goal] * energy + (1 - WEIGHTS[goal]) * time
 
-    own = {goal: min(line, key=lambda i: score(i, goal)) for goal in CLUSTERS} if line else {}
+    option_of_goal = (
+        {goal: min(line, key=lambda i: score(i, goal)) for goal in CLUSTERS} if line else {}
+    )
     return {
-        i: min(own, key=lambda goal: (math.dist(logs[i], logs[own[goal]]), CLUSTERS.index(goal)))
+        i: min(
+            option_of_goal,
+            key=lambda goal: (math.dist(logs[i], logs[option_of_goal[goal]]), CLUSTERS.index(goal)),
+        )
         for i in line
     }

@@ -308,9 +308,11 @@ def packed_points(blob: bytes) -> list[tuple[int, int, int, int]]:
 
 def pick_packed(blob: bytes, also: Iterable[int]) -> bytes:
     """Return the rows a job may be sent to, and those ``also`` named by number, still packed."""
-    wanted = {i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _USABLE}
+    usable_numbers = {
+        i for i, flags in enumerate(blob[_FLAGS_AT :: _RECORD.size]) if flags & _USABLE
+    }
     size = _RECORD.size
-    starts = (1 + i * size for i in sorted(wanted.union(also)))
+    starts = (1 + i * size for i in sorted(usable_numbers.union(also)))
     return blob[:1] + b"".join(blob[start : start + size] for start in starts)
 
 

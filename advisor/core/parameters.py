@@ -95,13 +95,13 @@ def parameters_of(line: str) -> ParameterLine:
     words = list(_words(line))
     for word in words:
         for number in word.numbers:
-            values[_free(word.name, values)] = number
+            values[_free_name(word.name, values)] = number
     return ParameterLine(" ".join(w.template for w in words), tuple(values.items()))
 
 
 def line_at(line: ParameterLine, size: Mapping[str, float]) -> str:
     """Return a line at another size: its family with the numbers of ``size``."""
-    return _filled(line.family, (plain_number(size[name]) for name, _ in line.values))
+    return _filled_template(line.family, (plain_number(size[name]) for name, _ in line.values))
 
 
 def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()) -> str:
@@ -118,15 +118,15 @@ def sized_line(line: str, sizes: Mapping[str, float], ignore: Iterable[str] = ()
             "_" if word.name in ignored or number in stated else text
             for text, number in zip(texts, word.numbers, strict=True)
         )
-        words.append(_filled(word.template, cut) if word.numbers else word.text)
+        words.append(_filled_template(word.template, cut) if word.numbers else word.text)
     base = " ".join(words)
     named = [f"{name}={plain_number(value)}" for name, value in sizes.items()]
     return " ".join([*([] if base == "default" and named else [base]), *named]).strip()
 
 
-def _filled(template: str, texts: Iterable[str]) -> str:
+def _filled_template(template: str, texts: Iterable[str]) -> str:
     rest = template.split(_CUT)
-    return rest[0] + "".join(text + after for text, after in zip(texts, rest[1:], strict=True))
+    return rest[0] + "".join(text + literal for text, literal in zip(texts, rest[1:], strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,9 @@ def _tail(part: str) -> tuple[str, list[float]] | None:
         return None
 
 
-def _free(name: str, taken: dict[str, float]) -> str:
+def _free_name(name: str, parameters: dict[str, float]) -> str:
     count, free = 1, name
-    while free in taken:
+    while free in parameters:
         count += 1
         free = f"{name}.{count}"
     return free

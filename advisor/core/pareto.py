@@ -170,23 +170,23 @@ def overlap(polygon: Sequence[Point], other: Sequence[Point]) -> float:
     """
     edges = [list(zip(p, [*p[1:], *p[:1]], strict=True)) for p in (polygon, other)]
     cuts = sorted({u for p in (polygon, other) for u, _ in p} | _crossings(*edges))
-    shared = whole = 0.0
+    shared = union = 0.0
     for left, right in itertools.pairwise(cuts):
         middle = (left + right) / 2
         one, two = (_heights(e, middle) for e in edges)
         both = _measure(one, two)
         shared += (right - left) * both
-        whole += (right - left) * (_measure(one, one) + _measure(two, two) - both)
-    return shared / whole if whole else float(set(polygon) == set(other))
+        union += (right - left) * (_measure(one, one) + _measure(two, two) - both)
+    return shared / union if union else float(set(polygon) == set(other))
 
 
 _Edges = Sequence[tuple[Point, Point]]
 _Intervals = Sequence[tuple[float, float]]
 
 
-def _crossings(edges: _Edges, others: _Edges) -> set[float]:
+def _crossings(edges: _Edges, other_edges: _Edges) -> set[float]:
     """Return where edges of either kind cross any edge: the u of each crossing."""
-    every = [*edges, *others]
+    every = [*edges, *other_edges]
     places = set()
     for ((au, av), (bu, bv)), ((cu, cv), (du, dv)) in itertools.combinations(every, 2):
         turn = (bu - au) * (dv - cv) - (bv - av) * (du - cu)
@@ -207,11 +207,11 @@ def _heights(edges: _Edges, u: float) -> _Intervals:
     return list(zip(v[::2], v[1::2], strict=True))
 
 
-def _measure(intervals: _Intervals, others: _Intervals) -> float:
+def _measure(intervals: _Intervals, other_intervals: _Intervals) -> float:
     return sum(
         max(0.0, min(high, top) - max(low, bottom))
         for low, high in intervals
-        for bottom, top in others
+        for bottom, top in other_intervals
     )
 
 

@@ -72,7 +72,9 @@ def in_order(
         return list(chain.from_iterable(groups))
     if placement == RING:
         parts = [_cut(group, max(1, rings)) for group in groups]
-        groups = [ring for same in zip_longest(*parts, fillvalue=[]) for ring in same]
+        groups = [
+            ring for socket_rings in zip_longest(*parts, fillvalue=[]) for ring in socket_rings
+        ]
     turns = zip_longest(*groups)
     return [cpu for turn in turns for cpu in turn if cpu is not None]
 
@@ -88,8 +90,8 @@ def check_binding(binding: str) -> str:
     ``0,2,4`` is one core for each rank, ``0-3:4-7`` several. Raises ValueError for anything else.
     """
     if binding not in BINDINGS and not _LIST.fullmatch(binding):
-        known = ", ".join(BINDINGS)
-        raise ValueError(f"{binding!r} is neither a list of cores nor one of {known}")
+        choices = ", ".join(BINDINGS)
+        raise ValueError(f"{binding!r} is neither a list of cores nor one of {choices}")
     return binding
 
 
@@ -104,8 +106,8 @@ def binding_variables(binding: str, launcher: str, runtime: str) -> dict[str, st
     chosen = [runtime] if runtime else RUNTIMES
     return {
         name: words[binding]
-        for one in chosen
-        for name, words in _BY_RUNTIME[one].items()
+        for library in chosen
+        for name, words in _BY_RUNTIME[library].items()
         if binding in words
     }
 

@@ -127,11 +127,11 @@ def _notes(file: BinaryIO, head: bytes) -> list[bytes]:
     length, count = struct.unpack_from("<HH", head, 54)
     notes = []
     for number in range(min(count, _MAX_HEADERS)):
-        at = start + number * length
-        (kind,) = struct.unpack_from("<I", head, at)
+        header_offset = start + number * length
+        (kind,) = struct.unpack_from("<I", head, header_offset)
         if kind == _PT_NOTE:
-            (offset,) = struct.unpack_from("<Q", head, at + 8)
-            (length_of,) = struct.unpack_from("<Q", head, at + 32)
+            (offset,) = struct.unpack_from("<Q", head, header_offset + 8)
+            (length_of,) = struct.unpack_from("<Q", head, header_offset + 32)
             if offset < 1 << 52:
                 file.seek(offset)
                 notes.append(file.read(min(length_of, _MAX_NOTES)))
@@ -139,14 +139,14 @@ def _notes(file: BinaryIO, head: bytes) -> list[bytes]:
 
 
 def _build_id(notes: bytes) -> str:
-    at = 0
-    while at + 12 <= len(notes):
-        name, size, kind = struct.unpack_from("<III", notes, at)
-        start = at + 12 + (name + 3) // 4 * 4
-        if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 16] == b"GNU\0" and name == 4:
+    offset = 0
+    while offset + 12 <= len(notes):
+        name, size, kind = struct.unpack_from("<III", notes, offset)
+        start = offset + 12 + (name + 3) // 4 * 4
+        if kind == _NT_GNU_BUILD_ID and notes[offset + 12 : offset + 16] == b"GNU\0" and name == 4:
             identity = notes[start : start + size]
             return identity.hex() if 4 <= len(identity) == size <= 64 else ""
-        at = start + (size + 3) // 4 * 4
+        offset = start + (size + 3) // 4 * 4
     return ""
 
 
@@ -225,12 +225,12 @@ def expected(
         place = posixpath.normpath(posixpath.join(folder, place))
         place = place if "/" in place else f"./{place}"
     end = place[1:] if place.startswith("~/") else place if "/" in place else f"/{place}"
-    whole = place.startswith("/")
+    absolute = place.startswith("/")
     last = next(
         (
             p
             for p in reversed(programs)
-            if p["path"] == place or (not whole and str(p["path"]).endswith(end))
+            if p["path"] == place or (not absolute and str(p["path"]).endswith(end))
         ),
         {"size": 0, "mtime": 0},
     )

@@ -50,8 +50,8 @@ class RateRule(JsonForm):
         if not isinstance(data, Mapping):
             return None
         take = data.get("take", "last")
-        known: RateTake = next((t for t in TAKES if t == take), "last")
-        return cls(str(data["match"]), known, str(data.get("unit", "")))
+        valid_take: RateTake = next((t for t in TAKES if t == take), "last")
+        return cls(str(data["match"]), valid_take, str(data.get("unit", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class RateReader:
                 )
                 continue
             self.matches += 1
-            self._take(number)
+            self._take_number(number)
 
-    def _take(self, number: float) -> None:
+    def _take_number(self, number: float) -> None:
         if self.matches == 1 or self.rule.take == "last":
             self.value = number
         elif self.rule.take in ("mean", "sum"):

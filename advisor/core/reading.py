@@ -106,10 +106,10 @@ class JobReading:
             if "application" in data:
                 name = str(data["application"])
                 fills = bool(data.get("fills_cores"))
-                known = variables or fills
+                has_rule = variables or fills
                 rule = (
                     ApplicationRule(name, threads_from=variables, fills_cores=fills)
-                    if known
+                    if has_rule
                     else None
                 )
                 recognised = Recognised(name, str(data["workload"]), None, how, rule)
@@ -160,6 +160,6 @@ _USE = tuple(f.name for f in fields(ScriptUse) if f.name != "obstacle")
 
 def _use_of(data: Mapping[str, Any]) -> ScriptUse:
     code, detail = data.get("obstacle", ("", ""))
-    known: dict[str, Any] = {n: data[n] for n in _USE if n in data}
-    ends = float(known.get("ends_after_s", math.inf))
-    return replace(ScriptUse((str(code), str(detail)), **known), ends_after_s=ends)
+    stated_fields: dict[str, Any] = {n: data[n] for n in _USE if n in data}
+    ends = float(stated_fields.get("ends_after_s", math.inf))
+    return replace(ScriptUse((str(code), str(detail)), **stated_fields), ends_after_s=ends)

@@ -265,5 +265,5 @@ def like_text(cold: Mapping[str, Any]) -> tuple[str, str]:
     near = f" ({names} most like it)" if names else ""
     alike = f", {cold.get('of_class', 0)} of them {kind}" if kind != "unknown" else ""
     counters = set(cold.get("signature") or ()) - {"power_w", "time_s", "memory_mb", "cpu_util"}
-    others = f"{count} applications{alike}{near}"
-    return others, "one job's counters" if counters else "one job's power and time"
+    applications = f"{count} applications{alike}{near}"
+    return applications, "one job's counters" if counters else "one job's power and time"

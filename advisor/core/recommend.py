@@ -196,12 +196,12 @@ def _margins(x: Weighed, reference: Row, policy: Policy, run_sigma: float | None
             slowdown - z * math.hypot(reference.time_sigma, RUN_SIGMA),
             saving - z * math.hypot(reference.energy_sigma, RUN_SIGMA),
         )
-    t_sigma, t_left = _by_a_pair(x.row, x.row.time_sigma, reference.time_sigma, run_sigma)
-    e_sigma, e_left = _by_a_pair(x.row, x.row.energy_sigma, reference.energy_sigma, run_sigma)
+    t_sigma, t_left = _pair_sigmas(x.row, x.row.time_sigma, reference.time_sigma, run_sigma)
+    e_sigma, e_left = _pair_sigmas(x.row, x.row.energy_sigma, reference.energy_sigma, run_sigma)
     return _Margins(t_sigma, e_sigma, slowdown - z * t_left, saving - z * e_left)
 
 
-def _by_a_pair(row: Row, sigma: float, reference: float, run_sigma: float) -> tuple[float, float]:
+def _pair_sigmas(row: Row, sigma: float, reference: float, run_sigma: float) -> tuple[float, float]:
     """Return by how much a pair may move a difference (log) to the baseline, and its error then.
 
     ``sigma`` is the error of the option's row, which of what was predicted holds a new run's own;
@@ -209,6 +209,7 @@ def _by_a_pair(row: Row, sigma: float, reference: float, run_sigma: float) -> tu
     """
     run = run_sigma**2
     before = sigma**2 if row.measured else max(sigma**2 - run, _LEAST_KNOWN * run)
+    # a normal belief of variance v that has met one run of variance ``run``
     after = [v * run / (v + run) for v in (before, reference**2)]
     return math.sqrt(max(0.0, before + reference**2 - sum(after))), math.sqrt(sum(after))
 
@@ -229,7 +230,7 @@ def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
     if x.t - _FAR * t_sigma > time_limit or x.e - _FAR * e_sigma > energy_limit:
         return 0.0
     shared = min(t_sigma, e_sigma)
-    own = max(_LEAST_SIGMA, math.sqrt(max(0.0, e_sigma**2 - shared**2)))
+    energy_only_sigma = max(_LEAST_SIGMA, math.sqrt(max(0.0, e_sigma**2 - shared**2)))
     total = 0.0
     for q in _QUANTILES:
         t = x.t + q * t_sigma
@@ -238,11 +239,11 @@ def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
         mean = x.e + q * shared
         room = sure - (1 - weight) * t
         limit = min(energy_limit, room / weight) if weight else energy_limit
-        a = (limit - mean) / own
+        a = (limit - mean) / energy_only_sigma
         below = 0.5 * math.erfc(-a * _ROOT)
         if not weight:
             total += max(0.0, room) * below
             continue
         peak = _PEAK * math.exp(-0.5 * a * a)
-        total += room * below - weight * (mean * below - own * peak)
+        total += room * below - weight * (mean * below - energy_only_sigma * peak)
     return max(0.0, total / _POINTS)

@@ -36,8 +36,8 @@ class Remembered(Generic[V]):
         """Keep a value of ``size`` bytes."""
         if size > self.limit // 10:
             return
-        before = self._kept.pop(key, None)
-        self.size += size - (before[1] if before else 0)
+        previous = self._kept.pop(key, None)
+        self.size += size - (previous[1] if previous else 0)
         self._kept[key] = value, size
         while self.size > self.limit:
             self.size -= self._kept.popitem(last=False)[1][1]

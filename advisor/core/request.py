@@ -136,11 +136,13 @@ class JobRequest:
                 self, binds=binds, explicit=explicit, freq_khz=freq_khz, freq_low_khz=None
             )
             return replace(site, freq_variables={}).with_understood(options)
-        known = {n: options[plain_name(n)] for n in self.not_understood if plain_name(n) in options}
-        if not known:
+        option_axes = {
+            n: options[plain_name(n)] for n in self.not_understood if plain_name(n) in options
+        }
+        if not option_axes:
             return self
-        binds = {axis: name for name, axes in known.items() for axis in axes}
-        unknown = tuple(n for n in self.not_understood if n not in known)
+        binds = {axis: name for name, axes in option_axes.items() for axis in axes}
+        unknown = tuple(n for n in self.not_understood if n not in option_axes)
         return replace(self, binds={**binds, **self.binds}, not_understood=unknown)
 
     def summary(self) -> dict[str, object]:
@@ -221,8 +223,8 @@ def plain_name(option: str) -> str:
 def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     """Return what a compiled site file says of options in no table: name -> axes."""
     options = site.get("understood_options")
-    known = options if isinstance(options, Mapping) else {}
-    return {plain_name(name): tuple(axes) for name, axes in known.items()}
+    option_axes = options if isinstance(options, Mapping) else {}
+    return {plain_name(name): tuple(axes) for name, axes in option_axes.items()}
 
 
 _KEPT = (

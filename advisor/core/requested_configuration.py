@@ -75,10 +75,13 @@ def possible_node_types(
     partitions = partitions_of(request, inventory)
     possible: list[NodeType] = []
     for partition in partitions:
-        there, first = inventory.in_partition(partition), preferred.get(partition)
+        partition_types, first = inventory.in_partition(partition), preferred.get(partition)
         if first is not None:
-            there = (*(t for t in there if t.name == first), *(t for t in there if t.name != first))
-        possible += [t for t in there if t not in possible]
+            partition_types = (
+                *(t for t in partition_types if t.name == first),
+                *(t for t in partition_types if t.name != first),
+            )
+        possible += [t for t in partition_types if t not in possible]
     if not partitions and len(inventory.node_types) == 1:
         possible = list(inventory.node_types.values())
     if request.node_types is not None:
@@ -97,8 +100,8 @@ def possible_node_types(
     return possible
 
 
-def _same_host(node: str, asked: str) -> bool:
-    return node == asked or node.startswith(f"{asked}[")
+def _same_host(node: str, host: str) -> bool:
+    return node == host or node.startswith(f"{host}[")
 
 
 def default_freq(node_type: NodeType) -> int:
@@ -213,16 +216,16 @@ def threads_kept(
     return ""
 
 
-def unset_kept(variables: Sequence[str], asked: Configuration, filled: object) -> str:
+def unset_kept(variables: Sequence[str], configuration: Configuration, filled: object) -> str:
     """Return why variables that a job leaves unset stay so, "" where they may be set, or none is.
 
     What a program does without them is not known by its command line, nor by ``-c``: a pool of
     workers gives each one thread until somebody says otherwise. ``filled`` says where a measured
     run with them unset used all of its threads (see advisor.core.thread_use).
     """
-    if not variables or is_filled(filled, asked):
+    if not variables or is_filled(filled, configuration):
         return ""
-    used = format_count(asked.threads_per_rank, "thread")
+    used = format_count(configuration.threads_per_rank, "thread")
     return f"{' and '.join(variables)} unset, and no run measured so used {used} a rank"
 
 
@@ -235,8 +238,8 @@ def cores_kept(request: JobRequest, use: ScriptUse) -> str:
     """Return why a request that shares its nodes cannot become smaller, "" if it can."""
     if not request.memory_per_node_mb:
         return "memory is per core, and fewer cores would mean less of it"
-    own = threads_kept(replace(request, script=None), NO_USE)
-    return bound(request, "cores", "gpus") or use.cores or own
+    threads_reason = threads_kept(replace(request, script=None), NO_USE)
+    return bound(request, "cores", "gpus") or use.cores or threads_reason
 
 
 def fills_nodes(request: JobRequest, node_type: NodeType, use: ScriptUse) -> bool:

@@ -162,12 +162,12 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
         _threads(shell, commands_read, variables.assigned),
         shell,
         tuple(unresolved),
-        _renamed(shell),
+        _renamed_launchers(shell),
         variables.assigned,
     )
 
 
-def _renamed(shell: Shell) -> tuple[str, ...]:
+def _renamed_launchers(shell: Shell) -> tuple[str, ...]:
     """Return launchers that are functions, and aliases that the script uses."""
     names = sorted(shell.functions & LAUNCHERS)
     if any(c.words[0] == "alias" for c in shell.commands):
@@ -273,40 +273,43 @@ def _count(name: str, value: str | None, resolved: Sequence[str | None]) -> Thre
 
 
 def _command(
-    written: Sequence[str],
+    raw_words: Sequence[str],
     variables: ShellValues,
     functions: frozenset[str] = frozenset(),
     unresolved: list[str] | None = None,
     place: ShellCommand = NOWHERE,
 ) -> Command | None:
-    if not written:
+    if not raw_words:
         return None
     environment: dict[str, str] = {}
-    at = 0
-    own = variables  # of a command with assignments in front, which last as long as it does
-    while at < len(written) and (assigned := assignment(written[at])):
-        if not at and any(assignment(w) is None for w in written):
-            own = variables.copy()
+    position = 0
+    # those of a command with assignments in front last as long as it does
+    command_variables = variables
+    while position < len(raw_words) and (assigned := assignment(raw_words[position])):
+        if not position and any(assignment(w) is None for w in raw_words):
+            command_variables = variables.copy()
         name, kind, value = assigned
-        items = getattr(written[at], "items", None)
+        items = getattr(raw_words[position], "items", None)
         if items is None:
-            environment[name] = text = own.text(value)
-            own.assign(name, (text,), kind)
+            environment[name] = text = command_variables.text(value)
+            command_variables.assign(name, (text,), kind)
         else:
-            own.assign(name, [w for item in items for w in own.words(item)], kind)
-        at += 1
-    if at < len(written) and written[at] in ALTERS:
-        _builtin(written[at:], variables, unresolved)
+            command_variables.assign(
+                name, [w for item in items for w in command_variables.words(item)], kind
+            )
+        position += 1
+    if position < len(raw_words) and raw_words[position] in ALTERS:
+        _builtin(raw_words[position:], variables, unresolved)
         return None
-    words = [w for word in written[at:] for w in variables.words(word)]
+    words = [w for word in raw_words[position:] for w in variables.words(word)]
     words, maybe = _without_maybe(words)
     front = unwrap(words)
     words, wrappers, hidden = front.words, front.wrappers, front.hidden
     environment |= front.environment
     for name, text in environment.items():
-        own.note(name, (text,))
-    for name in _unset(wrappers):
-        own.note(name, ())
+        command_variables.note(name, (text,))
+    for name in _unset_variables(wrappers):
+        command_variables.note(name, ())
     if not words:
         return None
     if words[0] in ALTERS:  # command export A=1
@@ -354,14 +357,14 @@ def _command(
 def _without_maybe(words: Sequence[str]) -> tuple[list[str], list[tuple[int, str]]]:
     """Take out words that may be none; return the rest, and of each how many of these are behind
     it, and its variable."""
-    left = [w for w in words if w or not isinstance(w, Doubtful)]
-    maybe, behind = [], len(left)
-    for word in words if len(left) < len(words) else ():
+    sure_words = [w for w in words if w or not isinstance(w, Doubtful)]
+    maybe, words_behind = [], len(sure_words)
+    for word in words if len(sure_words) < len(words) else ():
         if not word and isinstance(word, Doubtful):
-            maybe.append((behind, word.why))
+            maybe.append((words_behind, word.why))
         else:
-            behind -= 1
-    return left, maybe
+            words_behind -= 1
+    return sure_words, maybe
 
 
 def _builtin(words: Sequence[str], variables: ShellValues, unresolved: list[str] | None) -> None:
@@ -370,7 +373,7 @@ def _builtin(words: Sequence[str], variables: ShellValues, unresolved: list[str]
         unresolved.append(open_word)
 
 
-def _unset(wrappers: Sequence[str]) -> list[str]:
+def _unset_variables(wrappers: Sequence[str]) -> list[str]:
     """Return the variables that ``env -u NAME`` takes out."""
     unset = [b for a, b in pairwise(wrappers) if a == "-u" and "env" in map(_base, wrappers)]
     return unset + [w.partition("=")[2] for w in wrappers if w.startswith("--unset=")]
@@ -383,11 +386,11 @@ def _base(word: str) -> str:
 def _unclear(words: Sequence[str]) -> str:
     """Return what is not known among a launcher's options, "" if that cannot matter: a file's name
     may be any."""
-    before = ""
+    previous = ""
     for word in words:
         name = word.partition("=")[0]
-        is_name = before in VALUE_IS_A_NAME or (name != word and name in VALUE_IS_A_NAME)
+        is_name = previous in VALUE_IS_A_NAME or (name != word and name in VALUE_IS_A_NAME)
         if isinstance(word, Doubtful) and not is_name:
             return word.why
-        before = word
+        previous = word
     return ""

@@ -325,13 +325,13 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
         cpu_freq = value if axis == "frequency" else cpu_freq
     wrapped = " ".join(main.wrappers)
-    ranks, unclear = _stated(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
+    ranks, unclear = _stated_number(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
-        ranks, unclear = _stated(main, ("-c",), _NTASKS)
-    nodes, _ = _stated(main, ("-N", "--nodes"), _NNODES)
+        ranks, unclear = _stated_number(main, ("-c",), _NTASKS)
+    nodes, _ = _stated_number(main, ("-N", "--nodes"), _NNODES)
     per_node = ("--ntasks-per-node", "-ppn", "--ppn", "-npernode", "--npernode", "-perhost")
     unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
-    if nodes is None and _stated(main, ("-N", "--nodes"), _NNODES)[1]:
+    if nodes is None and _stated_number(main, ("-N", "--nodes"), _NNODES)[1]:
         unclear = True
     if main.unclear and not unclear:  # without ranks nothing changes, either
         detail = f"it is not known which options {main.launcher} gets from {main.unclear}"
@@ -352,11 +352,11 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")
-    if not node_type and (counting := _found(COUNTS_CORES, text)):
+    if not node_type and (counting := _first_sign(COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
     following = _FOLLOWS.sub("", text) if "SLURM_CPUS_PER_TASK" in text else text
     cores = node_type
-    if not cores and (counting := _found(COUNTS_REQUEST, following)):
+    if not cores and (counting := _first_sign(COUNTS_REQUEST, following)):
         cores = f"the script uses {counting}"
     if not cores and counts_threads(following, variables):
         cores = "the script sets its threads itself"
@@ -398,18 +398,18 @@ def _ends_after_s(wrappers: Sequence[str]) -> float | None:
     return least
 
 
-def _stated(
-    main: Command, names: tuple[str, ...], same: re.Pattern[str]
+def _stated_number(
+    main: Command, names: tuple[str, ...], job_number: re.Pattern[str]
 ) -> tuple[int | None, bool]:
     """Return (the number an option states, whether it states one that reading cannot follow).
 
-    What matches ``same`` is the job's own number: as if it were not stated.
+    What matches ``job_number`` is the job's own number: as if it were not stated.
     """
     for option in reversed(main.launcher_options):  # the last one counts
         name, _, value = option.partition("=")
         if name not in names and name[:2] in names and name[2:].isdecimal():
             name, value = name[:2], name[2:]
-        if name in names and not same.fullmatch(value):
+        if name in names and not job_number.fullmatch(value):
             number = int(value) if value.isascii() and value.isdecimal() else None
             return number, number is None
     return None, False
@@ -417,12 +417,12 @@ def _stated(
 
 def counts_threads(text: str, variables: tuple[str, ...]) -> str:
     """Return what in a text sets or reads the number of threads, "" for nothing."""
-    return next((v for v in variables if v in text), "") or _found(COUNTS_THREADS, text)
+    return next((v for v in variables if v in text), "") or _first_sign(COUNTS_THREADS, text)
 
 
 def reads_cap(text: str) -> str:
     """Return what of a cap a text reads or sets, "" for nothing: the job's own is then kept."""
-    cap = _found(READS_CAP, text) or _found(_SETS_CAP, text)
+    cap = _first_sign(READS_CAP, text) or _first_sign(_SETS_CAP, text)
     return f"the script uses {cap}" if cap else ""
 
 
@@ -464,7 +464,7 @@ def _limits_cpu_time(text: str) -> bool:
     return _PRLIMIT.search(text) is not None
 
 
-def _found(signs: Signs, text: str) -> str:
+def _first_sign(signs: Signs, text: str) -> str:
     match = signs.search(text)
     return match[0] if match else ""
 

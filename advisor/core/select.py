@@ -131,18 +131,18 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     sure = [
         c for c in fast if c[1].log_time - t + z * hypot(c[1].time_sigma, t_sigma) <= slow_bound
     ]
-    within = [weigh(c, baseline, policy.goal) for c in sure]
-    within.sort(key=_SCORE)
-    saving = [x for x in within if x.e + z * x.e_sigma <= saving_bound]
+    weighed = [weigh(c, baseline, policy.goal) for c in sure]
+    weighed.sort(key=_SCORE)
+    saving = [x for x in weighed if x.e + z * x.e_sigma <= saving_bound]
     passed = [x for x in saving if x.score < 0 and x.row.usable]
     shown = passed[:_SHOWN]
     if len(shown) < _SHOWN:
-        others = (x for x in within if not any(x is y for y in shown))
-        shown = [*shown, *islice(others, _SHOWN - len(shown))]
+        runners_up = (x for x in weighed if not any(x is y for y in shown))
+        shown = [*shown, *islice(runners_up, _SHOWN - len(shown))]
     reasons: list[Reason] = []
-    if len(within) < len(candidates):
+    if len(weighed) < len(candidates):
         slow = format_percent(policy.max_slowdown), format_percent(policy.confidence)
-        reasons.append(reason("slowdown", len(candidates) - len(within), *slow))
+        reasons.append(reason("slowdown", len(candidates) - len(weighed), *slow))
     if passed:
         best, tie = _break_tie(passed, policy)
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
@@ -153,10 +153,10 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     unconfirmed = [x for x in hopes if x.e <= saving_bound and x.score < 0]
     if unconfirmed:
         reasons.append(reason("unconfirmed", len(unconfirmed)))
-    if not within:
+    if not weighed:
         reasons.append(reason("no-candidates"))
     elif not saving:
-        best_saving = max(0.0, max(-math.expm1(x.e) for x in within))
+        best_saving = max(0.0, max(-math.expm1(x.e) for x in weighed))
         reasons.append(
             reason(
                 "saving-too-small", f"{100 * best_saving:.1f} %", format_percent(policy.min_saving)
@@ -217,10 +217,10 @@ def _thrifty(
     if policy.resources == "balanced":
         return best, []
     sign = 1 if policy.resources == "thrifty" else -1
-    taken = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
-    if taken is best:
+    preferred = min(equal, key=lambda x: (sign * x.row.nodes * x.row.threads_per_node, x.score))
+    if preferred is best:
         return best, []
-    return taken, [reason("tie-resources", policy.resources, taken.configuration.cores)]
+    return preferred, [reason("tie-resources", policy.resources, preferred.configuration.cores)]
 
 
 def find_row(
@@ -236,17 +236,17 @@ def find_row(
     for r in rows:
         if r[3] == freq_khz and r[:4] == point:
             return r, True
-    same = [r for r in rows if r.nodes == nodes and r.ranks_per_node == ranks]
-    chosen_threads = _nearest(sorted({r.threads_per_node for r in same}), threads)
-    freqs = sorted({r.freq_khz for r in same})
+    shape_rows = [r for r in rows if r.nodes == nodes and r.ranks_per_node == ranks]
+    chosen_threads = _nearest(sorted({r.threads_per_node for r in shape_rows}), threads)
+    freqs = sorted({r.freq_khz for r in shape_rows})
     chosen_freq = _nearest(freqs, freq_khz or max(freqs, default=0))
-    for r in same:
+    for r in shape_rows:
         if r.threads_per_node == chosen_threads and r.freq_khz == chosen_freq:
             return r, chosen_threads == threads and freq_khz in (0, chosen_freq)
     return None, False
 
 
-def _nearest(values: Sequence[int], wanted: int) -> int | None:
-    nearest = min(values, key=lambda v: abs(v - wanted), default=None)
-    near = nearest is not None and abs(nearest - wanted) <= NEAR * max(nearest, wanted)
+def _nearest(values: Sequence[int], target: int) -> int | None:
+    nearest = min(values, key=lambda v: abs(v - target), default=None)
+    near = nearest is not None and abs(nearest - target) <= NEAR * max(nearest, target)
     return nearest if near else None

@@ -260,8 +260,8 @@ class Pin:
     def fits(self, configuration: Configuration) -> bool:
         """Tell whether a configuration is what was pinned."""
         return all(
-            wanted is None or wanted == got
-            for wanted, got in (
+            pinned is None or pinned == got
+            for pinned, got in (
                 (self.node_type, configuration.node_type),
                 (self.nodes, configuration.nodes),
                 (self.ranks_per_node, configuration.ranks_per_node),

@@ -143,20 +143,20 @@ class _Reader(WordReader):
                     self._take_word(word, bare=True)
             elif match := BLANK.match(source, self.at):
                 self.at = match.end()
-            elif match := self._take(_HERE):
+            elif match := self._take_match(_HERE):
                 self._blank()
                 quoted = source[self.at : self.at + 1] in ("'", '"', "\\")
                 self.here.append((self._word() or "", quoted))
-            elif match := self._take(_REDIRECT):
+            elif match := self._take_match(_REDIRECT):
                 self._blank()
                 self.texts.append(self._word() or "")
-            elif match := self._take(_OPERATOR):
+            elif match := self._take_match(_OPERATOR):
                 self._operator(match[0])
             else:
                 self._add_word()
         if self.here:
             raise NotFollowedError("a here-document has no end")
-        self._end()
+        self._end_command()
         if self.frames or self.head:
             raise NotFollowedError(
                 f"{self.frames[-1].kind if self.frames else self.head} has no end"
@@ -164,7 +164,7 @@ class _Reader(WordReader):
 
     def skip_line(self) -> None:
         """Go on with the next line after what was not followed."""
-        self._end()
+        self._end_command()
         self.frames, self.here, self.head, self.body = [], [], "", False
         end = self.source.find("\n", self.at)
         self.at = len(self.source) if end < 0 else end + 1
@@ -201,7 +201,7 @@ class _Reader(WordReader):
         self._check_depth()
         inner = _Reader(text, self.depth + 1, until=self.until)
         inner.read()
-        loop, function, _, _ = self._where()
+        loop, function, _, _ = self._command_place()
         self.texts += inner.texts
         self.functions |= inner.functions
         self.loop_variables |= inner.loop_variables
@@ -217,7 +217,7 @@ class _Reader(WordReader):
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _where(self) -> tuple[bool, bool, bool, bool]:
+    def _command_place(self) -> tuple[bool, bool, bool, bool]:
         """Return whether what stands here is in a loop, in a function, in (...), and may not run
         at all."""
         loop = function = subshell = False
@@ -229,14 +229,14 @@ class _Reader(WordReader):
             conditional = conditional or frame.kind in ("if", "case", "loop")
         return loop, function, subshell, conditional
 
-    def _open(self, kind: str) -> None:
+    def _open_frame(self, kind: str) -> None:
         self.frames.append(_Frame(kind, self.first, self.body))
         self.body = False
         self.first = len(self.commands)
         if len(self.frames) > MAX_NESTING:
             raise _TooLongError(f"it nests more than {MAX_NESTING} deep")
 
-    def _close(self, kind: str) -> None:
+    def _close_frame(self, kind: str) -> None:
         if not self.frames or self.frames[-1].kind != kind:
             raise NotFollowedError(f"an end of {kind} without its beginning")
         self.first = self.frames.pop().first
@@ -244,19 +244,19 @@ class _Reader(WordReader):
     def _first_word(self, word: str) -> None:
         if word in _SKIPPED:
             if word == "time":
-                self._take(_POSIX_TIME)
+                self._take_match(_POSIX_TIME)
             return
         if word in _OPENING:
-            self._open(_OPENING[word])
+            self._open_frame(_OPENING[word])
             self.head = _HEADS.get(word, "")
             if self.head == "for":
                 self._blank()
                 if name := _NAME.match(self.source, self.at):
                     self.loop_variables.add(name[0])
-                if match := self._take(_LOOP_HEAD):
+                if match := self._take_match(_LOOP_HEAD):
                     self.texts.append(match[0])
         elif word in _CLOSING:
-            self._close(_CLOSING[word])
+            self._close_frame(_CLOSING[word])
         elif word == "function":
             self.head = "function"
         else:
@@ -275,7 +275,7 @@ class _Reader(WordReader):
             self.head = ""
         elif self.head == "pattern" and word == "esac":
             self.head = ""
-            self._close("case")
+            self._close_frame("case")
 
     def _operator(self, operator: str) -> None:
         if operator == "\n" and self.here:
@@ -289,10 +289,10 @@ class _Reader(WordReader):
         elif operator == "(":
             self._parenthesis()
         elif operator == ")":
-            self._end()
-            self._close("(")
+            self._end_command()
+            self._close_frame("(")
         else:
-            self._end()
+            self._end_command()
             if operator.startswith(";;") or operator == ";&":
                 if not self.frames or self.frames[-1].kind != "case":
                     raise NotFollowedError(f"{operator} outside of case")
@@ -309,7 +309,7 @@ class _Reader(WordReader):
     def _end_list(self) -> None:
         """Do what an end of a line does, where no here-document and no head is open."""
         if self.words:
-            self._end()
+            self._end_command()
         self.chained, self.first = False, len(self.commands)
 
     def _parenthesis(self) -> None:
@@ -320,7 +320,7 @@ class _Reader(WordReader):
             self.words.append("((")
             return
         if not self.words:
-            self._open("(")
+            self._open_frame("(")
             return
         self._blank()
         name = self.words[-1]
@@ -347,11 +347,11 @@ class _Reader(WordReader):
         self.words = []
         self.body = True
 
-    def _end(self) -> None:
+    def _end_command(self) -> None:
         """Keep the simple command that has ended."""
         if not self.words:
             return
-        loop, function, subshell, conditional = self._where()
+        loop, function, subshell, conditional = self._command_place()
         self.commands.append(
             ShellCommand(
                 tuple(self.words),

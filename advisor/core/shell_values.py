@@ -59,10 +59,10 @@ def assignment(word: str) -> tuple[str, str, str] | None:
     match = _ASSIGNMENT.match(word) if "=" in word else None
     if match is None:
         return None
-    return match[1], "[" if match[2] else match[3], _behind(word, match.end())
+    return match[1], "[" if match[2] else match[3], _word_from(word, match.end())
 
 
-def _behind(word: str, start: int) -> str:
+def _word_from(word: str, start: int) -> str:
     """Return what of a word begins at a character, with its quotes."""
     text = str(word)[start:]
     if not isinstance(word, Quoted):
@@ -102,18 +102,18 @@ class ShellValues:
 
     def copy(self) -> ShellValues:
         """Return what a part of the script starts with that may not run, or not here."""
-        other = ShellValues((), self.unsettled, self.until)
-        other._ticks = self._ticks
-        other._known, other._room = dict(self._known), self._room
-        other.arguments, other.assigned = self.arguments, self.assigned
-        return other
+        branch = ShellValues((), self.unsettled, self.until)
+        branch._ticks = self._ticks
+        branch._known, branch._room = dict(self._known), self._room
+        branch.arguments, branch.assigned = self.arguments, self.assigned
+        return branch
 
-    def forget_changes(self, other: ShellValues) -> None:
+    def forget_changes(self, branch: ShellValues) -> None:
         """Take what a part of the script that may not run has changed as not known."""
-        for name, values in other._known.items():
+        for name, values in branch._known.items():
             if self._known.get(name) != values:
                 self._known[name] = _unknown(name)
-        if other.arguments != self.arguments:
+        if branch.arguments != self.arguments:
             self.arguments = None
 
     def assign(self, name: str, values: Sequence[str], kind: str = "") -> None:
@@ -123,8 +123,8 @@ class ShellValues:
             raise TooSlowError
         new = tuple(values)
         if kind == "+":
-            before = self._known.get(name)
-            old = before or _unknown(name)
+            previous = self._known.get(name)
+            old = previous or _unknown(name)
             if len(new) == 1 and len(old) == 1:
                 why = next((v.why for v in (*old, *new) if isinstance(v, Doubtful)), "")
                 new = (doubtful(old[0] + new[0], why),)
@@ -176,9 +176,9 @@ class ShellValues:
             if how == LITERAL:
                 current.append(piece)
                 continue
-            at = 0
+            position = 0
             for match in _VARIABLE.finditer(piece):
-                rest, at = piece[at : match.start()], match.end()
+                rest, position = piece[position : match.start()], match.end()
                 if rest or how == KEPT:
                     current.append(rest)
                     why = why or _substitution(rest)
@@ -209,7 +209,7 @@ class ShellValues:
                     if value[-1:].isspace() and current:
                         fields.append("".join(current))
                         current = []
-            rest = piece[at:]
+            rest = piece[position:]
             if rest or how == KEPT:
                 current.append(rest)
                 why = why or _substitution(rest)
@@ -220,33 +220,39 @@ class ShellValues:
     def _value(self, match: re.Match[str]) -> tuple[tuple[str, ...], str]:
         """Return the values that a variable stands for, and what is not known of them."""
         name, index = match["name"] or match["bare"], match["index"]
-        how, other = match["how"], match["other"]
-        whole = name in ("@", "*") or index in ("@", "*")
-        known, set_ = self._lookup(name)
+        how, alternative = match["how"], match["other"]
+        all_elements = name in ("@", "*") or index in ("@", "*")
+        values, set_ = self._lookup(name)
         unknown: tuple[tuple[str, ...], str] = ((match[0],), match[0])
-        if known is None:
-            own = name.startswith(SCHEDULERS_OWN)
-            if own and name not in self.unsettled and how is None and not index:
+        if values is None:
+            scheduler_variable = name.startswith(SCHEDULERS_OWN)
+            if scheduler_variable and name not in self.unsettled and how is None and not index:
                 return (match[0],), "" if name not in self._known else match[0]
-            if how in (":-", "-", ":=", "=") and not own and name not in self.unsettled:
+            if (
+                how in (":-", "-", ":=", "=")
+                and not scheduler_variable
+                and name not in self.unsettled
+            ):
                 if name.isdecimal():
-                    return self._spent((self.text(other),)), ""
-                return self._spent((self.text(other),)), match[0]  # unless it is set outside
+                    return self._within_room((self.text(alternative),)), ""
+                return self._within_room((self.text(alternative),)), match[
+                    0
+                ]  # unless it is set outside
             return unknown
-        if not whole:
-            at = int(index or 0)
-            known = known[at : at + 1]
-        value = known if whole or known else ("",)
+        if not all_elements:
+            position = int(index or 0)
+            values = values[position : position + 1]
+        value = values if all_elements or values else ("",)
         why = next((v.why for v in value if isinstance(v, Doubtful)), "")
         if how is not None and why:
             return unknown
         filled = any(value) if ":" in (how or "") else set_
         if how in (":-", "-", ":=", "=") and not filled:
-            value = (self.text(other),)
+            value = (self.text(alternative),)
         elif how in (":+", "+"):
-            value = (self.text(other),) if filled else ("",)
+            value = (self.text(alternative),) if filled else ("",)
         why = why or next((v.why for v in value if isinstance(v, Doubtful)), "")
-        return self._spent(value), why
+        return self._within_room(value), why
 
     def _lookup(self, name: str) -> tuple[tuple[str, ...] | None, bool]:
         """Return a variable's values, None where they are not known, and whether it is set."""
@@ -262,7 +268,7 @@ class ShellValues:
         values = self._known.get(name)
         return values, bool(values)
 
-    def _spent(self, values: tuple[str, ...]) -> tuple[str, ...]:
+    def _within_room(self, values: tuple[str, ...]) -> tuple[str, ...]:
         self._room[0] -= sum(map(len, values))
         if self._room[0] < 0:
             raise NotFollowedError(f"its variables become more than {MAX_EXPANDED} characters")
@@ -278,26 +284,30 @@ def _substitution(text: str) -> str:
     return text[text.find("$") :][:40] if "$" in text else ("`...`" if "`" in text else "")
 
 
-def run_builtin(written: Sequence[str], values: ShellValues) -> str:
+def run_builtin(raw_words: Sequence[str], values: ShellValues) -> str:
     """Do to the variables what a command of the shell itself does to them.
 
     Returns the word that leaves open which variables it changes, "" for none.
     """
-    name = written[0]
+    name = raw_words[0]
     if name in DECLARES:
-        return _declare(written[1:], values)
-    words = [w for word in written[1:] for w in values.words(word)]
+        return _declare(raw_words[1:], values)
+    words = [w for word in raw_words[1:] for w in values.words(word)]
     if name == "set":
-        at = 0
-        while at < len(words) and words[at] not in ("--", "-") and words[at][:1] in ("-", "+"):
-            at += 2 if words[at].endswith("o") else 1  # -o pipefail
-        if at < len(words):
-            values.arguments = tuple(words[at + (words[at] in ("--", "-")) :])
+        position = 0
+        while (
+            position < len(words)
+            and words[position] not in ("--", "-")
+            and words[position][:1] in ("-", "+")
+        ):
+            position += 2 if words[position].endswith("o") else 1  # -o pipefail
+        if position < len(words):
+            values.arguments = tuple(words[position + (words[position] in ("--", "-")) :])
     elif name == "shift":
         count = words[0] if words else "1"
         arguments = values.arguments
-        known = arguments is not None and count.isdecimal()
-        values.arguments = arguments[int(count[:6]) :] if arguments and known else None
+        shiftable = arguments is not None and count.isdecimal()
+        values.arguments = arguments[int(count[:6]) :] if arguments and shiftable else None
     elif name == "unset":
         for word in words:
             if isinstance(word, Doubtful):
@@ -312,9 +322,9 @@ def run_builtin(written: Sequence[str], values: ShellValues) -> str:
     return ""
 
 
-def _declare(written: Sequence[str], values: ShellValues) -> str:
-    flags = "".join(w for w in written if w[:1] in "-+" and "=" not in w)
-    for word in written:
+def _declare(raw_words: Sequence[str], values: ShellValues) -> str:
+    flags = "".join(w for w in raw_words if w[:1] in "-+" and "=" not in w)
+    for word in raw_words:
         if (parts := assignment(word)) is not None:
             name, kind, value = parts
             items = getattr(word, "items", None)
@@ -342,8 +352,8 @@ def given_values(name: str, words: Sequence[str]) -> list[str]:
         return [b for a, b in pairwise(words) if a == flag]
     if name == "let":
         return [m[1] or m[2] for w in words for m in _ARITHMETIC.finditer(w)]
-    given = [w for w in words if _IDENTIFIER.fullmatch(w) or isinstance(w, Doubtful)]
-    return given or ["REPLY", "MAPFILE"]
+    names = [w for w in words if _IDENTIFIER.fullmatch(w) or isinstance(w, Doubtful)]
+    return names or ["REPLY", "MAPFILE"]
 
 
 def unsettled_names(commands: Sequence[tuple[Sequence[str], bool]], text: str) -> set[str]:

@@ -76,14 +76,14 @@ class WordReader:
     def _substitution(self, text: str) -> None:
         """Take note of what a substitution runs."""
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def _take_match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Return what matches here and go on behind it."""
         match = pattern.match(self.source, self.at)
         self.at = match.end() if match else self.at
         return match
 
     def _blank(self) -> None:
-        self._take(BLANK)
+        self._take_match(BLANK)
 
     def _word(self) -> str | None:
         """Return the word that begins here without its quotes, None if there is none."""
@@ -92,7 +92,7 @@ class WordReader:
         while self.at < len(source):
             self._tick()
             char = source[self.at]
-            if match := self._take(_PLAIN):
+            if match := self._take_match(_PLAIN):
                 parts.append((match[0], SPLIT))
             elif char == "'":
                 match = _SINGLE.match(source, self.at)
@@ -130,7 +130,7 @@ class WordReader:
         while self.at < len(source):
             self._tick()
             char = source[self.at]
-            if match := self._take(_IN_DOUBLE):
+            if match := self._take_match(_IN_DOUBLE):
                 parts.append((match[0], KEPT))
             elif char == '"':
                 self.at += 1
@@ -177,7 +177,7 @@ class WordReader:
             while not self.source.startswith("}", self.at):
                 self._tick()
                 char = self.source[self.at : self.at + 1]
-                if self._take(_IN_BRACES) or self._take(_BARE_SINGLE):
+                if self._take_match(_IN_BRACES) or self._take_match(_BARE_SINGLE):
                     continue
                 if char == '"':
                     self._double()

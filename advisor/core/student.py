@@ -91,13 +91,13 @@ def quantile(freedom: float, probability: float) -> float:
         return -quantile(freedom, 1.0 - probability)
     if probability == 0.5:
         return 0.0
-    wanted = 1.0 - probability
+    tail = 1.0 - probability
     peak = log_peak(freedom)
     t = NormalDist().inv_cdf(probability)
     for _ in range(_STEPS):
         share = beyond(freedom, t)
         density = math.exp(peak - (freedom + 1) / 2 * math.log1p(t * t / freedom))
-        step = share * math.log(share / wanted) / density
+        step = share * math.log(share / tail) / density
         t += step
         if abs(step) <= _EXACT * t:
             break

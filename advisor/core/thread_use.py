@@ -76,12 +76,12 @@ def filled_by_all(runs: Iterable[tuple[str, Observation]]) -> list[ThreadShape]:
     for workload, run in runs:
         by_workload.setdefault(workload, []).append(run)
     answers: dict[ThreadShape, list[bool]] = {}
-    for own in by_workload.values():
-        shapes = set(filled(own))
-        unset = {_shape(o.configuration) for o in own if _is_unset(o)}
+    for workload_runs in by_workload.values():
+        shapes = set(filled(workload_runs))
+        unset = {_shape(o.configuration) for o in workload_runs if _is_unset(o)}
         for shape in unset:
             answers.setdefault(shape, []).append(shape in shapes)
-    return sorted(shape for shape, each in answers.items() if len(each) > 1 and all(each))
+    return sorted(shape for shape, fills in answers.items() if len(fills) > 1 and all(fills))
 
 
 def is_filled(shapes: object, c: Configuration) -> bool:

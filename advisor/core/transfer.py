@@ -119,11 +119,11 @@ def transfer(
         target_place = _place(option.configuration, base, target, highest)
         if target_place is None:
             continue
-        made = _carry(option, target_place, base, target, ranked, alone)
-        rank = (not option.confirmed, made.time_sigma)
-        known = best.get(target_place.configuration)
-        if known is None or rank < known[:2]:
-            best[target_place.configuration] = (*rank, made)
+        candidate = _carry(option, target_place, base, target, ranked, alone)
+        rank = (not option.confirmed, candidate.time_sigma)
+        incumbent = best.get(target_place.configuration)
+        if incumbent is None or rank < incumbent[:2]:
+            best[target_place.configuration] = (*rank, candidate)
     if not best:
         raise TransferError(f"no option of {base.name} fits {target.name}")
     return place([best[c][2] for c in sorted(best)], error)
@@ -135,26 +135,28 @@ def _place(c: Configuration, base: NodeType, target: NodeType, highest_khz: int)
         return None
     share = c.threads_per_node / base.cores
     room = target.cores * (target.threads_per_core if share > 1 else 1)
-    each = max(1, round(c.threads_per_node / c.ranks_per_node * target.cores / base.cores))
-    each = min(each, room // c.ranks_per_node)
-    if not each:
+    threads_per_rank = max(
+        1, round(c.threads_per_node / c.ranks_per_node * target.cores / base.cores)
+    )
+    threads_per_rank = min(threads_per_rank, room // c.ranks_per_node)
+    if not threads_per_rank:
         return None
-    threads = c.ranks_per_node * each
+    threads = c.ranks_per_node * threads_per_rank
     nominal = base.default_freq_khz or max(base.freq_khz, default=highest_khz)
-    wanted = c.freq_khz / nominal if c.freq_khz and nominal else 1.0
+    freq_ratio = c.freq_khz / nominal if c.freq_khz and nominal else 1.0
     top = target.default_freq_khz or max(target.freq_khz, default=0)
     steps = target.freq_khz or (top,)
-    freq = min(steps, key=lambda step: abs(step - wanted * top))
-    got = freq / top if top else 1.0
-    if abs(math.log(wanted / got)) > _FAR:
+    freq = min(steps, key=lambda step: abs(step - freq_ratio * top))
+    step_ratio = freq / top if top else 1.0
+    if abs(math.log(freq_ratio / step_ratio)) > _FAR:
         return None
     new_share = threads / target.cores
     return _Place(
         Configuration(target.name, c.nodes, c.ranks_per_node, threads, freq),
         math.log(share / new_share),
-        math.log(wanted / got),
+        math.log(freq_ratio / step_ratio),
         new_share,
-        got,
+        step_ratio,
     )
 
 
@@ -169,20 +171,20 @@ def _carry(
     old, new = option.configuration, target_place.configuration
     scaling, kept_sigma = _several_nodes(option, ranked.time_ratio, alone)
     ratio = ranked.time_ratio * scaling * math.exp(target_place.shift)
-    own = log_error(ranked.error_pct)
+    ranked_sigma = log_error(ranked.error_pct)
     off = (target_place.sigma, kept_sigma)
     away = target_place.share, target_place.frequency
-    time_sigma = math.hypot(option.time_sigma, own, TIME_ERROR.at(*away), *off)
-    there = stated_power_w(target, new.threads_per_node, new.freq_khz)
-    here = stated_power_w(base, old.threads_per_node, old.freq_khz)
+    time_sigma = math.hypot(option.time_sigma, ranked_sigma, TIME_ERROR.at(*away), *off)
+    target_w = stated_power_w(target, new.threads_per_node, new.freq_khz)
+    base_w = stated_power_w(base, old.threads_per_node, old.freq_khz)
     if ranked.energy_source == "profiles" and ranked.energy_ratio is not None:
         energy = ranked.energy_ratio * scaling
-        own = log_error(ranked.energy_error_pct or 0.0)
+        ranked_sigma = log_error(ranked.energy_error_pct or 0.0)
     else:
-        assert there is not None and here is not None
-        energy = ratio * there / here
-        own = math.hypot(own, STATED_POWER_ERROR)
-    energy_sigma = math.hypot(option.energy_sigma, own, ENERGY_ERROR.at(*away), *off)
+        assert target_w is not None and base_w is not None
+        energy = ratio * target_w / base_w
+        ranked_sigma = math.hypot(ranked_sigma, STATED_POWER_ERROR)
+    energy_sigma = math.hypot(option.energy_sigma, ranked_sigma, ENERGY_ERROR.at(*away), *off)
     t, e = option.time_s * ratio, option.energy_j * energy
     dt, de = math.exp(Z90 * time_sigma), math.exp(Z90 * energy_sigma)
     return Option(new, t, t / dt, t * dt, e, e / de, e * de, estimated=option.confirmed)
@@ -195,7 +197,13 @@ def _several_nodes(
     c = option.configuration
     if c.nodes == 1:
         return 1.0, 0.0
-    one = alone.get((c.threads_per_node, c.freq_khz))
-    idle = 1.0 if one is None else min(1.0, max(0.0, 1.0 - one / (c.nodes * option.time_s)))
+    one_node_s = alone.get((c.threads_per_node, c.freq_khz))
+    idle = (
+        1.0
+        if one_node_s is None
+        else min(1.0, max(0.0, 1.0 - one_node_s / (c.nodes * option.time_s)))
+    )
+    # Waiting for other nodes need not shrink with the processor's time. How much of the idle share
+    # does is not known: half of it is taken, and the way to either end is the error at 90 %.
     spread = math.log((ratio * (1.0 - idle) + idle) / ratio)
     return math.exp(0.5 * spread), 0.5 * abs(spread) / Z90

@@ -75,31 +75,33 @@ class TrialPoints:
 
         0 below 0.5, and the greatest of :data:`PERCENT` at most.
         """
-        at = bisect_right(self.quantiles, standardised)
-        if not at:
+        position = bisect_right(self.quantiles, standardised)
+        if not position:
             return 0.0
-        if at == len(self.quantiles):
+        if position == len(self.quantiles):
             return PERCENT[-1] / 100
-        low, high = self.quantiles[at - 1], self.quantiles[at]
-        from_, to = PERCENT[at - 1], PERCENT[at]
-        return (from_ + (to - from_) * (standardised - low) / (high - low)) / 100
+        low, high = self.quantiles[position - 1], self.quantiles[position]
+        low_percent, high_percent = PERCENT[position - 1], PERCENT[position]
+        return (
+            low_percent + (high_percent - low_percent) * (standardised - low) / (high - low)
+        ) / 100
 
     def best(
-        self, rows: Sequence[Row], feasible: Sequence[Row], own: Row, policy: Policy
+        self, rows: Sequence[Row], feasible: Sequence[Row], baseline: Row, policy: Policy
     ) -> Row | None:
         """Return the option to try of those a job may take, None when none is worth it.
 
-        ``rows`` are all options of the model, ``own`` the one that stands for the job as written.
+        ``rows`` are all of the model's options, ``baseline`` the one that is the job as written.
         """
         slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
         weight, confidence = WEIGHTS[policy.goal], policy.cold_start.confidence - 1e-9
-        slowest, dearest = own.log_time + slowdown, own.log_energy + saving
+        slowest, dearest = baseline.log_time + slowdown, baseline.log_energy + saving
         candidates: list[tuple[float, Row]] = []
         for row, (scale, gain, *_) in zip(rows, self.values, strict=False):
             # slower by its mean than the bound: kept less often than not, whatever the scale
             if not (row[_LOG_TIME] < slowest and row[_LOG_ENERGY] < dearest and gain > WORTH):
                 continue
-            t, e = row.log_time - own.log_time, row.log_energy - own.log_energy
+            t, e = row.log_time - baseline.log_time, row.log_energy - baseline.log_energy
             if scale > 0 and weight * e + (1 - weight) * t < 0:
                 keeps = self.keeps((slowdown - t) / scale)
                 if keeps >= confidence and gain * keeps > WORTH:
@@ -111,8 +113,10 @@ class TrialPoints:
     def doubted(self, rows: Sequence[Row], policy: Policy) -> set[tuple[int, ...]]:
         """Return the options that some method expects beyond ``max_slowdown`` or ``min_saving``."""
         slowdown, saving = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
-        each = zip(rows, self.values, strict=False)
-        return {r[:4] for r, (*_, time, energy) in each if time > slowdown or energy > saving}
+        expectations = zip(rows, self.values, strict=False)
+        return {
+            r[:4] for r, (*_, time, energy) in expectations if time > slowdown or energy > saving
+        }
 
 
 def _gain(candidate: tuple[float, Row]) -> float:

@@ -172,8 +172,8 @@ def whole_job(
         worst = worst_of([response_under(cap, place.freq_khz, job) for job in shares])
         every = all(any(cap in s.response for s in job) for job in shares)
         capped.append(option(cap, worst, confirmed=every))
-    written = option(place.freq_khz, CapResponse(1.0, 1.0, 1.0, 1.0), confirmed=True)
-    return WholeJob(written, tuple(capped), (spread_t, spread_e))
+    uncapped = option(place.freq_khz, CapResponse(1.0, 1.0, 1.0, 1.0), confirmed=True)
+    return WholeJob(uncapped, tuple(capped), (spread_t, spread_e))
 
 
 def _energy_j(parts: Sequence[KnownPart]) -> float:

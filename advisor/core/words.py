@@ -15,12 +15,12 @@ def describe(c: Configuration, *, node_type: bool = False) -> str:
 
     With ``node_type``: ``2 nodes of skl, ...``.
     """
-    of = f" of {c.node_type}" if node_type else ""
+    type_words = f" of {c.node_type}" if node_type else ""
     ranks = f" ({c.ranks_per_node} ranks)" if c.ranks_per_node > 1 else ""
     cap = f", {format_freq(c.freq_khz)}" if c.freq_khz else ""
     threads = format_count(c.threads_per_node, "thread")
     further = f", {extra_words(c.extra)}" if c.extra else ""
-    return f"{format_count(c.nodes, 'node')}{of}, {threads}{ranks}{cap}{further}"
+    return f"{format_count(c.nodes, 'node')}{type_words}, {threads}{ranks}{cap}{further}"
 
 
 def difference_words(old: Configuration | None, new: Configuration) -> str:

@@ -114,11 +114,11 @@ def _hour_shares(start: datetime, duration_s: float) -> tuple[float, ...]:
     end = start + timedelta(seconds=max(1.0, min(duration_s, 366 * 86400.0)))
     days, rest = divmod((end - start).total_seconds(), 86400)
     shares = [days * 3600.0] * HOURS
-    at, end = start, start + timedelta(seconds=rest)
-    while at < end:
-        following = at.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        shares[at.hour] += (min(following, end) - at).total_seconds()
-        at = following
+    moment, end = start, start + timedelta(seconds=rest)
+    while moment < end:
+        following = moment.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        shares[moment.hour] += (min(following, end) - moment).total_seconds()
+        moment = following
     total = sum(shares)
     return tuple(share / total for share in shares)
 

@@ -148,31 +148,33 @@ class Unwrapped:
 def unwrap(words: Sequence[str]) -> Unwrapped:
     """Take ``time``, ``env A=1``, ``timeout 60``, ``singularity exec IMAGE`` off a command."""
     environment: dict[str, str] = {}
-    at, hidden = 0, ""
-    while at < len(words) and not hidden:
-        name = words[at].rsplit("/", 1)[-1]
+    position, hidden = 0, ""
+    while position < len(words) and not hidden:
+        name = words[position].rsplit("/", 1)[-1]
         if name in _KEYWORDS:
-            at += 1
-        elif name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
-            at = len(words)  # it only says where a program is
+            position += 1
+        elif name == "command" and words[position + 1 : position + 2] in (["-v"], ["-V"]):
+            position = len(words)  # it only says where a program is
         elif name in _WRAPPERS:
-            at = _behind(words, at + 1, _WRAPPERS[name])
-            while name == "env" and at < len(words):
-                if (a := assignment(words[at])) is not None:
-                    environment[a[0]] = doubtful(a[2], getattr(words[at], "why", ""))
-                elif words[at] != "-":
+            position = _program_position(words, position + 1, _WRAPPERS[name])
+            while name == "env" and position < len(words):
+                if (a := assignment(words[position])) is not None:
+                    environment[a[0]] = doubtful(a[2], getattr(words[position], "why", ""))
+                elif words[position] != "-":
                     break
-                at += 1
-        elif name in _INSIDE and (start := _verb(words, at + 1, _INSIDE[name])):
+                position += 1
+        elif name in _INSIDE and (
+            start := _position_behind_verb(words, position + 1, _INSIDE[name])
+        ):
             inside = _INSIDE[name]
-            end = _behind(words, start, inside)
+            end = _program_position(words, start, inside)
             if not 0 < end < len(words) or (inside.image and not _is_image(words[end - 1])):
                 hidden = f"{name} {inside.verb}".strip()
             else:
-                at = end
+                position = end
         else:
             break
-    return Unwrapped(list(words[at:]), list(words[:at]), environment, hidden)
+    return Unwrapped(list(words[position:]), list(words[:position]), environment, hidden)
 
 
 def clearing(wrappers: Iterable[str]) -> str:
@@ -195,53 +197,57 @@ def file_of(words: Sequence[str]) -> int:
     if match is None:
         return 0
     values, code = (frozenset(table[match[1]].split()) for table in (_VALUES, _CODE))
-    at = 1
+    position = 1
     for names, end in _options(words, 1, values):
         if not code.isdisjoint(names):
             return 0
-        at = end
-    return at if at < len(words) and words[at] != "-" else 0
+        position = end
+    return position if position < len(words) and words[position] != "-" else 0
 
 
-def _verb(words: Sequence[str], at: int, wrapper: _Wrapper) -> int:
+def _position_behind_verb(words: Sequence[str], position: int, wrapper: _Wrapper) -> int:
     """Return where the words behind a command's verb begin, 0 for another verb."""
     if not wrapper.verb:
-        return at
-    while at < len(words) and words[at] in (wrapper.flags or ()):
-        at += 1
-    return at + 1 if words[at : at + 1] == [wrapper.verb] else 0
+        return position
+    while position < len(words) and words[position] in (wrapper.flags or ()):
+        position += 1
+    return position + 1 if words[position : position + 1] == [wrapper.verb] else 0
 
 
-def _behind(words: Sequence[str], at: int, wrapper: _Wrapper) -> int:
+def _program_position(words: Sequence[str], position: int, wrapper: _Wrapper) -> int:
     """Return where the program begins; 0 where an option is not known."""
-    for names, end in _options(words, at, wrapper.values):
+    for names, end in _options(words, position, wrapper.values):
         if wrapper.flags is not None and not wrapper.values | wrapper.flags >= set(names):
             return 0
-        at = end
-    return min(len(words), at + wrapper.positional)
+        position = end
+    return min(len(words), position + wrapper.positional)
 
 
 def _options(
-    words: Sequence[str], at: int, values: frozenset[str]
+    words: Sequence[str], position: int, values: frozenset[str]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield the options in each word, the first at ``at``, and where the word behind them begins.
+    """Yield the options in each word from ``position`` on, and where the word behind them begins.
 
     Of several letters in one word the first that takes a value ends them: ``time -vo FILE``.
     """
-    while at < len(words) and words[at] != "-" and (words[at][:1] == "-" or words[at] in values):
-        word, names = words[at], [words[at].partition("=")[0]]
-        at += 1
+    while (
+        position < len(words)
+        and words[position] != "-"
+        and (words[position][:1] == "-" or words[position] in values)
+    ):
+        word, names = words[position], [words[position].partition("=")[0]]
+        position += 1
         if word == "--":
-            yield [], at
+            yield [], position
             return
         if word in values:
-            at += 1
+            position += 1
         elif not word.startswith("--"):
             letters = [f"-{letter}" for letter in word[1:]]
             first = next((i for i, letter in enumerate(letters) if letter in values), len(letters))
             names = letters[: first + 1]
-            at += first == len(letters) - 1
-        yield names, at
+            position += first == len(letters) - 1
+        yield names, position
 
 
 def _is_image(word: str) -> bool:
@@ -249,5 +255,5 @@ def _is_image(word: str) -> bool:
     as one. A variable alone may hold options."""
     if not isinstance(word, Doubtful):
         return True
-    written = re.sub(r"\$\{[^}]*\}", "", word)
-    return "/" in written or re.search(r"\.(sif|simg|img|sqsh)$", written) is not None
+    fixed_text = re.sub(r"\$\{[^}]*\}", "", word)
+    return "/" in fixed_text or re.search(r"\.(sif|simg|img|sqsh)$", fixed_text) is not None

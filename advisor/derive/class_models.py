@@ -141,7 +141,7 @@ class _NodeType:
         named, whose = group
         old = next((m for key, m in self._by_class() if key == group), None)
         stored = [s.signature for s in self.signatures.get(named, ())]
-        if stored and not self._swept(named, whose):
+        if stored and not self._is_swept(named, whose):
             model = self._class_model(group, stored, old)
             if model is not None:
                 return [save(model)] if model else []
@@ -175,7 +175,7 @@ class _NodeType:
         resolved_type = self.inventory.resolve(node_type)
         return resolved_type.name if resolved_type else node_type
 
-    def _swept(self, key: Named, group: JobGroup) -> bool:
+    def _is_swept(self, key: Named, group: JobGroup) -> bool:
         return any(
             (m.application, m.workload) == key and _is_visible(m, group)
             for m in self.models
@@ -414,7 +414,9 @@ class _NodeType:
             name, strategy = (str(old.cold_start.get(k) or "") for k in ("class", "strategy"))
         intensive = {k: v for k, v in measures.items() if k not in _NOT_INTENSIVE}
         prior = learned.prior(intensive, "" if name == "unknown" else name)
-        tried = [_tried(t, configuration) for t in trials if _same_place(t.own, configuration)]
+        tried = [
+            _tried_point(t, configuration) for t in trials if _same_place(t.own, configuration)
+        ]
         predicted = options(
             prior, configuration, self.node_type, measures["time_s"], measures["power_w"], tried
         )
@@ -455,7 +457,7 @@ def _same_place(one: Configuration, other: Configuration) -> bool:
     return replace(one, node_type=other.node_type) == other
 
 
-def _tried(trial: StoredTrial, configuration: Configuration) -> TriedPoint:
+def _tried_point(trial: StoredTrial, configuration: Configuration) -> TriedPoint:
     """Return what a trial against the same own point says."""
     from advisor.prior.predicted_options import TriedPoint
 

@@ -41,18 +41,20 @@ def derive_histories(writer: Writer, until: float) -> bool:
 
     Raises StoreError where the store cannot be read or written.
     """
-    before = (datetime.now(UTC) - timedelta(days=MAX_AGE_DAYS)).isoformat()
+    oldest_day = (datetime.now(UTC) - timedelta(days=MAX_AGE_DAYS)).isoformat()
     while marks := stale_histories(writer, _AT_ONCE):
         with Reader(writer.path) as reader, writer.unsynced():
             inventory = reader.inventory()
-            histories = {m: _made(reader, m, before, inventory) for m in marks}
-            save_histories(writer, histories, before)
+            histories = {m: _history_or_empty(reader, m, oldest_day, inventory) for m in marks}
+            save_histories(writer, histories, oldest_day)
         if time.thread_time() >= until:
             return not stale_histories(writer, 1)
     return True
 
 
-def _made(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
+def _history_or_empty(
+    reader: Reader, mark: StaleHistory, since: str, inventory: Inventory
+) -> JobHistory:
     try:
         return _history(reader, mark, since, inventory)
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # a record of no sense
@@ -62,14 +64,14 @@ def _made(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) 
 
 def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
     rows = reader.rows(_OUTCOMES, (mark.identity, since))
-    ended = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
-    past = [job for row in ended if (job := _past_job(row, inventory)) is not None]
-    return JobHistory(tuple(past[:MOST_JOBS]), _worse(ended))
+    outcomes = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
+    past = [job for row in outcomes if (job := _past_job(row, inventory)) is not None]
+    return JobHistory(tuple(past[:MOST_JOBS]), _broken_promises(outcomes))
 
 
-def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
+def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
     """Return a job that says how the next one will run, None where it does not."""
-    _, state, _, record = ended
+    _, state, _, record = outcome
     ran, parts, elapsed_s = record.get("ran"), record.get("parts"), record.get("elapsed_s")
     if state != "COMPLETED" or not isinstance(ran, dict) or not parts or not elapsed_s:
         return None
@@ -97,11 +99,11 @@ def _past_job(ended: _Ended, inventory: Inventory) -> PastJob | None:
     return job if job.resolution_s <= COARSEST * job.time_s else None
 
 
-def _worse(ended: Sequence[_Ended]) -> str:
+def _broken_promises(outcomes: Sequence[_Ended]) -> str:
     """Return which promises of a whole job were broken, where that is a reason to complain."""
     promised = [
         row
-        for row in reversed(ended)
+        for row in reversed(outcomes)
         if WHOLE_JOB in (row[3].get("reasons") or ())
         and row[2] in ("as-promised", "better", "worse")
     ]

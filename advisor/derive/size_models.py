@@ -114,7 +114,7 @@ class FamilyModels:
             for s in sorted(stored, key=lambda s: s.id):
                 by_type[s.observation.configuration.node_type].append(s)
             for node_type, type_runs in by_type.items():
-                if _enough(type_runs, names):
+                if _has_enough_values(type_runs, names):
                     inputs_by_key |= self._fit_inputs_on(node_type, type_runs)
         return inputs_by_key
 
@@ -235,9 +235,9 @@ class FamilyModels:
             "options": family_table.options,
             "sizes": b"" if family_table.table is None else family_table.table.pack(),
         }
-        return [save(model), self._hide]
+        return [save(model), self._hide_family]
 
-    def _hide(self, writer: StoreTransaction) -> None:
+    def _hide_family(self, writer: StoreTransaction) -> None:
         """Hide a family's name, which is nobody's workload: lists do not show it."""
         writer.change(
             "UPDATE workloads SET hidden = 1 WHERE application = ? AND name = ?",
@@ -264,7 +264,9 @@ def _table(
         return None
 
 
-def _enough(stored: Sequence[StoredObservation], names: dict[str, ParameterLine]) -> bool:
+def _has_enough_values(
+    stored: Sequence[StoredObservation], names: dict[str, ParameterLine]
+) -> bool:
     """Tell whether a node type's measured runs have three values of anything that may grow."""
     values: defaultdict[str, set[float]] = defaultdict(set)
     for s in stored:

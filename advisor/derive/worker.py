@@ -113,18 +113,20 @@ class _Task:
 
     def run(self, writer: Writer) -> None:
         """Work out, store, and take the marks away; nothing once one of them was made anew."""
-        if self._current(writer) and all(self._store(writer, part) for part in self.soon()):
+        if self._is_current(writer) and all(
+            self._store_changes(writer, part) for part in self.soon()
+        ):
             changes = self.changes()
-            self._store(writer, [*changes, lambda w: clear(w, self.marks)])
+            self._store_changes(writer, [*changes, lambda w: clear(w, self.marks)])
 
-    def _store(self, writer: Writer, changes: Sequence[Change]) -> bool:
+    def _store_changes(self, writer: Writer, changes: Sequence[Change]) -> bool:
         with writer.transaction():
-            current = self._current(writer)
+            current = self._is_current(writer)
             for change in changes if current else ():
                 change(writer)
         return current
 
-    def _current(self, writer: Writer) -> bool:
+    def _is_current(self, writer: Writer) -> bool:
         """Tell whether what was read still holds."""
         if not unchanged(writer, self.marks):
             return False

@@ -96,7 +96,7 @@ class Accelerators:
                 raise MeterError(f"{counter.name}: {error}") from error
         return readings
 
-    def _moved(self) -> dict[str, float]:
+    def _moved_joules(self) -> dict[str, float]:
         """Return the joules since the start by device. Raises MeterError for what cannot be."""
         elapsed_s = time.monotonic() - self._begun_s
         moved: dict[str, float] = {}
@@ -113,7 +113,7 @@ class Accelerators:
     def _watch(self) -> None:
         while not self._ended.wait(_INTERVAL_S):
             try:
-                self._moved()
+                self._moved_joules()
             except MeterError as error:
                 self._failure = str(error)
                 return
@@ -121,7 +121,7 @@ class Accelerators:
     def so_far_j(self) -> float:
         """Return the joules since the start. Raises OSError: whoever looks goes on without."""
         try:
-            return sum(self._moved().values())
+            return sum(self._moved_joules().values())
         except MeterError as error:
             raise OSError(str(error)) from error
 
@@ -135,7 +135,7 @@ class Accelerators:
         if self._failure:
             raise MeterError(f"{self.NAME} failed during the run: {self._failure}")
         try:
-            moved = self._moved()
+            moved = self._moved_joules()
         except MeterError as error:
             raise MeterError(f"{self.NAME} failed during the run: {error}") from error
         total_j = sum(moved.values())

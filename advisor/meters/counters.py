@@ -130,17 +130,17 @@ class Counters:
         for opened in self._traffic:
             value, running = _value(opened.descriptor)
             traffic, share = (traffic or 0.0) + value * opened.scale, min(share, running)
-        now, before = resource.getrusage(resource.RUSAGE_CHILDREN), self._before
-        assert before is not None
-        blocks = now.ru_inblock + now.ru_oublock - before.ru_inblock - before.ru_oublock
-        cpu_s = now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
+        usage, baseline = resource.getrusage(resource.RUSAGE_CHILDREN), self._before
+        assert baseline is not None
+        blocks = usage.ru_inblock + usage.ru_oublock - baseline.ru_inblock - baseline.ru_oublock
+        cpu_s = usage.ru_utime + usage.ru_stime - baseline.ru_utime - baseline.ru_stime
         return CounterReading(
             events,
             traffic,
             share,
             cpu_s,
             512.0 * blocks,
-            1024.0 * now.ru_maxrss,
+            1024.0 * usage.ru_maxrss,
             tuple(self.notes),
         )
 
@@ -155,8 +155,8 @@ class Counters:
                     flags |= _DISABLED | _ON_EXEC
                 opened.append(_Opened(_open(kind, config, flags, group=leader), name))
         except OSError as error:
-            for one in opened:
-                os.close(one.descriptor)
+            for event in opened:
+                os.close(event.descriptor)
             self.notes.append(f"{', '.join(e[0] for e in events)}: {why_not(error)}")
             return False
         self._own += opened
@@ -168,9 +168,9 @@ class Counters:
             masks = [(name, _RAW, mask << 8 | 0xC7) for name, mask in _INTEL_FLOPS]
             if "avx512" not in text:
                 masks = masks[:4]
-            before = len(self.notes)
+            note_count = len(self.notes)
             if not self._group(masks) and len(masks) > 4 and self._group(masks[:4]):
-                del self.notes[before:]
+                del self.notes[note_count:]
                 self.notes.append(
                     "sixteens: too few counters; single precision of 512 bits is not counted"
                 )
@@ -203,8 +203,8 @@ def _imc_events(devices: Path) -> Iterator[tuple[str, int, int, int, float]]:
         for event in ("cas_count_read", "cas_count_write"):
             try:
                 kind = int((device / "type").read_text())
-                written = (device / "events" / event).read_text()
-                terms = dict(re.findall(r"(\w+)=(0x\w+|\d+)", written))
+                event_text = (device / "events" / event).read_text()
+                terms = dict(re.findall(r"(\w+)=(0x\w+|\d+)", event_text))
                 cpus = re.findall(r"\d+", (device / "cpumask").read_text())
                 scale = _text(device / "events" / f"{event}.scale", "64")
                 unit = 2**20 if _text(device / "events" / f"{event}.unit", "") == "MiB" else 1
@@ -278,15 +278,16 @@ def why_not(error: OSError, *, node: bool = False) -> str:
     """Return why the kernel refused, and what would allow it."""
     if error.errno in (errno.EACCES, errno.EPERM):
         level = "0" if node else "2"
-        now = _text(_PARANOID, "not known")
-        if now.lstrip("-").isdigit() and int(now) <= int(level):
+        paranoid = _text(_PARANOID, "not known")
+        if paranoid.lstrip("-").isdigit() and int(paranoid) <= int(level):
             return (
-                f"not allowed, though kernel.perf_event_paranoid is {now}: a container's seccomp "
-                "filter forbids perf_event_open; allow it there, or count outside of the container"
+                f"not allowed, though kernel.perf_event_paranoid is {paranoid}: a container's "
+                "seccomp filter forbids perf_event_open; allow it there, or count outside of the "
+                "container"
             )
         return (
-            f"not allowed; grant it with sysctl kernel.perf_event_paranoid={level} (it is {now}), "
-            "or the capability CAP_PERFMON"
+            f"not allowed; grant it with sysctl kernel.perf_event_paranoid={level} "
+            f"(it is {paranoid}), or the capability CAP_PERFMON"
         )
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENXIO):
         return "there are no such counters here (a virtual machine shows none)"

@@ -57,9 +57,9 @@ class EstimateMeter:
     def available(self) -> str | None:
         """Return what to state in the site file to make estimates possible, or None."""
         if self._base_w is None or self._core_w is None:
-            of = f"node type {self._node_type.name}" if self._node_type.name else "this machine"
+            what = f"node type {self._node_type.name}" if self._node_type.name else "this machine"
             return (
-                f"the power of {of} is not known; give base_power_w and core_power_w of its node "
+                f"the power of {what} is not known; give base_power_w and core_power_w of its node "
                 "type in the site file, or ask for generic numbers with --meter estimate"
             )
         return None

@@ -45,8 +45,8 @@ class Grace:
     @property
     def COVERS(self) -> Covers:  # noqa: N802 - a class variable of other meters
         """What the sensors hold: all of the node's modules, or their processors alone."""
-        whole = any(name.startswith("module") for name in self.sensors())
-        return "node" if whole else "processors"
+        has_modules = any(name.startswith("module") for name in self.sensors())
+        return "node" if has_modules else "processors"
 
     def sensors(self) -> dict[str, Path]:
         """Return the files of power in microwatts by part: ``module 0``, or ``processor 0``."""
@@ -94,8 +94,8 @@ class Grace:
             gap_s = now_s - self._read_s
             if gap_s > _LONGEST_GAP_S:
                 raise ValueError(f"the power was not read for {gap_s:.1f} s")
-            for i, (before, after) in enumerate(zip(self._watts, watts, strict=True)):
-                self._joules[i] += gap_s * (before + after) / 2
+            for i, (previous_w, current_w) in enumerate(zip(self._watts, watts, strict=True)):
+                self._joules[i] += gap_s * (previous_w + current_w) / 2
             self._watts, self._read_s = watts, now_s
 
     def _watch(self) -> None:

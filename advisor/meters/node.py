@@ -41,13 +41,13 @@ class NodeMeter:
 
     def start(self, load: Load) -> None:
         """Begin to count. Raises MeterError when one of the parts cannot be read."""
-        started: list[Meter] = []
+        running_meters: list[Meter] = []
         try:
             for meter in self._meters:
                 meter.start(load)
-                started.append(meter)
+                running_meters.append(meter)
         except MeterError:
-            for meter in started:
+            for meter in running_meters:
                 with contextlib.suppress(MeterError):
                     meter.stop()
             raise

@@ -156,8 +156,8 @@ def _shared(nvml: ModuleType, handle: Any) -> list[str]:
     except nvml.NVMLError:
         pass  # a device without MIG says so by an error
     try:
-        if others := len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)):
-            notes.append(f"others compute on it, too: {others}")
+        if process_count := len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)):
+            notes.append(f"others compute on it, too: {process_count}")
     except nvml.NVMLError:
         pass  # then nobody says who computes there
     return notes

@@ -50,7 +50,7 @@ class MeasuredProcess:
 def usable_cpus(root: Path = Path("/sys")) -> list[int]:
     """Return the CPUs this process may use, one of each physical core first."""
     cpus = sorted(os.sched_getaffinity(0))
-    seen: set[str] = set()
+    core_names: set[str] = set()
     first: list[int] = []
     rest: list[int] = []
     for cpu in cpus:
@@ -59,8 +59,8 @@ def usable_cpus(root: Path = Path("/sys")) -> list[int]:
             core = file.read_text().strip()
         except OSError:
             core = str(cpu)
-        (rest if core in seen else first).append(cpu)
-        seen.add(core)
+        (rest if core in core_names else first).append(cpu)
+        core_names.add(core)
     return first + rest
 
 
@@ -96,7 +96,7 @@ class MeasuredCommand:
                 f"{self.threads} threads asked for, this machine offers {len(cpus)} CPUs"
             )
         if self.placement[0]:
-            cpus = _placed(cpus, *self.placement)
+            cpus = _placed_cpus(cpus, *self.placement)
         return cpus[: self.threads]
 
 
@@ -140,8 +140,8 @@ def measure(
             if meter is not None:
                 with contextlib.suppress(MeterError):
                     meter.stop()
-            at = folder is not None and str(error.filename) == str(folder)
-            what = f"enter {folder}" if at else f"run {command.argv[0]}"
+            folder_failed = folder is not None and str(error.filename) == str(folder)
+            what = f"enter {folder}" if folder_failed else f"run {command.argv[0]}"
             raise SchedulerError(f"cannot {what}: {error.strerror}") from error
         finally:
             os.sched_setaffinity(0, allowed)
@@ -191,11 +191,11 @@ def _counters(names: tuple[str, ...]) -> Counters:
     return Counters(wanted=tuple(event for event in events if event is not None))
 
 
-def _placed(
+def _placed_cpus(
     cpus: list[int], placement: str, sockets: int, rings: int, root: Path = Path("/sys")
 ) -> list[int]:
     """Return the CPUs in the order of a placement, second threads of cores last."""
-    seen: set[str] = set()
+    core_names: set[str] = set()
     cores: list[tuple[int, int]] = []
     for cpu in cpus:
         folder = root / f"devices/system/cpu/cpu{cpu}/topology"
@@ -204,9 +204,9 @@ def _placed(
             socket = int((folder / "physical_package_id").read_text())
         except (OSError, ValueError):
             core, socket = str(cpu), 0
-        if core not in seen:
+        if core not in core_names:
             cores.append((cpu, socket))
-        seen.add(core)
+        core_names.add(core)
     ordered = in_order(cores, placement, sockets, rings or 2)
     return ordered + [cpu for cpu in cpus if cpu not in set(ordered)]
 

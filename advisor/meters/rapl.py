@@ -125,16 +125,16 @@ class Rapl:
         Raises OSError, and ValueError where a counter was set back.
         """
         with self._lock:
-            at = time.monotonic()
-            most_uj = 1e6 * self._max_power_w * (at - self._read_s + _UNSEEN_S)
-            self._read_s = at
+            read_s = time.monotonic()
+            most_uj = 1e6 * self._max_power_w * (read_s - self._read_s + _UNSEEN_S)
+            self._read_s = read_s
             for index, zone in enumerate(self._zones):
-                now = zone.read_uj()
-                moved = now - self._last[index]
-                self._last[index] = now
-                if moved < 0 and moved + zone.range_uj > most_uj:
+                count_uj = zone.read_uj()
+                moved_uj = count_uj - self._last[index]
+                self._last[index] = count_uj
+                if moved_uj < 0 and moved_uj + zone.range_uj > most_uj:
                     raise ValueError(f"the counter of {zone.name} was set back")
-                self._moved_uj[zone.name] += moved if moved >= 0 else moved + zone.range_uj
+                self._moved_uj[zone.name] += moved_uj if moved_uj >= 0 else moved_uj + zone.range_uj
 
     def so_far_j(self) -> float:
         """Return the joules since the start. Raises OSError or ValueError."""
@@ -145,7 +145,7 @@ class Rapl:
     def _total_uj(self) -> int:
         return sum(self._moved_uj.values())
 
-    def _stopped(self) -> bool:
+    def _has_stopped(self) -> bool:
         """Tell whether no counter moves any more."""
         until = time.monotonic() + _STILL_S
         while time.monotonic() < until:
@@ -172,7 +172,11 @@ class Rapl:
         self._thread = None
         try:
             self.sample()
-            if self._read_s - self._begun_s > _LONG_S and self._total_uj > 0 and self._stopped():
+            if (
+                self._read_s - self._begun_s > _LONG_S
+                and self._total_uj > 0
+                and self._has_stopped()
+            ):
                 self._failure = self._failure or "its counters stopped"
         except (OSError, ValueError) as error:
             self._failure = self._failure or str(error)

@@ -58,7 +58,7 @@ def merge_discovered(
     nodes = {n for t in discovered for n in t.nodes}
     scheduler_types = []
     for node_type in discovered:
-        values, refused = _acceptable(
+        values, refused = _acceptable_values(
             node_type, site_types.get(node_type.name, {}), features, nodes
         )
         scheduler_types.append(_overlaid(node_type, values))
@@ -268,7 +268,7 @@ def gpus_text(gpus: Gpus) -> str:
     return ", ".join(parts)
 
 
-def _acceptable(
+def _acceptable_values(
     node_type: NodeType,
     site_values: Mapping[str, object],
     features: Collection[str] | None,
@@ -284,10 +284,12 @@ def _acceptable(
         if isinstance(stated_count, int) and stated_count > has:
             refused.append(f"{key}: {stated_count} is more than the {has} the scheduler gives")
             del values[key]
-    gpus, there = values.get("gpus"), node_type.gpus.count
-    if isinstance(gpus, Mapping) and there and int(gpus.get("count", there)) > there:
-        refused.append(f"gpus.count: {gpus['count']} is more than the {there} the scheduler gives")
-        values["gpus"] = {**gpus, "count": there}
+    gpus, gpu_count = values.get("gpus"), node_type.gpus.count
+    if isinstance(gpus, Mapping) and gpu_count and int(gpus.get("count", gpu_count)) > gpu_count:
+        refused.append(
+            f"gpus.count: {gpus['count']} is more than the {gpu_count} the scheduler gives"
+        )
+        values["gpus"] = {**gpus, "count": gpu_count}
     wanted_nodes = values.get("nodes")
     if isinstance(wanted_nodes, list):
         unknown = [n for n in wanted_nodes if n not in nodes]

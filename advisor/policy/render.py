@@ -104,11 +104,11 @@ def _value(key: str, value: Any) -> Any:
 
 def _steps(steps: list[int]) -> Any:
     """Return frequency steps as a range where they are evenly spaced, else as a list."""
-    written = _even(steps, _freq)
-    if isinstance(written, dict):
-        step = written["step"]
-        written["step"] = step if step % 1000 else f"{step // 1000} MHz"
-    return written
+    rendering = _even(steps, _freq)
+    if isinstance(rendering, dict):
+        step = rendering["step"]
+        rendering["step"] = step if step % 1000 else f"{step // 1000} MHz"
+    return rendering
 
 
 def _even(steps: list[int], write: Callable[[int], str | int]) -> Any:

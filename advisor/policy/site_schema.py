@@ -94,11 +94,11 @@ Frequencies = Annotated[
 ]
 
 
-def steps_of(given: Sequence[int] | StepRange) -> list[int]:
+def steps_of(stated_steps: Sequence[int] | StepRange) -> list[int]:
     """Return the values that a list or a range stands for, ascending."""
-    if isinstance(given, StepRange):
-        return list(range(given.min, given.max + 1, given.step))
-    return sorted(set(given))
+    if isinstance(stated_steps, StepRange):
+        return list(range(stated_steps.min, stated_steps.max + 1, stated_steps.step))
+    return sorted(set(stated_steps))
 
 
 _WATTS_OF_ONE = integer(AXES["gpu_power_w"].least, AXES["gpu_power_w"].most)
@@ -153,11 +153,11 @@ class GpusSection(Strict):
 
     def given(self) -> dict[str, object]:
         """Return what is written of them, steps one by one."""
-        given = self.model_dump(exclude_unset=True, exclude={"freq_khz", "power_w"})
+        stated_fields = self.model_dump(exclude_unset=True, exclude={"freq_khz", "power_w"})
         for key in ("freq_khz", "power_w"):
             if key in self.model_fields_set:
-                given[key] = steps_of(getattr(self, key))
-        return given
+                stated_fields[key] = steps_of(getattr(self, key))
+        return stated_fields
 
 
 class NodeTypeSection(Strict):

@@ -234,11 +234,13 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
     for use in uses:
         everything.add(use, False, (0.0, 0.0))
     site_j = np.broadcast_to(np.asarray(everything.drawn(factors)), (DRAWS,))
-    (whole,) = _slices(uses, "", threads, mean_share, usage.inventory, spread_of, {"": saving_j})
+    (site_slice,) = _slices(
+        uses, "", threads, mean_share, usage.inventory, spread_of, {"": saving_j}
+    )
     energy_j = everything.total or 1.0
     candidates = _candidates(uses, threads, mean_share, usage.inventory)
     return Prospect(
-        whole,
+        site_slice,
         _quantiles(site_j / J_PER_KWH),
         {s: j / energy_j for s, j in (everything.assumed or {}).items() if j},
         thread_j / J_PER_KWH,
@@ -274,11 +276,11 @@ def thread_savings(uses: Iterable[GroupUse], policy: Policy) -> dict[UseGroup, t
         if runs_tell and use.sums.log_moments()[3] <= AGREEMENT:
             counts.setdefault((*workload(g), g.ranks, g.cpus, g.cap_khz), []).append(use)
     savings: dict[UseGroup, tuple[float, float]] = {}
-    for same in counts.values():
-        for use in same:
+    for workload_uses in counts.values():
+        for use in workload_uses:
             energy, energy_sd, time, _ = use.sums.log_moments()
             best = (0.0, 0.0)
-            for other in same:
+            for other in workload_uses:
                 if other.group.threads >= use.group.threads:
                     continue  # in whole nodes threads only become fewer
                 e, sd, t, _ = other.sums.log_moments()

@@ -144,12 +144,12 @@ class Usage:
             if not job.nodes or not job.elapsed_s:
                 self.idle += 1
                 continue
-            node_type = self._type(
+            node_type = self._node_type(
                 job, type_of(job.node_list) if self.inventory.node_types else None
             )
             steps = [step for step in job.steps if step.numbered]
             main = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
-            application, by = name_of(
+            application, program_key = name_of(
                 main.name if main is not None else "", job.name, job.submit_line if by_line else ""
             )
             ranks = threads = 0
@@ -159,7 +159,7 @@ class Usage:
             cpus = job.cpus // job.nodes
             group = UseGroup(
                 application,
-                by,
+                program_key,
                 job.user,
                 job.account,
                 job.partition,
@@ -171,12 +171,12 @@ class Usage:
                 job.freq_requested_khz or 0,
                 job.whole_nodes,
             )
-            self._count(job, group, node_type)
+            self._count_job(job, group, node_type)
             if job.ended_at:
                 self.first_end = min(self.first_end or job.ended_at, job.ended_at)
                 self.last_end = max(self.last_end, job.ended_at)
 
-    def _count(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
+    def _count_job(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
         sums = self.groups.get(group)
         if sums is None:
             if len(self.groups) >= MOST_GROUPS:
@@ -207,10 +207,10 @@ class Usage:
             energy_j = None
         if energy_j is None or covered_s <= 0 or covered_s > elapsed_s * (1 + MOST_UNCOVERED) + 2:
             return  # steps that overlap count their nodes' energy twice
-        whole = covered_s >= elapsed_s * (1 - MOST_UNCOVERED)
-        sums.metered_s += job.nodes * (elapsed_s if whole else covered_s)
+        covers_job = covered_s >= elapsed_s * (1 - MOST_UNCOVERED)
+        sums.metered_s += job.nodes * (elapsed_s if covers_job else covered_s)
         sums.energy_j += energy_j
-        if whole and job.state == "COMPLETED":
+        if covers_job and job.state == "COMPLETED":
             ln_energy, ln_time = math.log(energy_j), math.log(covered_s)
             sums.runs += 1
             sums.ln_energy += ln_energy
@@ -218,7 +218,7 @@ class Usage:
             sums.ln_time += ln_time
             sums.ln_time_squares += ln_time * ln_time
 
-    def _type(self, job: JobRecord, node_type: NodeType | None) -> NodeType | None:
+    def _node_type(self, job: JobRecord, node_type: NodeType | None) -> NodeType | None:
         if node_type is None and self.inventory.node_types:
             types = self.inventory.in_partition(job.partition)
             return types[0] if len(types) == 1 else None
@@ -243,32 +243,36 @@ class Usage:
     def uses(self) -> list[GroupUse]:
         """Return all groups with their energy, and whether they can be acted on."""
         full = {where: self._full_cpus(*where) for where in self.most_cpus}
-        whole = {
+        whole_nodes = {
             group: group.whole
             if group.whole is not None
             else group.cpus >= full[group.partition, group.node_type] > 0
             for group in self.groups
         }
-        power_w = self._metered_power_w(whole)
+        power_w = self._metered_power_w(whole_nodes)
         runs: dict[tuple[object, ...], int] = {}
         for group, sums in self.groups.items():
-            if whole[group] and group.by:
+            if whole_nodes[group] and group.by:
                 runs[workload(group)] = runs.get(workload(group), 0) + sums.jobs
         uses = []
         for group, sums in self.groups.items():
             where = group.partition, group.node_type
-            share = 1.0 if whole[group] else group.cpus / max(full[where], group.cpus, 1)
+            share = 1.0 if whole_nodes[group] else group.cpus / max(full[where], group.cpus, 1)
             node_s = sums.node_s * share
             # what a meter says of shared nodes is of all jobs on them
-            metered_s, metered_j = (sums.metered_s, sums.energy_j) if whole[group] else (0.0, 0.0)
+            metered_s, metered_j = (
+                (sums.metered_s, sums.energy_j) if whole_nodes[group] else (0.0, 0.0)
+            )
             assumed_w, source = self._assumed_w(where, power_w)
             assumed_j = max(0.0, node_s - metered_s) * assumed_w
             uses.append(
                 GroupUse(
                     group,
                     sums,
-                    whole[group],
-                    runs.get(workload(group), 0) >= REPEATED and whole[group] and bool(group.by),
+                    whole_nodes[group],
+                    runs.get(workload(group), 0) >= REPEATED
+                    and whole_nodes[group]
+                    and bool(group.by),
                     node_s,
                     metered_j + assumed_j,
                     assumed_j,
@@ -279,16 +283,16 @@ class Usage:
 
     def _full_cpus(self, partition: str, node_type: str) -> int:
         """Return a node's CPUs: the site's word, else the most that a job of the partition had."""
-        known = self.inventory.node_types.get(node_type)
-        if known is not None:
-            return known.cores * known.threads_per_core
+        stated_type = self.inventory.node_types.get(node_type)
+        if stated_type is not None:
+            return stated_type.cores * stated_type.threads_per_core
         return self.most_cpus[partition, node_type]
 
-    def _metered_power_w(self, whole: dict[UseGroup, bool]) -> dict[tuple[str, str], float]:
+    def _metered_power_w(self, whole_nodes: dict[UseGroup, bool]) -> dict[tuple[str, str], float]:
         """Return the mean metered power of a node by partition and node type, where it is known."""
         totals: dict[tuple[str, str], list[float]] = {}
         for group, sums in self.groups.items():
-            if whole[group] and sums.metered_s:
+            if whole_nodes[group] and sums.metered_s:
                 total = totals.setdefault((group.partition, group.node_type), [0.0, 0.0, 0.0])
                 total[0] += sums.jobs
                 total[1] += sums.energy_j
@@ -300,8 +304,10 @@ class Usage:
     ) -> tuple[float, str]:
         if where in power_w:
             return power_w[where], "partition"
-        known = self.inventory.node_types.get(where[1])
-        stated_w = stated_power_w(known, known.cores) if known is not None else None
+        stated_type = self.inventory.node_types.get(where[1])
+        stated_w = (
+            stated_power_w(stated_type, stated_type.cores) if stated_type is not None else None
+        )
         return (stated_w, "site") if stated_w else (DEFAULT_W, "default")
 
 

@@ -47,8 +47,8 @@ class Answered:
                 answer["program"] = dict(decision.look_at)
             self._line = answer_line(answer)
         line = self._line.replace(decision.id.encode(), identity.encode())
-        return line.replace(_at(decision.created_at), _at(created_at))
+        return line.replace(_time_field(decision.created_at), _time_field(created_at))
 
 
-def _at(time: str) -> bytes:
+def _time_field(time: str) -> bytes:
     return f'\\"at\\":\\"{time}\\"'.encode()

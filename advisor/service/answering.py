@@ -128,6 +128,6 @@ class Answering:
         """Do what answers left behind them."""
         self._settling = None
         self.handlers.settle()
-        behind, self.behind = self.behind, []
-        for work in behind:
+        pending_work, self.behind = self.behind, []
+        for work in pending_work:
             work()

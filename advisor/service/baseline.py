@@ -106,21 +106,21 @@ def asked_of(job: UnderstoodJob, models: JobModels) -> AskedFor | Conclusion:
             return left("several-partitions", ", ".join(partitions))
         reasons = (*reasons, reason("baseline-node-type", node_type.name, job.partition))
     try:
-        asked = configuration_of(job.request, node_type, job.use)
+        configuration = configuration_of(job.request, node_type, job.use)
     except UnclearError as error:
         return left("no-baseline", error, model=model)
-    whole = job.request.exclusive or fills_nodes(job.request, node_type, job.use)
-    if whole and model.method == "request":
+    whole_nodes = job.request.exclusive or fills_nodes(job.request, node_type, job.use)
+    if whole_nodes and model.method == "request":
         why = reason("measured-otherwise", f"{application} on {node_type.name}")
         reasons = (*reasons, why, *to_train(job, models.workload))
-        return Conclusion(job, reasons, models.workload, model, asked)
-    return AskedFor(asked, whole, model, models, reasons)
+        return Conclusion(job, reasons, models.workload, model, configuration)
+    return AskedFor(configuration, whole_nodes, model, models, reasons)
 
 
-def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclusion:
+def locate_baseline(job: UnderstoodJob, demand: AskedFor) -> JobBaseline | Conclusion:
     """Return the option of the model that stands for what the job asks for."""
-    models, model, configuration = asked.models, asked.model, asked.configuration
-    reasons, node_type = asked.reasons, configuration.node_type
+    models, model, configuration = demand.models, demand.model, demand.configuration
+    reasons, node_type = demand.reasons, configuration.node_type
     row, exact = _row(job, model, configuration)
     if row is None and not model.of_sizes and _never_ran(job, model, configuration.nodes):
         scaled = _search(job).of_scales()
@@ -148,7 +148,7 @@ def locate_baseline(job: UnderstoodJob, asked: AskedFor) -> JobBaseline | Conclu
         notes += time_limit_short(row, limit_s)
     standing, usable = _standing(model, job.request.user)
     baseline = JobBaseline(
-        measured, row, configuration, asked.whole, model, models, (*reasons, *notes, *standing)
+        measured, row, configuration, demand.whole, model, models, (*reasons, *notes, *standing)
     )
     return baseline if usable else baseline.conclude(job)
 
@@ -195,11 +195,18 @@ def _why_no_node_type(job: UnderstoodJob) -> str:
     return "the script names no partition, and site.yaml sets no default_partition"
 
 
-def _row(job: UnderstoodJob, model: StoredModel, asked: Configuration) -> tuple[Row | None, bool]:
+def _row(
+    job: UnderstoodJob, model: StoredModel, configuration: Configuration
+) -> tuple[Row | None, bool]:
     """Return the row that stands for a configuration, and whether it is that very one."""
     by_default = not job.request.freq_khz
     return job.snapshot.baseline(
-        model, asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz, by_default
+        model,
+        configuration.nodes,
+        configuration.ranks_per_node,
+        configuration.threads_per_node,
+        configuration.freq_khz,
+        by_default,
     )
 
 

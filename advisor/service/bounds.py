@@ -26,7 +26,7 @@ def with_obstacles(job: UnderstoodJob, baseline: JobBaseline) -> UnderstoodJob:
 
 def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclusion:
     """Return all that bounds the choice."""
-    request, use, whole = job.request, job.use, baseline.whole
+    request, use, whole_nodes = job.request, job.use, baseline.whole
     node_type = bound(request, "node_type", "nodes") or use.node_type
     if not request.exclusive:
         node_type = node_type or "the job fills its nodes by its own count of cores"
@@ -41,12 +41,12 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         job.snapshot.inventory,
         job.partition,
         landing=job.node_types,
-        whole=whole,
+        whole=whole_nodes,
         threads_kept=threads_kept(request, use, job.recognised.threads_from) or once,
         threads_unset=_threads_unset(job, baseline),
         freq_kept=bound(request, "frequency") or use.frequency or job.reading.frequency_kept,
         node_type_kept=node_type,
-        cores_kept="" if whole else _cores_kept(job, baseline) or once,
+        cores_kept="" if whole_nodes else _cores_kept(job, baseline) or once,
         obstacles=_obstacles(job, baseline),
         freq_cap_khz=request.freq_khz or 0,
         need_mb=job.snapshot.families.need_mb(baseline.model, baseline.configuration),

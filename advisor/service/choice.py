@@ -65,45 +65,51 @@ def _choose(
     constraints: Constraints,
     pin: Pin | None,
 ) -> Choice:
-    others: list[Candidate] = []
+    candidates: list[Candidate] = []
     dropped: Counter[Reason] = Counter()
     refused: list[str] = []
-    for other in models.values():
-        if other.state == "suspended" or other.energy_basis != model.energy_quality:
+    for candidate_model in models.values():
+        if (
+            candidate_model.state == "suspended"
+            or candidate_model.energy_basis != model.energy_quality
+        ):
             continue
-        if other.by_class and other is not model:  # only its own node type's jobs
+        # a class model speaks of its own node type's jobs only
+        if candidate_model.by_class and candidate_model is not model:
             continue
-        if other.transferred and constraints.policy.estimated_node_types == "refuse":
-            refused.append(other.node_type)
+        if candidate_model.transferred and constraints.policy.estimated_node_types == "refuse":
+            refused.append(candidate_model.node_type)
             continue
-        rows, why = feasible_rows(other.node_type, snapshot.rows(other), constraints)
+        rows, why = feasible_rows(
+            candidate_model.node_type, snapshot.rows(candidate_model), constraints
+        )
         dropped.update(why)
-        if other is model and baseline in rows:
+        if candidate_model is model and baseline in rows:
             rows.remove(baseline)
-        others += product((other.node_type,), rows)  # each row with its node type
+        candidates += product((candidate_model.node_type,), rows)  # each row with its node type
     reasons = explain(dropped)
     reasons += [reason("axis-unwritten", AXES[name].words) for name in model.further_axes]
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:
         obstacles = _obstacles_of(pin, snapshot, models, constraints)
-        pinned = _pinned(pin, others, baseline, constraints, obstacles)
+        pinned = _pinned(pin, candidates, baseline, constraints, obstacles)
         if not pinned.pinned:  # another point is not what was asked for: the job stays
             return replace(pinned, reasons=(*reasons, *pinned.reasons))
-        return replace(pinned, reasons=(*pinned.reasons, *_estimated(pinned.chosen, models)))
+        return replace(pinned, reasons=(*pinned.reasons, *_estimate_reasons(pinned.chosen, models)))
     policy = constraints.policy
-    trial = _trial(snapshot, model, baseline, others, policy)
+    trial = _trial(snapshot, model, baseline, candidates, policy)
     if trial is not None:
         trial = replace(trial, reasons=(*reasons, *trial.reasons))
     if model.trials:
-        selection = _after_trials(model, others, baseline, policy)
+        selection = _after_trials(model, candidates, baseline, policy)
     else:
-        selection = select(others, baseline, policy)
+        selection = select(candidates, baseline, policy)
         if class_obstacle(model, policy) is None:
-            selection = _agreed(snapshot, model, others, baseline, policy, selection)
+            selection = _agreed(snapshot, model, candidates, baseline, policy, selection)
     best = selection.chosen
     chosen = best.alternative() if best else None
-    reasons += (*selection.reasons, *_estimated(chosen, models))
+    reasons += (*selection.reasons, *_estimate_reasons(chosen, models))
     shown = tuple(w.alternative() for w in selection.alternatives)
     return Choice(chosen, shown, tuple(reasons), trial=trial)
 
@@ -162,8 +168,8 @@ def _agreed(
 
 def _is_own(model: StoredModel, baseline: Row) -> bool:
     """Tell whether a job asks for the very point that a class model knows a run of."""
-    own = model.cold_start.get("own")
-    return own == baseline.configuration(model.node_type).to_dict()
+    run_point = model.cold_start.get("own")
+    return run_point == baseline.configuration(model.node_type).to_dict()
 
 
 def _after_trials(
@@ -179,8 +185,11 @@ def _after_trials(
         return Selection(None, (), (reason("trials-refuted"),))
     selection = select(confirmed, baseline, policy)
     if _is_own(model, baseline):
-        there = [c for c in confirmed if c[0] == model.node_type]
-        tried, surest = select(there, baseline, replace(policy, confidence=0.5)), selection.chosen
+        tried_candidates = [c for c in confirmed if c[0] == model.node_type]
+        tried, surest = (
+            select(tried_candidates, baseline, replace(policy, confidence=0.5)),
+            selection.chosen,
+        )
         if tried.chosen and (surest is None or tried.chosen.score < surest.score):
             selection = tried
     if selection.chosen is None or selection.chosen.node_type != model.node_type:
@@ -189,7 +198,9 @@ def _after_trials(
     return replace(selection, reasons=(*reasons, reason("trial-confirmed")))
 
 
-def _estimated(chosen: Alternative | None, models: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
+def _estimate_reasons(
+    chosen: Alternative | None, models: Mapping[str, StoredModel]
+) -> tuple[Reason, ...]:
     """Say that a choice is estimated, and from how similar microbenchmarks."""
     if chosen is None or not chosen.estimated:
         return ()
@@ -233,8 +244,8 @@ def cold_start_of(model: StoredModel | None, choice: Choice) -> dict[str, object
         time, energy = chosen.time, chosen.energy
         intervals = {"time": [time.lo, time.hi], "energy": [energy.lo, energy.hi]}
     shown_keys = ("class", "strategy", "applications", "like", "method")
-    known = {k: model.cold_start.get(k) for k in shown_keys}
-    return {**known, "trial": trial, "trials": model.trials, "intervals": intervals}
+    shown = {k: model.cold_start.get(k) for k in shown_keys}
+    return {**shown, "trial": trial, "trials": model.trials, "intervals": intervals}
 
 
 def class_obstacle(
@@ -245,17 +256,21 @@ def class_obstacle(
     ``choice`` where nothing ran yet: it needs as many applications as the policy's confidence.
     """
     base, cold = model.cold_start, policy.cold_start
-    known, name = base.get("applications", 0), base.get("class") or "unknown"
-    if known < cold.min_applications:
-        return reason("class-few", known, model.node_type, cold.min_applications)
+    application_count, name = base.get("applications", 0), base.get("class") or "unknown"
+    if application_count < cold.min_applications:
+        return reason("class-few", application_count, model.node_type, cold.min_applications)
     if cold.mode != "apply":
         return reason("cold-start-advise")
     if name not in cold.classes:
         return reason("class-not-listed", name)
     unseen = choice is not None and not model.trials
-    if unseen and known < (least := needed_unseen(policy.confidence)):
+    if unseen and application_count < (least := needed_unseen(policy.confidence)):
         return reason(
-            "class-unseen", known, model.node_type, format_percent(policy.confidence), least
+            "class-unseen",
+            application_count,
+            model.node_type,
+            format_percent(policy.confidence),
+            least,
         )
     return None
 

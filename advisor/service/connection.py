@@ -47,7 +47,7 @@ class Connection:
         self._idle: asyncio.TimerHandle | None = None
 
     @property
-    def _open(self) -> bool:
+    def _is_open(self) -> bool:
         return self._socket.fileno() >= 0
 
     def begin(self) -> None:
@@ -55,10 +55,10 @@ class Connection:
         use, prompt = self._use, False
         self._socket.setblocking(False)
         if not use.next_turn:
-            prompt = self._follows()
+            prompt = self._more_follows()
             if prompt:
                 self._receive()
-        if not self._open:  # it hung up again: nothing is kept for it, but it is counted
+        if not self._is_open:  # it hung up again: nothing is kept for it, but it is counted
             use.charge(0.0)
             return
         self._answering.limits.enter(use, self, self.abort)
@@ -68,7 +68,7 @@ class Connection:
             self._attend()
         self._answering.settle_soon()
 
-    def _follows(self) -> bool:
+    def _more_follows(self) -> bool:
         """Tell whether the client has sent something.
 
         It often loses the processor to us between its connection and its line.
@@ -83,7 +83,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Go on with a client that has sent something more, or has hung up."""
-        if self._open and not self._use.next_turn:  # else it is still readable then
+        if self._is_open and not self._use.next_turn:  # else it is still readable then
             self._receive()
         self._attend()
 
@@ -132,7 +132,7 @@ class Connection:
 
     def _take_turn(self) -> None:
         self._waits_its_turn = False
-        if self._open:
+        if self._is_open:
             self._answer_lines()
             self._attend()
 
@@ -156,13 +156,13 @@ class Connection:
             self._send(await self._answering.answer_later(line, self._peer, self._use))
         finally:
             self._answered_beside = False
-            if self._open:
+            if self._is_open:
                 self._answer_lines()
                 self._attend()
 
     def _send(self, answer: bytes) -> None:
         """Send an answer, and what of it there is no room for once there is."""
-        if not self._open:
+        if not self._is_open:
             return
         if not self._unsent:
             try:
@@ -195,7 +195,7 @@ class Connection:
 
     def _attend(self) -> None:
         """Hear of the client's next bytes, or not yet; who is silent for long is hung up on."""
-        if not self._open:
+        if not self._is_open:
             return
         loop = asyncio.get_running_loop()
         reads = not (self._waits_its_turn or self._answered_beside or self._unsent or self._closing)
@@ -218,7 +218,7 @@ class Connection:
 
     def abort(self) -> None:
         """Hang up."""
-        if not self._open:
+        if not self._is_open:
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._socket)

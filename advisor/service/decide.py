@@ -71,7 +71,7 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
     itself, or the conclusion that the job stays as it is written.
     """
     # the job as it is written: by its script, else by its own earlier jobs
-    located = _located(submission)
+    located = _job_and_baseline(submission)
     if isinstance(located, Conclusion):
         located = by_history(located)
     if isinstance(located, Conclusion):
@@ -92,7 +92,7 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
         job, chance = keeping(job, conclusion), _no_holdout  # which was drawn
 
 
-def _located(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
+def _job_and_baseline(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
     """Return what a job runs, and the measured point that stands for it as it is written."""
     # what runs, where, under which policy; of the script, what it does with its cores
     job = understand(submission)
@@ -103,11 +103,11 @@ def _located(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conc
     if isinstance(models, Conclusion):
         return models
     # its configuration on its own node type, which must have a model
-    asked = asked_of(job, models)
-    if isinstance(asked, Conclusion):
-        return asked
+    demand = asked_of(job, models)
+    if isinstance(demand, Conclusion):
+        return demand
     # the measured point that stands for it
-    baseline = locate_baseline(job, asked)
+    baseline = locate_baseline(job, demand)
     return baseline if isinstance(baseline, Conclusion) else (job, baseline)
 
 

@@ -42,11 +42,11 @@ def narrowest(models: Iterable[StoredModel], user: str, account: str) -> dict[st
             or (model.scope == "own" and model.owner == user)
             or (model.scope == "account" and bool(account) and model.owner == account)
         )
-        other = by_node_type.get(model.node_type)
+        incumbent = by_node_type.get(model.node_type)
         if visible and (
-            other is None
+            incumbent is None
             or (model.fitted, model.by_class, _RANK[model.scope])
-            > (other.fitted, other.by_class, _RANK[other.scope])
+            > (incumbent.fitted, incumbent.by_class, _RANK[incumbent.scope])
         ):
             by_node_type[model.node_type] = model
     return by_node_type
@@ -134,20 +134,20 @@ def sized_models(
         )
         if not sizes:
             return None
-        seen = _seen_values(families.measured[name], line)
-        return SizedModels({}, reason("few-sizes", seen, FEWEST_SIZES))
+        measured_values = _seen_values(families.measured[name], line)
+        return SizedModels({}, reason("few-sizes", measured_values, FEWEST_SIZES))
     if policy.extrapolated == "refuse":
         return SizedModels({}, reason("extrapolated-refused"))
     size = {**line.size, NODES: float(nodes)}
     why = _obstacle(families, model, size, policy)
     if why is not None:
         return SizedModels({}, why)
-    at = {
-        other: replace(m, size=tuple((a.name, size[a.name]) for a in families.axes(m)))
-        for other, m in by_node_type.items()
+    models_at_size = {
+        type_name: replace(m, size=tuple((a.name, size[a.name]) for a in families.axes(m)))
+        for type_name, m in by_node_type.items()
         if m is model or _obstacle(families, m, size, policy) is None
     }
-    return SizedModels(at, _explain(families.axes(model), size))
+    return SizedModels(models_at_size, _explain(families.axes(model), size))
 
 
 def _seen_values(models: Iterable[StoredModel], line: ParameterLine) -> str:
@@ -156,8 +156,8 @@ def _seen_values(models: Iterable[StoredModel], line: ParameterLine) -> str:
         measured = line_of(model.workload)
         for name, value in measured.values if measured else ():
             values[name].add(value)
-    known = (f"{n} {_values(sorted(values[n]))}" for n in line.size)
-    return "; ".join(known)
+    texts = (f"{n} {_values(sorted(values[n]))}" for n in line.size)
+    return "; ".join(texts)
 
 
 def _values(values: Iterable[float]) -> str:
@@ -186,9 +186,9 @@ def _obstacle(
     values = measured if isinstance(measured, dict) else {}
     for axis in axes:
         times = axis.beyond(size[axis.name])
-        known = values.get(axis.name) or ()
-        if times > 1 and len(known) < FEWEST_SIZES:
-            return reason("few-sizes", f"{axis.name} {_values(known)}", FEWEST_SIZES)
+        axis_values = values.get(axis.name) or ()
+        if times > 1 and len(axis_values) < FEWEST_SIZES:
+            return reason("few-sizes", f"{axis.name} {_values(axis_values)}", FEWEST_SIZES)
         if times > policy.max_extrapolation:
             end = axis.high if size[axis.name] > axis.high else axis.low
             value = f"{axis.name} {format_number(size[axis.name])}"
@@ -198,9 +198,9 @@ def _obstacle(
 
 def _explain(axes: Sequence[SizeAxis], size: Mapping[str, float]) -> Reason:
     """Say that a size was not swept, and which were."""
-    at = ", ".join([f"{a.name} {format_number(size[a.name])}" for a in axes])
-    ran = ", ".join([f"{a.name} {_range(a.low, a.high)}" for a in axes])
-    return reason(EXTRAPOLATED, at, ran)
+    size_text = ", ".join([f"{a.name} {format_number(size[a.name])}" for a in axes])
+    ranges = ", ".join([f"{a.name} {_range(a.low, a.high)}" for a in axes])
+    return reason(EXTRAPOLATED, size_text, ranges)
 
 
 @lru_cache(maxsize=1024)

@@ -140,15 +140,15 @@ class Handlers:
         """Keep the marker file beside the socket that tells job_submit to ask us."""
         marker = socket_path.with_name(socket_path.name + ".enforce")
         policy = self.source.snapshot.policy
-        wanted = (
+        enforced = (
             on
             if on is not None
             else (policy.base.enforce or any(r.overrides.get("enforce") for r in policy.rules))
         )
         try:
-            if wanted and not marker.exists():
+            if enforced and not marker.exists():
                 marker.touch(mode=0o644)
-            elif not wanted:
+            elif not enforced:
                 marker.unlink(missing_ok=True)
         except OSError as error:
             log.warning("event=enforce-marker error=%r", str(error))
@@ -164,11 +164,13 @@ class Handlers:
             line = self._with_script(line, peer)
             key = self.scripts.key_in(line)
         snapshot, luck = self.source.snapshot, random.random()
-        known = snapshot.answered.get((peer.uid, line))
-        if known is not None and known.holds(luck):
+        past_answer = snapshot.answered.get((peer.uid, line))
+        if past_answer is not None and past_answer.holds(luck):
             identity, now = new_id(), timestamp()
-            self._issue(lambda: issue(known.decision, identity, now), identity, known)
-            return known.line(identity, now)
+            self._issue_decision(
+                lambda: issue(past_answer.decision, identity, now), identity, past_answer
+            )
+            return past_answer.line(identity, now)
         request = parse_request_line(line)
         if request["op"] != "decide":
             self.settle()  # a job may be linked to a decision that still waits
@@ -177,7 +179,7 @@ class Handlers:
         uid = self.users.subject(peer, request)
         if carried is not None and self._issued.get(carried.id) == uid:
             return answer_line({"decision": carried.id, "rewrite": {}, "message": ""})
-        self._drop(request.get("program"), uid)
+        self._drop_replaced(request.get("program"), uid)
         drawn: list[float] = []
 
         def chance() -> float:
@@ -190,7 +192,7 @@ class Handlers:
         answered = Answered(decision, request, uid, bool(drawn))
         if lasts and not key and not decision.holdout and carried is None:
             snapshot.remember((peer.uid, line), answered)
-        self._issue(lambda: decision, decision.id, answered)
+        self._issue_decision(lambda: decision, decision.id, answered)
         return answered.line(decision.id, decision.created_at)
 
     def script_elsewhere(self, line: bytes, peer: Peer) -> tuple[int, str] | None:
@@ -232,7 +234,9 @@ class Handlers:
             except Exception:
                 log.exception("event=internal-error")
 
-    def _issue(self, decision: Callable[[], Decision], identity: str, answered: Answered) -> None:
+    def _issue_decision(
+        self, decision: Callable[[], Decision], identity: str, answered: Answered
+    ) -> None:
         """Note that a decision goes out; its record is made once the answer is sent."""
         self._issued[identity] = answered.uid
         if len(self._issued) > _REMEMBERED:
@@ -242,16 +246,16 @@ class Handlers:
         reasons = answered.decision.reasons
         deciding = reasons[-1].code if reasons else ""
         self._counts.reasons[deciding, answered.decision.changed] += 1
-        self._promise(answered.decision)
+        self._promise_nodes(answered.decision)
         self._behind.append(lambda: self._record(decision(), answered.request, answered.uid))
 
-    def _promise(self, decision: Decision) -> None:
+    def _promise_nodes(self, decision: Decision) -> None:
         """Note that a job is bound to nodes which the scheduler does not know yet."""
         if self.watch is not None and decision.binds_node_type and decision.chosen is not None:
-            there = decision.chosen.configuration
-            self.watch.promise(there.node_type, there.nodes)
+            configuration = decision.chosen.configuration
+            self.watch.promise(configuration.node_type, configuration.nodes)
 
-    def _drop(self, removed: object, uid: int) -> None:
+    def _drop_replaced(self, removed: object, uid: int) -> None:
         """Forget the decision whose program was not found, now that its hook asks again."""
         first = str(removed.get("instead") or "") if isinstance(removed, Mapping) else ""
         if not first or self._issued.get(first) != uid:

@@ -18,11 +18,11 @@ def new_id() -> str:
 
 def timestamp() -> str:
     """Return the time of a decision made now."""
-    return _written(int(time.time()))
+    return _time_text(int(time.time()))
 
 
 @lru_cache(maxsize=8)
-def _written(second: int) -> str:
+def _time_text(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat()
 
 

@@ -42,18 +42,18 @@ class ModelSearch:
 
         Where a family is known on the job's node type, ``default`` is not used.
         """
-        own = self._of(self.workload)
-        if any(m.fitted for m in own.values()):
-            return JobModels(own, self.workload)
+        workload_models = self._models_of(self.workload)
+        if any(m.fitted for m in workload_models.values()):
+            return JobModels(workload_models, self.workload)
         sized = self.of_family()
         if sized is not None:
             return sized
         if self.workload != "default" and self.policy.unknown_workload == "default":
-            default = self._of("default")
-            if default and (not own or any(m.fitted for m in default.values())):
+            default = self._models_of("default")
+            if default and (not workload_models or any(m.fitted for m in default.values())):
                 why = reason("workload-fallback", self.workload)
                 return JobModels(default, "default", (why,))
-        return JobModels(own, self.workload, self._left_out(own))
+        return JobModels(workload_models, self.workload, self._left_out(workload_models))
 
     def of_family(self) -> JobModels | None:
         """Return the models of the workload's family at the job's size, None without a family."""
@@ -70,17 +70,17 @@ class ModelSearch:
 
     def of_scales(self) -> JobModels | None:
         """Return what its family says of node counts that never ran, None where it does not."""
-        known = self.snapshot.families.knows_scales(self.application, self.workload)
-        return self.of_family() if known else None
+        has_scales = self.snapshot.families.knows_scales(self.application, self.workload)
+        return self.of_family() if has_scales else None
 
-    def _left_out(self, own: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
+    def _left_out(self, workload_models: Mapping[str, StoredModel]) -> tuple[Reason, ...]:
         """Say that applications like it would have a model, where that is not wanted."""
-        if own or self.policy.cold_start.mode != "off":
+        if workload_models or self.policy.cold_start.mode != "off":
             return ()
         every = self.snapshot.find(self.application, self.workload, self.user, self.account)
         return (reason("class-off"),) if every else ()
 
-    def _of(self, workload: str) -> dict[str, StoredModel]:
+    def _models_of(self, workload: str) -> dict[str, StoredModel]:
         models = self.snapshot.find(self.application, workload, self.user, self.account)
         if self.policy.cold_start.mode == "off":
             return {name: m for name, m in models.items() if not m.by_class}
@@ -95,9 +95,9 @@ def how_to_train(request: JobRequest, policy: Policy, *, running: bool) -> list[
     if policy.mode == "observe" or (request.script is None and not request.script_path):
         return []
     lies_there = request.script_truncated or request.fingerprint
-    whole = request.script is not None and not lies_there
+    script_complete = request.script is not None and not lies_there
     if training.mode == "ask":
         return [reason("training-ask", shlex.quote(request.script_path or "SCRIPT"))]
-    if training.mode == "auto" and (whole or request.script_path.startswith("/")):
+    if training.mode == "auto" and (script_complete or request.script_path.startswith("/")):
         return [reason("training-auto")]
     return []

@@ -176,6 +176,6 @@ class Limits:
 def take_descriptors() -> None:
     """Let this process have as many descriptors as it may, within reason."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    if soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

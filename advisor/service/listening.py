@@ -20,10 +20,10 @@ def listening_socket(path: Path) -> tuple[socket.socket, bool]:
 
     Where its path is visible, clients are accepted. Raises AdvisorError where it cannot be made.
     """
-    given = inherited_socket()
-    if given is not None:
-        given.listen(BACKLOG)
-        return given, False
+    inherited = inherited_socket()
+    if inherited is not None:
+        inherited.listen(BACKLOG)
+        return inherited, False
     hidden = path.with_name("~" + path.name[1:])  # no longer: paths have 107 bytes
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

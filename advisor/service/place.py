@@ -30,15 +30,15 @@ def node_type_obstacles(
     """Return (reason code, detail) for each of the named node types that is not to be taken."""
     obstacles: dict[str, tuple[str, str]] = {}
     for name in place.names:
-        other = snapshot.inventory.node_types.get(name)
-        if other is None or (other,) == place.possible:
+        target = snapshot.inventory.node_types.get(name)
+        if target is None or (target,) == place.possible:
             continue
         obstacle = ("", "")
         if request.held:
             obstacle = ("node-type-later", "the job is held and may be altered before it starts")
         elif snapshot.availability is not None:
             obstacle = snapshot.availability.node_type_obstacle(
-                request, place.possible[0], other, place.partition, place.nodes, change
+                request, place.possible[0], target, place.partition, place.nodes, change
             )
         elif change == "no-later":
             obstacle = ("node-type-later", "which nodes are idle is not known")

@@ -30,8 +30,10 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
     Nothing is recognised in a job that is left alone whatever it runs: its user opted out, it is a
     step or heterogeneous.
     """
-    own = stated(request.environment, advisor_lines(request.script) if request.script else {})
-    settings = with_choices(own, request.choices, "", "")
+    stated_settings = stated(
+        request.environment, advisor_lines(request.script) if request.script else {}
+    )
+    settings = with_choices(stated_settings, request.choices, "", "")
     if settings.off or request.kind == "step" or request.het:
         return JobReading(None, settings)
     recognised = recognise(
@@ -43,7 +45,9 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
         stated={k: v for k, v in settings.values.items() if names_job(k)},
         rules=rules,
     )
-    settings = with_choices(own, request.choices, recognised.application, recognised.workload)
+    settings = with_choices(
+        stated_settings, request.choices, recognised.application, recognised.workload
+    )
     return JobReading(recognised, settings, job_identity(request))
 
 
@@ -93,14 +97,14 @@ class PastAvailability(Availability):
     def node_type_obstacle(
         self,
         request: JobRequest,
-        own: NodeType,
-        other: NodeType,
+        baseline_type: NodeType,
+        target: NodeType,
         partition: str,
         nodes: int,
         change: NodeTypeChange,
     ) -> tuple[str, str]:
         """Return what kept the job off a node type then; where nothing is known, it stays."""
-        known = self.reading.obstacles if self.reading else {}
-        codes = known.get(other.name, ("node-type-later",) * 2)
+        codes_by_type = self.reading.obstacles if self.reading else {}
+        codes = codes_by_type.get(target.name, ("node-type-later",) * 2)
         code = codes[0 if change == "no-later" else 1]
         return (code, "as it was when the job was submitted") if code else ("", "")

@@ -53,30 +53,30 @@ def read_answer(packet: bytes) -> tuple[int, str, str]:
     return int(uid), key, text
 
 
-def become(wanted: WantedText) -> None:
+def become(location: WantedText) -> None:
     """Become the user, for good. Raises OSError where this process may not."""
-    if os.geteuid() == wanted.uid:
+    if os.geteuid() == location.uid:
         return
-    os.setgroups(wanted.groups)
-    os.setresgid(wanted.gid, wanted.gid, wanted.gid)
-    os.setresuid(wanted.uid, wanted.uid, wanted.uid)
+    os.setgroups(location.groups)
+    os.setresgid(location.gid, location.gid, location.gid)
+    os.setresuid(location.uid, location.uid, location.uid)
 
 
-def read(wanted: WantedText) -> str:
+def read(location: WantedText) -> str:
     """Return the text in the user's home and remove it, "" for none; this process is the user."""
     try:
-        folder = os.open(f"{wanted.home}/{FOLDER}", _FLAGS | os.O_DIRECTORY)
+        folder = os.open(f"{location.home}/{FOLDER}", _FLAGS | os.O_DIRECTORY)
         try:
-            file = os.open(wanted.key, _FLAGS, dir_fd=folder)
+            file = os.open(location.key, _FLAGS, dir_fd=folder)
             try:
                 status = os.fstat(file)
-                own = stat.S_ISREG(status.st_mode) and status.st_uid == wanted.uid
-                if not own or status.st_mode & 0o077 or status.st_nlink != 1:
+                owned_file = stat.S_ISREG(status.st_mode) and status.st_uid == location.uid
+                if not owned_file or status.st_mode & 0o077 or status.st_nlink != 1:
                     return ""
                 content = os.read(file, MAX_TEXT + 1)
             finally:
                 os.close(file)
-            os.unlink(wanted.key, dir_fd=folder)
+            os.unlink(location.key, dir_fd=folder)
         finally:
             os.close(folder)
     except OSError:
@@ -85,18 +85,18 @@ def read(wanted: WantedText) -> str:
     return text if TEXT.fullmatch(text) else ""
 
 
-def serve(asked: socket.socket) -> None:
+def serve(channel: socket.socket) -> None:
     """Answer until the daemon hangs up."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that read
-    while packet := asked.recv(MAX_PACKET):
+    while packet := channel.recv(MAX_PACKET):
         uid, gid, groups, key, home = json.loads(packet)
-        wanted = WantedText(uid, gid, tuple(groups), key, home)
+        location = WantedText(uid, gid, tuple(groups), key, home)
         if os.fork():
             continue
         try:
             signal.alarm(ENDS_S)
-            become(wanted)
-            asked.send(f"{uid} {key} {read(wanted)}".encode())
+            become(location)
+            channel.send(f"{uid} {key} {read(location)}".encode())
         finally:
             os._exit(0)
 
@@ -104,8 +104,8 @@ def serve(asked: socket.socket) -> None:
 def main() -> None:
     """Serve at standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError), socket.socket(fileno=0) as asked:
-        serve(asked)
+    with suppress(OSError), socket.socket(fileno=0) as channel:
+        serve(channel)
 
 
 if __name__ == "__main__":

@@ -73,20 +73,21 @@ class Scripts:
         if not isinstance(text, str) or not TEXT.fullmatch(text):
             raise ProtocolError(f"a packed text has at most {MAX_TEXT} letters of base64")
         now = time.monotonic()
-        for known in [k for k, t in self._texts.items() if t.until < now]:
-            self._forget(known)
+        for expired in [k for k, t in self._texts.items() if t.until < now]:
+            self._forget_text(expired)
         book = uid if self.users.has_name(uid) else None
-        self._forget((uid, key))
+        self._forget_text((uid, key))
         while self._bytes.get(book, 0) + len(text) > USER_BYTES:
-            self._forget(next(k for k, t in self._texts.items() if t.book == book))
+            self._forget_text(next(k for k, t in self._texts.items() if t.book == book))
         while sum(self._bytes.values()) + len(text) > ALL_BYTES:
+            # who keeps the most makes room: one user cannot push out the others' texts
             most = max(self._bytes, key=lambda b: self._bytes[b])
-            self._forget(next(k for k, t in self._texts.items() if t.book == most))
+            self._forget_text(next(k for k, t in self._texts.items() if t.book == most))
         self._texts[uid, key] = _Text(book, text, now + LASTS_S)
         self._bytes[book] = self._bytes.get(book, 0) + len(text)
 
-    def _forget(self, known: tuple[int, str]) -> str:
-        text = self._texts.pop(known, None)
+    def _forget_text(self, text_key: tuple[int, str]) -> str:
+        text = self._texts.pop(text_key, None)
         if text is None:
             return ""
         self._bytes[text.book] -= len(text.text)
@@ -103,7 +104,7 @@ class Scripts:
     def filled(self, line: bytes, uid: int) -> bytes:
         """Return a user's line with the text in place of its key, which is used up."""
         key = self.key_in(line)
-        text = self._forget((uid, key))
+        text = self._forget_text((uid, key))
         self.found += bool(text)
         self.missing += not text
         return line.replace(key.encode(), text.encode()) if text else line
@@ -123,10 +124,10 @@ class Scripts:
         self._waiting[uid, key] = answer
         try:
             async with asyncio.timeout(READ_S):
-                wanted = await asyncio.to_thread(_wanted, uid, key)
-                if wanted is not None and self._listens():
+                location = await asyncio.to_thread(_location_of, uid, key)
+                if location is not None and self._listens():
                     assert self._child is not None
-                    self._child.ask(wanted)
+                    self._child.ask(location)
                     self.put(uid, key, await answer)
         except (TimeoutError, OSError, ProtocolError) as error:
             log.warning("event=script-unread uid=%d error=%s", uid, repr(str(error) or "too slow"))
@@ -141,10 +142,10 @@ class Scripts:
         now = time.monotonic()
         if self._child is None and now - self._started >= _AGAIN_S:
             self._started = now
-            self._child = _Child(self._take)
+            self._child = _Child(self._take_text)
         return self._child is not None
 
-    def _take(self, uid: int, key: str, text: str) -> None:
+    def _take_text(self, uid: int, key: str, text: str) -> None:
         answer = self._waiting.get((uid, key))
         if answer is not None and not answer.done():
             answer.set_result(text)
@@ -162,11 +163,11 @@ class _Child:
     def __init__(self, take: Callable[[int, str, str], None]) -> None:
         self._take = take
         self.ended = False
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_socket:
             self._process = subprocess.Popen(
                 own_python("advisor.service.script_reader"),
-                stdin=theirs.fileno(),
+                stdin=child_socket.fileno(),
                 stdout=subprocess.DEVNULL,
                 cwd="/",
                 start_new_session=True,
@@ -175,9 +176,9 @@ class _Child:
         self._socket.setblocking(False)
         asyncio.get_running_loop().add_reader(self._socket, self._readable)
 
-    def ask(self, wanted: WantedText) -> None:
+    def ask(self, location: WantedText) -> None:
         """Ask for a file. Raises OSError."""
-        self._socket.send(wanted.packet())
+        self._socket.send(location.packet())
 
     def _readable(self) -> None:
         try:
@@ -201,7 +202,7 @@ class _Child:
         self._process.wait()
 
 
-def _wanted(uid: int, key: str) -> WantedText | None:
+def _location_of(uid: int, key: str) -> WantedText | None:
     """Return what a child needs to become a user, None for one that nobody knows by name."""
     try:
         gid, groups = groups_of(uid)

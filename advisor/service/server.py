@@ -109,12 +109,12 @@ class Server:
                 return
             with contextlib.suppress(OSError):
                 peer = peer_of(connection)
-                if not self._named(connection, peer) or self._admit(connection, peer):
+                if not self._is_named(connection, peer) or self._admit_client(connection, peer):
                     return
                 continue
             connection.close()
 
-    def _named(self, connection: socket.socket, peer: Peer) -> bool:
+    def _is_named(self, connection: socket.socket, peer: Peer) -> bool:
         """Tell whether a user's name is known; else admit the connection once it was looked up.
 
         Until then nobody knows whose allowance it takes.
@@ -124,6 +124,7 @@ class Server:
             return True
         waiting = self._unnamed.setdefault(uid, [])
         waiting.append((connection, peer))
+        # who waits with the most connections loses one, not whoever came last
         most = max(self._unnamed.values(), key=len)
         if len(most) > CONNECTIONS or sum(map(len, self._unnamed.values())) > UNNAMED_AT_ONCE:
             self.answering.limits.refused += 1
@@ -134,13 +135,13 @@ class Server:
         async def look_up() -> None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._names, users.name, uid)
-            for each, whose in self._unnamed.pop(uid, ()):
-                self._admit(each, whose)
+            for client, whose in self._unnamed.pop(uid, ()):
+                self._admit_client(client, whose)
 
         self.answering.spawn(look_up())
         return False
 
-    def _admit(self, connection: socket.socket, peer: Peer) -> bool:
+    def _admit_client(self, connection: socket.socket, peer: Peer) -> bool:
         """Take a client, or refuse one whose user asks too much; tell which."""
         use = self.answering.limits.of(peer.uid)
         with contextlib.suppress(OSError):

@@ -77,8 +77,8 @@ class Snapshot:
         names: dict[str, str] = {}
         for model in models:
             if model.node_type not in names:
-                known = self.inventory.resolve(model.node_type)
-                names[model.node_type] = known.name if known else model.node_type
+                node_type = self.inventory.resolve(model.node_type)
+                names[model.node_type] = node_type.name if node_type else model.node_type
             self.models[model.id] = replace(model, node_type=names[model.node_type])
         self.index()
 
@@ -104,10 +104,10 @@ class Snapshot:
         """Return a model's options, decoded once while it is in use."""
         cache, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
         key = (model.id, model.size)
-        held = cache.get(key)
-        if held is not None and held[0] == model.updated_at:
+        entry = cache.get(key)
+        if entry is not None and entry[0] == model.updated_at:
             cache.move_to_end(key)
-            return held[1]
+            return entry[1]
         rows = self._at_size(model) if model.size else model.rows()
         cache[key] = (model.updated_at, rows)
         if len(cache) > most:
@@ -117,23 +117,23 @@ class Snapshot:
     def longest_s(self, model: StoredModel) -> float:
         """Return the upper end of the longest time among a model's options, 0 without any."""
         key = (model.id, model.size)
-        held = self._longest.get(key)
-        if held is None or held[0] != model.updated_at:
+        entry = self._longest.get(key)
+        if entry is None or entry[0] != model.updated_at:
             if len(self._longest) >= _BASELINES:
                 self._longest.clear()
             longest_s = max(map(TIME_HI, self.rows(model)), default=0.0)
-            held = self._longest[key] = (model.updated_at, longest_s)
-        return held[1]
+            entry = self._longest[key] = (model.updated_at, longest_s)
+        return entry[1]
 
     def _at_size(self, model: StoredModel) -> list[Row]:
         """Return a family's options at a size; its table is unpacked once while it is in use."""
-        held = self._tables.get(model.id)
-        if held is None or held[0] != model.updated_at:
+        entry = self._tables.get(model.id)
+        if entry is None or entry[0] != model.updated_at:
             measured, table = replace(model, size=()).rows(), model.table()
-            held = self._tables[model.id] = (model.updated_at, measured, table)
+            entry = self._tables[model.id] = (model.updated_at, measured, table)
             if len(self._tables) > _FAMILIES:
                 self._tables.popitem(last=False)
-        return model.rows_at(*held[1:])
+        return model.rows_at(*entry[1:])
 
     def baseline(
         self, model: StoredModel, nodes: int, ranks: int, threads: int, freq_khz: int, default: bool
@@ -235,8 +235,8 @@ class StoreSource:
 
     def age_s(self) -> float | None:
         """Return how old the copy is that is read, in seconds; None for a live store."""
-        at = self.published_at
-        return None if at is None else round(max(0.0, time.time() - at), 1)
+        published_at = self.published_at
+        return None if published_at is None else round(max(0.0, time.time() - published_at), 1)
 
     def size_bytes(self) -> float | None:
         """Return the size of the store's file; None where it cannot be seen."""
@@ -256,25 +256,26 @@ class StoreSource:
         with self._swap:
             self._availability = availability
             snapshot = self.snapshot
-            before, snapshot.availability = snapshot.availability, availability
-        if before != availability or not availability.timeless:
+            previous, snapshot.availability = snapshot.availability, availability
+        if previous != availability or not availability.timeless:
             snapshot.answered = Remembered(_ANSWERED)
 
     def _load(self, reader: Reader) -> Snapshot:
         old = self.snapshot
         stamps = reader.model_stamps()
         snapshot = site_of(reader)
-        same = snapshot.inventory == old.inventory
+        # models stand under the inventory's names for node types: with another one they may change
+        same_inventory = snapshot.inventory == old.inventory
         snapshot.models = {
-            i: m for i, m in old.models.items() if same and stamps.get(i) == m.updated_at
+            i: m for i, m in old.models.items() if same_inventory and stamps.get(i) == m.updated_at
         }
         snapshot.take(_chunked(reader, [i for i in stamps if i not in snapshot.models]))
         snapshot._decoded = old._decoded
         changed = history_stamps(reader)
         snapshot.histories = {
             name: old.histories[name]
-            for name, at in changed.items()
-            if old.histories.get(name, ("",))[0] == at
+            for name, stamp in changed.items()
+            if old.histories.get(name, ("",))[0] == stamp
         }
         snapshot.histories |= history_records(reader, changed.keys() - snapshot.histories.keys())
         return snapshot

@@ -66,7 +66,7 @@ class Spool:
         self._collects = False
         """A collection is asked for that has not begun: it takes all that waits."""
         self._sweeps: list[_AutoSweep] = []
-        threading.Thread(target=self._run, name="spool", daemon=True).start()
+        threading.Thread(target=self._run_jobs, name="spool", daemon=True).start()
 
     @property
     def waiting(self) -> int:
@@ -81,7 +81,7 @@ class Spool:
         data = delivered_runs(request, contributor)
         runs = data["observations"]
         assert isinstance(runs, list)
-        self._keep(data, "runs", uid, len(runs))
+        self._keep_delivery(data, "runs", uid, len(runs))
         return len(runs)
 
     def put_phases(
@@ -107,7 +107,7 @@ class Spool:
         except InputError as error:
             raise ProtocolError(f"{error.message}; {error.hint}") from None
         data = {"contributor": contributor, "characterisation": characterisation.to_dict()}
-        self._keep(data, "phases", uid, 1)
+        self._keep_delivery(data, "phases", uid, 1)
 
     def put_profiles(
         self, request: Mapping[str, object], contributor: str, uid: int, inventory: Inventory
@@ -127,16 +127,18 @@ class Spool:
         check_name("node type", sent.node_type)
         if inventory.node_types and inventory.resolve(sent.node_type) is None:
             raise ProtocolError(f"the site has no node type {sent.node_type}")
-        self._keep({"contributor": contributor, **sent.to_dict()}, "profiles", uid, 1)
+        self._keep_delivery({"contributor": contributor, **sent.to_dict()}, "profiles", uid, 1)
 
-    def _keep(self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int) -> None:
+    def _keep_delivery(
+        self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int
+    ) -> None:
         text = json.dumps(data)
         self._untaken.check(uid, count, len(text))
         path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
         self._untaken.add(path.name, len(text))
         if not self._collects:
             self._collects = True
-            self._put("collect", {})
+            self._put_job("collect", {})
 
     def want_training(self, decision: Decision, request: Mapping[str, object], uid: int) -> None:
         """Start a sweep for a job's application as the job's user, if that is possible."""
@@ -145,7 +147,7 @@ class Spool:
         job_request = decision.request
         if job_request is None or now - self._asked.get(key, -math.inf) < _AGAIN_S:
             return
-        self._asked = {k: at for k, at in self._asked.items() if now - at < _AGAIN_S}
+        self._asked = {k: asked_s for k, asked_s in self._asked.items() if now - asked_s < _AGAIN_S}
         if len(self._asked) >= _MOST_ASKED:
             log.warning("event=no-training reason=too-many-asked user=%s", decision.user)
             return
@@ -166,15 +168,15 @@ class Spool:
             "uid": uid,
             "cwd": str(request.get("cwd") or "/"),
         }
-        self._put("train", job)
+        self._put_job("train", job)
 
-    def _put(self, kind: str, job: dict[str, object]) -> None:
+    def _put_job(self, kind: str, job: dict[str, object]) -> None:
         try:
             self._work.put_nowait((kind, job))
         except queue.Full:
             log.error("event=spool-busy kind=%s", kind)
 
-    def _run(self) -> None:
+    def _run_jobs(self) -> None:
         remove_forgotten()
         while True:
             try:
@@ -200,7 +202,7 @@ class Spool:
             str(self._store.absolute()),
             *([] if self._config is None else ["--config-dir", str(self._config.absolute())]),
         )
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd="/",
             env=own_environment(),
@@ -210,8 +212,8 @@ class Spool:
             timeout=600,
             check=False,
         )
-        if done.returncode not in (0, 3):
-            log.error("event=collect-failed error=%r", done.stderr.strip()[-500:])
+        if process.returncode not in (0, 3):
+            log.error("event=collect-failed error=%r", process.stderr.strip()[-500:])
 
     def _train(self, job: Mapping[str, Any]) -> None:
         if len(self._sweeps) >= MAX_SWEEPS:
@@ -270,7 +272,7 @@ class Spool:
             )
         except (OSError, subprocess.SubprocessError):
             output.close()
-            _remove(folder, as_user)
+            _remove_folder(folder, as_user)
             raise
         log.info("event=training-started user=%s log=%s", entry.pw_name, folder / "train.log")
         self._sweeps.append(_AutoSweep(process, folder, output, as_user, entry.pw_name))
@@ -306,7 +308,7 @@ class _AutoSweep:
             code,
             last,
         )
-        _remove(self.folder, self.as_user)
+        _remove_folder(self.folder, self.as_user)
         return False
 
 
@@ -322,10 +324,10 @@ def remove_forgotten() -> None:
                 gid, groups = groups_of(status.st_uid)
                 as_user = {"user": status.st_uid, "group": gid, "extra_groups": groups}
             if os.geteuid() in (0, status.st_uid):
-                _remove(folder, as_user)
+                _remove_folder(folder, as_user)
 
 
-def _remove(folder: Path, as_user: Mapping[str, Any]) -> None:
+def _remove_folder(folder: Path, as_user: Mapping[str, Any]) -> None:
     """Empty a sweep's folder as the user it belongs to: nothing of anybody else's can go."""
     try:
         subprocess.run(

@@ -68,8 +68,8 @@ def understand(submission: Submission) -> UnderstoodJob | Conclusion:
     if why is None:
         why = _reason_not_understood(use)
     if why is not None:
-        left = Submission(request, snapshot, policy, reading)
-        return Conclusion(left, (*reasons, why), recognised.workload)
+        unchanged = Submission(request, snapshot, policy, reading)
+        return Conclusion(unchanged, (*reasons, why), recognised.workload)
     if use.runs > 1:
         reasons = (*reasons, reason(SEVERAL_RUNS, use.runs))
     if use.freq_khz:  # the launcher's own option goes before the job's

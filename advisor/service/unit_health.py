@@ -33,7 +33,7 @@ def _check(path: Path, command: Path) -> Check:
     program = Path(match[1]) if match else Path()
     if match is None or not program.is_absolute():
         return Check("service", "fail", f"{path} names no program by its whole path", _INSTALL)
-    if why := _broken(program):
+    if why := _fault_of(program):
         return Check("service", "fail", f"{path} cannot start: {why}", _INSTALL)
     if program.resolve() != command.resolve():
         problem = f"{path} runs {program}, this command is {command}"
@@ -41,7 +41,7 @@ def _check(path: Path, command: Path) -> Check:
     return Check("service", "ok", f"{path} runs {program}")
 
 
-def _broken(program: Path) -> str:
+def _fault_of(program: Path) -> str:
     """Return why a program cannot be started, "" where it can as far as its file tells."""
     try:
         with program.open("rb") as file:

@@ -16,8 +16,8 @@ LOOKED_INTO = (FOLDER, Path("/run/systemd/system"), Path("/usr/lib/systemd/syste
 
 def program() -> Path:
     """Return the absolute path of the ``advisor`` that runs."""
-    beside = this_python().with_name("advisor")
-    return beside if beside.exists() else Path(sys.argv[0]).absolute()
+    sibling = this_python().with_name("advisor")
+    return sibling if sibling.exists() else Path(sys.argv[0]).absolute()
 
 
 def units(command: Path, *, sets_uid: bool) -> dict[str, str]:

@@ -44,8 +44,8 @@ class Untaken:
         """Raise AdvisorError where a user may leave no more."""
         if self._fits(uid, runs, size):
             return
-        there = self._names()
-        for name in [n for n in self._files if n not in there]:
+        present_names = self._names()
+        for name in [n for n in self._files if n not in present_names]:
             whose, count, length = self._files.pop(name)
             self._runs[whose] -= count
             self._bytes[whose] -= length

@@ -72,7 +72,7 @@ class Watch:
                 log.exception("event=internal-error")
                 why = repr(error)
             log.warning("event=watch-ended error=%r", why)
-            self._fail(f"what reads the scheduler ended: {why}", "see the daemon's log")
+            self._note_failure(f"what reads the scheduler ended: {why}", "see the daemon's log")
             if time.monotonic() - began > 2 * _SILENT_S:
                 pause = _PAUSE_S[0]
             await asyncio.sleep(pause)
@@ -107,10 +107,12 @@ class Watch:
                 async with asyncio.timeout(_SILENT_S + self._every_s):
                     line = await lines.readline()
                 if not line:
-                    return f"exit code {await _ended(child)}"
+                    return f"exit code {await _exit_code(child)}"
                 # The limits of ten thousand users take too long for the loop.
                 long = len(line) > _SHORT_LINE
-                self._take(await asyncio.to_thread(_parsed, line) if long else _parsed(line))
+                self._take_message(
+                    await asyncio.to_thread(_message_of, line) if long else _message_of(line)
+                )
         except TimeoutError:
             return "it sent nothing for too long"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -122,13 +124,13 @@ class Watch:
                 os.killpg(child.pid, signal.SIGKILL)
             if child.stdin is not None:
                 child.stdin.close()
-            await _ended(child)
+            await _exit_code(child)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _take_message(self, message: dict[str, Any]) -> None:
         """Take over what one line says. Raises ValueError, KeyError or TypeError for nonsense."""
-        at = float(message["at"])
+        read_at = float(message["at"])
         if "error" in message:
-            self._fail(str(message["error"]), str(message.get("hint") or ""))
+            self._note_failure(str(message["error"]), str(message.get("hint") or ""))
             return
         if "limits" in message:
             self._limits_error = str(message.get("limits_error") or "")
@@ -140,10 +142,10 @@ class Watch:
             log.info("event=watching scheduler=%s", self._known.scheduler)
         self._error = self._hint = ""
         if "limits" not in message:
-            self._read_at = at
+            self._read_at = read_at
         self._publish()
 
-    def _fail(self, error: str, hint: str) -> None:
+    def _note_failure(self, error: str, hint: str) -> None:
         """Note why nothing can be read; what was read last holds until it is too old."""
         if error != self._error:
             log.warning("event=watch-failed error=%r", error)
@@ -156,13 +158,13 @@ class Watch:
         if self._known is None or self._read_at is None:
             return
         now = time.monotonic()
-        left = self._read_at + self._lasts_s - now
-        if left <= 0:
+        remaining_s = self._read_at + self._lasts_s - now
+        if remaining_s <= 0:
             self._expire()
             return
         if self._expiry:
             self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
+        self._expiry = asyncio.get_running_loop().call_later(remaining_s, self._expire)
         self._promises = [p for p in self._promises if p[0] > self._read_at]
         promised: Counter[str] = Counter()
         for _, node_type, nodes in self._promises:
@@ -183,10 +185,10 @@ class Watch:
 
     def status(self) -> dict[str, object]:
         """Return how old the state is, and what is wrong."""
-        known, at = self._known, self._read_at
+        availability, read_at = self._known, self._read_at
         return {
-            "scheduler": known.scheduler if known else "",
-            "age_s": None if at is None else round(time.monotonic() - at, 1),
+            "scheduler": availability.scheduler if availability else "",
+            "age_s": None if read_at is None else round(time.monotonic() - read_at, 1),
             "known": self._fresh,
             "error": self._error,
             "hint": self._hint,
@@ -197,7 +199,7 @@ class Watch:
         }
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _message_of(line: bytes) -> dict[str, Any]:
     """Return what a line says. Raises ValueError, KeyError or TypeError when it makes no sense."""
     message: dict[str, Any] = json.loads(line)
     if "state" in message:
@@ -207,7 +209,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return message
 
 
-async def _ended(child: subprocess.Popen[bytes]) -> int | None:
+async def _exit_code(child: subprocess.Popen[bytes]) -> int | None:
     """Return the exit code of a child that ends now; None when it does not."""
     for _ in range(100):
         if child.poll() is not None:

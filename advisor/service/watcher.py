@@ -53,33 +53,33 @@ class Watcher:
 
     def look(self) -> None:
         """Read once and tell. Raises OSError when nobody listens."""
-        at = time.monotonic()
+        read_s = time.monotonic()
         try:
-            state = pack(_understood(self._read))
+            state = pack(_read_or_fail(self._read_nodes))
         except AdvisorError as error:
             self._scheduler = ""
-            self._line(at, {"error": error.message, "hint": error.hint})
+            self._write_line(read_s, {"error": error.message, "hint": error.hint})
             return
-        self._tell(at, "state", state)
-        if at >= self._limits_due:
+        self._tell_part(read_s, "state", state)
+        if read_s >= self._limits_due:
             self._look_at_limits()
 
     def _look_at_limits(self) -> None:
-        at = time.monotonic()
+        read_s = time.monotonic()
         try:
-            limits: JobLimits = _understood(self._reads(self._scheduler).read_limits)
+            limits: JobLimits = _read_or_fail(self._watched(self._scheduler).read_limits)
         except AdvisorError as error:
-            if at - self._limits_at > _LIMITS_LAST_S:
+            if read_s - self._limits_at > _LIMITS_LAST_S:
                 self._sent.pop("limits", None)
                 text = error.message + (f"; {error.hint}" if error.hint else "")
-                self._line(at, {"limits": None, "limits_error": text})
+                self._write_line(read_s, {"limits": None, "limits_error": text})
         else:
-            self._limits_at = at
-            self._tell(at, "limits", pack_limits(limits))
-        self._limits_due = at + _LIMITS_SHARE * (time.monotonic() - at)
+            self._limits_at = read_s
+            self._tell_part(read_s, "limits", pack_limits(limits))
+        self._limits_due = read_s + _LIMITS_SHARE * (time.monotonic() - read_s)
 
-    def _read(self) -> Availability:
-        name, reading = self._ask()
+    def _read_nodes(self) -> Availability:
+        name, reading = self._ask_scheduler()
         self._scheduler = name
         with contextlib.suppress(AdvisorError), Reader(self._store) as reader:
             self._inventory = reader.inventory()
@@ -91,14 +91,14 @@ class Watcher:
             settings=reading.settings,
         )
 
-    def _ask(self) -> tuple[str, NodeReading]:
+    def _ask_scheduler(self) -> tuple[str, NodeReading]:
         """Ask the scheduler that answered last, else the first of those installed that does."""
         watched = {n: s for n, s in self._schedulers.items() if s.watched() is not None}
         errors = []
         for name in [self._scheduler] if self._scheduler else watched:
             if watched[name].installed():
                 try:
-                    return name, self._reads(name).read()
+                    return name, self._watched(name).read()
                 except SchedulerError as error:
                     errors.append(error)
         if errors:
@@ -108,22 +108,22 @@ class Watcher:
             hint="install them here, or start the daemon with --watch 0",
         )
 
-    def _reads(self, name: str) -> Watched:
+    def _watched(self, name: str) -> Watched:
         watched = self._schedulers[name].watched()
         assert watched is not None, name
         return watched
 
-    def _tell(self, at: float, part: str, data: dict[str, object]) -> None:
+    def _tell_part(self, read_s: float, part: str, data: dict[str, object]) -> None:
         changed = data != self._sent.get(part)
         self._sent[part] = data
-        self._line(at, {part: data} if changed else {})
+        self._write_line(read_s, {part: data} if changed else {})
 
-    def _line(self, at: float, data: dict[str, object]) -> None:
-        self._out.write(json.dumps({"at": at, **data}, separators=(",", ":")) + "\n")
+    def _write_line(self, read_s: float, data: dict[str, object]) -> None:
+        self._out.write(json.dumps({"at": read_s, **data}, separators=(",", ":")) + "\n")
         self._out.flush()
 
 
-def _understood(read: Callable[[], T]) -> T:
+def _read_or_fail(read: Callable[[], T]) -> T:
     """Return what was read; SchedulerError also for what the scheduler was never seen to say."""
     try:
         return read()

@@ -102,9 +102,9 @@ class _Parts:
         """Return what a part may have been: what the script starts by its name, else its name."""
         if not part.program:
             return ()
-        started = [p for p in self.job.reading.programs or () if p.name == part.program]
-        if started:
-            return started
+        programs = [p for p in self.job.reading.programs or () if p.name == part.program]
+        if programs:
+            return programs
         named = recognise(None, command=(part.program,), rules=self.snapshot.rules)
         return [StepProgram(part.program, named.application, named.workload)]
 
@@ -159,18 +159,20 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
         return conclusion
     if history.worse:
         why = reason("whole-job-worse", history.worse)
-        left = replace(submission, reading=reading)
-        return replace(conclusion, submission=left, reasons=(*conclusion.reasons, why))
+        unchanged = replace(submission, reading=reading)
+        return replace(conclusion, submission=unchanged, reasons=(*conclusion.reasons, why))
     job = _job(conclusion, request, reading, node_types)
-    made = _model_of(job, history)
-    if made is None:
+    model_in_words = _model_of(job, history)
+    if model_in_words is None:
         return conclusion
-    model, words = made
-    written = model.rows()[0]
-    configuration = written.configuration(model.node_type)
+    model, words = model_in_words
+    baseline_row = model.rows()[0]
+    configuration = baseline_row.configuration(model.node_type)
     models = JobModels({model.node_type: model}, model.workload)
     reasons = (*job.reasons, reason(WHOLE_JOB, words))
-    return job, JobBaseline(configuration, written, configuration, True, model, models, reasons)
+    return job, JobBaseline(
+        configuration, baseline_row, configuration, True, model, models, reasons
+    )
 
 
 def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
@@ -179,10 +181,10 @@ def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> s
     if history is None:
         return set()
     rules, script = snapshot.rules, request.script or ""
-    started = programs_of(script, request.command[1:], request.job_name, rules) or ()
+    programs = programs_of(script, request.command[1:], request.job_name, rules) or ()
     steps = {part.program for job in history.jobs for part in job.parts if part.program}
     named = [recognise(None, command=(step,), rules=rules) for step in sorted(steps)]
-    return {p.application for p in started} | {n.application for n in named}
+    return {p.application for p in programs} | {n.application for n in named}
 
 
 def _with_programs(
@@ -223,8 +225,8 @@ def _may_be_capped(
     khz = default_freq(node_type)
     if not khz or request.freq_khz not in (None, 0, khz):  # its user's own cap
         return False
-    same = past.node_type == node_type.name and request.nodes in (None, past.nodes)
-    return same and past.ranks_per_node > 0 and past.cpus_per_node > 0
+    same_shape = past.node_type == node_type.name and request.nodes in (None, past.nodes)
+    return same_shape and past.ranks_per_node > 0 and past.cpus_per_node > 0
 
 
 def _job(
@@ -256,34 +258,34 @@ def _model_of(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel, str
     request, reading = job.request, job.reading
     size = request.cpus_per_task, threads_stated(request)
     key = (WHOLE_JOB, reading.identity, reading.programs, request.user, request.account)
-    made: tuple[StoredModel, str] | str = job.snapshot.choice(
+    model_in_words: tuple[StoredModel, str] | str = job.snapshot.choice(
         (*key, size, job.node_types[0].name, job.policy), lambda: _sum_of_parts(job, history) or ""
     )
-    return made if isinstance(made, tuple) else None
+    return model_in_words if isinstance(model_in_words, tuple) else None
 
 
 def _sum_of_parts(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel, str] | None:
     node_type, latest = job.node_types[0], history.jobs[0]
     free_khz = default_freq(node_type)
     parts = _Parts(job.snapshot, job, node_type, latest.nodes, free_khz)
-    past = [parts.known(one) for one in history.jobs]
+    past = [parts.known(past_job) for past_job in history.jobs]
     ranks, cpus = latest.ranks_per_node, latest.cpus_per_node
     place = Configuration(node_type.name, latest.nodes, ranks, cpus, free_khz)
-    whole = whole_job(place, past)
-    if whole is None:
+    job_options = whole_job(place, past)
+    if job_options is None:
         return None
-    return _model(job, whole, [*_shown(past[0])]), share_words(past)
+    return _model(job, job_options, [*_part_records(past[0])]), share_words(past)
 
 
-def _shown(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[str, object]]:
+def _part_records(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[str, object]]:
     """Yield the parts of a past job, the rest last, as a decision keeps them."""
     job, parts = past
     *shares, rest = shares_of(job, parts)
-    for known, share in zip(parts, shares, strict=True):
+    for known_part, share in zip(parts, shares, strict=True):
         yield {
-            "program": known.part.program,
-            "application": known.named[0],
-            "workload": known.named[1],
+            "program": known_part.part.program,
+            "application": known_part.named[0],
+            "workload": known_part.named[1],
             "time_share": round(share.time, 4),
             "energy_share": round(share.energy, 4),
             "known": bool(share.response),
@@ -298,16 +300,18 @@ def _shown(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[str, obje
     }
 
 
-def _model(job: UnderstoodJob, whole: WholeJob, parts: list[dict[str, object]]) -> StoredModel:
+def _model(
+    job: UnderstoodJob, job_options: WholeJob, parts: list[dict[str, object]]
+) -> StoredModel:
     """Return a model that decisions take as any other; its id is of no stored one."""
-    options = (whole.written, *whole.capped)
+    options = (job_options.written, *job_options.capped)
     packed = pack_options(options)
     digest = blake2b(packed, digest_size=7).digest()
     return StoredModel(
         id=-1 - int.from_bytes(digest, "big"),
         application=next((str(p["application"]) for p in parts if p["known"]), ""),
         workload=WHOLE_JOB,
-        node_type=whole.written.configuration.node_type,
+        node_type=job_options.written.configuration.node_type,
         scope="own",
         owner=job.request.user,
         version=1,
@@ -316,7 +320,7 @@ def _model(job: UnderstoodJob, whole: WholeJob, parts: list[dict[str, object]]) 
         state_reason="",
         energy_quality="measured",
         n_train=0,
-        stats={"parts": parts, "spread": whole.spread},
+        stats={"parts": parts, "spread": job_options.spread},
         options_blob=packed,
         created_at="",
         updated_at="",
@@ -329,12 +333,12 @@ def with_spread(model: StoredModel, choice: Choice) -> Choice:
         return choice
     spread_t, spread_e = model.stats["spread"]
     chosen = choice.chosen._replace(
-        time=_wider(choice.chosen.time, spread_t), energy=_wider(choice.chosen.energy, spread_e)
+        time=_widened(choice.chosen.time, spread_t), energy=_widened(choice.chosen.energy, spread_e)
     )
     return replace(choice, chosen=chosen)
 
 
-def _wider(effect: Effect, spread: float) -> Effect:
+def _widened(effect: Effect, spread: float) -> Effect:
     middle = math.log1p(effect.change)
     low, high = (math.log1p(end) - middle for end in (effect.lo, effect.hi))
     return Effect(

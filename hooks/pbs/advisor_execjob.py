@@ -47,7 +47,7 @@ def main(event):
     settings = read_settings()
     kind = event.type
     if kind in events("EXECJOB_BEGIN", "EXECJOB_PROLOGUE"):
-        start(event.job, settings, again=kind in events("EXECJOB_PROLOGUE"))
+        start(event.job, settings, at_prologue=kind in events("EXECJOB_PROLOGUE"))
     elif kind in events("EXECJOB_EPILOGUE"):
         account(event.job, settings)
     elif kind in events("EXECJOB_POSTSUSPEND"):
@@ -90,28 +90,28 @@ def say(job, text):
 # -- a job's life ------------------------------------------------------------------------------
 
 
-def start(job, settings, again):
+def start(job, settings, at_prologue):
     """Cap the job's CPUs and begin to count; at prologue counting begins again."""
     path = state_path(job.id, settings)
     state = load(path)
-    if state is not None and again and state["boot"] == boot_id(settings):
+    if state is not None and at_prologue and state["boot"] == boot_id(settings):
         if state["energy"] is not None:
             state["energy"] = begin_energy(settings)
             save(path, state)
         return
     # of a run of this job that was not ended here
-    before = finish_state(path, settings) if state is not None else {}
-    cpus, whole, why = job_cpus(job, settings)
+    former_caps = finish_state(path, settings) if state is not None else {}
+    cpus, whole_node, why = job_cpus(job, settings)
     state = {
         "job": job.id,
         "boot": boot_id(settings),
         "asked_khz": wanted_khz(job),
-        "before": before,
-        "energy": begin_energy(settings) if whole else None,
-        "whole": whole,
+        "before": former_caps,
+        "energy": begin_energy(settings) if whole_node else None,
+        "whole": whole_node,
         "why": why,
     }
-    if set_others_aside(path, cpus, whole, settings) or before:
+    if set_others_aside(path, cpus, whole_node, settings) or former_caps:
         why, cpus = STUCK, None
     cap_cpus(path, state, cpus, why, settings)
     save(path, state)
@@ -132,18 +132,18 @@ def cap_cpus(path, state, cpus, why, settings):
     state["applied_khz"] = cap(job, state["before"], cap_khz)
 
 
-def set_others_aside(path, cpus, whole, settings):
+def set_others_aside(path, cpus, whole_node, settings):
     """Lift the caps of jobs that cannot run beside this one: they are gone, or suspended.
 
     Tells whether one stays: it would be taken for what stood there before.
     """
     folders, stuck = set(policies(cpus or [], settings)[0]), False
-    for other in states(settings):
-        state = load(other) if other != path else None
+    for other_path in states(settings):
+        state = load(other_path) if other_path != path else None
         if state is None or state["boot"] != boot_id(settings):  # the periodic hook drops it
             continue
-        if whole or state.get("whole") or folders & set(state["before"]):
-            set_aside(other, state)
+        if whole_node or state.get("whole") or folders & set(state["before"]):
+            set_aside(other_path, state)
             stuck = stuck or bool(state["before"])
     return stuck
 
@@ -185,8 +185,8 @@ def resume(job, settings):
     state = load(path)
     if state is None or not state.get("suspended"):
         return
-    cpus, whole, why = job_cpus(job, settings)
-    if set_others_aside(path, cpus, whole, settings) or restore(state["before"]):
+    cpus, whole_node, why = job_cpus(job, settings)
+    if set_others_aside(path, cpus, whole_node, settings) or restore(state["before"]):
         why, cpus = STUCK, None
     held_khz = state["applied_khz"]
     cap_cpus(path, state, cpus, why, settings)
@@ -279,8 +279,8 @@ def job_cpus(job, settings):
         int(re.search(r"(\d+)$", path).group(1))
         for path in glob.glob(os.path.join(cpu_root(settings), "cpu[0-9]*"))
     )
-    given, several = given_here(job, settings)
-    if has_alone(job, settings, several) or given >= cores(everyone, settings):
+    cpu_count, several = given_here(job, settings)
+    if has_alone(job, settings, several) or cpu_count >= cores(everyone, settings):
         return everyone, True, ""
     for pattern in CPUSETS:
         pattern = os.path.join(settings["sys_root"], pattern.format(glob.escape(job.id)))
@@ -294,21 +294,25 @@ def job_cpus(job, settings):
 def has_alone(job, settings, parted):
     """Tell whether a job has this host for itself: its place with the sharing of its vnodes."""
     words = str(job.Resource_List["place"] or "").split(":")
-    asked = [word for word in words if word in ("excl", "exclhost", "shared")][-1:]
+    placement = [word for word in words if word in ("excl", "exclhost", "shared")][-1:]
     host = pbs.get_local_nodename().split(".")[0]
     sharings = settings["sharings"].get(host) or ["default_shared"]
-    return all(alone(asked, sharing, parted) for sharing in sharings)
+    return all(alone(placement, sharing, parted) for sharing in sharings)
 
 
-def alone(asked, sharing, parted):
-    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
+def alone(placement, sharing, parted):
+    """Tell it of one vnode, as PBS's scheduler does; ``placement`` is the job's word, or []."""
     if sharing == "ignore_excl":
         return False
-    if sharing == "force_exclhost" or asked == ["exclhost"]:
+    if sharing == "force_exclhost" or placement == ["exclhost"]:
         return True
-    if sharing == "default_exclhost" and not asked:
+    if sharing == "default_exclhost" and not placement:
         return True
-    excl = asked == ["excl"] or sharing == "force_excl" or (not asked and sharing == "default_excl")
+    excl = (
+        placement == ["excl"]
+        or sharing == "force_excl"
+        or (not placement and sharing == "default_excl")
+    )
     return excl and not parted
 
 
@@ -322,12 +326,12 @@ def given_here(job, settings):
     chunks = re.findall(r"\(([^)]*)\)", str(job.exec_vnode or ""))
     text = str(getattr(job, "exec_host", None) or "")
     hosts = [h.split("/")[0].split(".")[0] for h in text.split("+")] if text else []
-    for at, chunk in enumerate(chunks):
+    for position, chunk in enumerate(chunks):
         for part in chunk.split("+"):
             name, _, resources = part.partition(":")
             number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
-            own = name.split("[")[0].split(".")[0]
-            if number and (hosts[at] if len(hosts) == len(chunks) else own) == host:
+            vnode_host = name.split("[")[0].split(".")[0]
+            if number and (hosts[position] if len(hosts) == len(chunks) else vnode_host) == host:
                 total += int(number.group(1))
                 names.add(name.split(".")[0])
     return total, host in settings["parted"] or bool(names - {host})
@@ -371,29 +375,31 @@ def policies(cpus, settings):
             by_path[os.path.realpath(folder)] = folder
     if not by_path:
         return [], "this node has no cpufreq in /sys"
-    mine = set(cpus)
+    cpu_set = set(cpus)
     for folder in by_path:
         try:
-            others = set(cpu_list(read(os.path.join(folder, "affected_cpus")).replace(" ", ",")))
+            sharing_cpus = set(
+                cpu_list(read(os.path.join(folder, "affected_cpus")).replace(" ", ","))
+            )
         except (OSError, ValueError):
-            others = set()
-        if others - mine:
+            sharing_cpus = set()
+        if sharing_cpus - cpu_set:
             return [], "its CPUs share their frequency with others"
     return sorted(by_path), ""
 
 
-def cap(job, before, cap_khz):
+def cap(job, former_caps, cap_khz):
     """Write the cap and return the one that holds in kHz, 0 when it is not taken."""
     holds = 0
-    for folder in sorted(before):
+    for folder in sorted(former_caps):
         name = os.path.join(folder, "scaling_max_freq")
         try:
             lowest = number(os.path.join(folder, "cpuinfo_min_freq"), 0)
-            wanted = min(max(cap_khz, lowest), int(before[folder]))
-            write(name, str(wanted))
+            target_khz = min(max(cap_khz, lowest), int(former_caps[folder]))
+            write(name, str(target_khz))
             holds = max(holds, int(read(name)))
         except (OSError, ValueError) as error:
-            restore(before)
+            restore(former_caps)
             say(job, f"runs without its cap: {name}: {error}")
             return 0
     if holds > cap_khz:
@@ -401,14 +407,14 @@ def cap(job, before, cap_khz):
     return holds
 
 
-def restore(before):
+def restore(former_caps):
     """Put the former caps back; return "" or what could not be."""
     failed = ""
-    for folder in sorted(before):
+    for folder in sorted(former_caps):
         name = os.path.join(folder, "scaling_max_freq")
         try:
             if os.path.exists(name):
-                write(name, before[folder])
+                write(name, former_caps[folder])
         except OSError as error:
             failed = f"{name}: {error.strerror}"
     return failed

@@ -143,14 +143,14 @@ def trip(path):
 def request(event, job, variables, settings):
     """Return the line that asks about a job."""
     options = {n: str(v) for n, v in given(job.Resource_List).items() if n != STAMP}
-    own = {
+    job_options = {
         "queue": queue_of(job),
         "account": job.Account_Name,
         "job-name": job.Job_Name,
         "project": job.project,
         "array": job.array_indices_submitted,
     }
-    options.update((name, str(value)) for name, value in own.items() if value)
+    options.update((name, str(value)) for name, value in job_options.items() if value)
     sizes = sorted(n for n in variables if str(n).startswith("ADVISOR_SIZE_"))
     env = {n: variables.get(n) for n in (*settings["variables"], *sizes[:20])}
     data = {
@@ -184,9 +184,9 @@ def given(resources):
     return {name: value for name, value in values.items() if value is not None}
 
 
-def attributes(job, known):
+def attributes(job, harmless):
     """Return the attributes that are set on a job, but for these."""
-    names = [n for n in getattr(job, "attributes", ()) if n[0] != "_" and n not in known]
+    names = [n for n in getattr(job, "attributes", ()) if n[0] != "_" and n not in harmless]
     values = {name: str(getattr(job, name, None) or "")[:MAX_ATTRIBUTE] for name in names}
     return {name: value for name, value in values.items() if value not in ("", "0", "False")}
 
@@ -197,9 +197,9 @@ def text_of(value):
     return text if len(text) <= MAX_TEXT else ""
 
 
-def exchange(path, line, left):
-    """Send a line and return the answer's; wait no longer than ``left`` seconds in all."""
-    half, answer = left / 2, b""
+def exchange(path, line, remaining_s):
+    """Send a line and return the answer's; wait no longer than ``remaining_s`` seconds in all."""
+    half, answer = remaining_s / 2, b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             # Blocking, so that the kernel lets it wait where others stand before it.
@@ -207,13 +207,13 @@ def exchange(path, line, left):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
             begin = time.monotonic()
             connection.connect(path)
-            left -= min(half, time.monotonic() - begin)
+            remaining_s -= min(half, time.monotonic() - begin)
             connection.setblocking(False)
             while line:
-                left = wait(connection, select.POLLOUT, left)
+                remaining_s = wait(connection, select.POLLOUT, remaining_s)
                 line = line[connection.send(line) :]
             while b"\n" not in answer:
-                left = wait(connection, select.POLLIN, left)
+                remaining_s = wait(connection, select.POLLIN, remaining_s)
                 piece = connection.recv(MAX_ANSWER)
                 if not piece:
                     raise Unchanged("the daemon hung up")
@@ -227,18 +227,18 @@ def exchange(path, line, left):
     return answer.split(b"\n", 1)[0]
 
 
-def wait(connection, event, left):
+def wait(connection, event, remaining_s):
     """Wait until a socket is ready; return what is left of the seconds. Raises BlockingIOError."""
     # Of a short piece of waiting no more than its length counts: where the host stands still, or
     # does not let this process run, no daemon hangs.
     watched = select.poll()
     watched.register(connection, event)
-    while left > 0:
+    while remaining_s > 0:
         begin = time.monotonic()
         events = watched.poll(PIECE_S * 1000)
-        left -= min(PIECE_S, time.monotonic() - begin)
+        remaining_s -= min(PIECE_S, time.monotonic() - begin)
         if events:
-            return left
+            return remaining_s
     raise BlockingIOError
 
 
@@ -286,18 +286,20 @@ def check(plan, job, variables, settings):
     advisor's to write, and a select that does more than the advisor may.
     """
     resources = job.Resource_List
-    asked = given(resources)
+    requested = given(resources)
     changes = []
     if plan["rewrite"] or plan["env"]:
-        refuse_strange(job, asked, settings)
+        refuse_strange(job, requested, settings)
     for name in (*plan["rewrite"], STAMP):
         if not hasattr(resources, name):
             raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
     for name, value in sorted(plan["rewrite"].items()):
         if name == "select":
-            difference(str(asked.get(name, "")), value, settings)
+            difference(str(requested.get(name, "")), value, settings)
             changes.append((resources, name, pbs.select(value)))
-        elif name == FREQ or (name == THREADS and not {"select", "nodes", THREADS} & set(asked)):
+        elif name == FREQ or (
+            name == THREADS and not {"select", "nodes", THREADS} & set(requested)
+        ):
             changes.append((resources, name, int(value)))
         else:
             raise Unchanged(f"resource {name} is not the advisor's to write here")
@@ -310,16 +312,16 @@ def check(plan, job, variables, settings):
         changes.append((variables, SET, " ".join(words)))
     stamp = plan["stamp"]
     if changes:
-        refuse_beyond(plan, asked, queue_of(job), settings)
-        stamp += wrote(plan["rewrite"], asked)
+        refuse_beyond(plan, requested, queue_of(job), settings)
+        stamp += written_mark(plan["rewrite"], requested)
     return [(resources, STAMP, stamp), *changes, (variables, DECISION, plan["decision"])]
 
 
-def wrote(rewrite, asked):
+def written_mark(rewrite, requested):
     """Return what is put behind the stamp: how the job was left, and what stood there before."""
-    left = {n: str(rewrite.get(n, asked.get(n, ""))) for n in LOOKED_AT}
-    before = {n: str(asked.get(n, "")) for n in rewrite}
-    words = {"left": {n: v for n, v in left.items() if v}, "before": before}
+    final_values = {n: str(rewrite.get(n, requested.get(n, ""))) for n in LOOKED_AT}
+    original_values = {n: str(requested.get(n, "")) for n in rewrite}
+    words = {"left": {n: v for n, v in final_values.items() if v}, "before": original_values}
     text = WROTE + json.dumps(words, separators=(",", ":"), sort_keys=True)
     if len(text) > MAX_WROTE:
         raise Unchanged("what it asks for is too long to be kept")
@@ -332,13 +334,13 @@ def is_count(name, settings):
     return name != "OMP_NUM_THREADS" and (form is not None or name in settings["counts"])
 
 
-def refuse_strange(job, asked, settings):
+def refuse_strange(job, requested, settings):
     """Raise Unchanged for what the installed list does not know."""
-    known = set(settings["resources"]) | set(settings["host_resources"])
-    names = [n for n in asked if n != "select"]
-    for part in str(asked.get("select", "")).split("+"):
+    installed_names = set(settings["resources"]) | set(settings["host_resources"])
+    names = [n for n in requested if n != "select"]
+    for part in str(requested.get("select", "")).split("+"):
         names += [word.split("=")[0].strip() for word in part.split(":") if "=" in word]
-    strange = [n for n in names if n not in known]
+    strange = [n for n in names if n not in installed_names]
     strange += attributes(job, set(settings["harmless"]) | set(settings["attributes"]))
     if strange:
         raise Unchanged("the hook does not know " + ", ".join(strange))
@@ -353,24 +355,28 @@ def difference(old, new, settings):
     olds, news = old.split("+"), new.split("+")
     if not old or len(olds) != len(news):
         raise Unchanged("the advisor does not make chunks")
-    for before, after in zip(olds, news):
-        before, after = before.split(":"), after.split(":")
-        if len(after) < len(before):
+    for old_words, new_words in zip(olds, news):
+        old_words, new_words = old_words.split(":"), new_words.split(":")
+        if len(new_words) < len(old_words):
             raise Unchanged("the advisor takes nothing out of a chunk")
-        single = len(olds) == 1 and (before[0] == "1" or "=" in before[0])
-        for was, now in zip(before + [""] * len(after), after):
-            name, _, value = now.partition("=")
+        single = len(olds) == 1 and (old_words[0] == "1" or "=" in old_words[0])
+        for old_word, new_word in zip(old_words + [""] * len(new_words), new_words):
+            name, _, value = new_word.partition("=")
             number = int(value) if value.isdigit() else 0
-            fewer = single and name == "ncpus" and was.startswith("ncpus=")
-            if was == now or (number and name == THREADS and was.split("=")[0] in ("", name)):
+            fewer = single and name == "ncpus" and old_word.startswith("ncpus=")
+            if old_word == new_word or (
+                number and name == THREADS and old_word.split("=")[0] in ("", name)
+            ):
                 continue
-            if not was and name in settings["host_resources"]:
+            if not old_word and name in settings["host_resources"]:
                 continue
-            if not (fewer and 0 < number <= amount(was.split("=")[1])):
-                raise Unchanged(f"the advisor does not write {now} for {was or 'nothing'}")
+            if not (fewer and 0 < number <= amount(old_word.split("=")[1])):
+                raise Unchanged(
+                    f"the advisor does not write {new_word} for {old_word or 'nothing'}"
+                )
 
 
-def refuse_beyond(plan, asked, queue, settings):
+def refuse_beyond(plan, requested, queue, settings):
     """Raise Unchanged for nodes the queue has not, or for more than the job has of its nodes.
 
     More threads than a rank has cores, fewer cores of whole nodes, a cap where others may run or
@@ -386,23 +392,27 @@ def refuse_beyond(plan, asked, queue, settings):
     threads = [int(value) for value in plan["env"].values()]
     cap = int(plan["rewrite"].get(FREQ, 0))
     of_host = (*OF_HOST, *settings["host_resources"])
-    known = {n for kind in classes for n in kind["resources"]} | set(settings["host_resources"])
+    resource_names = {n for kind in classes for n in kind["resources"]} | set(
+        settings["host_resources"]
+    )
     for default in ways:
-        place, before = chunks(asked, default, of_host)
-        after = chunks({**asked, **plan["rewrite"]}, default, of_host)[1]
-        together = sum(count * count_of(chunk, "ncpus") for count, chunk in after)
-        for (_, was), (count, now) in zip(before, after):
-            most = count_of(was, THREADS, count_of(was, "ncpus") // count_of(was, "mpiprocs"))
-            largest = max([*threads, count_of(now, THREADS)])
+        place, old_chunks = chunks(requested, default, of_host)
+        new_chunks = chunks({**requested, **plan["rewrite"]}, default, of_host)[1]
+        together = sum(count * count_of(chunk, "ncpus") for count, chunk in new_chunks)
+        for (_, old_chunk), (count, new_chunk) in zip(old_chunks, new_chunks):
+            most = count_of(
+                old_chunk, THREADS, count_of(old_chunk, "ncpus") // count_of(old_chunk, "mpiprocs")
+            )
+            largest = max([*threads, count_of(new_chunk, THREADS)])
             if largest > most:
                 raise Unchanged(f"{largest} threads are more than a rank has: {most}")
-            looked_at = {name: value for name, value in now.items() if name in known}
+            looked_at = {name: value for name, value in new_chunk.items() if name in resource_names}
             kinds = [kind for kind in classes if within(looked_at, kind["resources"])]
-            refuse_impossible(kinds, count, now, place, queue)
+            refuse_impossible(kinds, count, new_chunk, place, queue)
             alone = [has_alone(place, kind) for kind in kinds]
-            if count_of(now, "ncpus") < count_of(was, "ncpus") and any(alone):
+            if count_of(new_chunk, "ncpus") < count_of(old_chunk, "ncpus") and any(alone):
                 raise Unchanged("its nodes are whole, so no cores are taken")
-            cores = together if "pack" in place else count_of(now, "ncpus")
+            cores = together if "pack" in place else count_of(new_chunk, "ncpus")
             if cap and not all(
                 has or cores >= kind["resources"]["ncpus"] for has, kind in zip(alone, kinds)
             ):
@@ -415,8 +425,8 @@ def refuse_impossible(kinds, count, chunk, place, queue):
     """Raise Unchanged unless hosts of these kinds have room for so many equal chunks."""
     fit = 0
     for kind in kinds:
-        each = kind["resources"]["ncpus"] // count_of(chunk, "ncpus")
-        fit += kind["nodes"] * (1 if "scatter" in place else int(each))
+        chunks_per_node = kind["resources"]["ncpus"] // count_of(chunk, "ncpus")
+        fit += kind["nodes"] * (1 if "scatter" in place else int(chunks_per_node))
     if fit < count:
         shown = ":".join(f"{name}={value}" for name, value in chunk.items())
         raise Unchanged(f"queue {queue} has no nodes for {count} of {shown}")
@@ -430,32 +440,34 @@ def refuse_frequency(cap, kinds, steps):
     """
     if cap > MAX_MHZ:
         raise Unchanged(f"{cap} MHz is no processor's frequency")
-    known = [] if steps else [[cap]]
+    step_lists = [] if steps else [[cap]]
     for kind in kinds:
         has = {f"{n}={part}" for n, v in kind["resources"].items() for part in str(v).split(",")}
-        own = [numbers for feature, numbers in steps.items() if feature in has]
-        known += own or [steps.get("", ())]
-    if not any(cap in numbers for numbers in known):
+        feature_steps = [numbers for feature, numbers in steps.items() if feature in has]
+        step_lists += feature_steps or [steps.get("", ())]
+    if not any(cap in numbers for numbers in step_lists):
         raise Unchanged(f"{cap} MHz is no frequency step of its nodes")
 
 
-def chunks(asked, default, of_host):
+def chunks(requested, default, of_host):
     """Return a job's placement and its chunks, each with its count, as the server completes it.
 
     ``of_host``: the resources that go into the chunk which the server makes without a select.
     """
-    asked = {name: str(value) for name, value in asked.items()}
-    own = asked.get("select") or ("" if "nodes" in asked else default["job"].get("select", ""))
-    place = str(asked.get("place") or default["place"] or "free")
-    if own:
+    requested = {name: str(value) for name, value in requested.items()}
+    select_text = requested.get("select") or (
+        "" if "nodes" in requested else default["job"].get("select", "")
+    )
+    place = str(requested.get("place") or default["place"] or "free")
+    if select_text:
         parts = []
-        for part in own.split("+"):
+        for part in select_text.split("+"):
             words = part.split(":")
             count = int(words.pop(0)) if words[0].isdigit() else 1
             parts.append((count, {**default["chunk"], **dict(w.split("=", 1) for w in words)}))
         return place, parts
-    if "nodes" in asked:
-        body, _, sharing = asked["nodes"].partition("#")
+    if "nodes" in requested:
+        body, _, sharing = requested["nodes"].partition("#")
         parts = []
         for part in body.split("+"):
             words = part.split(":")
@@ -465,7 +477,7 @@ def chunks(asked, default, of_host):
             count = int(words[0]) if words[0].isdigit() else 1
             parts.append((count, {**default["chunk"], **chunk}))
         return "scatter:" + sharing, parts
-    job = {**default["chunk"], **default["job"], **asked}
+    job = {**default["chunk"], **default["job"], **requested}
     return "pack", [(1, {name: value for name, value in job.items() if name in of_host})]
 
 
@@ -477,19 +489,23 @@ def count_of(chunk, name, none=1):
 def has_alone(place, kind):
     """Tell whether a job has a host of a kind for itself: its place with the vnodes' sharing."""
     words = place.split(":")
-    asked = [word for word in words if word in ("excl", "exclhost", "shared")]
-    return all(alone(asked[-1:], sharing, kind["parted"]) for sharing in kind["sharings"])
+    placement = [word for word in words if word in ("excl", "exclhost", "shared")]
+    return all(alone(placement[-1:], sharing, kind["parted"]) for sharing in kind["sharings"])
 
 
-def alone(asked, sharing, parted):
-    """Tell it of one vnode, as PBS's scheduler does; ``asked`` is the job's word, or []."""
+def alone(placement, sharing, parted):
+    """Tell it of one vnode, as PBS's scheduler does; ``placement`` is the job's word, or []."""
     if sharing == "ignore_excl":
         return False
-    if sharing == "force_exclhost" or asked == ["exclhost"]:
+    if sharing == "force_exclhost" or placement == ["exclhost"]:
         return True
-    if sharing == "default_exclhost" and not asked:
+    if sharing == "default_exclhost" and not placement:
         return True
-    excl = asked == ["excl"] or sharing == "force_excl" or (not asked and sharing == "default_excl")
+    excl = (
+        placement == ["excl"]
+        or sharing == "force_excl"
+        or (not placement and sharing == "default_excl")
+    )
     return excl and not parted
 
 
@@ -526,13 +542,13 @@ def amount(text):
 
 def assign(changes):
     """Write all changes; when one fails, what was done is taken back."""
-    done = []
+    former_values = []
     try:
         for where, name, value in changes:
-            done.append((where, name, read(where, name)))
+            former_values.append((where, name, read(where, name)))
             write(where, name, value)
     except BaseException:
-        for where, name, value in reversed(done):
+        for where, name, value in reversed(former_values):
             try:
                 write(where, name, value)
             except Exception as error:
@@ -567,20 +583,20 @@ def look_again(job):
     stamp, mark, text = str(getattr(resources, STAMP, None) or "").partition(WROTE)
     if not mark or text.endswith(ALTERED):
         return
-    words, asked, settings = json.loads(text), given(resources), read_settings()
-    left, before = words["left"], words["before"]
-    changed = sorted(changed_since(left, asked, settings))
+    words, requested, settings = json.loads(text), given(resources), read_settings()
+    final_values, original_values = words["left"], words["before"]
+    changed = sorted(changed_since(final_values, requested, settings))
     if not changed:
         return
     changes = [(resources, STAMP, stamp + mark + text + ALTERED)]
-    if "select" in before and asked.get("select") is not None:
-        text = restored(str(asked["select"]), before["select"], left["select"])
+    if "select" in original_values and requested.get("select") is not None:
+        text = restored(str(requested["select"]), original_values["select"], final_values["select"])
         changes.append((resources, "select", pbs.select(text)))
-    if FREQ in before and str(asked.get(FREQ)) == left[FREQ]:
-        changes.append((resources, FREQ, int(before[FREQ] or 0)))
-    if THREADS in before and str(asked.get(THREADS)) == left[THREADS]:
+    if FREQ in original_values and str(requested.get(FREQ)) == final_values[FREQ]:
+        changes.append((resources, FREQ, int(original_values[FREQ] or 0)))
+    if THREADS in original_values and str(requested.get(THREADS)) == final_values[THREADS]:
         # It was written where nobody said it: PBS's own.
-        changes.append((resources, THREADS, int(asked.get("ncpus") or 1)))
+        changes.append((resources, THREADS, int(requested.get("ncpus") or 1)))
     for word in str(variables.get(SET) or "").split():
         name, _, value = word.partition("=")
         if variables.get(name) == value:
@@ -594,49 +610,53 @@ def look_again(job):
     )
 
 
-def changed_since(left, asked, settings):
+def changed_since(final_values, requested, settings):
     """Return the names of what is not as the job was left; what the server fills in counts not."""
     inventory = json.loads(settings["inventory"] or '{"defaults": {}}')
-    ways = [way for each in inventory["defaults"].values() for way in each]
-    changed = {name for name, value in left.items() if str(asked.get(name, "")) != value}
-    if "nodes" in left or changed:
+    ways = [way for queue_ways in inventory["defaults"].values() for way in queue_ways]
+    changed = {
+        name for name, value in final_values.items() if str(requested.get(name, "")) != value
+    }
+    if "nodes" in final_values or changed:
         return changed
-    own = {"free", "pack"} | {way["place"] for way in ways if "select" in left}
-    if "place" not in left and str(asked.get("place") or "free") not in own:
+    default_places = {"free", "pack"} | {way["place"] for way in ways if "select" in final_values}
+    if "place" not in final_values and str(requested.get("place") or "free") not in default_places:
         changed.add("place")
-    if "select" not in left and not any("select" in way["job"] for way in ways):
-        made = str(asked.get("select") or "1")  # by the server, of the job's resources
-        words = dict(word.partition("=")[::2] for word in made.split(":")[1:])
+    if "select" not in final_values and not any("select" in way["job"] for way in ways):
+        server_select = str(requested.get("select") or "1")  # by the server, of the job's resources
+        words = dict(word.partition("=")[::2] for word in server_select.split(":")[1:])
         for name in ("ncpus", "mpiprocs", THREADS):
             allowed = {"", *(way["job"].get(name, "") for way in ways)}
-            allowed = {left[name]} if name in left else allowed
+            allowed = {final_values[name]} if name in final_values else allowed
             if words.get(name, "") not in allowed | ({"1"} if allowed == {""} else set()):
                 changed.add("select")
-        if made.split(":")[0] != "1":
+        if server_select.split(":")[0] != "1":
             changed.add("select")
     return changed
 
 
-def restored(now, before, left):
+def restored(current, original, final):
     """Return a select without the words that were written into it, where they still stand.
 
     Chunk by chunk; where a later hook made it other chunks, by the first one's words.
     """
-    parts, befores, lefts = (text.split("+") for text in (now, before, left))
-    if not len(parts) == len(befores) == len(lefts):
-        befores, lefts = befores[:1] * len(parts), lefts[:1] * len(parts)
-    return "+".join(map(restored_chunk, parts, befores, lefts))
+    parts, originals, finals = (text.split("+") for text in (current, original, final))
+    if not len(parts) == len(originals) == len(finals):
+        originals, finals = originals[:1] * len(parts), finals[:1] * len(parts)
+    return "+".join(map(restored_chunk, parts, originals, finals))
 
 
-def restored_chunk(now, before, left):
+def restored_chunk(current, original, final):
     """Return one chunk of a select without the words that were written into it."""
-    was, own = (
-        dict(word.partition("=")[::2] for word in text.split(":")) for text in (before, left)
+    original_words, final_words = (
+        dict(word.partition("=")[::2] for word in text.split(":")) for text in (original, final)
     )
     ours = {
-        f"{n}={v}": f"{n}={was[n]}" if n in was else "" for n, v in own.items() if was.get(n) != v
+        f"{n}={v}": f"{n}={original_words[n]}" if n in original_words else ""
+        for n, v in final_words.items()
+        if original_words.get(n) != v
     }
-    words = (ours.get(word, word) for word in now.split(":"))
+    words = (ours.get(word, word) for word in current.split(":"))
     return ":".join(word for word in words if word)
 
 

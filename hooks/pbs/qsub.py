@@ -87,20 +87,20 @@ def now():
 
 def next_qsub():
     """Return the qsub that comes after this file in PATH: a site's own program may be there."""
-    ours, behind = os.path.realpath(__file__), False
+    ours, past_ours = os.path.realpath(__file__), False
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder or ".", "qsub")
         if os.path.realpath(path) == ours:
-            behind = True
-        elif behind and os.path.isfile(path) and os.access(path, os.X_OK):
+            past_ours = True
+        elif past_ours and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return QSUB or "/opt/pbs/bin/qsub"
 
 
 def came_again():
     """Tell whether a site's qsub, which this one became, has called this one once more."""
-    at = os.environ.pop(PREPARED, "")
-    return at.isdigit() and 0 <= now() - int(at) < 60
+    prepared_s = os.environ.pop(PREPARED, "")
+    return prepared_s.isdigit() and 0 <= now() - int(prepared_s) < 60
 
 
 def prepared(words):
@@ -114,37 +114,39 @@ def prepared(words):
     rest = words[end:]
     text = b"" if rest[:1] == ["--"] else script_text(rest)
     lines = [] if text is None else text.decode("utf-8", "replace").splitlines()
-    given = directives(lines, prefix_of(options))
-    value = "" if text is None or off else client(text, given, lines)
+    option_lines = directives(lines, prefix_of(options))
+    value = "" if text is None or off else client(text, option_lines, lines)
     if value and not off and opted_out(lines):
         names, value = [n for n in names if n != "ADVISOR"] + ["ADVISOR=off"], ""
     if not names and not value:
         return words
-    own = options.get("v")
-    if own is None:  # what the script's own lines say goes behind the command line
-        for line in given:
-            own = read_options(line)[0].get("v", own)
-    if own is None:
+    variable_list = options.get("v")
+    if variable_list is None:  # what the script's own lines say goes behind the command line
+        for line in option_lines:
+            variable_list = read_options(line)[0].get("v", variable_list)
+    if variable_list is None:
         try:
-            own = variables_of_all_jobs(options.get("q", "").partition("@")[2])
+            variable_list = variables_of_all_jobs(options.get("q", "").partition("@")[2])
         except Kept as why:
             if names:
                 listed = ", ".join(name.partition("=")[0] for name in names)
                 sys.stderr.write(f"advisor: {listed} not passed on: {why}; use qsub -v\n")
             return words
-    have = set(re.findall(r"(?:^|,)\s*(\w+)", own or ""))
+    have = set(re.findall(r"(?:^|,)\s*(\w+)", variable_list or ""))
     added = [name for name in names if name.partition("=")[0] not in have]
     if value and CLIENT not in have:
         os.environ[CLIENT] = hand_over(value)
         added += [CLIENT] if os.environ[CLIENT] else []
-    value = ",".join(([own] if own else []) + added)
+    value = ",".join(([variable_list] if variable_list else []) + added)
     return [*words[:end], "-v", value, *rest] if added else words
 
 
 def opted_out(lines):
     """Tell whether a line of the script itself says off: that does not depend on a daemon."""
-    own = (line[len("#ADVISOR") :].split() for line in lines if line.startswith("#ADVISOR"))
-    return any(word.lower() in OFF for words in own for word in words)
+    directive_words = (
+        line[len("#ADVISOR") :].split() for line in lines if line.startswith("#ADVISOR")
+    )
+    return any(word.lower() in OFF for words in directive_words for word in words)
 
 
 # -- what goes to the daemon, past PBS ---------------------------------------------------------
@@ -155,13 +157,13 @@ def hand_over(value):
     import binascii
 
     key = binascii.hexlify(os.urandom(16)).decode("ascii")
-    return key if sent(key, value) or left(key, value) else ""
+    return key if send_text(key, value) or leave_text(key, value) else ""
 
 
-def sent(key, value):
+def send_text(key, value):
     """Send a text to the daemon of this host; True if it is the one that PBS's hook asks."""
     path = os.environ.get("ADVISOR_SOCKET") or SOCKET
-    if not os.path.exists(path) or noted("daemon", HUNG_S) is not None:
+    if not os.path.exists(path) or read_note("daemon", HUNG_S) is not None:
         return False
     try:
         import _socket as socket
@@ -194,7 +196,7 @@ def sent(key, value):
     return b'"asked":true' in answer
 
 
-def left(key, value):
+def leave_text(key, value):
     """Write a text into a file that the user alone may read; tell whether it is there."""
     try:
         folder = own_folder()
@@ -202,23 +204,23 @@ def left(key, value):
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             os.write(number, value.encode("ascii"))
-            written = os.fstat(number).st_mtime  # by the clock of the file system
+            written_s = os.fstat(number).st_mtime  # by the clock of the file system
         finally:
             os.close(number)
-        tidy(folder, written)
+        tidy(folder, written_s)
     except OSError:
         return False
     return True
 
 
-def tidy(folder, written):
+def tidy(folder, written_s):
     """Remove what no daemon has taken: what is old, and of the rest all but the newest."""
     ages = []
     for name in os.listdir(folder):
         if re.fullmatch("[0-9a-f]{32}", name):
             path = os.path.join(folder, name)
             try:
-                ages.append((written - os.lstat(path).st_mtime, path))
+                ages.append((written_s - os.lstat(path).st_mtime, path))
             except OSError:
                 pass
     for number, (age, path) in enumerate(sorted(ages)):
@@ -248,13 +250,13 @@ def own_folder():
     return folder
 
 
-def noted(name, lasts_s):
+def read_note(name, lasts_s):
     """Return what was noted less than so many seconds ago, None for nothing."""
     try:
         number = os.open(os.path.join(own_folder(), name), os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(number) as file:
-            at, _, text = file.read(65536).partition(" ")
-        return text if 0 <= now() - int(at) < lasts_s else None
+            noted_s, _, text = file.read(65536).partition(" ")
+        return text if 0 <= now() - int(noted_s) < lasts_s else None
     except (OSError, ValueError):
         return None
 
@@ -280,7 +282,7 @@ def variables_of_all_jobs(server):
 
     places = [os.environ.get(n, "") for n in ("PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE")]
     name = f"server-{zlib.crc32(repr([server, *places]).encode()):08x}"
-    text = noted(name, SERVER_S)
+    text = read_note(name, SERVER_S)
     if text is None:
         text = default_arguments(server)
         try:
@@ -330,26 +332,26 @@ def read_options(words):
 
     None for what is no option of qsub's: `--version`, or a mistake that qsub has to tell.
     """
-    options, at = {}, 0
-    while at < len(words):
-        word = words[at]
+    options, position = {}, 0
+    while position < len(words):
+        word = words[position]
         if word in ("--", "-") or not word.startswith("-"):
-            return options, at
-        at += 1
+            return options, position
+        position += 1
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
             if letter in FLAGS:
                 options[letter] = ""
-            elif letter in VALUED and (letters or at < len(words)):
-                options[letter] = letters or words[at]
-                at += not letters
+            elif letter in VALUED and (letters or position < len(words)):
+                options[letter] = letters or words[position]
+                position += not letters
                 if letter == "l":
                     options.setdefault("all l", []).append(options["l"])
                 break
             else:
                 return options, None
-    return options, at
+    return options, position
 
 
 def prefix_of(options):
@@ -386,9 +388,9 @@ def give_back(text):
             import tempfile
 
             number = os.dup(tempfile.TemporaryFile().fileno())  # noqa: SIM115
-        left = memoryview(text)
-        while left:
-            left = left[os.write(number, left) :]
+        remainder = memoryview(text)
+        while remainder:
+            remainder = remainder[os.write(number, remainder) :]
         os.lseek(number, 0, os.SEEK_SET)
     except OSError:  # no room: a child writes it as qsub reads
         number, write_end = os.pipe()
@@ -421,16 +423,16 @@ def directives(lines, prefix):
 
 def split_words(text):
     """Split a line of options as qsub does: quotes group, a backslash takes the next as it is."""
-    words, word, quote, at = [], None, "", 0
-    while at < len(text):
-        c = text[at]
-        at += 1
+    words, word, quote, position = [], None, "", 0
+    while position < len(text):
+        c = text[position]
+        position += 1
         if quote:
             quote, word = ("", word) if c == quote else (quote, word + c)
         elif c in "\"'":
             quote, word = c, word or ""
-        elif c == "\\" and at < len(text):
-            word, at = (word or "") + text[at], at + 1
+        elif c == "\\" and position < len(text):
+            word, position = (word or "") + text[position], position + 1
         elif c.isspace():
             if word is not None:
                 words.append(word)
@@ -446,8 +448,8 @@ def client(text, options, lines):
     import zlib
 
     head = []
-    for given in options:
-        head += ["#PBS -l " + value for value in read_options(given)[0].get("all l", [])]
+    for words in options:
+        head += ["#PBS -l " + value for value in read_options(words)[0].get("all l", [])]
     data = {"v": 1, "fingerprint": sha256(text).hexdigest()[:16], "script": ""}
     if text:  # whole where there is room: of a part nobody knows what else the script does
         script = outline(lines)
@@ -501,8 +503,8 @@ def programs(telling, lines):
     variables, by_word = {}, {}
     home = os.path.expanduser("~")
     moves = [m.group(1) or "" for _, line in logical(lines) for m in MOVES.finditer(line)]
-    here = [m for m in moves if m.strip("\"' {}$") == "PBS_O_WORKDIR"]
-    folder = (os.getcwd() if here else home) if len(here) == len(moves) else None
+    to_workdir = [m for m in moves if m.strip("\"' {}$") == "PBS_O_WORKDIR"]
+    folder = (os.getcwd() if to_workdir else home) if len(to_workdir) == len(moves) else None
     for line in telling:
         for piece in re.split("[;&|()]+", line):
             for word in split_words(piece):
@@ -510,8 +512,8 @@ def programs(telling, lines):
                 if equals and re.match(r"\w+$", name):
                     variables[name] = value
                 word = replaced(word, variables)
-                known = {"HOME": home, "PBS_O_WORKDIR": os.getcwd()}
-                path = os.path.expanduser(replaced(word, known))
+                folder_variables = {"HOME": home, "PBS_O_WORKDIR": os.getcwd()}
+                path = os.path.expanduser(replaced(word, folder_variables))
                 if "/" not in path or "$" in path or word.startswith("-") or word in by_word:
                     continue
                 if not path.startswith("/") and folder is None:
@@ -556,10 +558,10 @@ def build_of(file, size):
         if head[:6] == b"\x7fELF\x02\x01":
             start = struct.unpack_from("<Q", head, 32)[0]
             length, count = struct.unpack_from("<HH", head, 54)
-            for at in range(start, start + length * min(count, 64), length or 1):
-                if struct.unpack_from("<I", head, at)[0] == 4:  # PT_NOTE
-                    file.seek(struct.unpack_from("<Q", head, at + 8)[0])
-                    room = min(struct.unpack_from("<Q", head, at + 32)[0], MAX_NOTES)
+            for header_offset in range(start, start + length * min(count, 64), length or 1):
+                if struct.unpack_from("<I", head, header_offset)[0] == 4:  # PT_NOTE
+                    file.seek(struct.unpack_from("<Q", head, header_offset + 8)[0])
+                    room = min(struct.unpack_from("<Q", head, header_offset + 32)[0], MAX_NOTES)
                     build = build_id(file.read(room))
                     if build:
                         return build
@@ -572,14 +574,14 @@ def build_id(notes):
     """Return the build id among an ELF file's notes, "" where there is none."""
     import struct
 
-    at = 0
-    while at + 12 <= len(notes):
-        name, size, kind = struct.unpack_from("<III", notes, at)
-        start = at + 12 + (name + 3) // 4 * 4
-        if kind == 3 and name == 4 and notes[at + 12 : at + 16] == b"GNU\0":
+    offset = 0
+    while offset + 12 <= len(notes):
+        name, size, kind = struct.unpack_from("<III", notes, offset)
+        start = offset + 12 + (name + 3) // 4 * 4
+        if kind == 3 and name == 4 and notes[offset + 12 : offset + 16] == b"GNU\0":
             identity = notes[start : start + size]
             return identity.hex() if 4 <= len(identity) == size <= 64 else ""
-        at = start + (size + 3) // 4 * 4
+        offset = start + (size + 3) // 4 * 4
     return ""
 
 
@@ -661,9 +663,9 @@ def logical(lines):
         if end is not None:
             end = None if line == end else end
             continue
-        here = HERE.search(line) if "<<" in line and "<<<" not in line else None
-        if here:
-            end, line = here.group(2), HERE.sub("", line)
+        here_document = HERE.search(line) if "<<" in line and "<<<" not in line else None
+        if here_document:
+            end, line = here_document.group(2), HERE.sub("", line)
         if line and not line.startswith("#"):
             yield number, line[:1000]
 

@@ -23,7 +23,7 @@ def dead_process() -> int:
 
 
 def left(folder: Path, name: str, pid: int, here: str = "") -> Path:
-    path = folder / f".{name}.{here or drafts._here()}.{pid}.0123abcd.draft"
+    path = folder / f".{name}.{here or drafts._host_name()}.{pid}.0123abcd.draft"
     path.write_text("left")
     return path
 
@@ -47,12 +47,12 @@ def test_what_a_killed_process_left_is_cleared_and_nothing_else(tmp_path: Path) 
     kept = [
         left(tmp_path, "a.db", os.getppid()),
         left(tmp_path, "b.db", gone),
-        tmp_path / f".a.db.{drafts._here()}.{gone}.draft",
+        tmp_path / f".a.db.{drafts._host_name()}.{gone}.draft",
         tmp_path / ".a.db.mine",
     ]
     for path in kept:
         path.touch()
-    link = tmp_path / f".a.db.{drafts._here()}.{gone}.89abcdef.draft"
+    link = tmp_path / f".a.db.{drafts._host_name()}.{gone}.89abcdef.draft"
     link.symlink_to(kept[-1])
     with draft(tmp_path, "a.db"):
         pass

@@ -165,7 +165,7 @@ class Home:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     found = Home(tmp_path)
     wanted = WantedText(found.uid, found.gid, (found.gid,), KEY, str(found.home))
-    monkeypatch.setattr(scripts, "_wanted", lambda uid, key: wanted)
+    monkeypatch.setattr(scripts, "_location_of", lambda uid, key: wanted)
     monkeypatch.setattr(scripts, "READ_S", 30.0)
     return found
 

@@ -244,7 +244,7 @@ def test_a_torn_blob_is_an_error() -> None:
         unpack_rows(pack_options([BASE])[:-1])
 
 
-@pytest.mark.parametrize("blob", [b"", b"\x02" + b"\0" * 100])
+@pytest.mark.parametrize("blob", [b"", b"\x07" + b"\0" * 100])
 def test_options_packed_in_another_format_are_an_error(blob: bytes) -> None:
     with pytest.raises(ValueError, match=r"packed in format (none|\d+), not 1"):
         unpack_rows(blob)

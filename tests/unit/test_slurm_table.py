@@ -129,7 +129,7 @@ def test_who_starts_later(options: dict[str, str], held: bool) -> None:
 def test_classes_are_those_the_page_names() -> None:
     word = re.compile(
         "harmless|all|held|axis:(frequency|threads|node_type|nodes|ranks)"
-        "|binds:(node_type|nodes|cores|memory|gpus|frequency|threads|gpu_freq_khz)"
+        "|binds:(node_type|nodes|cores|memory|gpus|frequency|threads|tasks|gpu_freq_khz)"
     )
     for classes in (*slurm_table.OPTIONS.values(), *slurm_table.VARIABLES.values()):
         assert all(word.fullmatch(w) for w in classes.split()), classes

@@ -118,8 +118,8 @@ def _summary(word: str) -> str:
 
 def _added() -> dict[str, str]:
     """Return the verbs that other packages add, each with the package it is of."""
-    taken = {*_first_words(), *FORMER}
-    added = {n: e for n, e in plugins.found("verbs").items() if n not in taken}
+    reserved_names = {*_first_words(), *FORMER}
+    added = {n: e for n, e in plugins.found("verbs").items() if n not in reserved_names}
     return {n: f"of {e.dist.name}" if e.dist else e.value for n, e in added.items()}
 
 
@@ -181,8 +181,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == [_ALL_TAIL] and arguments[1:2] not in (["--help"], ["-h"]):
         arguments, tail = arguments[:1], arguments[1:]
     elif "--" in arguments:
-        at = arguments.index("--")
-        arguments, tail = arguments[:at], arguments[at + 1 :]
+        separator_index = arguments.index("--")
+        arguments, tail = arguments[:separator_index], arguments[separator_index + 1 :]
     if os.geteuid() == 0:
         search_absolute_folders()
     prepare()
@@ -195,15 +195,15 @@ _COMMON = ("--db", "--config-dir", "--json")
 
 def verb_first(arguments: Sequence[str]) -> list[str]:
     """Return arguments with what every verb takes behind the verb: ``--json report``."""
-    before: list[str] = []
+    common_options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].partition("=")[0] in _COMMON:
-        before.append(rest.pop(0))
-        if before[-1] in _COMMON[:2] and rest:
-            before.append(rest.pop(0))
+        common_options.append(rest.pop(0))
+        if common_options[-1] in _COMMON[:2] and rest:
+            common_options.append(rest.pop(0))
     if rest and rest[0] in FAMILIES:
-        return [rest[0], *verb_first([*before, *rest[1:]])]
-    return [*rest[:1], *before, *rest[1:]] if rest else before
+        return [rest[0], *verb_first([*common_options, *rest[1:]])]
+    return [*rest[:1], *common_options, *rest[1:]] if rest else common_options
 
 
 def of_today(arguments: Sequence[str]) -> list[str]:

@@ -55,14 +55,14 @@ def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict
     try:
         limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
         with deriving(paths.whole_store(args.db)) as writer:
-            done = rank_all(writer, limits, contributor)
+            reranking = rank_all(writer, limits, contributor)
     except AdvisorError as error:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
     return {
-        "rankings": done.line,
-        "applications_ranked": done.applications,
-        "changed_fastest": done.faster,
-        "not_ranked": list(done.failed),
+        "rankings": reranking.line,
+        "applications_ranked": reranking.applications,
+        "changed_fastest": reranking.faster,
+        "not_ranked": list(reranking.failed),
     }
 
 
@@ -82,16 +82,18 @@ def _places_of(
         return [(t.name, t) for t in elsewhere]
     places: list[tuple[str, NodeType | None]] = []
     for name in names:
-        known = inventory.resolve(name) if inventory else None
-        if known is None and name != NODE_TYPE:
-            there = ", ".join(t.name for t in elsewhere) or "none"
+        inventory_type = inventory.resolve(name) if inventory else None
+        if inventory_type is None and name != NODE_TYPE:
+            type_names = ", ".join(t.name for t in elsewhere) or "none"
             raise InputError(
                 f"the inventory has no node type {name}",
-                hint=f"there are: {there}; advisor lab bench --here --node-type {name} names this "
-                "machine",
+                hint=f"there are: {type_names}; advisor lab bench --here --node-type {name} "
+                "names this machine",
             )
-        away = known is not None and known.name != NODE_TYPE
-        places.append((known.name if known else name, known if away else None))
+        away = inventory_type is not None and inventory_type.name != NODE_TYPE
+        places.append(
+            (inventory_type.name if inventory_type else name, inventory_type if away else None)
+        )
     return places
 
 

@@ -19,12 +19,12 @@ def timed_line(timed: TimedRun, note: str) -> str:
     """Say how long the timed run took, what was seen of it, and what speaks against it."""
     regions = sum(len(p.phases) for p in timed.processes)
     if regions:
-        seen = f", {regions} parallel regions"
+        region_words = f", {regions} parallel regions"
     elif timed.processes:
-        seen = "; no OpenMP regions: the whole program is one phase"
+        region_words = "; no OpenMP regions: the whole program is one phase"
     else:
-        seen = "; statically linked, its regions cannot be seen: it is one phase"
-    line = f"timed   {_short(timed.time_s)}{seen}"
+        region_words = "; statically linked, its regions cannot be seen: it is one phase"
+    line = f"timed   {_short(timed.time_s)}{region_words}"
     return f"{line}\n        {note}" if note else line
 
 
@@ -146,9 +146,11 @@ def _summary(phase: FoundPhase) -> str:
         parts.append(f"{phase.flops_per_iter:.3g} floating-point operations")
     if phase.dropped:
         cached = sum(1 for s in phase.dropped if s.dropped == "cached")
-        left = [f"{len(phase.dropped) - cached} rare"] if len(phase.dropped) > cached else []
-        left += [f"{cached} that stay in the cache"] if cached else []
-        parts.append(f"left out: {' and '.join(left)}")
+        dropped_words = (
+            [f"{len(phase.dropped) - cached} rare"] if len(phase.dropped) > cached else []
+        )
+        dropped_words += [f"{cached} that stay in the cache"] if cached else []
+        parts.append(f"left out: {' and '.join(dropped_words)}")
     return "; ".join(parts)
 
 

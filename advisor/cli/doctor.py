@@ -210,13 +210,13 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "advisor store publish must run there after each collect",
         )
     scripts = status.get("scripts")
-    missing = scripts.get("missing") if isinstance(scripts, dict) else 0
-    if isinstance(missing, int) and missing:
+    incomplete_jobs = scripts.get("missing") if isinstance(scripts, dict) else 0
+    if isinstance(incomplete_jobs, int) and incomplete_jobs:
         yield Check(
             "daemon",
             "warn",
-            f"of {missing} jobs it did not get what the login nodes' part read, and left them as "
-            "written",
+            f"of {incomplete_jobs} jobs it did not get what the login nodes' part read, and left "
+            "them as written",
             "the daemon has to run as root, and its host to have the users' homes, or the login "
             "nodes' part to be on its host alone",
         )
@@ -229,7 +229,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
         )
     elif status.get("store_error"):
         never = status.get("store_read") is False
-        now = (
+        consequence = (
             "it has read none yet, so jobs run as written"
             if never
             else ("it answers from what it read last")
@@ -238,7 +238,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "daemon",
             "fail",
             f"it cannot read its store: {status['store_error']}",
-            f"{now}; put a backup or a published copy back: advisor store restore FILE",
+            f"{consequence}; put a backup or a published copy back: advisor store restore FILE",
         )
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(

@@ -94,9 +94,9 @@ def run(args: argparse.Namespace) -> int:
         raise RefusedError(
             f"nothing to do: all {format_count(len(chosen), 'run')} are shared that widely already"
         )
-    after = f"advisor fit {shlex.quote(args.application)}"
+    next_command = f"advisor fit {shlex.quote(args.application)}"
     if args.workload is not None:
-        after += f" --workload {args.workload}"
+        next_command += f" --workload {args.workload}"
     if args.json:
         print_json(
             "promote",
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
                 promoted=widened,
                 estimates=estimates,
                 without_account=sum(narrow.values()),
-                next=after if widened else "",
+                next=next_command if widened else "",
             ),
         )
         return 0
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{format_count(widened, 'run')} of {args.application} now {verb} {whom}")
     if narrow:
         print(f"not shared, because no account is known: {_who(narrow)}")
-    print(f"the models have not changed yet; next: {after}")
+    print(f"the models have not changed yet; next: {next_command}")
     return 0
 
 

@@ -96,8 +96,10 @@ def run(args: argparse.Namespace) -> int:
         files = [] if store is None else known_files(store)
         ranking = rank(app, profiles, base, limits, args.method, files)
         stored, queued = None, ""
-        known = {} if store is None else measured_times(store, app.application, app.workload)
-        picture = ranking_picture(app.application, ranking, known)
+        time_intervals = (
+            {} if store is None else measured_times(store, app.application, app.workload)
+        )
+        picture = ranking_picture(app.application, ranking, time_intervals)
         if store is not None and source is not None and ranking.estimates and not args.no_store:
             by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
             stored = _keep_ranking(store, source, ranking, limits, by_hand=by_hand)
@@ -116,8 +118,10 @@ def run(args: argparse.Namespace) -> int:
             if line:
                 print(line)
     if not ranking.estimates:
-        wanted = "; ".join(_wanted(r) for r in ranking.phases)
-        complain(f"no profile of {base} is similar to a phase of {app.application} ({wanted})")
+        lacking_kernels = "; ".join(_wanted(r) for r in ranking.phases)
+        complain(
+            f"no profile of {base} is similar to a phase of {app.application} ({lacking_kernels})"
+        )
         return RefusedError.exit_code
     return 0
 
@@ -170,8 +174,8 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor lab characterise -- COMMAND"
         )
-    own = [r for r in rows if r.contributor == current_user()]
-    rows = own or rows
+    user_rows = [r for r in rows if r.contributor == current_user()]
+    rows = user_rows or rows
     if len(rows) > 1:
         names = ", ".join(f"{r.workload} on {r.node_type} by {r.contributor}" for r in rows)
         raise UsageError(f"several characterisations match: {names}", hint="choose with --workload")
@@ -302,7 +306,7 @@ def _answer(
 def _print(app: Characterisation, ranking: Ranking) -> None:
     for r in ranking.phases:
         similar = [m for m in r.candidates if m.index is not None]
-        gone = len(r.candidates) - len(similar)
+        discarded_count = len(r.candidates) - len(similar)
         print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {100 * r.phase.weight:.1f} %")
         if similar:
             print_table(
@@ -328,7 +332,10 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                     for m in similar[:_SHOWN]
                 ],
             )
-        print(f"{gone} comparisons discarded as too different ({100 * r.margin:.0f} % and more)")
+        print(
+            f"{discarded_count} comparisons discarded as too different "
+            f"({100 * r.margin:.0f} % and more)"
+        )
         if r.memory is not None:
             print(
                 f"estimated by a blend: {100 * r.memory:.0f} % memory access, the rest arithmetic"
@@ -444,25 +451,26 @@ def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> st
     lacks = lacking(app, ranking)
     if not lacks:
         return ""
-    missing = f"not measured: {format_count(len(lacks), 'microbenchmark')} nearer to the phases"
+    gap_words = f"not measured: {format_count(len(lacks), 'microbenchmark')} nearer to the phases"
     if isinstance(store, Writer):
         waiting = want(store, lacks)
     else:
         names = [(w.microbenchmark, w.streams) for w in wanted(store)]
         waiting = sum((w.microbenchmark, w.streams) in names for w in lacks)
     if waiting:
-        return f"{missing}; advisor lab bench --wanted measures them"
-    return f"{missing}; the owner of {store.path} measures them with advisor lab bench"
+        return f"{gap_words}; advisor lab bench --wanted measures them"
+    return f"{gap_words}; the owner of {store.path} measures them with advisor lab bench"
 
 
 def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
     """Say which ranking jobs follow when this one is not stored."""
     from advisor.store.rankings import rankings
 
-    known = rankings(store, source.application, source.workload, base=source.node_type)
-    of = [r for r in known if r.contributor == source.contributor]
-    if of:
-        return f"the site's own ranking, of {of[0].created_at[:10]}, holds for {whose}"
+    stored_rankings = rankings(store, source.application, source.workload, base=source.node_type)
+    contributor_rankings = [r for r in stored_rankings if r.contributor == source.contributor]
+    if contributor_rankings:
+        day = contributor_rankings[0].created_at[:10]
+        return f"the site's own ranking, of {day}, holds for {whose}"
     return (
         "the site has none yet: its next advisor lab bench, or advisor lab rank by its owner, "
         "makes one"

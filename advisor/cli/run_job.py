@@ -59,7 +59,7 @@ def run_job(args: argparse.Namespace) -> int:
             args.json,
             tap,
         )
-    rate, missing = tap.result() if tap else (None, "")
+    rate, rate_problem = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
     record: dict[str, Any] = {
@@ -84,16 +84,19 @@ def run_job(args: argparse.Namespace) -> int:
             else ""
         )
         n = configuration.threads_per_node
-        own = f", rate {rate:.6g} {rule.unit}".rstrip() if rule and rate is not None else ""
-        print(f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}{own}")
+        rate_words = f", rate {rate:.6g} {rule.unit}".rstrip() if rule and rate is not None else ""
+        print(
+            f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}"
+            f"{energy}{rate_words}"
+        )
         print(choice.sentence)
         if recorded:
             print(f"how it came out: advisor why {job_id}")
     if measured.exit_code:
         print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
-    elif missing:
-        print(f"advisor: {script}: {missing}", file=sys.stderr)
-    return 1 if measured.exit_code or missing else 0
+    elif rate_problem:
+        print(f"advisor: {script}: {rate_problem}", file=sys.stderr)
+    return 1 if measured.exit_code or rate_problem else 0
 
 
 def _snapshot(db: str | None) -> Snapshot:
@@ -163,7 +166,7 @@ def _measure(
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))
-        here, cpufreq = create("local"), Cpufreq()
+        scheduler, cpufreq = create("local"), Cpufreq()
         if cpufreq.controllable() is None:
             stack.enter_context(cpufreq.capped(configuration.freq_khz, folder / "cpufreq.json"))
         own_streams = ALL_TO_STDERR if quiet else (None, None)
@@ -171,7 +174,7 @@ def _measure(
             (*interpreter(script), str(script)),
             configuration.threads_per_node,
             configuration.freq_khz,
-            environment={**here.environment_here(configuration, folder, ()), **variables},
+            environment={**scheduler.environment_here(configuration, folder, ()), **variables},
             folder=working,
             streams=tap.streams if tap else own_streams,
         )

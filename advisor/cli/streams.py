@@ -100,10 +100,10 @@ def _print_all() -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
-def complain(text: str, before: str = "advisor: ") -> None:
+def complain(text: str, prefix: str = "advisor: ") -> None:
     """Print one line to standard error, if anybody can read it."""
     with suppress(OSError, ValueError):
-        print(f"{before}{text}", file=sys.stderr, flush=True)
+        print(f"{prefix}{text}", file=sys.stderr, flush=True)
 
 
 def encodes_all() -> bool:

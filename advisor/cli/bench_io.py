@@ -42,7 +42,7 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
     else:
         for name, result, stored in measured:
             if result is not None:
-                print_io([_stored(name, result, profile) for profile in result["io"]])
+                print_io([_stored_io(name, result, profile) for profile in result["io"]])
             print(f"{name}: {stored}")
         if ranked.get("rankings"):
             print(ranked["rankings"])
@@ -98,11 +98,11 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
             writer.save_node_types([local_node_type()], source="local")
         host, kernel, compiler = (result[key] for key in ("host", "kernel", "compiler"))
         bench = Bench(name, machine, host, kernel, compiler, current_user())
-        save_io(writer, bench, [_stored(name, result, profile) for profile in result["io"]])
+        save_io(writer, bench, [_stored_io(name, result, profile) for profile in result["io"]])
     return f"stored in {path}"
 
 
-def _stored(name: str, result: dict[str, Any], profile: dict[str, Any]) -> StoredIo:
+def _stored_io(name: str, result: dict[str, Any], profile: dict[str, Any]) -> StoredIo:
     from advisor.store.file_systems import StoredIo
 
     return StoredIo(name, result["file_system"], result["kind"], **profile)

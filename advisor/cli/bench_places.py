@@ -102,7 +102,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
-        return _measure_order(order, lambda *at: board.show(name, *at))
+        return _measure_order(order, lambda *progress: board.show(name, *progress))
     from advisor.schedulers.choose import installed
 
     argv = own_python("advisor", "lab", "bench", "--emit", json.dumps(order))

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Change or show the choices file."""
     path = choices_path()
     choices = read(path)
-    entry_changes = _wanted(args, choices)
+    entry_changes = _checked_entry(args, choices)
     if args.on or args.clear or entry_changes:
         entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
         if args.clear:
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
+def _checked_entry(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
     """Return what the entry is to hold, checked.
 
     Raises UsageError, and StoreError where no store says what names and points there are.

@@ -189,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
         runs = store.observations(args.application, args.workload, args.node_type)
         if not runs:
             check_measured(store, args.application, args.workload, args.node_type)
-            raise RefusedError(_nothing(args), hint="advisor import or advisor train")
+            raise RefusedError(_no_runs_text(args), hint="advisor import or advisor train")
         by_place: dict[tuple[str, str], list[Any]] = {}
         for r in runs:
             place = (r.workload, r.observation.configuration.node_type)
@@ -294,7 +294,7 @@ def _statistics(args: argparse.Namespace) -> Callable[..., StatisticsView]:
     return draw
 
 
-def _nothing(args: argparse.Namespace) -> str:
+def _no_runs_text(args: argparse.Namespace) -> str:
     text = f"{args.application} has no runs"
     if args.workload:
         text += f" of workload {args.workload}"

@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     since = "" if args.since is None else _stored_form(clock.form(clock.since(args.since)))
     path = paths.whole_store(args.db)
     with Reader(path) as store:
-        measured_results = forgotten(store) if args.undo else _everything(store)
-        application, workload = _named(args.application, measured_results, undo=args.undo)
+        measured_results = forgotten(store) if args.undo else _all_results(store)
+        application, workload = _workload_named(args.application, measured_results, undo=args.undo)
         if store.published:
             raise RefusedError(
                 f"{path} is a published copy", hint="forget in the store itself, then publish again"
@@ -95,13 +95,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _everything(store: Reader) -> list[MeasuredResults]:
+def _all_results(store: Reader) -> list[MeasuredResults]:
     from advisor.store.forgetting import MeasuredResults
 
     return [MeasuredResults(w.application, w.name) for w in store.workloads()]
 
 
-def _named(
+def _workload_named(
     text: str, measured_results: Sequence[MeasuredResults], *, undo: bool
 ) -> tuple[str, str | None]:
     """Return application and workload (None: all) of a name; both may have slashes in them.

@@ -339,7 +339,7 @@ def _signatures(
     scope: Scope,
 ) -> int:
     """Import what another program counted."""
-    from advisor.cli import import_signatures as other
+    from advisor.cli import import_signatures as signature_import
     from advisor.cli.class_setup import described
     from advisor.store import rows
     from advisor.store.reader import Reader
@@ -353,12 +353,14 @@ def _signatures(
     named = bool(args.contributor) or not owner
     node = None
     if args.node_type:
-        node = other.node_of(*site_types, args.node_type, args.file, retired=args.retired)
+        node = signature_import.node_of(
+            *site_types, args.node_type, args.file, retired=args.retired
+        )
     if node is not None and node.name != args.node_type:
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
-    origin = other.Origin(node, site_types[0], contributor, named, args.account, scope)
-    summary = other.take(path, args, importer, origin, user)
+    origin = signature_import.Origin(node, site_types[0], contributor, named, args.account, scope)
+    summary = signature_import.take(path, args, importer, origin, user)
     if node is not None and site_types[0].resolve(node.name) is None and not args.retired:
         print(
             f"advisor: node type {node.name} is not in the inventory: its cores, nodes and tag are "
@@ -366,7 +368,7 @@ def _signatures(
             file=sys.stderr,
         )
     if not args.json:
-        other.print_taken(summary, args)
+        signature_import.print_taken(summary, args)
         return 0
     print_json(
         "import",

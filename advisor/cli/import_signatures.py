@@ -68,7 +68,7 @@ def take(
     else:
         if not args.application:
             raise UsageError(f"--from {args.source} needs --application: the file names none")
-        contents = _counted(args, importer, origin)
+        contents = _counted_contents(args, importer, origin)
     _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
     with deriving(store_path) as store, store.batch():
@@ -324,7 +324,7 @@ def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]
 # -- what other programs counted -------------------------------------------------------------------
 
 
-def _counted(args: argparse.Namespace, importer: Any, origin: Origin) -> _Contents:
+def _counted_contents(args: argparse.Namespace, importer: Any, origin: Origin) -> _Contents:
     from advisor.classes.counts import BOOST, FASTEST_HZ, signature_of
 
     node = origin.node

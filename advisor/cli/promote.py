@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if not widened and not estimates:
         if narrow:
             raise RefusedError(
-                f"nothing to do: no account is known for the runs of {_who(narrow)}",
+                f"nothing to do: no account is known for the runs of {_contributor_list(narrow)}",
                 hint="share them with everybody: --scope all",
             )
         raise RefusedError(
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     verb = "advises" if widened == 1 else "advise"
     print(f"{format_count(widened, 'run')} of {args.application} now {verb} {whom}")
     if narrow:
-        print(f"not shared, because no account is known: {_who(narrow)}")
+        print(f"not shared, because no account is known: {_contributor_list(narrow)}")
     print(f"the models have not changed yet; next: {next_command}")
     return 0
 
@@ -153,5 +153,5 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
             )
 
 
-def _who(counts: Counter[str]) -> str:
+def _contributor_list(counts: Counter[str]) -> str:
     return ", ".join(f"{user} ({n})" for user, n in sorted(counts.items()))

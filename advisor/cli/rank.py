@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no application is named", hint="advisor lab rank A, or --phase FILE")
     check_plot(args.plot)
     with _open(args) as store:
-        source = None if args.phase or store is None else _stored(store, args)
+        source = None if args.phase or store is None else _stored_characterisation(store, args)
         app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
         base = args.base or app.node_type
         if not base:
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
             if line:
                 print(line)
     if not ranking.estimates:
-        lacking_kernels = "; ".join(_wanted(r) for r in ranking.phases)
+        lacking_kernels = "; ".join(_lacking_profile(r) for r in ranking.phases)
         complain(
             f"no profile of {base} is similar to a phase of {app.application} ({lacking_kernels})"
         )
@@ -161,7 +161,7 @@ def stored_profiles(store: Reader | None, user: str | None = None) -> list[Profi
     return profiles
 
 
-def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
+def _stored_characterisation(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
     from advisor.training.training_job import current_user
@@ -182,7 +182,7 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     return rows[0]
 
 
-def _wanted(ranked: RankedPhase) -> str:
+def _lacking_profile(ranked: RankedPhase) -> str:
     """Name the microbenchmark that a phase lacks."""
     streams = " and ".join(
         f"{s.size_kb:g} KB, stride {s.stride_b} B, {'shared' if s.access == 'C' else 'private'}"
@@ -282,7 +282,7 @@ def _answer(
                 memory=r.memory,
                 by_own_kernel=r.by_own,
                 margin=r.margin,
-                wanted=None if r.match is not None else _wanted(r),
+                wanted=None if r.match is not None else _lacking_profile(r),
                 candidates=[Similar.of(m) for m in r.candidates],
             )
             for r in ranking.phases
@@ -322,8 +322,8 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                 [
                     [
                         m.profile.microbenchmark,
-                        _each(m, "size_kb"),
-                        _each(m, "stride_b"),
+                        _stream_values(m, "size_kb"),
+                        _stream_values(m, "stride_b"),
                         ", ".join(str(s + 1) for s in m.streams),
                         f"{m.profile.time_per_iter_us:.5g}",
                         f"{m.index:g}",
@@ -343,7 +343,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         elif r.by_own and r.match is not None:
             print(f"estimated by your own kernel {r.match.profile.microbenchmark}")
         elif r.match is None:
-            print(_wanted(r))
+            print(_lacking_profile(r))
         print()
     if ranking.estimates:
         print_table(
@@ -390,7 +390,7 @@ def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:
     return ", ".join(words)
 
 
-def _each(match: ProfileMatch, name: str) -> str:
+def _stream_values(match: ProfileMatch, name: str) -> str:
     return ", ".join(f"{getattr(s, name):g}" for s in match.profile.streams)
 
 
@@ -422,7 +422,7 @@ def _keep_ranking(
     whose = "everybody's jobs" if source.scope == "all" else f"jobs of {source.contributor}"
     if not isinstance(store, Writer):
         why = "is a published copy" if store.published else "may not be written by you"
-        instead = _instead(store, source, whose)
+        instead = _ranking_in_use(store, source, whose)
         return StoredNow(False, (f"not stored: {store.path} {why}; {instead}",))
     order = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
@@ -462,7 +462,7 @@ def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> st
     return f"{gap_words}; the owner of {store.path} measures them with advisor lab bench"
 
 
-def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
+def _ranking_in_use(store: Reader, source: StoredCharacterisation, whose: str) -> str:
     """Say which ranking jobs follow when this one is not stored."""
     from advisor.store.rankings import rankings
 

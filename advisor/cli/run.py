@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     counted: list[tuple[Signature, list[str]]] = []
     for number in range(1, args.repeat + 1):
         with Counters() if args.counters else nullcontext() as counters:
-            measured, rate, why = _once(args, configuration, cap, choice.meter, rule)
+            measured, rate, why = _measured_run(args, configuration, cap, choice.meter, rule)
             if counters is not None and measured.exit_code == 0:
                 counted.append(signature_of(measured, counters.read(), configuration))
         if measured.exit_code != 0 or why:
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         _record(args, subject, site_context, configuration, runs, rates) if args.record else []
     )
     refusal = (
-        _keep(args, subject, site_context, [s for s, _ in counted])
+        _store_signatures(args, subject, site_context, [s for s, _ in counted])
         if args.record and counted
         else ""
     )
@@ -188,7 +188,7 @@ def _cap(text: str | None) -> int:
     return freq_khz
 
 
-def _once(
+def _measured_run(
     args: argparse.Namespace,
     configuration: Configuration,
     cap: int,
@@ -282,7 +282,7 @@ def _results(
     return results_here(args.db, user=current_user(), trust=trust)
 
 
-def _keep(
+def _store_signatures(
     args: argparse.Namespace,
     subject: TrainingJob,
     site_context: SiteContext,

@@ -61,7 +61,7 @@ def run_job(args: argparse.Namespace) -> int:
         )
     rate, rate_problem = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
-    recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
+    recorded = _record_run(args.db, job_id, began, decision, configuration, measured, snapshot)
     record: dict[str, Any] = {
         "job": job_id if recorded else None,
         "exit_code": measured.exit_code,
@@ -181,7 +181,7 @@ def _measure(
         return measure(command, meter)
 
 
-def _keep(
+def _record_run(
     db: str | None,
     job_id: str,
     began: str,

@@ -120,14 +120,14 @@ def _discover(args: argparse.Namespace) -> int:
     from advisor.schedulers.choose import installed
 
     args.scheduler = args.scheduler or installed().NAME
-    site, inventory, sources = _stored(args)
+    site, inventory, sources = _stored_types(args)
     discovered = _ask(args.scheduler, site)
     replaced_sources = (args.scheduler, SITE_SOURCE)
     foreign_types = {
         name: t for name, t in inventory.items() if sources[name] not in replaced_sources
     }
     merged = merge_discovered(
-        discovered.node_types, _without(site, foreign_types), features=discovered.features
+        discovered.node_types, _without_types(site, foreign_types), features=discovered.features
     )
     current_types = [*merged.known, *merged.extra]
     names = {t.name for t in current_types}
@@ -183,7 +183,7 @@ def _discover(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stored(
+def _stored_types(
     args: argparse.Namespace,
 ) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
     """Return the applied site settings, the inventory and the source of each of its types."""
@@ -197,7 +197,7 @@ def _stored(
         return reader.site(), dict(reader.inventory().node_types), reader.inventory_sources()
 
 
-def _without(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
+def _without_types(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
     """Return site settings without the node types that come from another scheduler."""
     setting = site.get("node_types")
     types = setting if isinstance(setting, Mapping) else {}

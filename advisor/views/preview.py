@@ -53,8 +53,8 @@ def sample_job(
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
         return None
-    asked = sample_options(snapshot, baseline)
-    return _request(snapshot, asked, baseline, (application, workload), person)
+    requested_options = sample_options(snapshot, baseline)
+    return _request(snapshot, requested_options, baseline, (application, workload), person)
 
 
 def sample_options(snapshot: Snapshot, baseline: Configuration) -> dict[str, str]:
@@ -186,9 +186,9 @@ def preview(
     never left alone. ``request`` is what :func:`sample_job` made of the others, if it is known: it
     is the same under every policy.
     """
-    there = reachable(snapshot, baseline.node_type)
-    if there is None:
+    reachable_snapshot = reachable(snapshot, baseline.node_type)
+    if reachable_snapshot is None:
         return None
-    snapshot = there
+    snapshot = reachable_snapshot
     request = request or sample_job(snapshot, application, workload, baseline, person)
     return None if request is None else decide(request, snapshot, chance=lambda: luck)

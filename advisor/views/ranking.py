@@ -55,11 +55,11 @@ def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[
     options takes the fastest time of its base, times the ratio.
     """
     ranked_rows = [_of_options(name, view) for name, view in views.items()]
-    known = set(views)
+    ranked_types = set(views)
     for ranking in stored:
         name = ranking.estimate.node_type
-        if name not in known:
-            known.add(name)
+        if name not in ranked_types:
+            ranked_types.add(name)
             ranked_rows.append(_of_ranking(ranking, views.get(ranking.base)))
     return tuple(sorted(ranked_rows, key=lambda r: (r.time_s, r.node_type)))
 

@@ -53,8 +53,13 @@ def _exports(
     A script that sets or reads one of them keeps its threads, so it never has two such lines.
     """
     follows = translator(scheduler).FOLLOWS
-    own = {rewrite[option]: f"${name}" for option, name in follows.items() if option in rewrite}
-    return [f"export {name}={own.get(value, value)}" for name, value in environment.items()]
+    variable_by_value = {
+        rewrite[option]: f"${name}" for option, name in follows.items() if option in rewrite
+    }
+    return [
+        f"export {name}={variable_by_value.get(value, value)}"
+        for name, value in environment.items()
+    ]
 
 
 def directives(rewrite: Mapping[str, str], scheduler: str) -> list[str]:

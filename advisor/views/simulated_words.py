@@ -47,13 +47,13 @@ def sentences(s: Simulation, name: str) -> list[str]:
 
 
 def _different(t: Sums) -> str:
-    others = t.different - t.gained - t.lost
+    changed_otherwise = t.different - t.gained - t.lost
     parts = [
         f"{count} {what}"
         for count, what in (
             (t.gained, "changed that are unchanged today"),
             (t.lost, "unchanged that are changed today"),
-            (others, "changed otherwise"),
+            (changed_otherwise, "changed otherwise"),
         )
         if count
     ]
@@ -149,7 +149,8 @@ def to_dict(s: Simulation) -> dict[str, object]:
             for g in s.groups
         ],
         "reasons": [
-            {"now": now, "then": then, "jobs": count} for (now, then), count in s.reasons.items()
+            {"now": present_reason, "then": tried_reason, "jobs": count}
+            for (present_reason, tried_reason), count in s.reasons.items()
         ],
     }
 

@@ -29,20 +29,22 @@ class JobVerdict:
     can_apply: bool = False
 
 
-def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") -> JobVerdict:
+def verdict(
+    policy: Decision | None, yours: Decision | None, absence_reason: str = ""
+) -> JobVerdict:
     """Return the verdict on jobs as written.
 
     ``policy`` and ``yours`` are the decisions without and with what the person has chosen;
-    ``missing`` says why there is none.
+    ``absence_reason`` says why there is none.
     """
     if policy is None or yours is None:
-        return JobVerdict(f"NO ADVICE: {missing}", "NOT APPLIED: jobs run as written")
+        return JobVerdict(f"NO ADVICE: {absence_reason}", "NOT APPLIED: jobs run as written")
     if yours.chosen is None or yours.chosen.configuration == yours.baseline:
-        return _nothing(yours)
+        return _unchanged_verdict(yours)
     what = _what(yours, yours.chosen)
     if yours.changed:
-        same = policy.changed and policy.chosen == yours.chosen
-        whose = "the site's policy does it" if same else "as you chose"
+        follows_policy = policy.changed and policy.chosen == yours.chosen
+        whose = "the site's policy does it" if follows_policy else "as you chose"
         if _moves(yours):
             whose += ", queues permitting"  # which only the daemon knows, when it is submitted
         return JobVerdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
@@ -59,7 +61,7 @@ def _moves(decision: Decision) -> bool:
     return old is not None and new is not None and new.configuration.node_type != old.node_type
 
 
-def _nothing(decision: Decision) -> JobVerdict:
+def _unchanged_verdict(decision: Decision) -> JobVerdict:
     if decision.chosen is not None:
         what = "CHANGES NOTHING: you pinned what the job asks for already"
         return JobVerdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
@@ -134,8 +136,8 @@ def against(old: Configuration | None, new: Configuration) -> str:
 
 
 def _cores(c: Configuration) -> str:
-    each = " a node" if c.nodes > 1 else ""
-    return f"{c.threads_per_node} core{'s' * (c.threads_per_node != 1)}{each}"
+    node_words = " a node" if c.nodes > 1 else ""
+    return f"{c.threads_per_node} core{'s' * (c.threads_per_node != 1)}{node_words}"
 
 
 # -- numbers ---------------------------------------------------------------------------------------

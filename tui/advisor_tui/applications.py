@@ -165,7 +165,7 @@ class:memory lists those never swept that are memory-bound.
             offset=first,
             limit=limit,
             sweeps=self.advisor.sweeping,
-            known=known,
+            current_rows=known,
         )
         known.update((row.key, row) for row in rows)
         return rows

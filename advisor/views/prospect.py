@@ -141,8 +141,9 @@ class ProspectAnswer:
             f"{format_count(all_jobs.jobs, 'job')}{span}: {_hours(all_jobs.node_hours)}, "
             f"{format_kwh(all_jobs.kwh)} ({100 * all_jobs.assumed_share:.0f} % of it assumed)",
             f"could be acted on: {format_count(all_jobs.actionable_jobs, 'job')}, "
-            f"{format_kwh(all_jobs.actionable_kwh)} ({_part(all_jobs.actionable_kwh, all_jobs.kwh)}): "
-            f"whole nodes, recognised, {REPEATED} runs or more",
+            f"{format_kwh(all_jobs.actionable_kwh)} "
+            f"({_part(all_jobs.actionable_kwh, all_jobs.kwh)}): whole nodes, recognised, "
+            f"{REPEATED} runs or more",
             f"would be saved:    {_saving_words(all_jobs)} at 90 %, {self._worth()}",
         ]
         if p.training_kwh:

@@ -74,7 +74,7 @@ def _mapping(root: Node, value: Node) -> tuple[Node | None, str]:
         ("", value),
         ("[]", value.get("items", {})),
         (".NAME", value.get("additionalProperties", {})),
-        *(("", one) for one in (*value.get("oneOf", ()), *value.get("anyOf", ()))),
+        *(("", alternative) for alternative in (*value.get("oneOf", ()), *value.get("anyOf", ()))),
     ):
         if isinstance(inner, dict) and "$ref" in inner:
             return root["$defs"][inner["$ref"].rsplit("/", 1)[1]], suffix
@@ -91,7 +91,7 @@ def _row(name: str, value: Node, inner: Node | None, required: bool) -> str:
 def _default(value: Node) -> str:
     default = value.get("default")
     if isinstance(default, list):
-        return ", ".join(f"`{one}`" for one in default)
+        return ", ".join(f"`{element}`" for element in default)
     if isinstance(default, dict) or default in (None, "") or "default:" in str(value):
         return ""
     if _is_percentage(value):
@@ -102,19 +102,23 @@ def _default(value: Node) -> str:
 
 
 def _is_percentage(value: Node) -> bool:
-    return any("%" in one.get("pattern", "") for one in value.get("anyOf", ()))
+    return any("%" in alternative.get("pattern", "") for alternative in value.get("anyOf", ()))
 
 
 def _values(value: Node, inner: Node | None) -> str:
     """Return in words what may be written."""
-    kinds = [one.get("type") for one in (*value.get("anyOf", ()), value)]
+    kinds = [alternative.get("type") for alternative in (*value.get("anyOf", ()), value)]
     several = "array" in kinds or "oneOf" in value
     if "enum" in value.get("items", ()):
-        return "a list of " + ", ".join(f"`{one}`" for one in value["items"]["enum"])
+        return "a list of " + ", ".join(
+            f"`{alternative}`" for alternative in value["items"]["enum"]
+        )
     if "enum" in value or "const" in value:
-        return ", ".join(f"`{one}`" for one in value.get("enum", [value.get("const")]))
+        return ", ".join(
+            f"`{alternative}`" for alternative in value.get("enum", [value.get("const")])
+        )
     if _is_percentage(value):
-        (span,) = (one for one in value["anyOf"] if "minimum" in one)
+        (span,) = (alternative for alternative in value["anyOf"] if "minimum" in alternative)
         return f"{100 * span['minimum']:g}% to {100 * span['maximum']:g}%"
     if "[hH]z" in str(value):
         return "a list of frequencies, or a mapping" if several else "a frequency, like `1.9 GHz`"

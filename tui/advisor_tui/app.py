@@ -168,10 +168,10 @@ class AdvisorApp(AppShell):
 
     def _actions(self) -> set[str]:
         """Return what settings can give a key: the actions of the program and of its pages."""
-        pages, at = [Page], 0
-        while at < len(pages):
-            pages += pages[at].__subclasses__()
-            at += 1
+        pages, index = [Page], 0
+        while index < len(pages):
+            pages += pages[index].__subclasses__()
+            index += 1
         every = [*self.BINDINGS, *(b for page in pages for b in page.BINDINGS)]
         return {b.action for b in every if isinstance(b, Binding) and b.description}
 

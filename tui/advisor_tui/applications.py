@@ -156,7 +156,7 @@ class:memory lists those never swept that are memory-bound.
         state = self._state()
         if state != self._known_at:
             self._known, self._known_at = {}, state
-        known = self._known
+        current_rows = self._known
         rows = view.page(
             reader,
             self.session.person(),
@@ -165,9 +165,9 @@ class:memory lists those never swept that are memory-bound.
             offset=first,
             limit=limit,
             sweeps=self.advisor.sweeping,
-            current_rows=known,
+            current_rows=current_rows,
         )
-        known.update((row.key, row) for row in rows)
+        current_rows.update((row.key, row) for row in rows)
         return rows
 
     async def _load(self, generation: int, keep: bool) -> None:
@@ -190,8 +190,10 @@ class:memory lists those never swept that are memory-bound.
             return
         (workloads, applications), rows = listing
         if keep:  # the cursor may have moved meanwhile, and so may the row it is on
-            cursor, here = table.cursor, self.current
-            moved = (n for n, row in enumerate(rows, first) if here and row.key == here.key)
+            cursor, current_row = table.cursor, self.current
+            moved = (
+                n for n, row in enumerate(rows, first) if current_row and row.key == current_row.key
+            )
             cursor = next(moved, cursor)
         self._listed = {**self._listed} if keep else {}
         self._take(first, rows)
@@ -248,11 +250,11 @@ class:memory lists those never swept that are memory-bound.
 
     async def _load_gains(self) -> None:
         """Sum up what there is to save, and go to the row with most of it."""
-        session, known = self.session, dict(self._known)
+        session, current_rows = self.session, dict(self._known)
 
         def work() -> tuple[view.Gains, int | None]:
             with session.reader() as reader:
-                gains = view.gains(reader, session.person(), known)
+                gains = view.gains(reader, session.person(), current_rows)
                 first = gains.first
                 return gains, None if first is None else place_by_name(reader, *first)
 

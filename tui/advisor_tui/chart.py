@@ -155,8 +155,8 @@ class Chart(Widget, can_focus=True):
             return (cell[0] - column) ** 2 + 4 * (cell[1] - row) ** 2
 
         def rank(number: int) -> tuple[float, bool, int]:
-            seen = 9 if number in picture.special else weight(picture.marks[number])
-            return distance(number), number not in picture.steps, -seen
+            sign_weight = 9 if number in picture.special else weight(picture.marks[number])
+            return distance(number), number not in picture.steps, -sign_weight
 
         drawn = (n for n in range(len(picture.points)) if n not in picture.hidden)
         self.post_message(self.Picked(min(drawn, key=rank)))
@@ -255,10 +255,12 @@ class Chart(Widget, can_focus=True):
                 and start + len(text) < frame.columns
                 and all(place not in self._cells and place not in self._texts for place in places)
             ):
-                here = dict(zip(places[1:-1], text, strict=True))
-                taken = {c for c, y in (*self._cells, *self._shade, *self._texts, *here) if y == 0}
-                if line > 0 or self._title_start(frame, taken) is not None:
-                    self._texts.update(here)
+                label_cells = dict(zip(places[1:-1], text, strict=True))
+                taken_columns = {
+                    c for c, y in (*self._cells, *self._shade, *self._texts, *label_cells) if y == 0
+                }
+                if line > 0 or self._title_start(frame, taken_columns) is not None:
+                    self._texts.update(label_cells)
                     return
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -295,11 +297,11 @@ class Chart(Widget, can_focus=True):
         run, run_style = "", base
         title = self._y_title(frame, place) if y == 0 else {}
         cross = self._cross(frame, picture, place)
-        taken = self._taken.get(y, set()) | {c for c, row in cross if row == y}
+        taken_columns = self._taken.get(y, set()) | {c for c, row in cross if row == y}
         if place is not None and place[1] == y:
-            taken |= {place[0] - 1, place[0], place[0] + 1}
+            taken_columns |= {place[0] - 1, place[0], place[0] + 1}
         end = 0
-        for column in sorted(taken.union(title)):
+        for column in sorted(taken_columns.union(title)):
             if not 0 <= column < frame.columns:
                 continue
             char, style = self._at((column, y), place, cross, base)
@@ -323,27 +325,29 @@ class Chart(Widget, can_focus=True):
     def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
-        taken = set(self._taken.get(0, ()))
+        taken_columns = set(self._taken.get(0, ()))
         if place is not None and place[1] == 0:
-            taken |= {place[0] - 1, place[0], place[0] + 1}
-        start = self._title_start(frame, taken)
+            taken_columns |= {place[0] - 1, place[0], place[0] + 1}
+        start = self._title_start(frame, taken_columns)
         return {} if start is None else dict(enumerate(text, start))
 
-    def _title_start(self, frame: Frame, taken: set[int]) -> int | None:
+    def _title_start(self, frame: Frame, taken_columns: set[int]) -> int | None:
         """Return where the y axis' title has room in the top line; None where it has none."""
         length = len(f"{self._titles[1]} ↑")
         starts = range(1, frame.columns - length)
-        return next((s for s in starts if taken.isdisjoint(range(s - 1, s + length + 1))), None)
+        return next(
+            (s for s in starts if taken_columns.isdisjoint(range(s - 1, s + length + 1))), None
+        )
 
     def _cross(
         self, frame: Frame, picture: ChartMarks, place: CharacterCell | None
     ) -> dict[CharacterCell, str]:
         """Return the interval of the point under the cursor: a line across and one upwards."""
         number = self.cursor
-        known = picture.spreads[number] if picture.spreads and number is not None else None
-        if place is None or known is None:
+        spread = picture.spreads[number] if picture.spreads and number is not None else None
+        if place is None or spread is None:
             return {}
-        (left, right), (low, high) = known
+        (left, right), (low, high) = spread
         columns, rows = (
             [round(share * (count - 1)) for share in shares]
             for shares, count in zip(
@@ -397,23 +401,23 @@ class Chart(Widget, can_focus=True):
 
     def _margin(self, frame: Frame, y: int, place: CharacterCell | None) -> str:
         """Return the y axis' part of a line: a number where there is one, and the cursor's mark."""
-        at = {}
+        text_by_row = {}
         for value, text in self._y_ticks:
             cell = frame.cell((frame.x[0], value))
             if cell is not None:
-                at[cell[1]] = text
-        edge = "┤" if y in at else "│"
+                text_by_row[cell[1]] = text
+        edge = "┤" if y in text_by_row else "│"
         if place is not None and place[1] == y:
             edge = "▸"
-        return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
+        return f"{text_by_row.get(y, ''):>{self._gutter - 1}}{edge}"
 
     def _percent_at(self, frame: Frame, picture: ChartMarks, y: int) -> str:
         """Return the second scale's part of a line: percent of the job as it is."""
         if picture.whole is None or not self._right:
             return ""
         scale = axes.percents(frame.y, picture.whole[1], max(2, frame.rows // 3))
-        at = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
-        return f" {at.get(y, ''):>{_PERCENT - 1}}"
+        text_by_row = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
+        return f" {text_by_row.get(y, ''):>{_PERCENT - 1}}"
 
     def _percent_line(self, frame: Frame, picture: ChartMarks, style: Style) -> Strip:
         if picture.whole is None or self._below == 1:  # a line too many: about to be drawn again

@@ -94,7 +94,7 @@ def keys_of(page: Page) -> str:
 
 
 def _name(key: str) -> str:
-    known = {
+    key_names = {
         "slash": "/",
         "plus": "+",
         "minus": "-",
@@ -108,4 +108,4 @@ def _name(key: str) -> str:
         "equals_sign": "=",
         "space": "Space",
     }
-    return known.get(key, key.replace("ctrl+", "Ctrl+"))
+    return key_names.get(key, key.replace("ctrl+", "Ctrl+"))

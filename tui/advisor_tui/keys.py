@@ -86,12 +86,12 @@ class Keys(Widget):
 
     def on_click(self, event: Click) -> None:
         """Do what the key under the mouse does."""
-        at = 0
+        column = 0
         for binding in self._shown():
-            if at <= event.x < at + _width(binding):
+            if column <= event.x < column + _width(binding):
                 self.app.simulate_key(binding.key)
                 return
-            at += _width(binding)
+            column += _width(binding)
 
 
 def _width(binding: Binding) -> int:

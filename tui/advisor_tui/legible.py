@@ -178,9 +178,9 @@ def legible(style: Style, depth: ColorSystem) -> Style:
     sixteen, few = depth is ColorSystem.STANDARD, depth is ColorSystem.EIGHT_BIT
     if sixteen or few:
         front, ground = (c.downgrade(depth) for c in (front, ground))
-    text, behind = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
-    colour: Rgb = _between(behind, text, _FAINT) if style.dim and not sixteen else text
-    end = max(_BLACK, _WHITE, key=lambda c: contrast(c, behind))
+    text, ground_rgb = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
+    colour: Rgb = _between(ground_rgb, text, _FAINT) if style.dim and not sixteen else text
+    end = max(_BLACK, _WHITE, key=lambda c: contrast(c, ground_rgb))
 
     def seen(colour: Rgb) -> RichColor:
         """Return a colour as the terminal shows it: the nearest of 256 may be nearer the ground."""
@@ -188,7 +188,7 @@ def legible(style: Style, depth: ColorSystem) -> Style:
         return rgb.downgrade(depth) if few else rgb
 
     share = 0.0
-    while contrast(seen(colour).get_truecolor(), behind) < CONTRAST and share < 1:
+    while contrast(seen(colour).get_truecolor(), ground_rgb) < CONTRAST and share < 1:
         share += 0.1
         colour = _between(colour, end, share)
     if few or colour != text:

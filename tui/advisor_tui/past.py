@@ -99,8 +99,10 @@ def _tried(
     if rows:
         shown = table(headers, rows)
         if max(map(len, shown)) > width:  # the intervals of the sums are above
-            at = headers.index("90 %")
-            without = [[*row[:at], *row[at + 1 :]] for row in (headers, *rows)]
-            shown = table(without[0], without[1:])
+            interval_column = headers.index("90 %")
+            narrow_rows = [
+                [*row[:interval_column], *row[interval_column + 1 :]] for row in (headers, *rows)
+            ]
+            shown = table(narrow_rows[0], narrow_rows[1:])
         lines += ["", *shown]
     return "\n".join([*lines, *([f"and {more} more"] if more else [])])

@@ -116,9 +116,9 @@ take, with money and CO2 where the site states them.
     def _rule(self) -> Widget:
         """Return the part that asks what a job is."""
         session = self.session
-        known = {"user": session.user, "account": session.account, "qos": session.qos}
+        session_facts = {"user": session.user, "account": session.account, "qos": session.qos}
         facts = [
-            Field(known.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
+            Field(session_facts.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
             for name in _FIELDS
         ]
         return Below(
@@ -313,15 +313,18 @@ take, with money and CO2 where the site states them.
         if changes is None or turn != self._turn:
             return
         self._changes = in_order(changes)
-        now, then = (summed([c.case.now for c in changes]), summed([c.then for c in changes]))
+        present_sum, tried_sum = (
+            summed([c.case.now for c in changes]),
+            summed([c.then for c in changes]),
+        )
         kinds = [c.kind for c in changes]
         counts = ", ".join(
             f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
             for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
         )
         lines = [
-            f"today: {sum_words(now)}",
-            f"then:  {sum_words(then)}",
+            f"today: {sum_words(present_sum)}",
+            f"then:  {sum_words(tried_sum)}",
             f"       {counts}{queues_words(changes)}",
         ]
         if worth := worth_words(whatif, changes):

@@ -23,10 +23,10 @@ def _unit(axis: str, largest: float) -> tuple[float, str]:
 def percents(window: PlotPoint, base_value: float, most: int) -> list[tuple[float, str]]:
     """Return round changes against ``base_value`` within a window, as value and text."""
     low, high = (100 * (v / base_value - 1) for v in window)
-    return [(base_value * (1 + v / 100), _signed(v)) for v in ticks(low, high, most)]
+    return [(base_value * (1 + v / 100), _signed_percent(v)) for v in ticks(low, high, most)]
 
 
-def _signed(percent: float) -> str:
+def _signed_percent(percent: float) -> str:
     return f"{percent:+.4g} %" if abs(percent) > 1e-9 else "0 %"
 
 

@@ -304,7 +304,7 @@ class Chart(Widget, can_focus=True):
         for column in sorted(taken_columns.union(title)):
             if not 0 <= column < frame.columns:
                 continue
-            char, style = self._at((column, y), place, cross, base)
+            char, style = self._styled_char((column, y), place, cross, base)
             if column in title:
                 char, style = title[column], axis
             if column > end and run_style is not base:
@@ -362,7 +362,7 @@ class Chart(Widget, can_focus=True):
             cross[place[0], row] = "│"
         return cross
 
-    def _at(
+    def _styled_char(
         self,
         cell: CharacterCell,
         place: CharacterCell | None,

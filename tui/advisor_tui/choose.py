@@ -199,7 +199,7 @@ undo   (u) takes the last change back
         return (self.session.folder / Path(name).expanduser()) if name else None
 
     @on(Picks.Changed)
-    def _picked(self) -> None:
+    def _aim_picked(self) -> None:
         self._show_aims()
         self._show_problem("")
         self.preview()

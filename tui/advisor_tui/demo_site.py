@@ -194,7 +194,7 @@ def grid(m: DemoMachine) -> list[Configuration]:
     return [Configuration(name, 1, 1, t, f) for t in range(step, cores + 1, step) for f in khz]
 
 
-def _counted(c: Configuration) -> dict[str, object]:
+def _counted_threads(c: Configuration) -> dict[str, object]:
     """Return what a sweep counts in the run of the job as written: it uses all cores by itself."""
     return {KEY: ThreadUse(True, (c.threads_per_rank,) * c.ranks_per_node).to_dict()}
 
@@ -238,7 +238,7 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
                     "sweep",
                     "ann",
                     scope="all",
-                    extra=_counted(c) if c == points[-1] else {},
+                    extra=_counted_threads(c) if c == points[-1] else {},
                 )
             )
     if p.state == "grid":

@@ -144,7 +144,7 @@ chosen, and every reason. advisor why JOBID prints the same.
             self._load_more(_PAGE - _SCREEN)
 
     @on(LazyTable.Moved, "#jobs")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         self._say()
         near_end = self.table.cursor >= len(self._jobs) - 20
         if near_end and not self._all_read and not self._reading:

@@ -58,9 +58,9 @@ class Keys(Widget):
 
     def on_mount(self) -> None:
         """Repaint whenever other keys hold."""
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self.screen.bindings_updated_signal.subscribe(self, self._keys_changed)
 
-    def _changed(self, screen: Screen[object]) -> None:
+    def _keys_changed(self, screen: Screen[object]) -> None:
         self.refresh()
 
     def _shown(self) -> list[Binding]:

@@ -159,7 +159,7 @@ def _luminance(colour: Rgb) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _between(one: Rgb, other: Rgb, share: float) -> Rgb:
+def _mixed_colour(one: Rgb, other: Rgb, share: float) -> Rgb:
     red, green, blue = (round(a + share * (b - a)) for a, b in zip(one, other, strict=True))
     return red, green, blue
 
@@ -179,7 +179,7 @@ def legible(style: Style, depth: ColorSystem) -> Style:
     if sixteen or few:
         front, ground = (c.downgrade(depth) for c in (front, ground))
     text, ground_rgb = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
-    colour: Rgb = _between(ground_rgb, text, _FAINT) if style.dim and not sixteen else text
+    colour: Rgb = _mixed_colour(ground_rgb, text, _FAINT) if style.dim and not sixteen else text
     end = max(_BLACK, _WHITE, key=lambda c: contrast(c, ground_rgb))
 
     def seen(colour: Rgb) -> RichColor:
@@ -190,7 +190,7 @@ def legible(style: Style, depth: ColorSystem) -> Style:
     share = 0.0
     while contrast(seen(colour).get_truecolor(), ground_rgb) < CONTRAST and share < 1:
         share += 0.1
-        colour = _between(colour, end, share)
+        colour = _mixed_colour(colour, end, share)
     if few or colour != text:
         front = RichColor.from_ansi(15 if end == _WHITE else 0) if sixteen else seen(colour)
     return style + Style(color=front, bgcolor=ground, reverse=False, dim=False)

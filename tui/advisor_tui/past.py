@@ -50,9 +50,9 @@ class PastJobs(Below):
     def _submitted(self) -> None:
         self._turn += 1
         self._say("deciding again ...")
-        begin(self, self._try, self._turn, group="past", exclusive=True)
+        begin(self, self._try_policy, self._turn, group="past", exclusive=True)
 
-    async def _try(self, turn: int) -> None:
+    async def _try_policy(self, turn: int) -> None:
         file = self.query_one("#past-file", Input).value.strip()
         since = self.query_one("#past-since", Input).value.strip()
         session = self._page.session
@@ -63,7 +63,7 @@ class PastJobs(Below):
 
         try:
             text = await self._page.advisor.ask(
-                lambda: _tried(session, file, since, width, going_on)
+                lambda: _trial_text(session, file, since, width, going_on)
             )
         except AdvisorError as error:
             text = str(error)
@@ -74,7 +74,7 @@ class PastJobs(Below):
         self.query_one("#past-text", Static).update(Content(text))
 
 
-def _tried(
+def _trial_text(
     session: Session, file: str, since: str, width: int, going_on: Callable[[], bool]
 ) -> str:
     """Return what a policy file would have done, ``width`` columns wide. Raises AdvisorError."""

@@ -186,7 +186,7 @@ take, with money and CO2 where the site states them.
             head = "no policy is applied; this is the built-in one"
         text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
         for part in self._made:
-            self._filled(part)
+            self._fill_part(part)
         if self.query_one("#part", Picks).key == "whatif" and "whatif" in self._made:
             self._begin()
 
@@ -201,11 +201,11 @@ take, with money and CO2 where the site states them.
             self._parts[part] = self.query_one("#parts").mount(widget)
             await self._parts[part]
             self._made.add(part)
-            self._filled(part)
+            self._fill_part(part)
         elif part in self._parts:
             await self._parts[part]
 
-    def _filled(self, part: str) -> None:
+    def _fill_part(self, part: str) -> None:
         """Fill a part with the policy that was read."""
         if part == "rule":
             self._show_rule()
@@ -289,16 +289,16 @@ take, with money and CO2 where the site states them.
         self._decide()
 
     @on(Stepper.Changed)
-    def _moved(self) -> None:
+    def _stepper_moved(self) -> None:
         if self._whatif is not None:
             self._turn += 1
             self.set_timer(_PAUSE_S, self._decide)
 
     def _decide(self) -> None:
-        begin(self, self._under, self._turn, group="whatif", exclusive=True)
+        begin(self, self._sum_changes, self._turn, group="whatif", exclusive=True)
         self.hold()
 
-    async def _under(self, turn: int) -> None:
+    async def _sum_changes(self, turn: int) -> None:
         whatif = self._whatif
         if whatif is None or turn != self._turn:
             return
@@ -346,12 +346,12 @@ take, with money and CO2 where the site states them.
         self.query_one("#sums", Static).update(Content(text))
 
     @on(LazyTable.Wanted, "#changes")
-    def _wanted(self, event: LazyTable.Wanted) -> None:
+    def _rows_wanted(self, event: LazyTable.Wanted) -> None:
         rows = self._changes[event.first : event.first + event.limit]
         event.table.fill(event.first, [_cells(change) for change in rows])
 
     @on(LazyTable.Opened, "#changes")
-    def _opened(self, event: LazyTable.Opened) -> None:
+    def _row_opened(self, event: LazyTable.Opened) -> None:
         from advisor_tui.tradeoff import show_tradeoff
 
         if event.row < len(self._changes):  # the list may be another one by now

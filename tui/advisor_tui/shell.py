@@ -85,14 +85,14 @@ class AppShell(App[None]):
                 if page in self.ready:  # somebody was faster
                     screen.remove()
                 else:
-                    self._keep(screen)
+                    self._keep_page(screen)
                     begin(screen, self._ahead, screen, group="look")
 
     async def _ahead(self, page: PaintOnce[None]) -> None:
         await page.ahead()
         page.rehearse()
 
-    def _keep(self, screen: PaintOnce[None]) -> None:
+    def _keep_page(self, screen: PaintOnce[None]) -> None:
         """Have a page stay when it is left: to make another takes longer than any key."""
         self.ready[type(screen)] = screen
         self.install_screen(screen, type(screen).__name__)
@@ -105,7 +105,7 @@ class AppShell(App[None]):
             return ready_page
         new = page()
         if ready_page is None:
-            self._keep(new)
+            self._keep_page(new)
         return new
 
     def _is_open(self, page: Screen[Any]) -> bool:

@@ -117,7 +117,7 @@ class TradeOffPage(Page):
 
     def opened(self) -> None:
         """Read the options."""
-        self._named()
+        self._show_name()
         self.load()
 
     @property
@@ -156,11 +156,11 @@ class TradeOffPage(Page):
         try:
             boards = await self.advisor.ask(lambda: self.advisor.read_ahead.read(*workload_key))
         except RefusedError as error:
-            self._nothing(f"{error.message}. Press t to measure it once, Esc to go back.")
+            self._show_empty(f"{error.message}. Press t to measure it once, Esc to go back.")
             return
         except AdvisorError as error:
             self.advisor.report(error)
-            self._nothing(f"the options cannot be read: {error}")
+            self._show_empty(f"the options cannot be read: {error}")
             return
         self._show(boards, self._configuration() if keep else None, keep=keep)
 
@@ -169,7 +169,7 @@ class TradeOffPage(Page):
     ) -> None:
         self.boards = boards
         if not boards.by_type:
-            self._nothing(
+            self._show_empty(
                 "No measurements yet, only a ranking of node types (r). "
                 "Press t to measure it once, Esc to go back."
             )
@@ -178,15 +178,15 @@ class TradeOffPage(Page):
             self.shown.node_type = boards.first
         self._arrange(current_point, keep_zoom=keep)
 
-    def _named(self) -> None:
+    def _show_name(self) -> None:
         """Say whose options these are, as long as no more is known."""
         self._write("tradeoff-title", f"{self.application} / {self.workload}")
 
     def _write(self, name: str, text: str) -> None:
         self.query_one(f"#{name}", Static).update(Content(text))
 
-    def _nothing(self, sentence: str) -> None:
-        self._named()
+    def _show_empty(self, sentence: str) -> None:
+        self._show_name()
         self.chart.show(None, sentence)
         self.table.empty = ""
         self.table.reset(0)
@@ -224,7 +224,7 @@ class TradeOffPage(Page):
         table.reset(len(steps), cursor=cursor_row, first=first, rows=first_rows)
 
     @on(LazyTable.Wanted, "#points")
-    def _wanted(self, event: LazyTable.Wanted) -> None:
+    def _rows_wanted(self, event: LazyTable.Wanted) -> None:
         board = self.board
         if board is not None:
             numbers = self.shown.steps[event.first : event.first + event.limit]
@@ -266,7 +266,7 @@ class TradeOffPage(Page):
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def _go(self, number: int) -> None:
+    def _select_option(self, number: int) -> None:
         board = self.board
         if board is None or number not in self.shown.steps:
             return
@@ -278,7 +278,7 @@ class TradeOffPage(Page):
         """Go to the next option of those stepped through."""
         if self.shown.steps and self.current is not None:
             position = self.shown.steps.index(self.current) + offset
-            self._go(self.shown.steps[max(0, min(len(self.shown.steps) - 1, position))])
+            self._select_option(self.shown.steps[max(0, min(len(self.shown.steps) - 1, position))])
 
     def key_up(self) -> None:
         """Go to the previous option, also from the picture."""
@@ -291,19 +291,19 @@ class TradeOffPage(Page):
             self.action_step(1)
 
     @on(LazyTable.Moved, "#points")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         row = self.table.cursor  # the message may be older than the last key
         if row < len(self.shown.steps) and self.shown.steps[row] != self.current:
-            self._go(self.shown.steps[row])
+            self._select_option(self.shown.steps[row])
 
     @on(LazyTable.Opened, "#points")
-    def _opened(self) -> None:
+    def _row_opened(self) -> None:
         self.action_choose()
 
     @on(Chart.Picked)
-    def _picked(self, event: Chart.Picked) -> None:
+    def _point_picked(self, event: Chart.Picked) -> None:
         if event.number in self.shown.steps:
-            self._go(event.number)
+            self._select_option(event.number)
         elif self.board is not None and event.number < len(self.board.options):  # now it is listed
             self.shown.which, self.shown.narrowing = "all", Narrowing()
             self._arrange(self.board.options[event.number].configuration, keep_zoom=True)
@@ -362,7 +362,7 @@ class TradeOffPage(Page):
         self._arrange(self._configuration(), keep_zoom=True)
 
     @on(LazyTable.Headed, "#points")
-    def _headed(self, event: LazyTable.Headed) -> None:
+    def _heading_clicked(self, event: LazyTable.Headed) -> None:
         order = _BY_TITLE.get(event.title)
         if order is not None:
             self.shown.order = "" if order == self.shown.order else order

@@ -139,7 +139,7 @@ Where no energy is known it shows time against threads.
         self._show()
 
     @on(LazyTable.Moved, "#sweeps")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         self._show()
 
     def _show(self) -> None:
@@ -183,7 +183,7 @@ Where no energy is known it shows time against threads.
             self.advisor.tell(f"Sweep {sweep_id} has started; it continues when you leave.")
             self.load()
 
-    def _own(self, what: str) -> Progress | None:
+    def _own_sweep(self, what: str) -> Progress | None:
         sweep = self.current
         if sweep is None:
             return None
@@ -193,7 +193,7 @@ Where no energy is known it shows time against threads.
 
     def action_stop(self) -> None:
         """Ask, then stop the sweep."""
-        sweep = self._own("stop")
+        sweep = self._own_sweep("stop")
         if sweep is None:
             return
         if not sweep.alive:
@@ -202,7 +202,7 @@ Where no energy is known it shows time against threads.
 
         def answered(yes: bool | None) -> None:
             if yes:
-                begin(self, self._do, lambda: progress.stop(sweep.folder), group="do")
+                begin(self, self._change_sweep, lambda: progress.stop(sweep.folder), group="do")
 
         text = Content("What was measured so far is kept; r resumes it later.")
         self.app.push_screen(
@@ -212,7 +212,7 @@ Where no energy is known it shows time against threads.
 
     def action_resume(self) -> None:
         """Go on with the sweep."""
-        sweep = self._own("resume")
+        sweep = self._own_sweep("resume")
         if sweep is None:
             return
         if sweep.alive:
@@ -221,22 +221,22 @@ Where no energy is known it shows time against threads.
             self.advisor.tell("It is finished; n starts a new one.", "warning")
         else:
             arguments = self.session.arguments
-            begin(self, self._do, lambda: view.resume(sweep, arguments), group="do")
+            begin(self, self._change_sweep, lambda: view.resume(sweep, arguments), group="do")
 
-    async def _do(self, work: object) -> None:
+    async def _change_sweep(self, work: object) -> None:
         assert callable(work)
         await self.ask(work)
         self.load()
 
     def action_log(self) -> None:
         """Show what the sweep has printed."""
-        sweep = self._own("read the log of")
+        sweep = self._own_sweep("read the log of")
         if sweep is not None:
             self.app.push_screen(LogPage(sweep))
 
     def action_phases(self) -> None:
         """Show what was seen of the program's phases."""
-        sweep = self._own("see the phases of")
+        sweep = self._own_sweep("see the phases of")
         if sweep is not None:
             try:
                 page = laboratory.load("panels", "phases", "phases")
@@ -246,7 +246,7 @@ Where no energy is known it shows time against threads.
             self.app.push_screen(page(sweep))
 
     @on(LazyTable.Opened, "#sweeps")
-    def _opened(self) -> None:
+    def _row_opened(self) -> None:
         self.action_log()
 
     def action_options(self) -> None:

@@ -44,7 +44,7 @@ def show(args: argparse.Namespace) -> int:
         p.microbenchmark.rstrip("X") for _, type_profiles in benches for p in type_profiles
     )
     name = args.microbenchmark or ("mbw1c" if "mbw1c" in names else next(iter(names)))
-    chosen = [[p for p in type_profiles if _is(p, name)] for _, type_profiles in benches]
+    chosen = [[p for p in type_profiles if _is_kernel(p, name)] for _, type_profiles in benches]
     if not any(chosen):
         raise UsageError(
             f"no profile is called {name}", hint=f"there are: {', '.join(sorted(names))}"
@@ -114,7 +114,7 @@ def _io_json(profile: StoredIo) -> dict[str, object]:
     return {n: getattr(profile, n) for n in StoredIo.__slots__ if n != "node_type"}
 
 
-def _is(profile: StoredProfile, name: str) -> bool:
+def _is_kernel(profile: StoredProfile, name: str) -> bool:
     return profile.microbenchmark.rstrip("X") == name.rstrip("X")
 
 

@@ -90,7 +90,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     if store is None:
         pass  # its file system hangs
     elif not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
-        yield _unread(site)
+        yield _unreadable_store(site)
     else:
         reader, opened = health.open_store(store)
         yield from opened
@@ -121,7 +121,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     yield from _daemon(args, hooked, version)
 
 
-def _unread(store: Path) -> Check:
+def _unreadable_store(store: Path) -> Check:
     """Say of a store that a daemon answers from and we cannot read whether it is gone."""
     from advisor.core.check import Check
 

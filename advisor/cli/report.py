@@ -124,10 +124,10 @@ def _print_outcomes(r: Report) -> None:
         print(f"    {states.total():>6}  trials, {name}, counted apart: {came}")
     for name, c in (("time", r.time_calibration), ("energy", r.energy_calibration)):
         if c.total:
-            print(f"  {name:<7} {_inside(c)}")
+            print(f"  {name:<7} {_calibration_words(c)}")
 
 
-def _inside(c: Calibration) -> str:
+def _calibration_words(c: Calibration) -> str:
     text = (
         f"{c.inside} of {c.total} inside the promised interval ({100 * (c.inside / c.total):.0f} %"
     )
@@ -148,7 +148,7 @@ def _print_savings(r: Report) -> None:
         if promise is not None:
             print(f"  {name:<7} promised  {_bar(promise, scale)}{format_change(promise)}")
         if change is not None:
-            print(f"  {name:<7} measured  {_bar(change.change, scale)}{_change(change)}")
+            print(f"  {name:<7} measured  {_bar(change.change, scale)}{_change_words(change)}")
         elif promise is not None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
@@ -167,17 +167,17 @@ def _print_savings(r: Report) -> None:
         )
 
 
-def _change(c: MeasuredChange) -> str:
+def _change_words(c: MeasuredChange) -> str:
     text = format_change(c.change)
     if c.lo is None or c.hi is None:
         fewest = c.advised if c.basis == "prediction" else min(c.advised, c.left)
         text += f"  too few jobs for an interval (n={fewest})"
     else:
         text += f" ({interval_words(c.lo, c.hi, format_change)}, 90 %)"
-    return f"{text}, {_against(c)}"
+    return f"{text}, {_basis_words(c)}"
 
 
-def _against(c: MeasuredChange) -> str:
+def _basis_words(c: MeasuredChange) -> str:
     if c.basis == "prediction":
         return f"{format_count(c.advised, 'job')} against the prediction for the job as written"
     return f"{format_count(c.advised, 'job')} against {c.left} unchanged at random"

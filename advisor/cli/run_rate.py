@@ -60,10 +60,10 @@ class RateTap:
                 if not ready and self._over.is_set():
                     return  # a process left behind still holds the other end
                 for key, _ in ready:
-                    if not self._take(key.fd):
+                    if not self._forward(key.fd):
                         waiting.unregister(key.fd)
 
-    def _take(self, read: int) -> bool:
+    def _forward(self, read: int) -> bool:
         """Pass on what there is; False at the stream's end."""
         data = os.read(read, 1 << 16)
         rest = data

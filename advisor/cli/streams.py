@@ -49,7 +49,7 @@ def prepare() -> None:
     must not become descriptor 1 or 2 where the caller had closed those: what is printed, by
     children too, would land in it.
     """
-    codecs.register_error(_PLAIN, _plain)
+    codecs.register_error(_PLAIN, _plain_text)
     _fill_closed()
     for stream in (sys.stdout, sys.stderr, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):
@@ -112,7 +112,7 @@ def encodes_all() -> bool:
     return encoding.lower().replace("-", "").replace("_", "").startswith("utf")
 
 
-def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+def _plain_text(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

@@ -73,7 +73,7 @@ def _of_options(name: str, view: View) -> RankedRow:
         base, method = str(transfer.get("base")), str(transfer.get("method"))
         estimate = NodeTypeEstimate(**fields)
         kind: TimeSource = "estimated"
-        brief, how = _brief(estimate), _sentence(estimate, base, method)
+        brief, how = _brief_words(estimate), _sentence(estimate, base, method)
     elif any(o.measured for o in view.options):
         kind, brief = "measured", f"{format_count(view.model.n_train, 'run')} there"
         how = f"its options follow from {format_count(view.model.n_train, 'run')} there"
@@ -100,12 +100,12 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
         + "; it has no options, so no job is sent there"
     )
     off = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
-    name, brief = estimate.node_type, _brief(estimate)
+    name, brief = estimate.node_type, _brief_words(estimate)
     low, high = time_s / off, time_s * off
     return RankedRow(name, "estimated", time_s, energy_j, "", brief, how, low, high)
 
 
-def _brief(estimate: NodeTypeEstimate) -> str:
+def _brief_words(estimate: NodeTypeEstimate) -> str:
     return f"estimate, ±{100 * log_error(estimate.error_pct):.0f} %"
 
 

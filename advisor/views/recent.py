@@ -92,7 +92,7 @@ class RecentJob:
             money = tariff.money(self.energy_j / J_PER_KWH * tariff.price)
         return (
             self.job,
-            _when(self.ended_at),
+            _moment_cell(self.ended_at),
             self.application or "-",
             self.change,
             _change_cell(self.promised),
@@ -283,6 +283,6 @@ def _change_cell(change: float | None) -> str:
     return "-" if change is None else format_change(change)
 
 
-def _when(text: str) -> str:
+def _moment_cell(text: str) -> str:
     moment = clock.moment(text) if text else None
     return f"{moment.astimezone():%a %d %b %H:%M}" if moment else "-"

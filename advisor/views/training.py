@@ -64,7 +64,7 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
             if subject.rate
             else []
         ),
-        *_early(plan),
+        *_early_end_lines(plan),
         *(f"note: {note}" for note in plan.notes),
     ]
     if listing:
@@ -72,7 +72,7 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
     return lines
 
 
-def _early(plan: PlannedSweep) -> list[str]:
+def _early_end_lines(plan: PlannedSweep) -> list[str]:
     """Say which runs may end early, what becomes of their files, and what that may save."""
     tolerance, earlier = plan.state.settings.within, plan.state.settings.earlier
     if not tolerance:

@@ -41,7 +41,7 @@ def verdict(
         return JobVerdict(f"NO ADVICE: {absence_reason}", "NOT APPLIED: jobs run as written")
     if yours.chosen is None or yours.chosen.configuration == yours.baseline:
         return _unchanged_verdict(yours)
-    what = _what(yours, yours.chosen)
+    what = _change_sentence(yours, yours.chosen)
     if yours.changed:
         follows_policy = policy.changed and policy.chosen == yours.chosen
         whose = "the site's policy does it" if follows_policy else "as you chose"
@@ -76,22 +76,22 @@ def _unchanged_verdict(decision: Decision) -> JobVerdict:
     return JobVerdict(f"CHANGES NOTHING: {why}", rest)
 
 
-def _what(decision: Decision, chosen: Alternative) -> str:
+def _change_sentence(decision: Decision, chosen: Alternative) -> str:
     verb = "WILL" if decision.changed else "WOULD"
     energy, time = chosen.energy, chosen.time
     about = "about " if decision.energy_quality == "estimated" else ""
     if energy.change != energy.change:
-        words = f"CHANGE time {_change(time)}, energy not known"
+        words = f"CHANGE time {_change_words(time)}, energy not known"
     elif energy.change <= -_LEAST or time.change > -_LEAST:
         lead = (
-            f"SAVE {about}{_saving(energy)} energy{_interval(_turned(energy))}"
+            f"SAVE {about}{_saving(energy)} energy{_interval(_as_saving(energy))}"
             if energy.change <= -_LEAST
-            else f"CHANGE energy {about}{_change(energy)}"
+            else f"CHANGE energy {about}{_change_words(energy)}"
         )
-        words = f"{lead}, time {_change(time)}"
+        words = f"{lead}, time {_change_words(time)}"
     else:
-        lead = f"SAVE {_saving(time)} time{_interval(_turned(time))}"
-        words = f"{lead}, energy {about}{_change(energy)}"
+        lead = f"SAVE {_saving(time)} time{_interval(_as_saving(time))}"
+        words = f"{lead}, energy {about}{_change_words(energy)}"
     return f"{verb} {words}: {against(decision.baseline, chosen.configuration)}"
 
 
@@ -143,29 +143,29 @@ def _cores(c: Configuration) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def _turned(effect: Effect) -> Effect:
+def _as_saving(effect: Effect) -> Effect:
     """Return a change as a saving."""
     return Effect(-effect.change, -effect.hi, -effect.lo)
 
 
 def _saving(effect: Effect) -> str:
-    return f"{_number(-effect.change, _fine(effect))} %"
+    return f"{_number(-effect.change, _needs_decimal(effect))} %"
 
 
-def _change(effect: Effect) -> str:
-    fine = _fine(effect)
+def _change_words(effect: Effect) -> str:
+    fine = _needs_decimal(effect)
     return f"{_number(effect.change, fine, signed=True)} %{_interval(effect, signed=True)}"
 
 
 def _interval(effect: Effect, *, signed: bool = False) -> str:
     if effect.lo != effect.lo or effect.hi != effect.hi:
         return ""
-    fine = _fine(effect)
+    fine = _needs_decimal(effect)
     ends = (_number(v, fine, signed=signed, end=True) for v in (effect.lo, effect.hi))
     return " ({} to {})".format(*ends)
 
 
-def _fine(effect: Effect) -> bool:
+def _needs_decimal(effect: Effect) -> bool:
     """Tell whether whole percents would make one number of an interval."""
     low, high = 100 * effect.lo, 100 * effect.hi
     return high > low and f"{low:.0f}" == f"{high:.0f}"

@@ -76,7 +76,7 @@ def _job(answer: Answer) -> list[str]:
 
 def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[str]:
     d = decision
-    lines = [f"decision     {d.id}  {_trust(answer)}", *heading(d)]
+    lines = [f"decision     {d.id}  {_trust_words(answer)}", *heading(d)]
     if d.baseline:
         lines.append(f"asked for    {describe(d.baseline, node_type=True)}")
     if d.chosen:
@@ -90,7 +90,7 @@ def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[
     return lines
 
 
-def _trust(answer: Answer) -> str:
+def _trust_words(answer: Answer) -> str:
     if answer.trust == "unverified":
         return f"(not trusted: {answer.trust_why})"
     return "(by its stamp)" if answer.trust == "stamped" else ""

@@ -390,7 +390,7 @@ class:memory lists those never swept that are memory-bound.
             self.load()
 
     @on(Input.Submitted, "#search")
-    def _submitted(self) -> None:
+    def _search_submitted(self) -> None:
         self.set_focus(self.table)
 
     def key_down(self) -> None:

@@ -104,7 +104,7 @@ class Chart(Widget, can_focus=True):
 
     def watch_cursor(self, number: int | None) -> None:
         """Keep the cursor's point in the window."""
-        frame = self._now()
+        frame = self._current_frame()
         if self._picture is not None and frame is not None and number is not None:
             point = self._picture.points[number]
             if frame.cell(point) is None:
@@ -115,7 +115,7 @@ class Chart(Widget, can_focus=True):
 
     def zoom(self, factor: float, around: PlotPoint | None = None) -> None:
         """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
-        frame = self._now()
+        frame = self._current_frame()
         if self._picture is None or frame is None:
             return
         if around is None:
@@ -142,7 +142,7 @@ class Chart(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
-        picture, frame = self._picture, self._now()
+        picture, frame = self._picture, self._current_frame()
         place = event.get_content_offset_capture(self)
         if picture is None or frame is None:
             return
@@ -171,7 +171,7 @@ class Chart(Widget, can_focus=True):
 
     def _zoom_at(self, event: MouseScrollUp | MouseScrollDown, factor: float) -> None:
         event.stop()
-        frame, place = self._now(), event.get_content_offset_capture(self)
+        frame, place = self._current_frame(), event.get_content_offset_capture(self)
         if frame is not None:
             self.zoom(factor, frame.point((place.x - self._gutter, place.y)))
 
@@ -182,7 +182,7 @@ class Chart(Widget, can_focus=True):
         self._drawn = None
         self.refresh()
 
-    def _now(self) -> Frame | None:
+    def _current_frame(self) -> Frame | None:
         """Return the frame of what is to be seen; None where nothing is drawn."""
         if self.size != self._drawn:
             self._arrange()
@@ -265,7 +265,7 @@ class Chart(Widget, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
-        self._now()
+        self._current_frame()
         self._styles.clear()
         return super().render_lines(crop)
 

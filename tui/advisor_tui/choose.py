@@ -214,7 +214,7 @@ undo   (u) takes the last change back
         self.preview()
 
     @on(Input.Submitted, "#script")
-    def _entered(self) -> None:
+    def _script_entered(self) -> None:
         self.set_focus(self.query_one("#save", Button))
 
     def _show_aims(self) -> None:

@@ -104,9 +104,9 @@ chosen, and every reason. advisor why JOBID prints the same.
 
     def _load_more(self, limit: int) -> None:
         self._reading = True
-        begin(self, self._more, limit, group="jobs-more", exclusive=True)
+        begin(self, self._load_next, limit, group="jobs-more", exclusive=True)
 
-    async def _more(self, limit: int) -> None:
+    async def _load_next(self, limit: int) -> None:
         await self.painted()
         await self._load(len(self._jobs), limit)
 

@@ -47,7 +47,7 @@ class PastJobs(Below):
         )
 
     @on(Input.Submitted)
-    def _submitted(self) -> None:
+    def _trial_submitted(self) -> None:
         self._turn += 1
         self._say("deciding again ...")
         begin(self, self._try_policy, self._turn, group="past", exclusive=True)

@@ -113,7 +113,7 @@ take, with money and CO2 where the site states them.
         with OneOf(initial="applied", id="parts"), Scrolled(id="applied"):
             yield Static("reading ...", id="applied-text")
 
-    def _rule(self) -> Widget:
+    def _rule_part(self) -> Widget:
         """Return the part that asks what a job is."""
         session = self.session
         session_facts = {"user": session.user, "account": session.account, "qos": session.qos}
@@ -127,7 +127,7 @@ take, with money and CO2 where the site states them.
             id="rule",
         )
 
-    def _what_if(self) -> Widget:
+    def _what_if_part(self) -> Widget:
         """Return the part with the sliders."""
         return Below(
             Stepper("goal        ", GOALS, id="goal"),
@@ -138,7 +138,7 @@ take, with money and CO2 where the site states them.
             id="whatif",
         )
 
-    def _past(self) -> Widget:
+    def _past_part(self) -> Widget:
         """Return the part that tries a policy file on the past."""
         return PastJobs(self)
 
@@ -149,7 +149,7 @@ take, with money and CO2 where the site states them.
     async def ahead(self) -> None:
         """Make the parts that are not shown first."""
         for part in ("rule", "whatif", "past"):
-            await self._mounted(part)
+            await self._mount_part(part)
         if not self.is_new:  # somebody went there meanwhile: what is shown is their choice
             return
         parts = self.query_one("#parts", OneOf)
@@ -192,9 +192,9 @@ take, with money and CO2 where the site states them.
 
     # -- parts -----------------------------------------------------------------------------------
 
-    async def _mounted(self, part: str) -> None:
+    async def _mount_part(self, part: str) -> None:
         """Mount a part when it is shown for the first time."""
-        builds = {"rule": self._rule, "whatif": self._what_if, "past": self._past}
+        builds = {"rule": self._rule_part, "whatif": self._what_if_part, "past": self._past_part}
         if part in builds and part not in self._parts:
             widget = builds[part]()
             widget.display = False
@@ -217,7 +217,7 @@ take, with money and CO2 where the site states them.
 
     async def action_part(self, part: str) -> None:
         """Show a part."""
-        await self._mounted(part)
+        await self._mount_part(part)
         self.query_one("#part", Picks).choose(part)
         first = {
             "applied": "#applied",
@@ -235,7 +235,7 @@ take, with money and CO2 where the site states them.
     @on(Picks.Changed, "#part")
     async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
-        await self._mounted(part)
+        await self._mount_part(part)
         self.query_one("#parts", OneOf).current = part
         if part == "whatif":
             self._begin()

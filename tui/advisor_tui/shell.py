@@ -86,9 +86,9 @@ class AppShell(App[None]):
                     screen.remove()
                 else:
                     self._keep_page(screen)
-                    begin(screen, self._ahead, screen, group="look")
+                    begin(screen, self._rehearse_page, screen, group="look")
 
-    async def _ahead(self, page: PaintOnce[None]) -> None:
+    async def _rehearse_page(self, page: PaintOnce[None]) -> None:
         await page.ahead()
         page.rehearse()
 

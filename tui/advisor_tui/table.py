@@ -282,7 +282,7 @@ class LazyTable(ScrollView, can_focus=True):
             for i, c in enumerate(self.columns)
             if table_width >= c.from_width and (not c.below or table_width < c.below)
         ]
-        while len(shown) > 1 and self._spare(shown, total, self._least) < 0:
+        while len(shown) > 1 and self._spare(shown, total, self._least_width) < 0:
             shown.pop()  # half a figure would be another one
         widths = {i: self.columns[i].width for i in shown}
         spare_cells = self._spare(shown, total, widths.__getitem__)
@@ -295,12 +295,12 @@ class LazyTable(ScrollView, can_focus=True):
                 weight -= self.columns[i].flex
         names = [i for i in shown if self.columns[i].flex][:1]
         for _ in range(-spare_cells):  # from the first text, a name, then where most is left
-            spared = [i for i in shown if widths[i] > self._least(i)]
+            spared = [i for i in shown if widths[i] > self._least_width(i)]
             named = [i for i in names if widths[i] > _NAME]
             widths[max(named or spared, key=widths.__getitem__)] -= 1
         return [(i, widths[i]) for i in shown]
 
-    def _least(self, i: int) -> int:
+    def _least_width(self, i: int) -> int:
         """Return the cells that a column cannot do without."""
         column = self.columns[i]
         return min(_LEAST, column.width) if column.flex else column.width

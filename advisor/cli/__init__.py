@@ -96,12 +96,12 @@ class _Program(Parser):
         """Return the help."""
         lines = ["usage: advisor VERB ...", "", str(self.description)]
         verbs = list(_first_words())
-        also = verbs.index(_ALSO)
-        for name in verbs[:also]:
+        secondary_index = verbs.index(_ALSO)
+        for name in verbs[:secondary_index]:
             if name in GROUPS:
                 lines += ["", f"{GROUPS[name]}:"]
             lines.append(f"  {name:<13} {_summary(name)}")
-        lines += ["", f"also: {', '.join(verbs[also:])}"]
+        lines += ["", f"also: {', '.join(verbs[secondary_index:])}"]
         if added := _added():
             lines += ["", "added:", *(f"  {name:<13} {summary}" for name, summary in added.items())]
         return "\n".join([*lines, "", str(self.epilog), ""])
@@ -144,8 +144,10 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         "3 refused by policy or nothing to do.",
     )
     parser.add_argument("--version", action="version", version=f"advisor {__version__}")
-    below: dict[str, Any] = dict(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    levels = {"": parser.add_subparsers(**below)}
+    subparser_settings: dict[str, Any] = dict(
+        dest="verb", metavar="VERB", required=True, parser_class=Parser
+    )
+    levels = {"": parser.add_subparsers(**subparser_settings)}
     listed = {name: summary for name, (_, summary) in VERBS.items()}
     if verb not in VERBS:
         listed |= _added()
@@ -154,11 +156,13 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         family, _, word = name.rpartition(" ")
         if family not in levels:
             about = FAMILIES[family]
-            above = levels[""].add_parser(family, help=about, description=about.capitalize() + ".")
-            levels[family] = above.add_subparsers(title="verbs", **below)
-            above.epilog = f"{above.prog} VERB --help says more."
+            family_parser = levels[""].add_parser(
+                family, help=about, description=about.capitalize() + "."
+            )
+            levels[family] = family_parser.add_subparsers(title="verbs", **subparser_settings)
+            family_parser.epilog = f"{family_parser.prog} VERB --help says more."
             if family == "lab" and not laboratory.installed():
-                above.epilog += f" [lab]: part of the laboratory; {laboratory.HOW}."
+                family_parser.epilog += f" [lab]: part of the laboratory; {laboratory.HOW}."
         description = summary.capitalize() + "."
         if word in laboratory.VERBS and not laboratory.installed():
             summary = f"[lab] {summary}"

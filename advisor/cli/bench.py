@@ -256,10 +256,10 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
         former = None if args.replace else latest_bench(writer, name)
         machine = result["machine"]
         if former is not None:
-            apart = differences(former.machine, machine)
-            if apart:
+            machine_differences = differences(former.machine, machine)
+            if machine_differences:
                 raise RefusedError(
-                    f"{name} has profiles of another machine ({'; '.join(apart)})",
+                    f"{name} has profiles of another machine ({'; '.join(machine_differences)})",
                     hint=f"give this one another --node-type, or drop {name}'s with --replace",
                 )
             machine = former.machine

@@ -91,9 +91,11 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     with deriving(path) as writer:
         former = latest_bench(writer, name)
         machine = result["machine"] if former is None else former.machine
-        apart = differences(machine, result["machine"])
-        if apart:
-            raise InputError(f"{name} has profiles of another machine ({'; '.join(apart)})")
+        machine_differences = differences(machine, result["machine"])
+        if machine_differences:
+            raise InputError(
+                f"{name} has profiles of another machine ({'; '.join(machine_differences)})"
+            )
         if name == NODE_TYPE and not writer.inventory().resolve(name):
             writer.save_node_types([local_node_type()], source="local")
         host, kernel, compiler = (result[key] for key in ("host", "kernel", "compiler"))

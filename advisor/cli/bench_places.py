@@ -75,24 +75,24 @@ def _places_of(
     names: list[str] = args.node_type or []
     if args.here and len(names) > 1:
         raise UsageError("this machine is one node type", hint="--here with one --node-type")
-    elsewhere = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
-    if args.here or (not elsewhere and not names):
+    remote_types = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
+    if args.here or (not remote_types and not names):
         return [(names[0] if names else NODE_TYPE, None)]
     if not names:
-        return [(t.name, t) for t in elsewhere]
+        return [(t.name, t) for t in remote_types]
     places: list[tuple[str, NodeType | None]] = []
     for name in names:
         inventory_type = inventory.resolve(name) if inventory else None
         if inventory_type is None and name != NODE_TYPE:
-            type_names = ", ".join(t.name for t in elsewhere) or "none"
+            type_names = ", ".join(t.name for t in remote_types) or "none"
             raise InputError(
                 f"the inventory has no node type {name}",
                 hint=f"there are: {type_names}; advisor lab bench --here --node-type {name} "
                 "names this machine",
             )
-        away = inventory_type is not None and inventory_type.name != NODE_TYPE
+        is_remote = inventory_type is not None and inventory_type.name != NODE_TYPE
         places.append(
-            (inventory_type.name if inventory_type else name, inventory_type if away else None)
+            (inventory_type.name if inventory_type else name, inventory_type if is_remote else None)
         )
     return places
 

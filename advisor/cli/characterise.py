@@ -183,8 +183,8 @@ def _trace(
             )
         return twin_run(command, limit_s=limit_s), ""
     if method == "valgrind" or valgrind.installed():
-        outside = not any(p.phases for p in timed.processes)
-        return valgrind_run(command, outside=outside, limit_s=limit_s), ""
+        without_regions = not any(p.phases for p in timed.processes)
+        return valgrind_run(command, outside=without_regions, limit_s=limit_s), ""
     return None, f"to find streams, build {command.argv[0]} with advisor cc or install valgrind"
 
 

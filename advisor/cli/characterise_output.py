@@ -40,9 +40,11 @@ def traced_line(timed: TimedRun, traced: TracedRun | None, why: str) -> str:
     return f"{line}; stopped at the limit" if traced.stopped else line
 
 
-def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream]) -> None:
+def _print_io(
+    timed: TimedRun, phases: Sequence[PhaseResult], remainder_io: Sequence[IoStream]
+) -> None:
     """Print the reads and writes of files, if they take a part of the time."""
-    named = [(p.name, s) for p in phases for s in p.io] + [("remainder", s) for s in outside]
+    named = [(p.name, s) for p in phases for s in p.io] + [("remainder", s) for s in remainder_io]
     if not named:
         return
     print()
@@ -64,9 +66,9 @@ def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[
 
 
 def print_phases(
-    timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream] = ()
+    timed: TimedRun, phases: Sequence[PhaseResult], remainder_io: Sequence[IoStream] = ()
 ) -> None:
-    """Print one table of phases and one of each phase's streams; ``outside``: I/O of no phase."""
+    """Print one table of phases and one of each phase's streams; ``remainder_io`` is of no phase."""
     rows: list[list[object]] = [
         [
             phase.name,
@@ -79,11 +81,13 @@ def print_phases(
         ]
         for phase in phases
     ]
-    rest = max(0.0, timed.time_s - sum(p.time_s for p in phases))
-    rows.append(["remainder", f"{rest / timed.time_s:.1%}", _short(rest), "", "", "", ""])
+    remainder_s = max(0.0, timed.time_s - sum(p.time_s for p in phases))
+    rows.append(
+        ["remainder", f"{remainder_s / timed.time_s:.1%}", _short(remainder_s), "", "", "", ""]
+    )
     print()
     print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
-    _print_io(timed, phases, outside)
+    _print_io(timed, phases, remainder_io)
     for phase in phases:
         _print_parts(timed, phase)
         if phase.traced is None:

@@ -104,9 +104,11 @@ def _of_store(args: argparse.Namespace, site_facts: Known) -> list[ClassifyAnswe
             place = s.signature.configuration
             key = s.application, s.workload, place.node_type if place else ""
             groups.setdefault(key, []).append(s.signature)
-        near = meant(store, args.application) if args.application and not groups else ""
-    if near:
-        raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
+        suggested_name = meant(store, args.application) if args.application and not groups else ""
+    if suggested_name:
+        raise UsageError(
+            f"nothing is stored for application {args.application!r}", hint=suggested_name
+        )
     if not groups:
         what = f" of {args.application}" if args.application else ""
         raise RefusedError(

@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
         _print(collected, name)
     if left_files is not None:
         _print_left(left_files)
-    _print_spool(spooled, alone=args.spool)
+    _print_spool(spooled, spool_only=args.spool)
     return 0
 
 
@@ -179,8 +179,8 @@ def _print_left(left_files: LeftFiles) -> None:
         print(f"advisor: users' files cannot be read now: {line}", file=sys.stderr)
 
 
-def _print_spool(spooled: Spooled, *, alone: bool) -> None:
-    if spooled.files or alone:
+def _print_spool(spooled: Spooled, *, spool_only: bool) -> None:
+    if spooled.files or spool_only:
         phases = spooled.characterisations
         more = f" and {format_count(phases, 'characterisation')}" if phases else ""
         if spooled.kernels:

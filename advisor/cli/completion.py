@@ -141,8 +141,8 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from _arguments(below)
+            for subparser in action.choices.values():
+                yield from _arguments(subparser)
 
 
 def _store_completion(names: str, *, files: bool = False) -> dict[str, object]:

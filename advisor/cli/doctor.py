@@ -228,10 +228,10 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "mend or remount that file system; the daemon goes on by itself",
         )
     elif status.get("store_error"):
-        never = status.get("store_read") is False
+        store_unread = status.get("store_read") is False
         consequence = (
             "it has read none yet, so jobs run as written"
-            if never
+            if store_unread
             else ("it answers from what it read last")
         )
         yield Check(

@@ -212,8 +212,8 @@ def run(args: argparse.Namespace) -> int:
     if not any(f.model for f in fitted):
         most = max(fitted, key=lambda f: len(f.group.observations))
         if _serves(most, families):
-            few = most.problem.partition(" (")[0]
-            raise InputError(f"{args.application}: {few}", hint=_OF_FAMILY)
+            shortage = most.problem.partition(" (")[0]
+            raise InputError(f"{args.application}: {shortage}", hint=_OF_FAMILY)
         raise InputError(f"{args.application}: {most.problem}")
     view = _view(args, fitted, options) if args.plot or args.view else None
     if view is not None:
@@ -465,13 +465,16 @@ def _family_text(model: StoredModel) -> str:
     """Say over which sizes a family has a law, and how well it holds."""
     about = model.about_sizes
     measured = about.get("measured") or {}
-    ran = ", ".join(
+    measured_ranges = ", ".join(
         f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
     )
     whose = model.scope if model.scope == "all" else f"{model.scope} {model.owner}"
     answer = "a law" if about.get("answer") == "ok" else str(about.get("answer"))
     why = "; ".join(about.get("notes") or [])
-    return f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {ran}; {why}"
+    return (
+        f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {measured_ranges}; "
+        f"{why}"
+    )
 
 
 def _print_terms(out: TableWriter, fitted: _Fitted) -> None:

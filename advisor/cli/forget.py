@@ -117,8 +117,8 @@ def _workload_named(
         if text == f"{m.application}/{m.workload}":
             return m.application, m.workload
     names = [*applications, *(f"{m.application}/{m.workload}" for m in measured_results)]
-    none = "nothing was forgotten in the last day" if undo else "nothing is stored"
-    raise UsageError(f"{none} of {text!r}", hint=suggestion(text, names))
+    absence = "nothing was forgotten in the last day" if undo else "nothing is stored"
+    raise UsageError(f"{absence} of {text!r}", hint=suggestion(text, names))
 
 
 def _print(results: Sequence[MeasuredResults]) -> None:

@@ -257,16 +257,16 @@ def _take_in(
         table = _read(args, importer, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
-        imported = dropped = far = 0
+        imported = dropped = outlier_count = 0
         with Writer(path) as store, store.batch():
             types = store.inventory().node_types
-            for workload, some in sized.items():
-                odd = set(outside(some))
-                far += len(odd)
+            for workload, workload_runs in sized.items():
+                outliers = set(outside(workload_runs))
+                outlier_count += len(outliers)
                 possible = [
                     without_impossible(r, types.get(r.configuration.node_type))
-                    for i, r in enumerate(some)
-                    if i not in odd
+                    for i, r in enumerate(workload_runs)
+                    if i not in outliers
                 ]
                 dropped += sum(DROPPED in r.extra for r in possible)
                 imported += store.import_observations(
@@ -283,8 +283,8 @@ def _take_in(
     energy = _qualities(table.observations)
     energy["measured"] -= min(dropped, energy["measured"])
     energy["missing"] += dropped
-    rest = len(table.observations) - imported - far
-    notes = skipped_notes([OUTSIDE] * far)
+    duplicate_count = len(table.observations) - imported - outlier_count
+    notes = skipped_notes([OUTSIDE] * outlier_count)
     next_command = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default" and len(sized) == 1:
         next_command += f" --workload {shlex.quote(args.workload)}"
@@ -297,7 +297,7 @@ def _take_in(
                 "workload": args.workload,
                 "node_type": args.node_type,
                 "imported": imported,
-                "skipped": rest,
+                "skipped": duplicate_count,
                 "scope": scope,
                 "contributor": contributor,
                 "account": args.account,
@@ -320,10 +320,10 @@ def _take_in(
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
     for note in notes:
         print(f"advisor: {note}", file=sys.stderr)
-    if rest:
+    if duplicate_count:
         print(
-            f"{format_count(rest, 'run')} of {rows.clean(args.file.name)} already imported; "
-            "--again imports them anyway"
+            f"{format_count(duplicate_count, 'run')} of {rows.clean(args.file.name)} already "
+            "imported; --again imports them anyway"
         )
     print(f"next: {next_command}")
     return 0

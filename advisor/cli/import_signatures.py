@@ -102,7 +102,7 @@ def _store(
     from advisor.store.signatures import save_signatures
 
     applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
-    imported = skipped = new = dropped = far = 0
+    imported = skipped = new = dropped = outlier_count = 0
     for name in applications:
         application_signatures = [s for application, s in contents.pairs if application == name]
         new += save_signatures(store, name, args.workload, application_signatures)
@@ -112,9 +112,9 @@ def _store(
             for application, run in contents.runs
             if application == name
         ]
-        odd = set(outside(runs))
-        far += len(odd)
-        runs = [run for i, run in enumerate(runs) if i not in odd]
+        outliers = set(outside(runs))
+        outlier_count += len(outliers)
+        runs = [run for i, run in enumerate(runs) if i not in outliers]
         dropped += sum(DROPPED in run.extra for run in runs)
         stored_keys = {
             (o.observation.job_id, o.observation.contributor)
@@ -135,7 +135,7 @@ def _store(
         skipped += len(runs) - len(fresh)
     qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
-    notes = [*contents.notes, *skipped_notes([OUTSIDE] * far)]
+    notes = [*contents.notes, *skipped_notes([OUTSIDE] * outlier_count)]
     if dropped:
         energy["measured"] -= min(dropped, energy["measured"])
         energy["missing"] += dropped
@@ -243,15 +243,16 @@ def _compared(
         except InputError as error:  # a retired node type has no limits any more
             notes.append(f"{what} has no class of ours: {error}")
             continue
-        ours = Classifier(setup).classify(signature)
+        classification = Classifier(setup).classify(signature)
         name = max(seconds, key=lambda phase: seconds[phase])
-        if ours.name == name:
+        if classification.name == name:
             alike += 1
             continue
         share = f"{seconds[name]:.0f} of {sum(seconds.values()):.0f} s"
         notes.append(
-            f"{what}: EAR was {name} for {share}, the whole step is {ours.name} to us: "
-            f"{'; '.join(ours.reasons)}. EAR classifies each loop, we the mean of the step"
+            f"{what}: EAR was {name} for {share}, the whole step is {classification.name} to us: "
+            f"{'; '.join(classification.reasons)}. EAR classifies each loop, "
+            "we the mean of the step"
         )
     return [f"EAR's phases and our classes agree in {alike} of {len(steps)} steps", *notes]
 

@@ -187,7 +187,9 @@ def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | Non
     if not args.json:
         _print_problems(checked.problems, sys.stderr)
     if checked.compiled is None:
-        holds = f"{kind} version {current.version}" if current else "the built-in default"
+        effective_version = (
+            f"{kind} version {current.version}" if current else "the built-in default"
+        )
         if args.json:
             version = current.version if current else 0
             data = {"action": "apply", "file": checked.name, "version": version, "applied": False}
@@ -195,7 +197,7 @@ def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | Non
         else:
             print(
                 f"advisor: {checked.name}: {_count(checked.problems)}; not applied, "
-                f"{holds} stays in effect",
+                f"{effective_version} stays in effect",
                 file=sys.stderr,
             )
         return 1

@@ -235,12 +235,12 @@ def _answer(
 
 
 def _notes(prediction: SizePrediction) -> list[str]:
-    far = [
+    distance_notes = [
         f"{axis} is {factor:.3g} times the largest measured: too far for advice"
         for axis, factor in prediction.beyond.items()
         if factor > _FAR
     ]
-    return [*far, *prediction.notes]
+    return [*distance_notes, *prediction.notes]
 
 
 def _interval(response: ScaledResponse, i: int) -> tuple[float, float]:
@@ -258,9 +258,13 @@ def _print(
     forecast = prediction.tried.forecast
     time, energy = forecast.time, forecast.energy
     size_words = ", ".join(f"{k} {v:g}" for k, v in prediction.at.items())
-    beyond = ", ".join(f"{k} {v:.3g} times" for k, v in prediction.beyond.items())
+    distance_words = ", ".join(f"{k} {v:.3g} times" for k, v in prediction.beyond.items())
     print(f"{application}, {prediction.family.name}: {size_words}")
-    print(f"beyond the largest measured: {beyond}" if beyond else "within what was measured")
+    print(
+        f"beyond the largest measured: {distance_words}"
+        if distance_words
+        else "within what was measured"
+    )
     print(f"all options may be off together by {_percent(float(time.shared[0])):.0f} % (90 %)\n")
     places = [prediction.configurations[i] for i in fits]
     with_ranks = len({c.ranks_per_node for c in places}) > 1

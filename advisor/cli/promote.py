@@ -112,13 +112,16 @@ def run(args: argparse.Namespace) -> int:
             ),
         )
         return 0
-    whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
+    beneficiaries = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
     if estimates:
-        print(f"characterisations, rankings and signatures of {args.application} now advise {whom}")
+        print(
+            f"characterisations, rankings and signatures of {args.application} now advise "
+            f"{beneficiaries}"
+        )
     if not widened:
         return 0
     verb = "advises" if widened == 1 else "advise"
-    print(f"{format_count(widened, 'run')} of {args.application} now {verb} {whom}")
+    print(f"{format_count(widened, 'run')} of {args.application} now {verb} {beneficiaries}")
     if narrow:
         print(f"not shared, because no account is known: {_contributor_list(narrow)}")
     print(f"the models have not changed yet; next: {next_command}")

@@ -169,8 +169,10 @@ def _stored_characterisation(store: Reader, args: argparse.Namespace) -> StoredC
 
     rows = characterisations(store, args.application, args.workload)
     if not rows:
-        if near := meant(store, args.application):
-            raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
+        if suggested_name := meant(store, args.application):
+            raise UsageError(
+                f"nothing is stored for application {args.application!r}", hint=suggested_name
+            )
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor lab characterise -- COMMAND"
         )

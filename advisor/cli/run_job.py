@@ -128,8 +128,8 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     from advisor.service.decide import decide
 
     request = read_job(script, scheduler="local", hook="run")
-    alone = replace(snapshot, inventory=Inventory.of([node_type]))
-    alone.index()
+    machine_snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
+    machine_snapshot.index()
     # Whatever the script says of exclusive use, a machine without a scheduler is its user's own,
     # and nothing ends a job that states no limit.
     limit_s = request.time_limit_s or 0
@@ -137,7 +137,8 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     if why := Cpufreq().controllable():  # no cap is promised that could not be set
         binds = {**request.binds, "frequency": f"the machine itself ({why})"}
         request = replace(request, binds=binds)
-    return decide(request, alone, trials=False)  # no accounting says how a trial came out
+    # no accounting says how a trial came out
+    return decide(request, machine_snapshot, trials=False)
 
 
 def _configuration(decision: Decision, node_type: NodeType) -> Configuration:

@@ -254,7 +254,7 @@ def _begin(
     from advisor.views.training import plan_lines, series_lines
 
     out = _stream(args)
-    gone_on: list[SweepState] = []
+    continued_sweeps: list[SweepState] = []
     plans = []
     for sweep in sweeps:
         earlier = sweep.earlier
@@ -263,7 +263,7 @@ def _begin(
                 print(f"sweep {earlier.id} is finished already: left out", file=out)
             else:
                 print(f"sweep {earlier.id} is continued", file=out)
-                gone_on.append(earlier)
+                continued_sweeps.append(earlier)
             continue
         plan = plan_sweep(_wish(sweep), site_context, root, store_path)
         for warning in plan.warnings:
@@ -289,7 +289,7 @@ def _begin(
         results.close()
     for plan in plans:
         states.begin(plan.state)
-    return [*gone_on, *(plan.state for plan in plans)]
+    return [*continued_sweeps, *(plan.state for plan in plans)]
 
 
 def _wish(sweep: AdoptedSweep) -> SweepWish:

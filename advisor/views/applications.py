@@ -274,6 +274,6 @@ def measured_words(comparison: OnOffComparison) -> str:
     if energy is None:
         return ""
     jobs = f"{energy.advised} job{'s' if energy.advised != 1 else ''}"
-    against = f"{energy.left} unchanged" if energy.basis == "holdout" else "the prediction"
+    basis_words = f"{energy.left} unchanged" if energy.basis == "holdout" else "the prediction"
     words = change_words(energy.change, time.change if time is not None else 0.0)
-    return f"measured on {jobs} against {against}: {words}"
+    return f"measured on {jobs} against {basis_words}: {words}"

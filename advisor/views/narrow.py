@@ -73,8 +73,8 @@ def narrowing(text: str) -> Narrowing:
 
 def _condition(word: str) -> Callable[[Option, Option], bool]:
     if word in _WORDS:
-        alone = _WORDS[word]
-        return lambda o, _: alone(o)
+        predicate = _WORDS[word]
+        return lambda o, _: predicate(o)
     match = _CONDITION.fullmatch(word)
     if match is None:
         raise InputError(f"{word!r} is not a condition", hint=f"like {EXAMPLE}")

@@ -125,15 +125,15 @@ def _of_sizes(view: View) -> str:
     """Say of a size that was not swept how far it is from those that were."""
     about, base = view.model.about_sizes, view.baseline
     measured = about.get("measured") or {}
-    ran = ", ".join(
+    measured_ranges = ", ".join(
         f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
     )
     ends = interval_words(base.time_lo_s, base.time_hi_s, format_duration)
     model = view.model
-    beyond = model.size_table().beyond(dict(model.size))
-    how = "extrapolated from" if beyond else "predicted within"
+    is_extrapolated = model.size_table().beyond(dict(model.size))
+    how = "extrapolated from" if is_extrapolated else "predicted within"
     return (
-        f"{how} {ran} by {about.get('model')}: as written "
+        f"{how} {measured_ranges} by {about.get('model')}: as written "
         f"{format_duration(base.time_s)}, {ends}; all options may be off together by "
         f"{100 * view.shared_error:.0f} % (90 %)\nestimates were confirmed at "
         f"{about.get('largest')}" + "".join(f"\n{why}: left out" for why in view.left_out)

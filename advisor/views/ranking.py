@@ -99,9 +99,9 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
         _sentence(estimate, ranking.base, ranking.method)
         + "; it has no options, so no job is sent there"
     )
-    off = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
+    error_factor = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
     name, brief = estimate.node_type, _brief_words(estimate)
-    low, high = time_s / off, time_s * off
+    low, high = time_s / error_factor, time_s * error_factor
     return RankedRow(name, "estimated", time_s, energy_j, "", brief, how, low, high)
 
 

@@ -30,9 +30,9 @@ def rewritten(
             heading = False
         directive = heading and line.startswith(language.DIRECTIVE)
         if directive and language.read_directives(line).keys() & rewrite.keys():
-            rest = language.without(line, rewrite.keys())
-            remaining += [rest] if rest else []
-            last = len(remaining) if rest else last
+            kept_line = language.without(line, rewrite.keys())
+            remaining += [kept_line] if kept_line else []
+            last = len(remaining) if kept_line else last
             continue
         remaining.append(line)
         if directive or (heading and line.startswith("#!")):

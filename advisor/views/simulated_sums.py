@@ -30,9 +30,9 @@ class Interval(NamedTuple):
     def minus(self, other: Interval) -> Interval:
         """Return the difference; the errors of both are independent."""
         value = self.value - other.value
-        below = math.hypot(self.value - self.lo, other.hi - other.value)
-        above = math.hypot(self.hi - self.value, other.value - other.lo)
-        return Interval(value, value - below, value + above)
+        lower_half = math.hypot(self.value - self.lo, other.hi - other.value)
+        upper_half = math.hypot(self.hi - self.value, other.value - other.lo)
+        return Interval(value, value - lower_half, value + upper_half)
 
 
 NO_CHANGE = Interval()
@@ -154,13 +154,13 @@ class Sums:
 
     def change(self, quantity: str) -> Interval:
         """Return the sum of one of :data:`QUANTITIES` with its interval."""
-        value = below = above = 0.0
+        value = lower_variance = upper_variance = 0.0
         for sums in self._by_model.values():
             part, lower, upper = sums.get(quantity, (0.0, 0.0, 0.0))
             value += part
-            below += lower**2
-            above += upper**2
-        return Interval(value, value - math.sqrt(below), value + math.sqrt(above))
+            lower_variance += lower**2
+            upper_variance += upper**2
+        return Interval(value, value - math.sqrt(lower_variance), value + math.sqrt(upper_variance))
 
 
 def _node_hours(

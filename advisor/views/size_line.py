@@ -73,14 +73,16 @@ def size_lines(
     names = {w.name: sizes for w in reader.workloads(application) if (sizes := line_of(w.name))}
 
     def along(parameter: str) -> SizeLine:
-        shown_value, ran = line.size[parameter], sorted(measured_values[parameter])
-        beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
+        shown_value, run_values = line.size[parameter], sorted(measured_values[parameter])
+        extrapolated_values = [
+            run_values[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)
+        ]
         steps = []
-        for value in sorted({*ran, *map(_round, beyond), shown_value}):
+        for value in sorted({*run_values, *map(_round, extrapolated_values), shown_value}):
             size = {**line.size, parameter: value}
             stored = (n for n, o in names.items() if (o.family, o.size) == (line.family, size))
             name = workload if value == shown_value else next(stored, line_at(line, size))
-            steps.append(SizeStep(value, name, value in ran))
+            steps.append(SizeStep(value, name, value in run_values))
         return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(shown_value))
 
     return tuple(along(n) for n in sorted(measured_values, key=lambda n: -len(measured_values[n])))

@@ -191,9 +191,9 @@ def board_of(
         yours_at = None
     special = {baseline, policy_at, yours_at}
     spikes = frozenset(n for n in disturbed(view.options) if n not in special)
-    far = view.model.of_sizes and bool(beyond(view.model))
+    extrapolated = view.model.of_sizes and bool(beyond(view.model))
     return TradeOffView(
-        view, node_type, policy, yours, baseline, policy_at, yours_at, spikes, foreign, far
+        view, node_type, policy, yours, baseline, policy_at, yours_at, spikes, foreign, extrapolated
     )
 
 
@@ -230,8 +230,8 @@ class Boards:
         if every is None or board.yours is None or board.yours.chosen is None:
             return name
         destination = board.yours.chosen.configuration
-        elsewhere = destination.node_type != name and every.find(destination) is not None
-        return EVERY if elsewhere else name
+        moves_away = destination.node_type != name and every.find(destination) is not None
+        return EVERY if moves_away else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +386,8 @@ def worth(board: TradeOffView, number: int, month: Month) -> list[str]:
         return []
     verb = "takes" if number == board.baseline else "worth"
     about = "about " if board.estimated or board.guessed(option) else ""
-    run, *rest = of_option(board.view, option, month).sentences()
-    return [f"{verb} {about}{run}", *rest]
+    run, *month_sentences = of_option(board.view, option, month).sentences()
+    return [f"{verb} {about}{run}", *month_sentences]
 
 
 def known(board: TradeOffView, option: Option) -> str:

@@ -200,20 +200,20 @@ def _payback(outcome: SweepOutcome, policy: Policy) -> str:
     metered = math.isfinite(outcome.baseline.energy_j)
     saved = (format_energy if metered else format_node_hours)(outcome.saved_per_run)
     most = policy.training.payback_runs
-    over = f" (more than the policy's {most})" if outcome.payback > most else ""
+    limit_words = f" (more than the policy's {most})" if outcome.payback > most else ""
     return (
         f"; it saves {saved} a run, so it pays back after "
-        f"{format_count(outcome.payback, 'run')}{over}"
+        f"{format_count(outcome.payback, 'run')}{limit_words}"
     )
 
 
 def _attempt(attempt: Confirmation) -> str:
     """Say how a confirming run came out."""
     energy = f", {format_energy(attempt.energy_j)}" if attempt.energy_j is not None else ""
-    took = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
+    run_words = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
     if attempt.chosen:
-        return f"confirmed: {took}"
-    return f"{describe(attempt.configuration)} {attempt.verdict}: {took}"
+        return f"confirmed: {run_words}"
+    return f"{describe(attempt.configuration)} {attempt.verdict}: {run_words}"
 
 
 def _cells(option: Option, base: Option | None) -> list[str]:

@@ -68,12 +68,12 @@ def _unchanged_verdict(decision: Decision) -> JobVerdict:
     why = cause_of(decision.reasons) or "nothing better is known"
     codes = decision.codes
     if "opted-out" in codes or "mode-off" in codes:
-        rest = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
+        application_words = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
     elif "unconfirmed" in codes:
-        rest = "NOTHING TO APPLY: a run must confirm one first · t measure"
+        application_words = "NOTHING TO APPLY: a run must confirm one first · t measure"
     else:
-        rest = "NOTHING TO APPLY: jobs run as written · c choose"
-    return JobVerdict(f"CHANGES NOTHING: {why}", rest)
+        application_words = "NOTHING TO APPLY: jobs run as written · c choose"
+    return JobVerdict(f"CHANGES NOTHING: {why}", application_words)
 
 
 def _change_sentence(decision: Decision, chosen: Alternative) -> str:
@@ -104,10 +104,10 @@ def _not_applied(policy: Decision, yours: Decision) -> tuple[str, bool]:
         return "its energy is an estimate; the site applies measured ones only", False
     limits = yours.policy.user_limits.mode
     allowed = MODES.index("apply") <= max(MODES.index(policy.policy.mode), MODES.index(limits))
-    does = "advises" if code == "mode-advise" else "observes"
+    site_action = "advises" if code == "mode-advise" else "observes"
     if policy.policy.mode != yours.policy.mode:
         return "you asked for advice only", allowed
-    return f"the site only {does}", allowed
+    return f"the site only {site_action}", allowed
 
 
 def against(old: Configuration | None, new: Configuration) -> str:

@@ -48,10 +48,10 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
     lines += reason_lines(decision)
     if decision.changed:
         of_scheduler = translator(named(decision.scheduler)).LEFT_ALONE
-        off = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
+        off_command = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
         lines += [
             "",
-            f"to turn the advisor off: {off} ... for one job, a line #ADVISOR off for a "
+            f"to turn the advisor off: {off_command} ... for one job, a line #ADVISOR off for a "
             "script, advisor choose --off for all your jobs",
         ]
     return lines
@@ -80,8 +80,8 @@ def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[
     if d.baseline:
         lines.append(f"asked for    {describe(d.baseline, node_type=True)}")
     if d.chosen:
-        took = "took         " if d.changed else "would take   "
-        lines.append(f"{took}{describe(d.chosen.configuration, node_type=True)}")
+        lead = "took         " if d.changed else "would take   "
+        lines.append(f"{lead}{describe(d.chosen.configuration, node_type=True)}")
         if effects_text(d):
             lines += [f"promised     {effects_text(d)}", *worth]
     rewrite = rewrite_text(d)

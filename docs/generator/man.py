@@ -23,10 +23,10 @@ def pages() -> dict[str, str]:
     advisor = program()
     page_texts = {"advisor.1": _page(advisor, _verbs(advisor) + _environment())}
     for verb in advisor.actions:
-        below = members(verb)
-        if below:
+        members_of_verb = members(verb)
+        if members_of_verb:
             page_texts[f"{_file(verb)}.1"] = _page(verb, _verbs(verb))
-        for command in below or (verb,):
+        for command in members_of_verb or (verb,):
             page_texts[f"{_file(command)}.1"] = _page(
                 command, "".join(map(_action, list(every(command))[1:]))
             )

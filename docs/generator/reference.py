@@ -44,27 +44,27 @@ def keys(kind: str) -> set[str]:
 
 
 def _sections(
-    root: Node, node: Node, path: str, above: frozenset[str]
+    root: Node, node: Node, path: str, listed_keys: frozenset[str]
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Yield title, description and rows of a mapping, then of those below it.
 
-    ``above`` are keys that are listed already: a rule takes all of the file's settings.
+    ``listed_keys`` are keys that are listed already: a rule takes all of the file's settings.
     """
-    rows, below = [], []
+    rows, subsections = [], []
     required = node.get("required", ())
     for key, value in sorted(node["properties"].items(), key=lambda one: one[0] not in required):
-        if key in above:
+        if key in listed_keys:
             continue
         inner, suffix = _mapping(root, value)
         if inner is not None:
-            below.append((f"{path}{key}{suffix}", inner))
+            subsections.append((f"{path}{key}{suffix}", inner))
         rows.append(_row(f"{path}{key}", value, inner, key in required))
     about = " ".join(str(node.get("description", "")).split()) if path else ""
-    if above & node["properties"].keys():
+    if listed_keys & node["properties"].keys():
         about += " All settings at the top of the file can stand here, too."
     yield path.rstrip("."), about.replace("``", "`"), rows
-    listed = above | (node["properties"].keys() - {"version"} if not path else set())
-    for name, inner in below:
+    listed = listed_keys | (node["properties"].keys() - {"version"} if not path else set())
+    for name, inner in subsections:
         yield from _sections(root, inner, f"{name}.", frozenset(listed if "[]" in name else ()))
 
 
@@ -108,7 +108,7 @@ def _is_percentage(value: Node) -> bool:
 def _values(value: Node, inner: Node | None) -> str:
     """Return in words what may be written."""
     kinds = [alternative.get("type") for alternative in (*value.get("anyOf", ()), value)]
-    several = "array" in kinds or "oneOf" in value
+    takes_list = "array" in kinds or "oneOf" in value
     if "enum" in value.get("items", ()):
         return "a list of " + ", ".join(
             f"`{alternative}`" for alternative in value["items"]["enum"]
@@ -121,7 +121,9 @@ def _values(value: Node, inner: Node | None) -> str:
         (span,) = (alternative for alternative in value["anyOf"] if "minimum" in alternative)
         return f"{100 * span['minimum']:g}% to {100 * span['maximum']:g}%"
     if "[hH]z" in str(value):
-        return "a list of frequencies, or a mapping" if several else "a frequency, like `1.9 GHz`"
+        return (
+            "a list of frequencies, or a mapping" if takes_list else "a frequency, like `1.9 GHz`"
+        )
     if inner is not None:
         return "a list of mappings" if "items" in value else "a mapping"
     if "minimum" in value and "maximum" in value:
@@ -133,4 +135,4 @@ def _values(value: Node, inner: Node | None) -> str:
         return "a mapping of names"
     if value.get("minimum") is not None:
         return "a number, or one with a unit"
-    return "text, or a list" if several else "text"
+    return "text, or a list" if takes_list else "text"

@@ -123,12 +123,12 @@ def verdict(board: TradeOffView, daemon: str) -> Content:
     applied = verdict_text.applied
     if verdict_text.tone == "good" and daemon.startswith("no daemon"):
         applied, style = "NOT APPLIED: no daemon answers now", "bold $text-warning"
-    head, colon, rest = applied.partition(":")
+    head, colon, reason = applied.partition(":")
     return Content.assemble(
         Content.styled(verdict_text.what, style),
         "\n",
         Content.styled(head, style),
-        Content(colon + rest),
+        Content(colon + reason),
     )
 
 

@@ -113,24 +113,24 @@ class Chart(Widget, can_focus=True):
                 self._draw()
         self.refresh()
 
-    def zoom(self, factor: float, around: PlotPoint | None = None) -> None:
+    def zoom(self, factor: float, centre: PlotPoint | None = None) -> None:
         """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
         frame = self._current_frame()
         if self._picture is None or frame is None:
             return
-        if around is None:
+        if centre is None:
             number = self.cursor
             middle = frame.point((frame.columns // 2, frame.rows // 2))
-            around = middle if number is None else self._picture.points[number]
-        zoomed = frame.zoomed(factor, around, self._picture.limits)
+            centre = middle if number is None else self._picture.points[number]
+        zoomed = frame.zoomed(factor, centre, self._picture.limits)
         self._window = zoomed.x, zoomed.y
         self._draw()
 
     def fit(self) -> None:
         """Show what matters again; when that is shown already, everything."""
         if self._picture is not None:
-            at_home = self._window == self._picture.window
-            self._window = self._picture.limits if at_home else self._picture.window
+            shows_usual = self._window == self._picture.window
+            self._window = self._picture.limits if shows_usual else self._picture.window
             self._draw()
 
     def on_resize(self, event: Resize) -> None:

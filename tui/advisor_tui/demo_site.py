@@ -209,11 +209,11 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
     for c in points:
         time_s, energy_j = law(p, m, c.threads_per_node, c.freq_khz)
         measured = c in runs
-        off = draw.gauss(0, 0.004) if measured else slant * math.sin(c.threads_per_node)
+        relative_error = draw.gauss(0, 0.004) if measured else slant * math.sin(c.threads_per_node)
         half_t, half_e = (0.009, 0.011) if measured else (0.022, 0.026)
         if p.quality == "estimated":
             half_e = 0.08
-        t, e = time_s * (1 + off), energy_j * (1 + 1.2 * off)
+        t, e = time_s * (1 + relative_error), energy_j * (1 + 1.2 * relative_error)
         program_options.append(
             Option(
                 c,
@@ -251,9 +251,9 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
 def _confirmed(program_options: list[Option], baseline: Configuration) -> list[Option]:
     """Return the options with the thriftiest within 6 % slowdown, and the baseline, confirmed."""
     base = next(o for o in program_options if o.configuration == baseline)
-    near = [o for o in program_options if o.time_s <= 1.06 * base.time_s]
+    within_bound = [o for o in program_options if o.time_s <= 1.06 * base.time_s]
     quick = [o for o in program_options if o.time_s <= 1.012 * base.time_s]
-    chosen = {min(group, key=lambda o: o.energy_j).configuration for group in (near, quick)}
+    chosen = {min(group, key=lambda o: o.energy_j).configuration for group in (within_bound, quick)}
     chosen.add(baseline)
     confirmed = []
     for o in program_options:

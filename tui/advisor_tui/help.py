@@ -71,14 +71,14 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
 def joined(text: str) -> str:
     """Return a text with the lines of each paragraph in one; lists and tables stay as they are."""
     lines: list[str] = []
-    goes_on = False
+    in_paragraph = False
     for line in text.split("\n"):
         prose = bool(line) and line[0] != " " and "  " not in line
-        if prose and goes_on:
+        if prose and in_paragraph:
             lines[-1] += f" {line}"
         else:
             lines.append(line)
-        goes_on = prose
+        in_paragraph = prose
     return "\n".join(lines)
 
 

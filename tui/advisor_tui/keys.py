@@ -77,12 +77,12 @@ class Keys(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
-        does, key = ink(self), ink(self, "bold $text-accent")
+        description_style, key_style = ink(self), ink(self, "bold $text-accent")
         segments = []
         for binding in self._shown():
-            segments.append(Segment(f" {key_name(binding.key)}", key))
-            segments.append(Segment(f" {binding.description}  ", does))
-        return Strip(segments).adjust_cell_length(self.size.width, does)
+            segments.append(Segment(f" {key_name(binding.key)}", key_style))
+            segments.append(Segment(f" {binding.description}  ", description_style))
+        return Strip(segments).adjust_cell_length(self.size.width, description_style)
 
     def on_click(self, event: Click) -> None:
         """Do what the key under the mouse does."""

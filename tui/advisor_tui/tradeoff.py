@@ -329,8 +329,8 @@ class TradeOffPage(Page):
             return
         names = captions.names(self.boards)
         if len(names) < 2:
-            only = f"Only {names[0]} has options" if names else "No node type has options"
-            self.advisor.tell(f"{only}; r says more.")
+            notice = f"Only {names[0]} has options" if names else "No node type has options"
+            self.advisor.tell(f"{notice}; r says more.")
             return
         current_point = self._configuration()
         self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]

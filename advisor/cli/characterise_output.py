@@ -68,7 +68,7 @@ def _print_io(
 def print_phases(
     timed: TimedRun, phases: Sequence[PhaseResult], remainder_io: Sequence[IoStream] = ()
 ) -> None:
-    """Print one table of phases and one of each phase's streams; ``remainder_io`` is of no phase."""
+    """Print one table of phases and one of each phase's streams; ``remainder_io``: of no phase."""
     rows: list[list[object]] = [
         [
             phase.name,

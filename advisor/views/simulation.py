@@ -105,6 +105,7 @@ def simulate(
             undecided[both_ways] += 1
             continue
         group = groups.setdefault((row["account"], both_ways.application), Sums())
+        # ids are random and kept: one luck for both policies, and the same when simulated again
         luck = int(row["id"], 16) / _LUCK if _is_id(row["id"]) else 1.0
         present_effect, tried_effect = (
             _drawn(effect, luck) for effect in (both_ways.now, both_ways.then)

@@ -96,12 +96,12 @@ class _Program(Parser):
         """Return the help."""
         lines = ["usage: advisor VERB ...", "", str(self.description)]
         verbs = list(_first_words())
-        also = verbs.index(_ALSO)
-        for name in verbs[:also]:
+        secondary_index = verbs.index(_ALSO)
+        for name in verbs[:secondary_index]:
             if name in GROUPS:
                 lines += ["", f"{GROUPS[name]}:"]
             lines.append(f"  {name:<13} {_summary(name)}")
-        lines += ["", f"also: {', '.join(verbs[also:])}"]
+        lines += ["", f"also: {', '.join(verbs[secondary_index:])}"]
         if added := _added():
             lines += ["", "added:", *(f"  {name:<13} {summary}" for name, summary in added.items())]
         return "\n".join([*lines, "", str(self.epilog), ""])
@@ -118,8 +118,8 @@ def _summary(word: str) -> str:
 
 def _added() -> dict[str, str]:
     """Return the verbs that other packages add, each with the package it is of."""
-    taken = {*_first_words(), *FORMER}
-    added = {n: e for n, e in plugins.found("verbs").items() if n not in taken}
+    reserved_names = {*_first_words(), *FORMER}
+    added = {n: e for n, e in plugins.found("verbs").items() if n not in reserved_names}
     return {n: f"of {e.dist.name}" if e.dist else e.value for n, e in added.items()}
 
 
@@ -144,8 +144,10 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         "3 refused by policy or nothing to do.",
     )
     parser.add_argument("--version", action="version", version=f"advisor {__version__}")
-    below: dict[str, Any] = dict(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    levels = {"": parser.add_subparsers(**below)}
+    subparser_settings: dict[str, Any] = dict(
+        dest="verb", metavar="VERB", required=True, parser_class=Parser
+    )
+    levels = {"": parser.add_subparsers(**subparser_settings)}
     listed = {name: summary for name, (_, summary) in VERBS.items()}
     if verb not in VERBS:
         listed |= _added()
@@ -154,11 +156,13 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         family, _, word = name.rpartition(" ")
         if family not in levels:
             about = FAMILIES[family]
-            above = levels[""].add_parser(family, help=about, description=about.capitalize() + ".")
-            levels[family] = above.add_subparsers(title="verbs", **below)
-            above.epilog = f"{above.prog} VERB --help says more."
+            family_parser = levels[""].add_parser(
+                family, help=about, description=about.capitalize() + "."
+            )
+            levels[family] = family_parser.add_subparsers(title="verbs", **subparser_settings)
+            family_parser.epilog = f"{family_parser.prog} VERB --help says more."
             if family == "lab" and not laboratory.installed():
-                above.epilog += f" [lab]: part of the laboratory; {laboratory.HOW}."
+                family_parser.epilog += f" [lab]: part of the laboratory; {laboratory.HOW}."
         description = summary.capitalize() + "."
         if word in laboratory.VERBS and not laboratory.installed():
             summary = f"[lab] {summary}"
@@ -181,8 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == [_ALL_TAIL] and arguments[1:2] not in (["--help"], ["-h"]):
         arguments, tail = arguments[:1], arguments[1:]
     elif "--" in arguments:
-        at = arguments.index("--")
-        arguments, tail = arguments[:at], arguments[at + 1 :]
+        separator_index = arguments.index("--")
+        arguments, tail = arguments[:separator_index], arguments[separator_index + 1 :]
     if os.geteuid() == 0:
         search_absolute_folders()
     prepare()
@@ -195,15 +199,15 @@ _COMMON = ("--db", "--config-dir", "--json")
 
 def verb_first(arguments: Sequence[str]) -> list[str]:
     """Return arguments with what every verb takes behind the verb: ``--json report``."""
-    before: list[str] = []
+    common_options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].partition("=")[0] in _COMMON:
-        before.append(rest.pop(0))
-        if before[-1] in _COMMON[:2] and rest:
-            before.append(rest.pop(0))
+        common_options.append(rest.pop(0))
+        if common_options[-1] in _COMMON[:2] and rest:
+            common_options.append(rest.pop(0))
     if rest and rest[0] in FAMILIES:
-        return [rest[0], *verb_first([*before, *rest[1:]])]
-    return [*rest[:1], *before, *rest[1:]] if rest else before
+        return [rest[0], *verb_first([*common_options, *rest[1:]])]
+    return [*rest[:1], *common_options, *rest[1:]] if rest else common_options
 
 
 def of_today(arguments: Sequence[str]) -> list[str]:

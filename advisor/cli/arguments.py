@@ -72,8 +72,8 @@ def find_workload(args: argparse.Namespace) -> None:
     with suppress(StoreError), Reader(store_seen(args.db)) as store:
         applications = {w.application for w in store.workloads()}
     if name not in applications:
-        before = [a for a in applications if name.startswith(f"{a}/")]
-        args.application = max(before, key=len, default=name.partition("/")[0])
+        prefixes = [a for a in applications if name.startswith(f"{a}/")]
+        args.application = max(prefixes, key=len, default=name.partition("/")[0])
         args.workload = name[len(args.application) + 1 :]
 
 

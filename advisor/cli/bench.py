@@ -167,8 +167,8 @@ def _bench(args: argparse.Namespace) -> int:
     if args.json:
         print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
     else:
-        for one in measured:
-            print(_line(*one))
+        for measurement in measured:
+            print(_line(*measurement))
         if ranked.get("rankings"):
             print(ranked["rankings"])
     return 0 if all(result is not None for _, result, _ in measured) else 1
@@ -256,10 +256,10 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
         former = None if args.replace else latest_bench(writer, name)
         machine = result["machine"]
         if former is not None:
-            apart = differences(former.machine, machine)
-            if apart:
+            machine_differences = differences(former.machine, machine)
+            if machine_differences:
                 raise RefusedError(
-                    f"{name} has profiles of another machine ({'; '.join(apart)})",
+                    f"{name} has profiles of another machine ({'; '.join(machine_differences)})",
                     hint=f"give this one another --node-type, or drop {name}'s with --replace",
                 )
             machine = former.machine
@@ -297,7 +297,7 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
     if result is None:
         return f"{name}: {stored}"
     peaks = result["peaks"]
-    left = result["wanted"] - len(result["profiles"])
+    unmeasured_count = result["wanted"] - len(result["profiles"])
     unsure = ""
     if 2 * result["sure"] < len(result["profiles"]):
         unsure = (
@@ -308,7 +308,7 @@ def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:
         f"{name}: {format_count(len(result['profiles']), 'microbenchmark')} in "
         f"{result['seconds']:.0f} s, "
         f"{result['sure']} of them within 2 %"
-        + (f", no time for {left}" if left > 0 else "")
+        + (f", no time for {unmeasured_count}" if unmeasured_count > 0 else "")
         + f"; {result['threads']} threads: {rate(peaks['bandwidth_gb_s'], 'GB/s')}, "
         f"{rate(peaks['gflop_s'], 'GFlop/s')}; {result['meter']}\n{name}: {stored}{unsure}"
     )

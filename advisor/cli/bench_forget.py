@@ -30,20 +30,22 @@ def forget_one(args: argparse.Namespace) -> int:
             hint="advisor lab bench forget --microbenchmark NAME; bench show lists them",
         )
     with Reader(path) as reader:
-        own = [p for p in profiles(reader) if p.contributor]
+        user_profiles = [p for p in profiles(reader) if p.contributor]
         published = reader.published
-    same = [p for p in own if p.microbenchmark == name and args.by in (None, p.contributor)]
+    matching_profiles = [
+        p for p in user_profiles if p.microbenchmark == name and args.by in (None, p.contributor)
+    ]
     if args.node_type:
-        same = [p for p in same if p.node_type in args.node_type]
-    users = sorted({p.contributor for p in same})
+        matching_profiles = [p for p in matching_profiles if p.node_type in args.node_type]
+    users = sorted({p.contributor for p in matching_profiles})
     if not users:
         where = f" on {', '.join(args.node_type)}" if args.node_type else ""
-        by = f" by {args.by}" if args.by else ""
-        there = sorted({f"{p.microbenchmark} by {p.contributor}" for p in own})
+        owner_words = f" by {args.by}" if args.by else ""
+        kernel_names = sorted({f"{p.microbenchmark} by {p.contributor}" for p in user_profiles})
         raise UsageError(
-            f"there is no kernel {name}{by}{where}",
-            hint=f"kernels that users brought: {', '.join(there) or 'none'}; of the suite's own "
-            "only all of a node type can be dropped, by advisor lab bench --replace",
+            f"there is no kernel {name}{owner_words}{where}",
+            hint=f"kernels that users brought: {', '.join(kernel_names) or 'none'}; of the "
+            "suite's own only all of a node type can be dropped, by advisor lab bench --replace",
         )
     if len(users) > 1:
         raise UsageError(
@@ -51,15 +53,17 @@ def forget_one(args: argparse.Namespace) -> int:
         )
     if published or not is_owner(path):
         raise RefusedError(f"{path} is not yours to change", hint="ask the store's owner")
-    ask(args, [f"{name} by {users[0]}: {format_count(len(same), 'profile')}"])
+    ask(args, [f"{name} by {users[0]}: {format_count(len(matching_profiles), 'profile')}"])
     with Writer(path) as writer:
-        gone = forget_kernel(writer, name, users[0], args.node_type or ())
+        changed_types = forget_kernel(writer, name, users[0], args.node_type or ())
     ranked = rank_again(args)
     if args.json:
-        types = [{"node_type": t, "forgotten": name, "contributor": users[0]} for t in gone]
+        types = [
+            {"node_type": t, "forgotten": name, "contributor": users[0]} for t in changed_types
+        ]
         print_json("bench", {"node_types": types, **ranked})
     else:
-        print(f"forgotten: {name} by {users[0]} on {', '.join(gone)}")
+        print(f"forgotten: {name} by {users[0]} on {', '.join(changed_types)}")
         if ranked.get("rankings"):
             print(ranked["rankings"])
     return 0

@@ -42,7 +42,7 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
     else:
         for name, result, stored in measured:
             if result is not None:
-                print_io([_stored(name, result, one) for one in result["io"]])
+                print_io([_stored_io(name, result, profile) for profile in result["io"]])
             print(f"{name}: {stored}")
         if ranked.get("rankings"):
             print(ranked["rankings"])
@@ -91,18 +91,20 @@ def _store(args: argparse.Namespace, name: str, result: dict[str, Any]) -> str:
     with deriving(path) as writer:
         former = latest_bench(writer, name)
         machine = result["machine"] if former is None else former.machine
-        apart = differences(machine, result["machine"])
-        if apart:
-            raise InputError(f"{name} has profiles of another machine ({'; '.join(apart)})")
+        machine_differences = differences(machine, result["machine"])
+        if machine_differences:
+            raise InputError(
+                f"{name} has profiles of another machine ({'; '.join(machine_differences)})"
+            )
         if name == NODE_TYPE and not writer.inventory().resolve(name):
             writer.save_node_types([local_node_type()], source="local")
         host, kernel, compiler = (result[key] for key in ("host", "kernel", "compiler"))
         bench = Bench(name, machine, host, kernel, compiler, current_user())
-        save_io(writer, bench, [_stored(name, result, one) for one in result["io"]])
+        save_io(writer, bench, [_stored_io(name, result, profile) for profile in result["io"]])
     return f"stored in {path}"
 
 
-def _stored(name: str, result: dict[str, Any], one: dict[str, Any]) -> StoredIo:
+def _stored_io(name: str, result: dict[str, Any], profile: dict[str, Any]) -> StoredIo:
     from advisor.store.file_systems import StoredIo
 
-    return StoredIo(name, result["file_system"], result["kind"], **one)
+    return StoredIo(name, result["file_system"], result["kind"], **profile)

@@ -55,14 +55,14 @@ def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict
     try:
         limits = read_thresholds(site_thresholds(paths.config_dir(args.config_dir)))
         with deriving(paths.whole_store(args.db)) as writer:
-            done = rank_all(writer, limits, contributor)
+            reranking = rank_all(writer, limits, contributor)
     except AdvisorError as error:
         return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
     return {
-        "rankings": done.line,
-        "applications_ranked": done.applications,
-        "changed_fastest": done.faster,
-        "not_ranked": list(done.failed),
+        "rankings": reranking.line,
+        "applications_ranked": reranking.applications,
+        "changed_fastest": reranking.faster,
+        "not_ranked": list(reranking.failed),
     }
 
 
@@ -75,23 +75,25 @@ def _places_of(
     names: list[str] = args.node_type or []
     if args.here and len(names) > 1:
         raise UsageError("this machine is one node type", hint="--here with one --node-type")
-    elsewhere = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
-    if args.here or (not elsewhere and not names):
+    remote_types = [t for t in (inventory.node_types.values() if inventory else ()) if t.feature]
+    if args.here or (not remote_types and not names):
         return [(names[0] if names else NODE_TYPE, None)]
     if not names:
-        return [(t.name, t) for t in elsewhere]
+        return [(t.name, t) for t in remote_types]
     places: list[tuple[str, NodeType | None]] = []
     for name in names:
-        known = inventory.resolve(name) if inventory else None
-        if known is None and name != NODE_TYPE:
-            there = ", ".join(t.name for t in elsewhere) or "none"
+        inventory_type = inventory.resolve(name) if inventory else None
+        if inventory_type is None and name != NODE_TYPE:
+            type_names = ", ".join(t.name for t in remote_types) or "none"
             raise InputError(
                 f"the inventory has no node type {name}",
-                hint=f"there are: {there}; advisor lab bench --here --node-type {name} names this "
-                "machine",
+                hint=f"there are: {type_names}; advisor lab bench --here --node-type {name} "
+                "names this machine",
             )
-        away = known is not None and known.name != NODE_TYPE
-        places.append((known.name if known else name, known if away else None))
+        is_remote = inventory_type is not None and inventory_type.name != NODE_TYPE
+        places.append(
+            (inventory_type.name if inventory_type else name, inventory_type if is_remote else None)
+        )
     return places
 
 
@@ -100,7 +102,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Measure on a node of this type; return what it found."""
     if node is None:
-        return _measure_order(order, lambda *at: board.show(name, *at))
+        return _measure_order(order, lambda *progress: board.show(name, *progress))
     from advisor.schedulers.choose import installed
 
     argv = own_python("advisor", "lab", "bench", "--emit", json.dumps(order))

@@ -57,15 +57,15 @@ class ProgressBars:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, name: str, sure: int, of: int, seconds: float) -> None:
+    def show(self, name: str, sure: int, total: int, seconds: float) -> None:
         """Show how many microbenchmarks of a node type are sure, of how many."""
         with self._lock:
             if self._bar is not None:
-                self._bar.update(self._tasks[name], completed=sure, total=of, seconds=seconds)
+                self._bar.update(self._tasks[name], completed=sure, total=total, seconds=seconds)
             elif time.monotonic() - self._shown_at.get(name, 0.0) >= _EVERY_S:
                 self._shown_at[name] = time.monotonic()
                 print(
-                    f"{name}: {sure} of {of} within 2 %, {seconds:.0f} s",
+                    f"{name}: {sure} of {total} within 2 %, {seconds:.0f} s",
                     file=self._out,
                     flush=True,
                 )

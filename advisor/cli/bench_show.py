@@ -40,9 +40,11 @@ def show(args: argparse.Namespace) -> int:
         raise RefusedError("no node type has profiles", hint="advisor lab bench")
     if not benches:
         return _show_files(args, files)
-    names = dict.fromkeys(p.microbenchmark.rstrip("X") for _, own in benches for p in own)
+    names = dict.fromkeys(
+        p.microbenchmark.rstrip("X") for _, type_profiles in benches for p in type_profiles
+    )
     name = args.microbenchmark or ("mbw1c" if "mbw1c" in names else next(iter(names)))
-    chosen = [[p for p in own if _is(p, name)] for _, own in benches]
+    chosen = [[p for p in type_profiles if _is_kernel(p, name)] for _, type_profiles in benches]
     if not any(chosen):
         raise UsageError(
             f"no profile is called {name}", hint=f"there are: {', '.join(sorted(names))}"
@@ -59,8 +61,8 @@ def show(args: argparse.Namespace) -> int:
     own_kernels = {
         f"{p.microbenchmark} by {p.contributor}, for "
         + ("everybody's jobs" if p.scope == "all" else f"{p.contributor}'s jobs")
-        for _, own in benches
-        for p in own
+        for _, type_profiles in benches
+        for p in type_profiles
         if p.contributor
     }
     for line in sorted(own_kernels):
@@ -83,8 +85,8 @@ def show(args: argparse.Namespace) -> int:
                     f"{p.time_per_iter_us * 1e3:.4g}",
                     f"{p.spread:.1%}",
                 ]
-                for own in chosen
-                for p in own
+                for type_profiles in chosen
+                for p in type_profiles
             ],
         )
     return 0
@@ -112,7 +114,7 @@ def _io_json(profile: StoredIo) -> dict[str, object]:
     return {n: getattr(profile, n) for n in StoredIo.__slots__ if n != "node_type"}
 
 
-def _is(profile: StoredProfile, name: str) -> bool:
+def _is_kernel(profile: StoredProfile, name: str) -> bool:
     return profile.microbenchmark.rstrip("X") == name.rstrip("X")
 
 
@@ -120,12 +122,14 @@ def _size(profile: StoredProfile) -> str:
     return ", ".join(f"{s['size_kb']:g} KB / {s['stride_b']} B" for s in profile.streams) or "-"
 
 
-def roofline_of(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
+def roofline_of(type_profiles: Sequence[StoredProfile]) -> tuple[int, float, float]:
     """Return threads, GB/s of the largest triad, and GFlop/s of the peak; zeros if not measured."""
-    threads = max(p.threads for p in own)
-    triads = [p for p in own if p.microbenchmark == "triad"]
+    threads = max(p.threads for p in type_profiles)
+    triads = [p for p in type_profiles if p.microbenchmark == "triad"]
     triad = max(triads, key=lambda p: float(p.streams[0]["size_kb"]), default=None)
-    peak = next((p for p in own if p.microbenchmark == "fma" and p.threads == threads), None)
+    peak = next(
+        (p for p in type_profiles if p.microbenchmark == "fma" and p.threads == threads), None
+    )
     return (
         threads,
         24e-3 * triad.threads / triad.time_per_iter_us if triad else 0.0,
@@ -133,11 +137,11 @@ def roofline_of(own: Sequence[StoredProfile]) -> tuple[int, float, float]:
     )
 
 
-def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
-    threads, bandwidth, peak = roofline_of(own)
+def _row(bench: Bench, type_profiles: Sequence[StoredProfile]) -> list[str]:
+    threads, bandwidth, peak = roofline_of(type_profiles)
     return [
         bench.node_type,
-        str(len(own)),
+        str(len(type_profiles)),
         str(threads),
         *(f"{value:.1f}" if value else "-" for value in (bandwidth, peak)),
         bench.host,
@@ -146,9 +150,9 @@ def _row(bench: Bench, own: Sequence[StoredProfile]) -> list[str]:
 
 
 def _json(
-    bench: Bench, own: Sequence[StoredProfile], files: Sequence[StoredIo]
+    bench: Bench, type_profiles: Sequence[StoredProfile], files: Sequence[StoredIo]
 ) -> dict[str, object]:
-    threads, bandwidth, peak = roofline_of(own)
+    threads, bandwidth, peak = roofline_of(type_profiles)
     return {
         "node_type": bench.node_type,
         "machine": dict(bench.machine),
@@ -173,7 +177,7 @@ def _json(
                 "contributor": p.contributor,
                 "scope": p.scope,
             }
-            for p in own
+            for p in type_profiles
         ],
         "io": [_io_json(p) for p in files if p.node_type == bench.node_type],
     }
@@ -193,14 +197,16 @@ def _picture(
     from advisor.plotting.panels import Lines, Panels
 
     by_panel: defaultdict[str, list[Line]] = defaultdict(list)
-    for (bench, _), own in zip(benches, chosen, strict=True):
+    for (bench, _), type_profiles in zip(benches, chosen, strict=True):
         strides: defaultdict[int, dict[float, StoredProfile]] = defaultdict(dict)
-        for p in sorted(own, key=lambda p: p.threads):
+        for p in sorted(type_profiles, key=lambda p: p.threads):
             if p.streams:
                 strides[p.streams[0]["stride_b"]][p.streams[0]["size_kb"]] = p
         for stride, points in sorted(strides.items()):
-            at = f"stride {stride} B" if stride else "at random"
-            panel, label = (at, bench.node_type) if across else (bench.node_type, at)
+            stride_label = f"stride {stride} B" if stride else "at random"
+            panel, label = (
+                (stride_label, bench.node_type) if across else (bench.node_type, stride_label)
+            )
             by_panel[panel].append(_line(label, points))
     panels = [
         Lines(f"size (KB), {panel}", "ns per iteration", tuple(lines), True)
@@ -215,13 +221,13 @@ def _line(label: str, points: Mapping[float, StoredProfile]) -> Line:
     from advisor.plotting.panels import Line
 
     sizes = sorted(points)
-    at = [points[s] for s in sizes]
-    y = [p.time_per_iter_us * 1e3 for p in at]
+    sized_profiles = [points[s] for s in sizes]
+    y = [p.time_per_iter_us * 1e3 for p in sized_profiles]
     return Line(
         label,
         sizes,
         y,
-        [v * (1 - min(1.0, p.spread)) for v, p in zip(y, at, strict=True)],
-        [v * (1 + p.spread) for v, p in zip(y, at, strict=True)],
+        [v * (1 - min(1.0, p.spread)) for v, p in zip(y, sized_profiles, strict=True)],
+        [v * (1 + p.spread) for v, p in zip(y, sized_profiles, strict=True)],
         sizes,
     )

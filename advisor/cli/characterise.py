@@ -106,15 +106,17 @@ def _characterise(args: argparse.Namespace) -> int:
         limit_s = parse_duration_s(args.limit) if args.limit else None
     except ValueError as error:
         raise UsageError(str(error)) from error
-    known = load_known(store_seen(args.db))
-    wanted = TrainingSubject(
+    site_context = load_known(store_seen(args.db))
+    training_subject = TrainingSubject(
         command=tuple(args.tail),
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
-    subject = understand(wanted, scheduler="local", site=known.site, this_machine=local_node_type())
+    subject = understand(
+        training_subject, scheduler="local", site=site_context.site, this_machine=local_node_type()
+    )
     stdin, start = input_file()
     command = TracedCommand(tuple(args.tail), args.threads or 0, stdin, start, args.json)
     note = busy_note(command.cpus)
@@ -181,8 +183,8 @@ def _trace(
             )
         return twin_run(command, limit_s=limit_s), ""
     if method == "valgrind" or valgrind.installed():
-        outside = not any(p.phases for p in timed.processes)
-        return valgrind_run(command, outside=outside, limit_s=limit_s), ""
+        without_regions = not any(p.phases for p in timed.processes)
+        return valgrind_run(command, outside=without_regions, limit_s=limit_s), ""
     return None, f"to find streams, build {command.argv[0]} with advisor cc or install valgrind"
 
 
@@ -270,12 +272,12 @@ def _ended_by_signals() -> Iterator[None]:
     import signal
     import threading
 
-    before = {}
+    former_handlers = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, signal.default_int_handler)
+            former_handlers[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)

@@ -19,12 +19,12 @@ def timed_line(timed: TimedRun, note: str) -> str:
     """Say how long the timed run took, what was seen of it, and what speaks against it."""
     regions = sum(len(p.phases) for p in timed.processes)
     if regions:
-        seen = f", {regions} parallel regions"
+        region_words = f", {regions} parallel regions"
     elif timed.processes:
-        seen = "; no OpenMP regions: the whole program is one phase"
+        region_words = "; no OpenMP regions: the whole program is one phase"
     else:
-        seen = "; statically linked, its regions cannot be seen: it is one phase"
-    line = f"timed   {_short(timed.time_s)}{seen}"
+        region_words = "; statically linked, its regions cannot be seen: it is one phase"
+    line = f"timed   {_short(timed.time_s)}{region_words}"
     return f"{line}\n        {note}" if note else line
 
 
@@ -40,9 +40,11 @@ def traced_line(timed: TimedRun, traced: TracedRun | None, why: str) -> str:
     return f"{line}; stopped at the limit" if traced.stopped else line
 
 
-def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream]) -> None:
+def _print_io(
+    timed: TimedRun, phases: Sequence[PhaseResult], remainder_io: Sequence[IoStream]
+) -> None:
     """Print the reads and writes of files, if they take a part of the time."""
-    named = [(p.name, s) for p in phases for s in p.io] + [("remainder", s) for s in outside]
+    named = [(p.name, s) for p in phases for s in p.io] + [("remainder", s) for s in remainder_io]
     if not named:
         return
     print()
@@ -64,9 +66,9 @@ def _print_io(timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[
 
 
 def print_phases(
-    timed: TimedRun, phases: Sequence[PhaseResult], outside: Sequence[IoStream] = ()
+    timed: TimedRun, phases: Sequence[PhaseResult], remainder_io: Sequence[IoStream] = ()
 ) -> None:
-    """Print one table of phases and one of each phase's streams; ``outside``: I/O of no phase."""
+    """Print one table of phases and one of each phase's streams; ``remainder_io``: of no phase."""
     rows: list[list[object]] = [
         [
             phase.name,
@@ -79,11 +81,13 @@ def print_phases(
         ]
         for phase in phases
     ]
-    rest = max(0.0, timed.time_s - sum(p.time_s for p in phases))
-    rows.append(["remainder", f"{rest / timed.time_s:.1%}", _short(rest), "", "", "", ""])
+    remainder_s = max(0.0, timed.time_s - sum(p.time_s for p in phases))
+    rows.append(
+        ["remainder", f"{remainder_s / timed.time_s:.1%}", _short(remainder_s), "", "", "", ""]
+    )
     print()
     print_table(["phase", "weight", "time", "calls", "threads", "iterations", "µs/iter"], rows)
-    _print_io(timed, phases, outside)
+    _print_io(timed, phases, remainder_io)
     for phase in phases:
         _print_parts(timed, phase)
         if phase.traced is None:
@@ -146,9 +150,11 @@ def _summary(phase: FoundPhase) -> str:
         parts.append(f"{phase.flops_per_iter:.3g} floating-point operations")
     if phase.dropped:
         cached = sum(1 for s in phase.dropped if s.dropped == "cached")
-        left = [f"{len(phase.dropped) - cached} rare"] if len(phase.dropped) > cached else []
-        left += [f"{cached} that stay in the cache"] if cached else []
-        parts.append(f"left out: {' and '.join(left)}")
+        dropped_words = (
+            [f"{len(phase.dropped) - cached} rare"] if len(phase.dropped) > cached else []
+        )
+        dropped_words += [f"{cached} that stay in the cache"] if cached else []
+        parts.append(f"left out: {' and '.join(dropped_words)}")
     return "; ".join(parts)
 
 

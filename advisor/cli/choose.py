@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     """Change or show the choices file."""
     path = choices_path()
     choices = read(path)
-    wanted = _wanted(args, choices)
-    if args.on or args.clear or wanted:
+    entry_changes = _checked_entry(args, choices)
+    if args.on or args.clear or entry_changes:
         entry: dict[str, Any] = entry_of(choices, args.application, args.workload)
         if args.clear:
             entry.clear()
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
                 choices["version"] = CHOICES_VERSION
         elif args.on:
             entry.pop("off", None)
-        entry.update(wanted)
+        entry.update(entry_changes)
         write(path, choices)
     if args.json:
         print_json("choose", ChooseAnswer(str(path), choices))
@@ -94,31 +94,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
+def _checked_entry(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]:
     """Return what the entry is to hold, checked.
 
     Raises UsageError, and StoreError where no store says what names and points there are.
     """
-    given = {name: getattr(args, name) for name in (*_AIMS, *_PIN)}
-    given = {name: value for name, value in given.items() if value is not None}
-    wanted: dict[str, Any] = {"off": True} if args.off else {}
+    arguments = {name: getattr(args, name) for name in (*_AIMS, *_PIN)}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    entry: dict[str, Any] = {"off": True} if args.off else {}
     if args.application is None and args.workload:
         raise UsageError("--workload needs an application")
-    if args.application is None and not given:
-        return wanted
-    removing = (args.on or args.clear) and not given
+    if args.application is None and not arguments:
+        return entry
+    removing = (args.on or args.clear) and not arguments
     if removing and f"{args.application}/{args.workload or '*'}" in choices.get("workloads", {}):
-        return wanted  # what was once chosen can be taken back, whatever the store knows now
+        return entry  # what was once chosen can be taken back, whatever the store knows now
     from advisor.store.seen import store_seen
     from advisor.views import allowed
 
     ground = allowed.Ground.at(store_seen(args.db, "options", application=args.application))
     allowed.check_names(ground, args.application, args.workload)
-    pinned = {_PIN[name]: value for name, value in given.items() if name in _PIN}
-    wanted |= allowed.aims({name: value for name, value in given.items() if name in _AIMS})
+    pinned = {_PIN[name]: value for name, value in arguments.items() if name in _PIN}
+    entry |= allowed.aims({name: value for name, value in arguments.items() if name in _AIMS})
     pin = allowed.pin(ground, args.application, pinned)
     if pin:
-        wanted["pin"] = pin
+        entry["pin"] = pin
     if ground.unknown is not None and (args.application is not None or pin):
         hint = ground.unknown.hint
         if args.off:
@@ -128,4 +128,4 @@ def _wanted(args: argparse.Namespace, choices: dict[str, Any]) -> dict[str, Any]
         complain(
             f"{args.application} has no model on {pin['node_type']}: such jobs stay as written"
         )
-    return wanted
+    return entry

@@ -82,10 +82,10 @@ def _peaks(args: argparse.Namespace) -> int:
     from advisor.classes.files import Peaks, file_name, write_files
     from advisor.errors import UsageError
 
-    known = Known.load(args)
-    setup = known.setup(args.node_type, args)
-    paper = _on_paper(args, known, setup)
-    gbs, gflops, by = _measured(args, setup.node_type, paper)
+    site_facts = Known.load(args)
+    setup = site_facts.setup(args.node_type, args)
+    paper = _on_paper(args, site_facts, setup)
+    gbs, gflops, peak_source = _measured(args, setup.node_type, paper)
     measured = Peaks(gbs, gflops) if gbs and gflops else None
     if paper is None and measured is None:
         raise RefusedError(
@@ -93,31 +93,31 @@ def _peaks(args: argparse.Namespace) -> int:
             hint="measure them with advisor lab bench, or give --processor, or --cores, --ghz, "
             "--flops-per-cycle, --channels and --gts",
         )
-    written: list[Path] = []
+    written_files: list[Path] = []
     if args.write:
         chosen = paper if args.write == "paper" else measured
         if chosen is None:
             raise UsageError(f"no {args.write} peaks are known of {setup.node_type}")
         folder = args.folder or dict(setup.files.folders)["roofline"]
-        written = write_files(folder, setup.tag, {"roofline": chosen})
+        written_files = write_files(folder, setup.tag, {"roofline": chosen})
     if args.json:
         data = {
             "node_type": setup.node_type,
             "tag": setup.tag,
             "paper": _peaks_json(paper),
             "measured": _peaks_json(measured),
-            "measured_by": by,
-            "written": [str(path) for path in written],
+            "measured_by": peak_source,
+            "written": [str(path) for path in written_files],
         }
         print_json("classes", {"action": "peaks", **data})
         return 0
-    for name, peaks, how in (("on paper", paper, ""), ("measured", measured, by)):
+    for name, peaks, how in (("on paper", paper, ""), ("measured", measured, peak_source)):
         if peaks is not None:
             line = f"{peaks.gbs:.10g} {peaks.gflops:.10g}"
             print(f"{name}: {line}  (GB/s, GFLOP/s; ridge {peaks.ridge:.4g}{how and '; '}{how})")
-    for path in written:
+    for path in written_files:
         print(f"written: {path}")
-    if not written:
+    if not written_files:
         print(f"--write paper or --write measured writes {file_name('roofline', setup.tag)}")
     return 0
 
@@ -126,7 +126,7 @@ def _peaks_json(peaks: Peaks | None) -> dict[str, float] | None:
     return None if peaks is None else {**peaks._asdict(), "ridge": peaks.ridge}
 
 
-def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | None:
+def _on_paper(args: argparse.Namespace, site_facts: Known, setup: Setup) -> Peaks | None:
     """Return the peaks that follow from a processor's data, None where some is missing."""
     from dataclasses import asdict
 
@@ -134,7 +134,7 @@ def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | N
     from advisor.classes.peaks import known as processor_called
     from advisor.errors import UsageError
 
-    name = args.processor or known.processors.get(setup.node_type, "")
+    name = args.processor or site_facts.processors.get(setup.node_type, "")
     processor = processor_called(name)
     if args.processor and processor is None:
         listed = ", ".join(PROCESSORS)
@@ -143,7 +143,7 @@ def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | N
         )
     values: dict[str, Any] = asdict(processor) if processor else {}
     values |= {n: getattr(args, n) for n, _, _ in _PARTS if getattr(args, n) is not None}
-    sockets = values.pop("sockets", None) or _sockets(known, setup, values.get("cores", 0))
+    sockets = values.pop("sockets", None) or _sockets(site_facts, setup, values.get("cores", 0))
     if any(not v > 0 for v in (*values.values(), sockets)):
         raise UsageError("the parts of a processor are numbers above 0")
     if set(values) != {n for n, _, _ in _PARTS} - {"sockets"}:
@@ -151,20 +151,24 @@ def _on_paper(args: argparse.Namespace, known: Known, setup: Setup) -> Peaks | N
     return Processor(**values).peaks(sockets)
 
 
-def _sockets(known: Known, setup: Setup, each: int) -> int:
+def _sockets(site_facts: Known, setup: Setup, socket_cores: int) -> int:
     """Return a node's sockets: as they are stated, else as many as its cores fill, else two."""
-    node = known.inventory.resolve(setup.node_type)
-    written = known.site.get("node_types", {}).get(setup.node_type, {})
-    stated = int(written.get("sockets", 0)) or (node.sockets if node else 1)
+    node = site_facts.inventory.resolve(setup.node_type)
+    type_settings = site_facts.site.get("node_types", {}).get(setup.node_type, {})
+    stated = int(type_settings.get("sockets", 0)) or (node.sockets if node else 1)
     cores = setup.cpus or 0
-    if stated == 1 and each and not cores and not written.get("sockets"):
+    if stated == 1 and socket_cores and not cores and not type_settings.get("sockets"):
         print(
             f"advisor: how many sockets a node of {setup.node_type} has is not known: counted as "
             "2; give --sockets, or cores in site.yaml",
             file=sys.stderr,
         )
         return 2
-    return cores // each if stated == 1 and each and cores and not cores % each else stated
+    return (
+        cores // socket_cores
+        if stated == 1 and socket_cores and cores and not cores % socket_cores
+        else stated
+    )
 
 
 def _measured(
@@ -180,19 +184,19 @@ def _measured(
     from advisor.store.signatures import signatures
 
     path = paths.store_path(args.db)
-    gbs, gflops, by = 0.0, 0.0, ""
+    gbs, gflops, peak_source = 0.0, 0.0, ""
     if path.exists():
         with Reader(path) as store:
-            own = profiles(store, node_type)
-            if own:
-                _, gbs, gflops = roofline_of(own)
-                by = "advisor lab bench" if gbs else ""
+            type_profiles = profiles(store, node_type)
+            if type_profiles:
+                _, gbs, gflops = roofline_of(type_profiles)
+                peak_source = "advisor lab bench" if gbs else ""
             for stored in signatures(store, node_type=node_type):
                 reached = stored.signature.gbs or 0.0
                 if reached > gbs and stored.signature.scope == "all":
-                    gbs, by = reached, f"a run of {stored.application}"
-                gflops = max(gflops, stored.signature.gflops or 0.0) if own else gflops
-    return gbs, gflops or (paper.gflops if paper else 0.0), by
+                    gbs, peak_source = reached, f"a run of {stored.application}"
+                gflops = max(gflops, stored.signature.gflops or 0.0) if type_profiles else gflops
+    return gbs, gflops or (paper.gflops if paper else 0.0), peak_source
 
 
 # -- train -----------------------------------------------------------------------------------------
@@ -206,11 +210,11 @@ def _train(args: argparse.Namespace) -> int:
     setup = Known.load(args).setup(args.node_type, args)
     rows, left_out = _rows(paths.whole_store(args.db), setup.node_type)
     trained = train(rows)
-    written: list[Path] = []
+    written_files: list[Path] = []
     if not args.dry_run:
         folder = args.folder or dict(setup.files.folders)["medoids"]
         values = lines_of(trained.extremes, trained.medoids, args.order)
-        written = write_files(folder, setup.tag, {k: tuple(v) for k, v in values.items()})
+        written_files = write_files(folder, setup.tag, {k: tuple(v) for k, v in values.items()})
     if args.json:
         data = {
             "node_type": setup.node_type,
@@ -231,12 +235,12 @@ def _train(args: argparse.Namespace) -> int:
                 }
                 for g in trained.groups
             ],
-            "written": [str(path) for path in written],
+            "written": [str(path) for path in written_files],
         }
         print_json("classes", {"action": "train", **data})
         return 0
     _print_trained(trained, rows, left_out)
-    for path in written:
+    for path in written_files:
         print(f"written: {path}")
     return 0
 
@@ -271,12 +275,17 @@ def _rows(path: Path, node_type: str) -> tuple[list[TrainingRow], dict[str, int]
     rows = []
     for (application, workload), runs in sorted(groups.items()):
         scale, _ = scales.most_common(1)[0]
-        same = [s for s in runs if (s.source, s.release) == scale]
-        if len(same) < len(runs):
-            left_out["with TPI on another scale"] += len(runs) - len(same)
-        if same:
-            one = typical(same)[0]
-            vector = (one.cpi or 0.0, one.tpi or 0.0, one.gflops or 0.0, one.gbs or 0.0)
+        comparable_runs = [s for s in runs if (s.source, s.release) == scale]
+        if len(comparable_runs) < len(runs):
+            left_out["with TPI on another scale"] += len(runs) - len(comparable_runs)
+        if comparable_runs:
+            typical_signature = typical(comparable_runs)[0]
+            vector = (
+                typical_signature.cpi or 0.0,
+                typical_signature.tpi or 0.0,
+                typical_signature.gflops or 0.0,
+                typical_signature.gbs or 0.0,
+            )
             rows.append(TrainingRow(application, workload, vector))
     return rows, dict(left_out)
 
@@ -316,9 +325,9 @@ def _check(args: argparse.Namespace) -> int:
 
     tags = check_folder(args.folder)
     path = find_ear_conf()
-    known = read_ear_conf(path).tags if path else tags
+    known_tags = read_ear_conf(path).tags if path else tags
     for tag in tags:
-        if tag not in known:
+        if tag not in known_tags:
             raise InputError(f"{args.folder}: {path} has no tag {tag!r}")
     if args.json:
         print_json("classes", {"action": "check", "folder": str(args.folder), "tags": tags})
@@ -330,24 +339,28 @@ def _check(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from advisor.classes.classify import Classifier
 
-    known = Known.load(args)
+    site_facts = Known.load(args)
     names = (
         [args.node_type]
         if args.node_type
-        else sorted({*known.inventory.node_types, *known.site.get("node_types", {})})
+        else sorted({*site_facts.inventory.node_types, *site_facts.site.get("node_types", {})})
     )
     described_types = []
     for name in names or [""]:
-        setup = known.setup(name, args)
+        setup = site_facts.setup(name, args)
         classifier = Classifier(setup)
         files = setup.files
-        there = {"roofline": files.peaks, "extremes": files.extremes, "medoids": files.medoids}
+        class_files = {
+            "roofline": files.peaks,
+            "extremes": files.extremes,
+            "medoids": files.medoids,
+        }
         described_types.append(
             {
                 "node_type": setup.node_type,
                 "tag": setup.tag,
                 "folders": {kind: str(folder) for kind, folder in files.folders},
-                "files": [kind for kind, value in there.items() if value is not None],
+                "files": [kind for kind, value in class_files.items() if value is not None],
                 "problems": list(files.problems),
                 "strategy": classifier.available[0].NAME,
                 "available": [s.NAME for s in classifier.available],
@@ -358,21 +371,24 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         print_json("classes", {"action": "show", "node_types": described_types})
         return 0
-    for one in described_types:
-        _print_setup(one)
+    for described_type in described_types:
+        _print_setup(described_type)
     return 0
 
 
-def _print_setup(one: dict[str, Any]) -> None:
-    limits = one["limits"]
-    print(f"{one['node_type'] or 'any node type'}: tag {one['tag'] or '-'}, by {one['strategy']}")
-    for folder in dict.fromkeys(one["folders"].values()):
+def _print_setup(described_type: dict[str, Any]) -> None:
+    limits = described_type["limits"]
+    print(
+        f"{described_type['node_type'] or 'any node type'}: tag {described_type['tag'] or '-'}, "
+        f"by {described_type['strategy']}"
+    )
+    for folder in dict.fromkeys(described_type["folders"].values()):
         print(f"  folder {folder}")
-    print(f"  files: {', '.join(one['files']) or 'none'}")
+    print(f"  files: {', '.join(described_type['files']) or 'none'}")
     print(
         f"  limits: cpu-bound up to CPI {limits['cpu_cpi']:g} and {limits['cpu_gbs']:g} GB/s, "
         f"memory-bound from {limits['memory_cpi']:g} and {limits['memory_gbs']:g} "
         f"({limits['from']})"
     )
-    for problem in one["problems"]:
+    for problem in described_type["problems"]:
         print(f"  mistake: {problem}")

@@ -64,11 +64,11 @@ def run(args: argparse.Namespace) -> int:
     """Classify. Raises InputError for a file that does not make sense."""
     if args.signature and (args.application or args.workload):
         raise UsageError("give an application or --signature, not both")
-    known = Known.load(args)
+    site_facts = Known.load(args)
     if args.signature:
-        results, many = _of_file(args, known)
+        results, many = _of_file(args, site_facts)
     else:
-        results = _of_store(args, known)
+        results = _of_store(args, site_facts)
         many = len(results) != 1
     if args.json:
         print_json("classify", ClassifyAnswers(results) if many else results[0])
@@ -79,16 +79,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_file(args: argparse.Namespace, known: Known) -> tuple[list[ClassifyAnswer], bool]:
+def _of_file(args: argparse.Namespace, site_facts: Known) -> tuple[list[ClassifyAnswer], bool]:
     from advisor.classes.classify import Classifier
     from advisor.classes.signature_file import read_signatures
 
-    classifier = Classifier(known.setup(args.node_type, args), args.strategy or "")
+    classifier = Classifier(site_facts.setup(args.node_type, args), args.strategy or "")
     signatures, many = read_signatures(args.signature)
     return [_answer(classifier, s, {}, 1) for s in signatures], many
 
 
-def _of_store(args: argparse.Namespace, known: Known) -> list[ClassifyAnswer]:
+def _of_store(args: argparse.Namespace, site_facts: Known) -> list[ClassifyAnswer]:
     from advisor.classes.classify import Classifier, typical
     from advisor.store.opening import caller, is_owner
     from advisor.store.reader import Reader
@@ -96,7 +96,7 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[ClassifyAnswer]:
     from advisor.views.misspelt import meant
 
     path = paths.whole_store(args.db)
-    node_type = known.setup(args.node_type, args).node_type if args.node_type else None
+    node_type = site_facts.setup(args.node_type, args).node_type if args.node_type else None
     groups: dict[tuple[str, str, str], list[Signature]] = {}
     with Reader(path) as store:
         user = None if is_owner(path) else caller()
@@ -104,23 +104,25 @@ def _of_store(args: argparse.Namespace, known: Known) -> list[ClassifyAnswer]:
             place = s.signature.configuration
             key = s.application, s.workload, place.node_type if place else ""
             groups.setdefault(key, []).append(s.signature)
-        near = meant(store, args.application) if args.application and not groups else ""
-    if near:
-        raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
+        suggested_name = meant(store, args.application) if args.application and not groups else ""
+    if suggested_name:
+        raise UsageError(
+            f"nothing is stored for application {args.application!r}", hint=suggested_name
+        )
     if not groups:
         what = f" of {args.application}" if args.application else ""
         raise RefusedError(
             f"no signature{what} is known{f' on {node_type}' if node_type else ''}",
             hint="advisor import FILE --from ear, advisor run --counters, or advisor collect",
         )
-    made: dict[str, Classifier] = {}
+    classifiers: dict[str, Classifier] = {}
     results = []
     for (application, workload, name), runs in sorted(groups.items()):
-        if name not in made:
-            made[name] = Classifier(known.setup(name, args), args.strategy or "")
+        if name not in classifiers:
+            classifiers[name] = Classifier(site_facts.setup(name, args), args.strategy or "")
         shared = [s for s in runs if s.scope == "all"]
         signature, errors, count = typical(shared or runs)  # nobody's own moves what all see
-        results.append(_answer(made[name], signature, errors, count, application, workload))
+        results.append(_answer(classifiers[name], signature, errors, count, application, workload))
     return results
 
 
@@ -199,8 +201,8 @@ def _print(result: ClassifyAnswer) -> None:
     for reason in result.reasons:
         print(f"  {reason}")
     if len(result.agreement) > 1:
-        each = (f"{strategy} {name}" for strategy, name in result.agreement.items())
-        print(f"  by strategy: {', '.join(each)}")
+        strategy_classes = (f"{strategy} {name}" for strategy, name in result.agreement.items())
+        print(f"  by strategy: {', '.join(strategy_classes)}")
     if result.stable < 1:
         print(f"  within measurement error it stays so in {100 * result.stable:.0f} % of draws")
     if result.missing:

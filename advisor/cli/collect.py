@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         )
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
-    collected = left = None
+    collected = left_files = None
     with deriving(store) as writer:
         purge(writer)
         purge_pruned(writer)
@@ -112,17 +112,17 @@ def run(args: argparse.Namespace) -> int:
                 places = note_places(
                     store.with_name("places.json"), {**collected.places, **by_hand}
                 )
-                left = take_left(places, spool_folder(store), writer.inventory())
+                left_files = take_left(places, spool_folder(store), writer.inventory())
             spooled.add(take())
             name = scheduler.NAME
     if args.json:
-        print_json("collect", _answer(collected, spooled, left))
+        print_json("collect", _answer(collected, spooled, left_files))
         return 0
     if collected is not None:
         _print(collected, name)
-    if left is not None:
-        _print_left(left)
-    _print_spool(spooled, alone=args.spool)
+    if left_files is not None:
+        _print_left(left_files)
+    _print_spool(spooled, spool_only=args.spool)
     return 0
 
 
@@ -169,18 +169,18 @@ def _print(collected: Collected, name: str) -> None:
         print(f"advisor: skipped {line}", file=sys.stderr)
 
 
-def _print_left(left: LeftFiles) -> None:
-    if left.files or left.more:
-        more = f"; {left.more} more at the next collection" if left.more else ""
-        print(f"left by users on other hosts: {format_count(left.files, 'file')} taken{more}")
-    for line in left.refused:
+def _print_left(left_files: LeftFiles) -> None:
+    if left_files.files or left_files.more:
+        more = f"; {left_files.more} more at the next collection" if left_files.more else ""
+        print(f"left by users on other hosts: {format_count(left_files.files, 'file')} taken{more}")
+    for line in left_files.refused:
         print(f"advisor: refused, and renamed for its owner: {line}", file=sys.stderr)
-    for line in left.problems:
+    for line in left_files.problems:
         print(f"advisor: users' files cannot be read now: {line}", file=sys.stderr)
 
 
-def _print_spool(spooled: Spooled, *, alone: bool) -> None:
-    if spooled.files or alone:
+def _print_spool(spooled: Spooled, *, spool_only: bool) -> None:
+    if spooled.files or spool_only:
         phases = spooled.characterisations
         more = f" and {format_count(phases, 'characterisation')}" if phases else ""
         if spooled.kernels:
@@ -254,9 +254,9 @@ class UserComplaint(JsonForm):
 
 
 def _answer(
-    collected: Collected | None, spooled: Spooled, left: LeftFiles | None
+    collected: Collected | None, spooled: Spooled, left_files: LeftFiles | None
 ) -> CollectAnswer | SpoolAnswer:
-    if collected is None or left is None:
+    if collected is None or left_files is None:
         return SpoolAnswer(spooled)
     return CollectAnswer(
         since=collected.since,
@@ -282,5 +282,5 @@ def _answer(
         complaints=[UserComplaint(c.model.id, c.user, c.reason) for c in collected.complaints],
         skipped=collected.failed,
         spool=spooled,
-        left=left,
+        left=left_files,
     )

@@ -111,7 +111,10 @@ def _script(shell: str) -> str:
     import shtab
 
     parser = build_parser("*")
-    applications, both = _asked("applications"), _asked("applications", files=True)
+    applications, both = (
+        _store_completion("applications"),
+        _store_completion("applications", files=True),
+    )
     ways = dict.fromkeys(FILES, shtab.FILE) | {
         "DIR": shtab.DIRECTORY,
         "FOLDER": shtab.DIRECTORY,
@@ -119,7 +122,7 @@ def _script(shell: str) -> str:
         "APP[/WORKLOAD]": applications,
         "APP|FOLDER": both,
         "SCRIPT|APP": both,
-        "NODE_TYPE": _asked("node-types"),
+        "NODE_TYPE": _store_completion("node-types"),
     }
     for action in _arguments(parser):
         if isinstance(action.metavar, str):
@@ -138,11 +141,11 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from _arguments(below)
+            for subparser in action.choices.values():
+                yield from _arguments(subparser)
 
 
-def _asked(names: str, *, files: bool = False) -> dict[str, object]:
+def _store_completion(names: str, *, files: bool = False) -> dict[str, object]:
     """Return how each shell completes names of the store, asked for when Tab is pressed.
 
     With ``files`` a file's name may stand there, too.

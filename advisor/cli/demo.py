@@ -156,12 +156,14 @@ def _one_program(program: JudgedProgram) -> None:
 def _row(program: JudgedProgram) -> list[str]:
     from advisor.core.units import format_change
 
-    written = program.written.configuration.threads_per_node
-    advised = program.advised.configuration.threads_per_node
+    written_threads = program.written.configuration.threads_per_node
+    advised_threads = program.advised.configuration.threads_per_node
     best = -program.evaluation.decision.best_saving
     return [
         program.name,
-        f"{written} -> {advised}" if program.changed else f"{written}, unchanged",
+        f"{written_threads} -> {advised_threads}"
+        if program.changed
+        else f"{written_threads}, unchanged",
         format_change(program.energy_change) if program.changed else "-",
         format_change(program.time_change) if program.changed else "-",
         format_change(best) if best < -0.005 else "-",
@@ -185,10 +187,10 @@ def _summary(judged: list[JudgedProgram]) -> str:
 @contextmanager
 def _own_place() -> Iterator[Path]:
     """Work in a folder that goes away, with settings and store of its own."""
-    before, here = dict(os.environ), Path.cwd()
+    saved_environment, working_folder = dict(os.environ), Path.cwd()
     with TemporaryDirectory(prefix="advisor-demo-") as folder:
         place = Path(folder)
-        for name in before:
+        for name in saved_environment:
             if name not in _KEPT and not name.startswith("LC_"):
                 del os.environ[name]
         os.environ.update(
@@ -202,9 +204,9 @@ def _own_place() -> Iterator[Path]:
         try:
             yield place
         finally:
-            os.chdir(here)
+            os.chdir(working_folder)
             os.environ.clear()
-            os.environ.update(before)
+            os.environ.update(saved_environment)
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     if store is None:
         pass  # its file system hangs
     elif not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
-        yield _unread(site)
+        yield _unreadable_store(site)
     else:
         reader, opened = health.open_store(store)
         yield from opened
@@ -121,7 +121,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     yield from _daemon(args, hooked, version)
 
 
-def _unread(store: Path) -> Check:
+def _unreadable_store(store: Path) -> Check:
     """Say of a store that a daemon answers from and we cannot read whether it is gone."""
     from advisor.core.check import Check
 
@@ -210,13 +210,13 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "advisor store publish must run there after each collect",
         )
     scripts = status.get("scripts")
-    missing = scripts.get("missing") if isinstance(scripts, dict) else 0
-    if isinstance(missing, int) and missing:
+    incomplete_jobs = scripts.get("missing") if isinstance(scripts, dict) else 0
+    if isinstance(incomplete_jobs, int) and incomplete_jobs:
         yield Check(
             "daemon",
             "warn",
-            f"of {missing} jobs it did not get what the login nodes' part read, and left them as "
-            "written",
+            f"of {incomplete_jobs} jobs it did not get what the login nodes' part read, and left "
+            "them as written",
             "the daemon has to run as root, and its host to have the users' homes, or the login "
             "nodes' part to be on its host alone",
         )
@@ -228,17 +228,17 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
             "mend or remount that file system; the daemon goes on by itself",
         )
     elif status.get("store_error"):
-        never = status.get("store_read") is False
-        now = (
+        store_unread = status.get("store_read") is False
+        consequence = (
             "it has read none yet, so jobs run as written"
-            if never
+            if store_unread
             else ("it answers from what it read last")
         )
         yield Check(
             "daemon",
             "fail",
             f"it cannot read its store: {status['store_error']}",
-            f"{now}; put a backup or a published copy back: advisor store restore FILE",
+            f"{consequence}; put a backup or a published copy back: advisor store restore FILE",
         )
     elif policy is not None and status.get("policy_version") != policy:
         yield Check(

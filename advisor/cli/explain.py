@@ -108,10 +108,10 @@ def _last_submission(
 
     if args.socket is not None:
         return None
-    given = translator(str(payload["scheduler"])).read_arguments(args.tail)
+    command_options = translator(str(payload["scheduler"])).read_arguments(args.tail)
     try:
         with Reader(store_seen(args.db, "history")) as reader:
-            last = last_submission(reader, decision, path, payload["options"], given)
+            last = last_submission(reader, decision, path, payload["options"], command_options)
     except AdvisorError:
         return None
     return replace(last, taken={}) if last is not None and args.as_written else last

@@ -93,10 +93,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def model_options(given: Iterable[str]) -> dict[str, str]:
+def model_options(option_texts: Iterable[str]) -> dict[str, str]:
     """Return ``NAME=VALUE`` pairs; the model checks names and values."""
     options: dict[str, str] = {}
-    for text in given:
+    for text in option_texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--model-option {text!r}: write NAME=VALUE")
@@ -173,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot or args.view:
         _statistics(args)  # before anything is stored
     options = model_options(args.model_option)
-    asked = NamedAxes(
+    requested_axes = NamedAxes(
         number_list("--threads", args.threads, int),
         number_list("--frequencies", args.frequencies, parse_freq_khz),
     )
@@ -189,13 +189,13 @@ def run(args: argparse.Namespace) -> int:
         runs = store.observations(args.application, args.workload, args.node_type)
         if not runs:
             check_measured(store, args.application, args.workload, args.node_type)
-            raise RefusedError(_nothing(args), hint="advisor import or advisor train")
+            raise RefusedError(_no_runs_text(args), hint="advisor import or advisor train")
         by_place: dict[tuple[str, str], list[Any]] = {}
         for r in runs:
             place = (r.workload, r.observation.configuration.node_type)
             by_place.setdefault(place, []).append(r.observation)
-        if asked:
-            runs = _with_axes(store, runs, asked)
+        if requested_axes:
+            runs = _with_axes(store, runs, requested_axes)
             by_place = {place: [] for place in by_place}
             for r in runs:
                 place = (r.workload, r.observation.configuration.node_type)
@@ -212,8 +212,8 @@ def run(args: argparse.Namespace) -> int:
     if not any(f.model for f in fitted):
         most = max(fitted, key=lambda f: len(f.group.observations))
         if _serves(most, families):
-            few = most.problem.partition(" (")[0]
-            raise InputError(f"{args.application}: {few}", hint=_OF_FAMILY)
+            shortage = most.problem.partition(" (")[0]
+            raise InputError(f"{args.application}: {shortage}", hint=_OF_FAMILY)
         raise InputError(f"{args.application}: {most.problem}")
     view = _view(args, fitted, options) if args.plot or args.view else None
     if view is not None:
@@ -233,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_axes(
-    store: Writer, runs: list[StoredObservation], asked: NamedAxes
+    store: Writer, runs: list[StoredObservation], requested_axes: NamedAxes
 ) -> list[StoredObservation]:
     """Keep the axes that were asked for with the runs that no sweep made; return all runs.
 
@@ -257,7 +257,7 @@ def _with_axes(
     with store.transaction():
         for (_, node_type), stored in by_place.items():
             cells = {r.observation.configuration for r in stored}
-            space = search_space(cells, inventory.get(node_type), asked)
+            space = search_space(cells, inventory.get(node_type), requested_axes)
             store.save_space([r.id for r in stored], space)
             changed |= {
                 r.id: replace(r, observation=replace(r.observation, space=space)) for r in stored
@@ -275,14 +275,14 @@ def _view(
             f"a picture is of one model, {len(models)} were fitted",
             hint="--workload and --node-type choose one",
         )
-    (one,) = models
-    assert one.model is not None
-    runs = one.group.observations
-    of = f"{args.application}, {one.workload} on {one.node_type}"
+    (only_fit,) = models
+    assert only_fit.model is not None
+    runs = only_fit.group.observations
+    subject = f"{args.application}, {only_fit.workload} on {only_fit.node_type}"
     neural = options if args.model == "neural" else {}
     view = args.view or STATISTICS[0]
     drawn: StatisticsView = _statistics(args)(
-        view, of, one.model.name, runs, one.model.options(), runs, neural
+        view, subject, only_fit.model.name, runs, only_fit.model.options(), runs, neural
     )
     return drawn
 
@@ -294,7 +294,7 @@ def _statistics(args: argparse.Namespace) -> Callable[..., StatisticsView]:
     return draw
 
 
-def _nothing(args: argparse.Namespace) -> str:
+def _no_runs_text(args: argparse.Namespace) -> str:
     text = f"{args.application} has no runs"
     if args.workload:
         text += f" of workload {args.workload}"
@@ -314,7 +314,7 @@ def _fit_place(
     from advisor.models.runs import runs_by_scope
 
     fitted = []
-    known = store.inventory().node_types.get(node_type)
+    inventory_type = store.inventory().node_types.get(node_type)
     for group in runs_by_scope(observations):
         if sys.stderr.isatty():
             runs = len(group.observations)
@@ -325,7 +325,7 @@ def _fit_place(
         try:
             fit = fit_options(
                 group.observations,
-                node_type=known,
+                node_type=inventory_type,
                 model=args.model,
                 error=args.error,
                 measurement_error=args.measurement_error,
@@ -457,21 +457,24 @@ def _serves(fitted: _Fitted, families: Sequence[StoredModel]) -> bool:
     from advisor.store.families import line_of
 
     line = line_of(fitted.workload)
-    known = {(m.about_sizes.get("family"), m.node_type) for m in families}
-    return line is not None and (line.family, fitted.node_type) in known
+    family_places = {(m.about_sizes.get("family"), m.node_type) for m in families}
+    return line is not None and (line.family, fitted.node_type) in family_places
 
 
 def _family_text(model: StoredModel) -> str:
     """Say over which sizes a family has a law, and how well it holds."""
     about = model.about_sizes
     measured = about.get("measured") or {}
-    ran = ", ".join(
+    measured_ranges = ", ".join(
         f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
     )
     whose = model.scope if model.scope == "all" else f"{model.scope} {model.owner}"
     answer = "a law" if about.get("answer") == "ok" else str(about.get("answer"))
     why = "; ".join(about.get("notes") or [])
-    return f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {ran}; {why}"
+    return (
+        f"{about.get('family')} on {model.node_type}, {whose}: {answer} over {measured_ranges}; "
+        f"{why}"
+    )
 
 
 def _print_terms(out: TableWriter, fitted: _Fitted) -> None:

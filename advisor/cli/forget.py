@@ -57,14 +57,14 @@ def run(args: argparse.Namespace) -> int:
     since = "" if args.since is None else _stored_form(clock.form(clock.since(args.since)))
     path = paths.whole_store(args.db)
     with Reader(path) as store:
-        there = forgotten(store) if args.undo else _everything(store)
-        application, workload = _named(args.application, there, undo=args.undo)
+        measured_results = forgotten(store) if args.undo else _all_results(store)
+        application, workload = _workload_named(args.application, measured_results, undo=args.undo)
         if store.published:
             raise RefusedError(
                 f"{path} is a published copy", hint="forget in the store itself, then publish again"
             )
         if args.undo:
-            chosen = [m for m in there if m.application == application]
+            chosen = [m for m in measured_results if m.application == application]
             chosen = [m for m in chosen if workload in (None, m.workload)]
         else:
             chosen = measured(store, application, workload, since=since)
@@ -77,46 +77,48 @@ def run(args: argparse.Namespace) -> int:
         ask(args, _lines(chosen))
     with deriving(path) as writer:
         if args.undo:
-            done = remember(writer, application, workload)
+            changed_results = remember(writer, application, workload)
         else:
-            done = forget(writer, application, workload, since=since, by=caller())
-            left = bool(since) and any(writer.observations(application, workload))
+            changed_results = forget(writer, application, workload, since=since, by=caller())
+            runs_remain = bool(since) and any(writer.observations(application, workload))
     if args.json:
-        _print_json(args, application, workload, since, done)
+        _print_json(args, application, workload, since, changed_results)
         return 0
     print("back again:" if args.undo else "forgotten:")
-    _print(done)
+    _print(changed_results)
     if args.undo:
         print("what was measured since is kept; a newer model stays the one that is used")
     else:
         print(f"undo within a day: advisor store forget {_quoted(args.application)} --undo")
-        if since and left:
+        if since and runs_remain:
             print(f"fit what is left: advisor fit {_quoted(application)}")
     return 0
 
 
-def _everything(store: Reader) -> list[MeasuredResults]:
+def _all_results(store: Reader) -> list[MeasuredResults]:
     from advisor.store.forgetting import MeasuredResults
 
     return [MeasuredResults(w.application, w.name) for w in store.workloads()]
 
 
-def _named(text: str, there: Sequence[MeasuredResults], *, undo: bool) -> tuple[str, str | None]:
+def _workload_named(
+    text: str, measured_results: Sequence[MeasuredResults], *, undo: bool
+) -> tuple[str, str | None]:
     """Return application and workload (None: all) of a name; both may have slashes in them.
 
     Raises UsageError, which names the nearest, when there is none such.
     """
     from advisor.core.nearest import suggestion
 
-    applications = {m.application for m in there}
+    applications = {m.application for m in measured_results}
     if text in applications:
         return text, None
-    for m in there:
+    for m in measured_results:
         if text == f"{m.application}/{m.workload}":
             return m.application, m.workload
-    names = [*applications, *(f"{m.application}/{m.workload}" for m in there)]
-    none = "nothing was forgotten in the last day" if undo else "nothing is stored"
-    raise UsageError(f"{none} of {text!r}", hint=suggestion(text, names))
+    names = [*applications, *(f"{m.application}/{m.workload}" for m in measured_results)]
+    absence = "nothing was forgotten in the last day" if undo else "nothing is stored"
+    raise UsageError(f"{absence} of {text!r}", hint=suggestion(text, names))
 
 
 def _print(results: Sequence[MeasuredResults]) -> None:
@@ -137,7 +139,7 @@ def _print_json(
     application: str,
     workload: str | None,
     since: str,
-    done: Sequence[MeasuredResults],
+    changed_results: Sequence[MeasuredResults],
 ) -> None:
     print_json(
         "forget",
@@ -146,7 +148,7 @@ def _print_json(
             "workload": workload,
             "since": since or None,
             "undo": args.undo,
-            "workloads": [{"workload": m.workload, **m.counts} for m in done],
+            "workloads": [{"workload": m.workload, **m.counts} for m in changed_results],
         },
     )
 

@@ -137,8 +137,8 @@ def _configuration(text: str) -> dict[str, str]:
     pairs = dict(part.partition("=")[::2] for part in text.split(","))
     wrong = [n for n, value in pairs.items() if n not in _AXES or not value]
     if wrong:
-        known = ", ".join(_AXES)
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r}: write AXIS=VALUE with {known}")
+        axis_names = ", ".join(_AXES)
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r}: write AXIS=VALUE with {axis_names}")
     return pairs
 
 
@@ -257,16 +257,16 @@ def _take_in(
         table = _read(args, importer, terms, lambda done, of: step(what, done, of))
         runs = len(table.observations)
         sized = _by_size(args, table)
-        imported = dropped = far = 0
+        imported = dropped = outlier_count = 0
         with Writer(path) as store, store.batch():
             types = store.inventory().node_types
-            for workload, some in sized.items():
-                odd = set(outside(some))
-                far += len(odd)
+            for workload, workload_runs in sized.items():
+                outliers = set(outside(workload_runs))
+                outlier_count += len(outliers)
                 possible = [
                     without_impossible(r, types.get(r.configuration.node_type))
-                    for i, r in enumerate(some)
-                    if i not in odd
+                    for i, r in enumerate(workload_runs)
+                    if i not in outliers
                 ]
                 dropped += sum(DROPPED in r.extra for r in possible)
                 imported += store.import_observations(
@@ -283,11 +283,11 @@ def _take_in(
     energy = _qualities(table.observations)
     energy["measured"] -= min(dropped, energy["measured"])
     energy["missing"] += dropped
-    rest = len(table.observations) - imported - far
-    notes = skipped_notes([OUTSIDE] * far)
-    after = f"advisor fit {shlex.quote(args.application)}"
+    duplicate_count = len(table.observations) - imported - outlier_count
+    notes = skipped_notes([OUTSIDE] * outlier_count)
+    next_command = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default" and len(sized) == 1:
-        after += f" --workload {shlex.quote(args.workload)}"
+        next_command += f" --workload {shlex.quote(args.workload)}"
     if args.json:
         print_json(
             "import",
@@ -297,7 +297,7 @@ def _take_in(
                 "workload": args.workload,
                 "node_type": args.node_type,
                 "imported": imported,
-                "skipped": rest,
+                "skipped": duplicate_count,
                 "scope": scope,
                 "contributor": contributor,
                 "account": args.account,
@@ -306,7 +306,7 @@ def _take_in(
                 "extra_columns": list(table.extra_columns),
                 **({} if list(sized) == [args.workload] else {"workloads": list(sized)}),
                 **({"notes": notes} if notes else {}),
-                "next": after,
+                "next": next_command,
             },
         )
         return 0
@@ -320,12 +320,12 @@ def _take_in(
         print(f"they advise {_ADVISES[scope].format(contributor, args.account)}")
     for note in notes:
         print(f"advisor: {note}", file=sys.stderr)
-    if rest:
+    if duplicate_count:
         print(
-            f"{format_count(rest, 'run')} of {rows.clean(args.file.name)} already imported; "
-            "--again imports them anyway"
+            f"{format_count(duplicate_count, 'run')} of {rows.clean(args.file.name)} already "
+            "imported; --again imports them anyway"
         )
-    print(f"next: {after}")
+    print(f"next: {next_command}")
     return 0
 
 
@@ -339,7 +339,7 @@ def _signatures(
     scope: Scope,
 ) -> int:
     """Import what another program counted."""
-    from advisor.cli import import_signatures as other
+    from advisor.cli import import_signatures as signature_import
     from advisor.cli.class_setup import described
     from advisor.store import rows
     from advisor.store.reader import Reader
@@ -347,47 +347,49 @@ def _signatures(
     base = paths.config_dir(args.config_dir)
     if path.exists():
         with Reader(path) as store:
-            known = described(base, store)
+            site_types = described(base, store)
     else:
-        known = described(base, None)
+        site_types = described(base, None)
     named = bool(args.contributor) or not owner
     node = None
     if args.node_type:
-        node = other.node_of(*known, args.node_type, args.file, retired=args.retired)
+        node = signature_import.node_of(
+            *site_types, args.node_type, args.file, retired=args.retired
+        )
     if node is not None and node.name != args.node_type:
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
-    origin = other.Origin(node, known[0], contributor, named, args.account, scope)
-    taken = other.take(path, args, importer, origin, user)
-    if node is not None and known[0].resolve(node.name) is None and not args.retired:
+    origin = signature_import.Origin(node, site_types[0], contributor, named, args.account, scope)
+    summary = signature_import.take(path, args, importer, origin, user)
+    if node is not None and site_types[0].resolve(node.name) is None and not args.retired:
         print(
             f"advisor: node type {node.name} is not in the inventory: its cores, nodes and tag are "
             "not known (describe it in site.yaml, or run advisor site discover)",
             file=sys.stderr,
         )
     if not args.json:
-        other.print_taken(taken, args)
+        signature_import.print_taken(summary, args)
         return 0
     print_json(
         "import",
         {
             "file": rows.clean(str(args.file)),
-            "application": taken.applications[0] if len(taken.applications) == 1 else "",
-            "applications": list(taken.applications),
+            "application": summary.applications[0] if len(summary.applications) == 1 else "",
+            "applications": list(summary.applications),
             "workload": args.workload,
             "node_type": args.node_type or "",
-            "imported": taken.imported,
-            "skipped": taken.skipped,
+            "imported": summary.imported,
+            "skipped": summary.skipped,
             "scope": scope,
             "contributor": contributor,
             "account": args.account,
-            "energy": taken.energy,
+            "energy": summary.energy,
             "extra_columns": [],
             "from": args.source,
-            "new_signatures": taken.signatures,
-            "signatures": taken.rows,
+            "new_signatures": summary.signatures,
+            "signatures": summary.rows,
             "next": "advisor lab classify",
-            "notes": list(taken.notes),
+            "notes": list(summary.notes),
         },
     )
     return 0
@@ -410,8 +412,10 @@ def _by_size(args: argparse.Namespace, table: RunsFile) -> dict[str, list[Observ
     names = [n.strip() for n in args.parameters.split(",") if n.strip()]
     lacking = [n for n in names if n not in table.extra_columns]
     if lacking:
-        known = ", ".join(table.extra_columns) or "none but those of the configuration"
-        raise InputError(f"{args.file}: there is no column {lacking[0]!r}", hint=f"it has {known}")
+        column_names = ", ".join(table.extra_columns) or "none but those of the configuration"
+        raise InputError(
+            f"{args.file}: there is no column {lacking[0]!r}", hint=f"it has {column_names}"
+        )
     if args.source == EXTRAP and not names:
         names = list(table.extra_columns)
     by_workload: dict[str, list[Observation]] = {}
@@ -454,11 +458,13 @@ def _node_type(path: Path, name: str) -> str:
 
     with Reader(path) as store:
         inventory = store.inventory()
-    known = inventory.resolve(name)
-    if known is not None and known.name != name:
-        print(f"advisor: {name} is node type {known.name} in the inventory", file=sys.stderr)
-        return known.name
-    if known is None and inventory.node_types:
+    inventory_type = inventory.resolve(name)
+    if inventory_type is not None and inventory_type.name != name:
+        print(
+            f"advisor: {name} is node type {inventory_type.name} in the inventory", file=sys.stderr
+        )
+        return inventory_type.name
+    if inventory_type is None and inventory.node_types:
         print(
             f"advisor: node type {name} is not in the inventory "
             f"({', '.join(sorted(inventory.node_types))}); no job is sent there until it is",
@@ -474,7 +480,7 @@ def _qualities(observations: tuple[Observation, ...]) -> dict[str, int]:
 
 def _energy_text(energy: dict[str, int], meter: str) -> str:
     parts = [f"{q} in {n}" for q, n in energy.items() if n]
-    by = f" ({meter})" if meter else ""
+    meter_words = f" ({meter})" if meter else ""
     if energy["missing"] == sum(energy.values()):
         return "energy missing in all of them: only their time can be modelled"
-    return f"energy {', '.join(parts)}{by}"
+    return f"energy {', '.join(parts)}{meter_words}"

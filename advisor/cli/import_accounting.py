@@ -35,8 +35,10 @@ def import_jobs(
             "the inventory has no nodes, so it is not known what the jobs ran on",
             hint="advisor site discover",
         )
-    known = [ApplicationRule.from_dict(r) for r in rules] if isinstance(rules, list) else []
-    naming = JobNaming(known, args.application or "", args.workload)
+    application_rules = (
+        [ApplicationRule.from_dict(r) for r in rules] if isinstance(rules, list) else []
+    )
+    naming = JobNaming(application_rules, args.application or "", args.workload)
     past = past_jobs(
         jobs, inventory, naming, meter=scheduler.NAME, scope=scope, user=None if owner else user
     )
@@ -52,29 +54,37 @@ def import_jobs(
 def _keep_node_type(past: PastRuns, name: str) -> None:
     for key, runs in list(past.runs.items()):
         past.runs[key] = [r for r in runs if r.configuration.node_type == name]
-        other = len(runs) - len(past.runs[key])
-        if other:
-            past.left_out["another node type"] += other
+        dropped_count = len(runs) - len(past.runs[key])
+        if dropped_count:
+            past.left_out["another node type"] += dropped_count
         if not past.runs[key]:
             del past.runs[key]
 
 
 def _store(
-    store: Writer, args: argparse.Namespace, past: PastRuns, sha256: str, by: str
+    store: Writer, args: argparse.Namespace, past: PastRuns, sha256: str, user: str
 ) -> tuple[int, int]:
     imported = skipped = 0
     for (application, workload), runs in past.runs.items():
         stored = (o.observation for o in store.observations(application, workload))
-        there = {
+        stored_keys = {
             (r.job_id, r.contributor, r.extra.get("submitted_at"))
             for r in stored
             if r.source == "job"
         }
-        fresh = [r for r in runs if (r.job_id, r.contributor, r.extra["submitted_at"]) not in there]
+        fresh = [
+            r for r in runs if (r.job_id, r.contributor, r.extra["submitted_at"]) not in stored_keys
+        ]
         skipped += len(runs) - len(fresh)
         if fresh:
             imported += store.import_observations(
-                application, workload, fresh, file=args.file.name, sha256=sha256, by=by, again=True
+                application,
+                workload,
+                fresh,
+                file=args.file.name,
+                sha256=sha256,
+                by=user,
+                again=True,
             )
     return imported, skipped
 

@@ -32,7 +32,7 @@ def shown(path: Path) -> Iterator[ImportStep]:
     ) as bar:
         task = bar.add_task("", total=None)
 
-        def step(what: str, done: int, of: int) -> None:
-            bar.update(task, description=what, completed=done, total=of or None)
+        def step(what: str, completed: int, total: int) -> None:
+            bar.update(task, description=what, completed=completed, total=total or None)
 
         yield step

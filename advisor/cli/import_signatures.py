@@ -55,7 +55,7 @@ class Taken:
 
 
 def take(
-    store_path: Path, args: argparse.Namespace, importer: Any, origin: Origin, by: str
+    store_path: Path, args: argparse.Namespace, importer: Any, origin: Origin, user: str
 ) -> Taken:
     """Read the file and store all of it, or nothing. Raises InputError, StoreError.
 
@@ -68,11 +68,11 @@ def take(
     else:
         if not args.application:
             raise UsageError(f"--from {args.source} needs --application: the file names none")
-        contents = _counted(args, importer, origin)
+        contents = _counted_contents(args, importer, origin)
     _check_names(args.file, contents)
     content = args.file.read_bytes() if args.file.is_file() else b""
     with deriving(store_path) as store, store.batch():
-        return _store(store, args, contents, hashlib.sha256(content).hexdigest(), by)
+        return _store(store, args, contents, hashlib.sha256(content).hexdigest(), user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +97,31 @@ def _check_names(file: Path, contents: _Contents) -> None:
 
 
 def _store(
-    store: Writer, args: argparse.Namespace, contents: _Contents, sha256: str, by: str
+    store: Writer, args: argparse.Namespace, contents: _Contents, sha256: str, user: str
 ) -> Taken:
     from advisor.store.signatures import save_signatures
 
     applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
-    imported = skipped = new = dropped = far = 0
+    imported = skipped = new = dropped = outlier_count = 0
     for name in applications:
-        own = [s for application, s in contents.pairs if application == name]
-        new += save_signatures(store, name, args.workload, own)
+        application_signatures = [s for application, s in contents.pairs if application == name]
+        new += save_signatures(store, name, args.workload, application_signatures)
         types = store.inventory().node_types
         runs = [
             without_impossible(run, types.get(run.configuration.node_type))
             for application, run in contents.runs
             if application == name
         ]
-        odd = set(outside(runs))
-        far += len(odd)
-        runs = [run for i, run in enumerate(runs) if i not in odd]
+        outliers = set(outside(runs))
+        outlier_count += len(outliers)
+        runs = [run for i, run in enumerate(runs) if i not in outliers]
         dropped += sum(DROPPED in run.extra for run in runs)
-        there = {
+        stored_keys = {
             (o.observation.job_id, o.observation.contributor)
             for o in store.observations(name, args.workload)
             if o.observation.source == "job"
         }
-        fresh = [r for r in runs if args.again or (r.job_id, r.contributor) not in there]
+        fresh = [r for r in runs if args.again or (r.job_id, r.contributor) not in stored_keys]
         if fresh:
             imported += store.import_observations(
                 name,
@@ -129,13 +129,13 @@ def _store(
                 fresh,
                 file=args.file.name,
                 sha256=sha256,
-                by=by,
+                by=user,
                 again=True,
             )
         skipped += len(runs) - len(fresh)
     qualities = Counter(run.energy_quality for _, run in contents.runs)
     energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
-    notes = [*contents.notes, *skipped_notes([OUTSIDE] * far)]
+    notes = [*contents.notes, *skipped_notes([OUTSIDE] * outlier_count)]
     if dropped:
         energy["measured"] -= min(dropped, energy["measured"])
         energy["missing"] += dropped
@@ -234,24 +234,25 @@ def _compared(
 
     if not steps:
         return []
-    known = Known.load(args)
+    site_facts = Known.load(args)
     notes, alike = [], 0
     for what, signature, seconds in steps:
         assert signature.configuration is not None
         try:
-            setup = known.setup(signature.configuration.node_type, args)
+            setup = site_facts.setup(signature.configuration.node_type, args)
         except InputError as error:  # a retired node type has no limits any more
             notes.append(f"{what} has no class of ours: {error}")
             continue
-        ours = Classifier(setup).classify(signature)
+        classification = Classifier(setup).classify(signature)
         name = max(seconds, key=lambda phase: seconds[phase])
-        if ours.name == name:
+        if classification.name == name:
             alike += 1
             continue
         share = f"{seconds[name]:.0f} of {sum(seconds.values()):.0f} s"
         notes.append(
-            f"{what}: EAR was {name} for {share}, the whole step is {ours.name} to us: "
-            f"{'; '.join(ours.reasons)}. EAR classifies each loop, we the mean of the step"
+            f"{what}: EAR was {name} for {share}, the whole step is {classification.name} to us: "
+            f"{'; '.join(classification.reasons)}. EAR classifies each loop, "
+            "we the mean of the step"
         )
     return [f"EAR's phases and our classes agree in {alike} of {len(steps)} steps", *notes]
 
@@ -324,7 +325,7 @@ def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]
 # -- what other programs counted -------------------------------------------------------------------
 
 
-def _counted(args: argparse.Namespace, importer: Any, origin: Origin) -> _Contents:
+def _counted_contents(args: argparse.Namespace, importer: Any, origin: Origin) -> _Contents:
     from advisor.classes.counts import BOOST, FASTEST_HZ, signature_of
 
     node = origin.node
@@ -353,22 +354,22 @@ def _counted(args: argparse.Namespace, importer: Any, origin: Origin) -> _Conten
     return _Contents([(args.application, signature)], [], [row], notes)
 
 
-def print_taken(taken: Taken, args: argparse.Namespace) -> None:
+def print_taken(summary: Taken, args: argparse.Namespace) -> None:
     """Print what was imported, for people."""
-    names = ", ".join(taken.applications[:5])
-    more = f" and {len(taken.applications) - 5} more" if len(taken.applications) > 5 else ""
-    count = format_count(sum("skipped" not in row for row in taken.rows), "signature")
+    names = ", ".join(summary.applications[:5])
+    more = f" and {len(summary.applications) - 5} more" if len(summary.applications) > 5 else ""
+    count = format_count(sum("skipped" not in row for row in summary.rows), "signature")
     where = args.node_type or "its nodes' types"
-    print(f"imported {count} of {names}{more} on {where}, {taken.signatures} of them new")
-    if taken.imported or taken.skipped:
-        print(f"{taken.imported} runs are new, {taken.skipped} were there already")
-    for row in taken.rows:
+    print(f"imported {count} of {names}{more} on {where}, {summary.signatures} of them new")
+    if summary.imported or summary.skipped:
+        print(f"{summary.imported} runs are new, {summary.skipped} were there already")
+    for row in summary.rows:
         if "phases_s" in row:
             seconds = ", ".join(f"{name} {s:.0f} s" for name, s in row["phases_s"].items())
             print(f"EAR's phases of step {row['step']} of job {row['job']}: {seconds}")
-    for note in taken.notes:
+    for note in summary.notes:
         print(f"advisor: {note}", file=sys.stderr)
-    print(f"next: advisor lab classify{f' {taken.applications[0]}' if not more else ''}")
+    print(f"next: advisor lab classify{f' {summary.applications[0]}' if not more else ''}")
 
 
 def node_of(

@@ -98,8 +98,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not jobs:
         latest = "" if span.complete else "the latest "
-        left = f"; {latest}{format_count(len(every), 'job')} without these filters" * bool(every)
-        print(f"no jobs since {args.since} that the advisor knows of{left}")
+        unfiltered_note = (
+            f"; {latest}{format_count(len(every), 'job')} without these filters" * bool(every)
+        )
+        print(f"no jobs since {args.since} that the advisor knows of{unfiltered_note}")
         return 0
     heads: tuple[str, ...] = HEADS
     rows = [job.row(tariff) for job in jobs]

@@ -49,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _message(summary: Note, to: str) -> str:
+def _message(summary: Note, recipients: str) -> str:
     """Return a message for a program like sendmail; the header's lines hold no breaks."""
     message = EmailMessage()
-    message["To"] = " ".join(to.split())
+    message["To"] = " ".join(recipients.split())
     message["Subject"] = (
         f"advisor: {format_count(summary.jobs, 'job')} since {summary.since.astimezone():%Y-%m-%d}"
         f" on {socket.gethostname()}"

@@ -147,18 +147,20 @@ def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
                 )
         return [(view, None) for view in sized]
     with Reader(store_seen(args.db, "options", application=args.application)) as store:
-        seen = views(
+        model_views = views(
             store, args.application, user=user, workload=args.workload, node_type=args.node_type
         )
-        if not seen:
+        if not model_views:
             check_measured(store, args.application, args.workload, args.node_type)
             where = f" on {args.node_type}" if args.node_type else ""
             raise RefusedError(
                 f"there is no model of {args.application} for {user}{where}",
                 hint=f"advisor fit {shlex.quote(args.application)}",
             )
-        worth = [None if view.model.further_axes else of_view(store, view, user) for view in seen]
-    return list(zip(seen, worth, strict=True))
+        worth = [
+            None if view.model.further_axes else of_view(store, view, user) for view in model_views
+        ]
+    return list(zip(model_views, worth, strict=True))
 
 
 def _print(view: View, worth: Worth | None, everything: bool, order: str) -> None:
@@ -275,15 +277,19 @@ def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
 
 
 def _size_json(
-    at: dict[str, float] | None, views: Sequence[tuple[View, object]]
+    requested_size: dict[str, float] | None, views: Sequence[tuple[View, object]]
 ) -> dict[str, object]:
     """Return the size that was asked for, and how far it is from what was measured."""
     from advisor.views.sized_options import beyond
 
-    if not at:
+    if not requested_size:
         return {}
     shared = [100 * v.shared_error for v, _ in views]
-    return {"at": at, "beyond": beyond(views[0][0].model), "shared_error_pct": shared[0]}
+    return {
+        "at": requested_size,
+        "beyond": beyond(views[0][0].model),
+        "shared_error_pct": shared[0],
+    }
 
 
 def _options_json(view: View) -> Sequence[dict[str, object]]:

@@ -60,9 +60,9 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        known = [str(choice) for choice in action.choices]
-        close = nearest(str(value), known)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+        choices = [str(choice) for choice in action.choices]
+        close = nearest(str(value), choices)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(choices)}"
         if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}; {hint}")
         raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")

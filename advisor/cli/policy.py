@@ -62,12 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind = "policy") -> Any
     return actions
 
 
-def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | None = None) -> int:
+def run(
+    args: argparse.Namespace, kind: Kind = "policy", when_applied: WhenApplied | None = None
+) -> int:
     """Run one common action and return its exit code."""
     if args.action == "check":
         return _check(args, kind)
     if args.action == "apply":
-        return _apply(args, kind, after)
+        return _apply(args, kind, when_applied)
     if args.action == "diff":
         return _diff(args, kind)
     if args.action == "simulate":
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace, kind: Kind = "policy", after: WhenApplied | No
         _print_problems(checked.problems, sys.stderr)
         return simulate_action(args, checked.name, checked.compiled)
     if args.action == "rollback":
-        return _rollback(args, kind, after)
+        return _rollback(args, kind, when_applied)
     return _show(args, kind)
 
 
@@ -177,7 +179,7 @@ def _problems(checked: Checked) -> dict[str, object]:
     return {"ok": ok, "problems": problems, **({} if ok else error)}
 
 
-def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
+def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | None) -> int:
     from advisor.policy.render import changes
 
     checked = read(args, kind)
@@ -185,7 +187,9 @@ def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> i
     if not args.json:
         _print_problems(checked.problems, sys.stderr)
     if checked.compiled is None:
-        holds = f"{kind} version {current.version}" if current else "the built-in default"
+        effective_version = (
+            f"{kind} version {current.version}" if current else "the built-in default"
+        )
         if args.json:
             version = current.version if current else 0
             data = {"action": "apply", "file": checked.name, "version": version, "applied": False}
@@ -193,15 +197,17 @@ def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> i
         else:
             print(
                 f"advisor: {checked.name}: {_count(checked.problems)}; not applied, "
-                f"{holds} stays in effect",
+                f"{effective_version} stays in effect",
                 file=sys.stderr,
             )
         return 1
     former = current.compiled if current else {}
-    same = current is not None and current.text == checked.text
-    same = same and current.compiled == checked.compiled
+    is_applied = current is not None and current.text == checked.text
+    is_applied = is_applied and current.compiled == checked.compiled
     changed = changes(kind, former, checked.compiled)
-    version, notes = (current.version, []) if same else _store(args, kind, checked, after)
+    version, notes = (
+        (current.version, []) if is_applied else _store(args, kind, checked, when_applied)
+    )
     if args.json:
         print_json(
             kind,
@@ -209,14 +215,14 @@ def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> i
                 "action": "apply",
                 "file": checked.name,
                 "version": version,
-                "applied": not same,
+                "applied": not is_applied,
                 "changes": _change_dicts(changed),
                 "notes": notes,
                 **_problems(checked),
             },
         )
         return 0
-    if same:
+    if is_applied:
         print(f"already applied: {kind} version {version}")
         return 0
     effect = f"{len(changed)} setting{'s' * (len(changed) != 1)} changed"
@@ -227,7 +233,7 @@ def _apply(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> i
 
 
 def _store(
-    args: argparse.Namespace, kind: Kind, checked: Checked, after: WhenApplied | None
+    args: argparse.Namespace, kind: Kind, checked: Checked, when_applied: WhenApplied | None
 ) -> tuple[int, list[str]]:
     """Put a checked file into effect; return its version and notes to print."""
     from advisor.derive.worker import deriving
@@ -235,12 +241,12 @@ def _store(
     path = checked.name if checked.name == "<stdin>" else str(Path(checked.name).resolve())
     compiled = checked.compiled or {}
     with deriving(whole_store(args.db)) as writer, writer.batch():
-        before = writer.config(kind)
+        former_config = writer.config(kind)
         version = writer.apply_config(
             kind, path=path, text=checked.text, compiled=compiled, by=who()
         )
-        former = before.compiled if before else {}
-        return version, after(writer, compiled, former) if after else []
+        former = former_config.compiled if former_config else {}
+        return version, when_applied(writer, compiled, former) if when_applied else []
 
 
 def _change_dicts(changed: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
@@ -301,7 +307,7 @@ def _diff(args: argparse.Namespace, kind: Kind) -> int:
     return 0
 
 
-def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -> int:
+def _rollback(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | None) -> int:
     from advisor.derive.worker import deriving
     from advisor.policy.load import check_text
     from advisor.policy.render import changes
@@ -314,9 +320,9 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -
         hint = f"advisor {kind} show --history lists the versions"
         raise RefusedError(f"{kind} version {current.version} is the first", hint=hint)
     target = applied(args, kind, args.to if args.to is not None else earlier[-1].version)
-    same = target.version == current.version
+    is_current = target.version == current.version
     notes: list[str] = []
-    if not same:
+    if not is_current:
         compiled, problems = check_text(target.text, f"{kind} version {target.version}", kind)
         if compiled is None:
             if not args.json:
@@ -327,16 +333,16 @@ def _rollback(args: argparse.Namespace, kind: Kind, after: WhenApplied | None) -
             )
         with deriving(whole_store(args.db)) as writer, writer.batch():
             writer.activate_config(kind, target.version, who())
-            notes = after(writer, target.compiled, current.compiled) if after else []
+            notes = when_applied(writer, target.compiled, current.compiled) if when_applied else []
     changed = changes(kind, current.compiled, target.compiled)
     if args.json:
         data = {"action": "rollback", "version": target.version, "from": current.version}
         print_json(
             kind,
-            {**data, "applied": not same, "changes": _change_dicts(changed), "notes": notes},
+            {**data, "applied": not is_current, "changes": _change_dicts(changed), "notes": notes},
         )
         return 0
-    if same:
+    if is_current:
         print(f"{kind} version {current.version} is already in effect")
         return 0
     print(

@@ -135,9 +135,9 @@ def _runs(args: argparse.Namespace) -> list[tuple[str, Observation]]:
         )
     user = caller()
     groups = runs_by_scope([s.observation for s in stored])
-    mine = [g for g in groups if g.scope == "own" and g.owner == user]
+    own_groups = [g for g in groups if g.scope == "own" and g.owner == user]
     everybody = [g for g in groups if g.scope == "all"]
-    allowed = {id(o) for g in (mine or everybody or groups)[:1] for o in g.observations}
+    allowed = {id(o) for g in (own_groups or everybody or groups)[:1] for o in g.observations}
     return [(s.workload, s.observation) for s in stored if id(s.observation) in allowed]
 
 
@@ -146,7 +146,7 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
     from advisor.scaling.family import families
 
     named = [p.strip() for p in args.parameters.split(",") if p.strip()]
-    given = [name for name in args.at if name != NODES]
+    size_names = [name for name in args.at if name != NODES]
     columns = {name for _, o in runs for name in o.extra}
     lacking = [name for name in named if name not in columns]
     if lacking:
@@ -154,7 +154,7 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
             f"{args.application}: no run has a column {lacking[0]!r}",
             hint=f"choose from: {', '.join(sorted(columns))}" if columns else "--at names sizes",
         )
-    by_name = families(runs, [n for n in dict.fromkeys([*named, *given]) if n in columns])
+    by_name = families(runs, [n for n in dict.fromkeys([*named, *size_names]) if n in columns])
     if args.family is not None:
         if args.family not in by_name:
             names = ", ".join(repr(f) for f in by_name)
@@ -162,15 +162,15 @@ def _family(args: argparse.Namespace, runs: list[tuple[str, Observation]]) -> Si
                 f"there is no family {args.family!r}", hint=f"choose from: {names}"
             )
         return by_name[args.family]
-    fitting = [f for f in by_name.values() if all(n in f.parameters for n in given)]
+    fitting = [f for f in by_name.values() if all(n in f.parameters for n in size_names)]
     if not fitting:
-        known = sorted({p for f in by_name.values() for p in f.parameters} | columns)
+        parameter_names = sorted({p for f in by_name.values() for p in f.parameters} | columns)
         raise InputError(
-            f"{args.application}: no family has the parameters {', '.join(given)}",
-            hint=f"it has {', '.join(known) or 'none'}, and nodes",
+            f"{args.application}: no family has the parameters {', '.join(size_names)}",
+            hint=f"it has {', '.join(parameter_names) or 'none'}, and nodes",
         )
     # Of families that have more parameters than were named, nothing could be predicted.
-    return max(fitting, key=lambda f: (set(f.parameters) <= {*given, *named}, len(f.runs)))
+    return max(fitting, key=lambda f: (set(f.parameters) <= {*size_names, *named}, len(f.runs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +235,12 @@ def _answer(
 
 
 def _notes(prediction: SizePrediction) -> list[str]:
-    far = [
+    distance_notes = [
         f"{axis} is {factor:.3g} times the largest measured: too far for advice"
         for axis, factor in prediction.beyond.items()
         if factor > _FAR
     ]
-    return [*far, *prediction.notes]
+    return [*distance_notes, *prediction.notes]
 
 
 def _interval(response: ScaledResponse, i: int) -> tuple[float, float]:
@@ -257,10 +257,14 @@ def _print(
 ) -> None:
     forecast = prediction.tried.forecast
     time, energy = forecast.time, forecast.energy
-    at = ", ".join(f"{k} {v:g}" for k, v in prediction.at.items())
-    beyond = ", ".join(f"{k} {v:.3g} times" for k, v in prediction.beyond.items())
-    print(f"{application}, {prediction.family.name}: {at}")
-    print(f"beyond the largest measured: {beyond}" if beyond else "within what was measured")
+    size_words = ", ".join(f"{k} {v:g}" for k, v in prediction.at.items())
+    distance_words = ", ".join(f"{k} {v:.3g} times" for k, v in prediction.beyond.items())
+    print(f"{application}, {prediction.family.name}: {size_words}")
+    print(
+        f"beyond the largest measured: {distance_words}"
+        if distance_words
+        else "within what was measured"
+    )
     print(f"all options may be off together by {_percent(float(time.shared[0])):.0f} % (90 %)\n")
     places = [prediction.configurations[i] for i in fits]
     with_ranks = len({c.ranks_per_node for c in places}) > 1

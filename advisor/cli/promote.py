@@ -88,15 +88,15 @@ def run(args: argparse.Namespace) -> int:
     if not widened and not estimates:
         if narrow:
             raise RefusedError(
-                f"nothing to do: no account is known for the runs of {_who(narrow)}",
+                f"nothing to do: no account is known for the runs of {_contributor_list(narrow)}",
                 hint="share them with everybody: --scope all",
             )
         raise RefusedError(
             f"nothing to do: all {format_count(len(chosen), 'run')} are shared that widely already"
         )
-    after = f"advisor fit {shlex.quote(args.application)}"
+    next_command = f"advisor fit {shlex.quote(args.application)}"
     if args.workload is not None:
-        after += f" --workload {args.workload}"
+        next_command += f" --workload {args.workload}"
     if args.json:
         print_json(
             "promote",
@@ -108,20 +108,23 @@ def run(args: argparse.Namespace) -> int:
                 promoted=widened,
                 estimates=estimates,
                 without_account=sum(narrow.values()),
-                next=after if widened else "",
+                next=next_command if widened else "",
             ),
         )
         return 0
-    whom = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
+    beneficiaries = "everybody's jobs" if args.scope == "all" else "the jobs of their accounts"
     if estimates:
-        print(f"characterisations, rankings and signatures of {args.application} now advise {whom}")
+        print(
+            f"characterisations, rankings and signatures of {args.application} now advise "
+            f"{beneficiaries}"
+        )
     if not widened:
         return 0
     verb = "advises" if widened == 1 else "advise"
-    print(f"{format_count(widened, 'run')} of {args.application} now {verb} {whom}")
+    print(f"{format_count(widened, 'run')} of {args.application} now {verb} {beneficiaries}")
     if narrow:
-        print(f"not shared, because no account is known: {_who(narrow)}")
-    print(f"the models have not changed yet; next: {after}")
+        print(f"not shared, because no account is known: {_contributor_list(narrow)}")
+    print(f"the models have not changed yet; next: {next_command}")
     return 0
 
 
@@ -153,5 +156,5 @@ def _check_names(store: Reader, args: argparse.Namespace) -> None:
             )
 
 
-def _who(counts: Counter[str]) -> str:
+def _contributor_list(counts: Counter[str]) -> str:
     return ", ".join(f"{user} ({n})" for user, n in sorted(counts.items()))

@@ -70,8 +70,12 @@ def run(args: argparse.Namespace) -> int:
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{path}: there is no folder {path.parent}")
     site = _site(args.site) if args.site is not None else {}
-    written = site.get("applications")
-    rules = [ApplicationRule.from_dict(r) for r in written] if isinstance(written, list) else []
+    rules_setting = site.get("applications")
+    rules = (
+        [ApplicationRule.from_dict(r) for r in rules_setting]
+        if isinstance(rules_setting, list)
+        else []
+    )
     usage = Usage(_inventory(site) if site else Inventory(), rules)
     damaged = DamagedLines()
     accountings = _accountings()
@@ -137,5 +141,7 @@ def _inventory(site: Mapping[str, object]) -> Inventory:
     from advisor.core.inventory import Inventory, NodeType
     from advisor.policy.inventory import given_types, hand_written
 
-    made: Iterable[NodeType | None] = (hand_written(n, g) for n, g in given_types(site).items())
-    return Inventory.of(node_type for node_type in made if node_type is not None)
+    described_types: Iterable[NodeType | None] = (
+        hand_written(n, g) for n, g in given_types(site).items()
+    )
+    return Inventory.of(node_type for node_type in described_types if node_type is not None)

@@ -62,27 +62,27 @@ def run(args: argparse.Namespace) -> int:
         if args.undo:
             if not pruned_lately(writer).anything:
                 raise RefusedError("nothing was pruned in the last day")
-            done = restore_pruned(writer)
+            pruned = restore_pruned(writer)
         else:
-            before = retained(writer, args.older_than)
-            if before is None:
+            cutoffs = retained(writer, args.older_than)
+            if cutoffs is None:
                 raise RefusedError(
                     "everything is kept",
                     hint="give --older-than 400d, or retention: {decisions: 400d} in the policy",
                 )
-            times = {"decisions_before": before[0], "observations_before": before[1]}
-            there = to_prune(writer, **times)
-            if there.anything:
-                ask(args, [_words(there)])
-            done = prune(writer, **times)
+            times = {"decisions_before": cutoffs[0], "observations_before": cutoffs[1]}
+            prunable = to_prune(writer, **times)
+            if prunable.anything:
+                ask(args, [_words(prunable)])
+            pruned = prune(writer, **times)
     if args.json:
-        print_json("prune", PruneAnswer(done, args.undo))
+        print_json("prune", PruneAnswer(pruned, args.undo))
     elif args.undo:
-        print(f"back again: {_words(done)}")
+        print(f"back again: {_words(pruned)}")
         print("where the policy's retention is shorter, the next advisor collect forgets it again")
     else:
-        print(f"forgotten: {_words(done)}; sums by month are kept")
-        if done.anything:
+        print(f"forgotten: {_words(pruned)}; sums by month are kept")
+        if pruned.anything:
             print("undo within a day: advisor store prune --undo")
     return 0
 

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no application is named", hint="advisor lab rank A, or --phase FILE")
     check_plot(args.plot)
     with _open(args) as store:
-        source = None if args.phase or store is None else _stored(store, args)
+        source = None if args.phase or store is None else _stored_characterisation(store, args)
         app = Characterisation.from_dict(source.record) if source else read_phases(args.phase)
         base = args.base or app.node_type
         if not base:
@@ -96,8 +96,10 @@ def run(args: argparse.Namespace) -> int:
         files = [] if store is None else known_files(store)
         ranking = rank(app, profiles, base, limits, args.method, files)
         stored, queued = None, ""
-        known = {} if store is None else measured_times(store, app.application, app.workload)
-        picture = ranking_picture(app.application, ranking, known)
+        time_intervals = (
+            {} if store is None else measured_times(store, app.application, app.workload)
+        )
+        picture = ranking_picture(app.application, ranking, time_intervals)
         if store is not None and source is not None and ranking.estimates and not args.no_store:
             by_hand = bool(args.profiles or args.thresholds or base != source.node_type)
             stored = _keep_ranking(store, source, ranking, limits, by_hand=by_hand)
@@ -116,8 +118,10 @@ def run(args: argparse.Namespace) -> int:
             if line:
                 print(line)
     if not ranking.estimates:
-        wanted = "; ".join(_wanted(r) for r in ranking.phases)
-        complain(f"no profile of {base} is similar to a phase of {app.application} ({wanted})")
+        lacking_kernels = "; ".join(_lacking_profile(r) for r in ranking.phases)
+        complain(
+            f"no profile of {base} is similar to a phase of {app.application} ({lacking_kernels})"
+        )
         return RefusedError.exit_code
     return 0
 
@@ -157,7 +161,7 @@ def stored_profiles(store: Reader | None, user: str | None = None) -> list[Profi
     return profiles
 
 
-def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
+def _stored_characterisation(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
     """Return the characterisation to rank: the user's own before another's."""
     from advisor.store.rankings import characterisations
     from advisor.training.training_job import current_user
@@ -165,20 +169,22 @@ def _stored(store: Reader, args: argparse.Namespace) -> StoredCharacterisation:
 
     rows = characterisations(store, args.application, args.workload)
     if not rows:
-        if near := meant(store, args.application):
-            raise UsageError(f"nothing is stored for application {args.application!r}", hint=near)
+        if suggested_name := meant(store, args.application):
+            raise UsageError(
+                f"nothing is stored for application {args.application!r}", hint=suggested_name
+            )
         raise RefusedError(
             f"{args.application} was not characterised", hint="advisor lab characterise -- COMMAND"
         )
-    own = [r for r in rows if r.contributor == current_user()]
-    rows = own or rows
+    user_rows = [r for r in rows if r.contributor == current_user()]
+    rows = user_rows or rows
     if len(rows) > 1:
         names = ", ".join(f"{r.workload} on {r.node_type} by {r.contributor}" for r in rows)
         raise UsageError(f"several characterisations match: {names}", hint="choose with --workload")
     return rows[0]
 
 
-def _wanted(ranked: RankedPhase) -> str:
+def _lacking_profile(ranked: RankedPhase) -> str:
     """Name the microbenchmark that a phase lacks."""
     streams = " and ".join(
         f"{s.size_kb:g} KB, stride {s.stride_b} B, {'shared' if s.access == 'C' else 'private'}"
@@ -278,7 +284,7 @@ def _answer(
                 memory=r.memory,
                 by_own_kernel=r.by_own,
                 margin=r.margin,
-                wanted=None if r.match is not None else _wanted(r),
+                wanted=None if r.match is not None else _lacking_profile(r),
                 candidates=[Similar.of(m) for m in r.candidates],
             )
             for r in ranking.phases
@@ -302,7 +308,7 @@ def _answer(
 def _print(app: Characterisation, ranking: Ranking) -> None:
     for r in ranking.phases:
         similar = [m for m in r.candidates if m.index is not None]
-        gone = len(r.candidates) - len(similar)
+        discarded_count = len(r.candidates) - len(similar)
         print(f"phase {r.phase.name}: {r.phase.time_s:.4g} s, weight {100 * r.phase.weight:.1f} %")
         if similar:
             print_table(
@@ -318,8 +324,8 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                 [
                     [
                         m.profile.microbenchmark,
-                        _each(m, "size_kb"),
-                        _each(m, "stride_b"),
+                        _stream_values(m, "size_kb"),
+                        _stream_values(m, "stride_b"),
                         ", ".join(str(s + 1) for s in m.streams),
                         f"{m.profile.time_per_iter_us:.5g}",
                         f"{m.index:g}",
@@ -328,7 +334,10 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
                     for m in similar[:_SHOWN]
                 ],
             )
-        print(f"{gone} comparisons discarded as too different ({100 * r.margin:.0f} % and more)")
+        print(
+            f"{discarded_count} comparisons discarded as too different "
+            f"({100 * r.margin:.0f} % and more)"
+        )
         if r.memory is not None:
             print(
                 f"estimated by a blend: {100 * r.memory:.0f} % memory access, the rest arithmetic"
@@ -336,7 +345,7 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
         elif r.by_own and r.match is not None:
             print(f"estimated by your own kernel {r.match.profile.microbenchmark}")
         elif r.match is None:
-            print(_wanted(r))
+            print(_lacking_profile(r))
         print()
     if ranking.estimates:
         print_table(
@@ -383,7 +392,7 @@ def _mark(match: ProfileMatch, chosen: ProfileMatch | None) -> str:
     return ", ".join(words)
 
 
-def _each(match: ProfileMatch, name: str) -> str:
+def _stream_values(match: ProfileMatch, name: str) -> str:
     return ", ".join(f"{getattr(s, name):g}" for s in match.profile.streams)
 
 
@@ -415,7 +424,7 @@ def _keep_ranking(
     whose = "everybody's jobs" if source.scope == "all" else f"jobs of {source.contributor}"
     if not isinstance(store, Writer):
         why = "is a published copy" if store.published else "may not be written by you"
-        instead = _instead(store, source, whose)
+        instead = _ranking_in_use(store, source, whose)
         return StoredNow(False, (f"not stored: {store.path} {why}; {instead}",))
     order = keep(store, source, ranking, thresholds, by_hand=by_hand)
     lines = [f"stored, for {whose}"]
@@ -444,25 +453,26 @@ def _queue_missing(store: Reader, app: Characterisation, ranking: Ranking) -> st
     lacks = lacking(app, ranking)
     if not lacks:
         return ""
-    missing = f"not measured: {format_count(len(lacks), 'microbenchmark')} nearer to the phases"
+    gap_words = f"not measured: {format_count(len(lacks), 'microbenchmark')} nearer to the phases"
     if isinstance(store, Writer):
         waiting = want(store, lacks)
     else:
         names = [(w.microbenchmark, w.streams) for w in wanted(store)]
         waiting = sum((w.microbenchmark, w.streams) in names for w in lacks)
     if waiting:
-        return f"{missing}; advisor lab bench --wanted measures them"
-    return f"{missing}; the owner of {store.path} measures them with advisor lab bench"
+        return f"{gap_words}; advisor lab bench --wanted measures them"
+    return f"{gap_words}; the owner of {store.path} measures them with advisor lab bench"
 
 
-def _instead(store: Reader, source: StoredCharacterisation, whose: str) -> str:
+def _ranking_in_use(store: Reader, source: StoredCharacterisation, whose: str) -> str:
     """Say which ranking jobs follow when this one is not stored."""
     from advisor.store.rankings import rankings
 
-    known = rankings(store, source.application, source.workload, base=source.node_type)
-    of = [r for r in known if r.contributor == source.contributor]
-    if of:
-        return f"the site's own ranking, of {of[0].created_at[:10]}, holds for {whose}"
+    stored_rankings = rankings(store, source.application, source.workload, base=source.node_type)
+    contributor_rankings = [r for r in stored_rankings if r.contributor == source.contributor]
+    if contributor_rankings:
+        day = contributor_rankings[0].created_at[:10]
+        return f"the site's own ranking, of {day}, holds for {whose}"
     return (
         "the site has none yet: its next advisor lab bench, or advisor lab rank by its owner, "
         "makes one"

@@ -113,21 +113,21 @@ def _print_outcomes(r: Report) -> None:
     for why, count in r.unknown_why.most_common(3):
         print(f"    {count:>6}  not known: {why}")
     if r.estimated:
-        came = ", ".join(f"{n} {_LABELS[v]}" for v, n in r.estimated.most_common())
+        state_counts = ", ".join(f"{n} {_LABELS[v]}" for v, n in r.estimated.most_common())
         count = sum(r.estimated.values())
-        print(f"    {count:>6}  on node types estimated from microbenchmarks: {came}")
+        print(f"    {count:>6}  on node types estimated from microbenchmarks: {state_counts}")
     for name, verdicts in sorted(r.classes.items()):
-        came = ", ".join(f"{n} {_LABELS[v]}" for v, n in verdicts.most_common())
-        print(f"    {verdicts.total():>6}  never swept, {name}: {came}")
+        state_counts = ", ".join(f"{n} {_LABELS[v]}" for v, n in verdicts.most_common())
+        print(f"    {verdicts.total():>6}  never swept, {name}: {state_counts}")
     for name, states in sorted(r.trials.items()):
-        came = ", ".join(f"{n} {state}" for state, n in states.most_common())
-        print(f"    {states.total():>6}  trials, {name}, counted apart: {came}")
+        state_counts = ", ".join(f"{n} {state}" for state, n in states.most_common())
+        print(f"    {states.total():>6}  trials, {name}, counted apart: {state_counts}")
     for name, c in (("time", r.time_calibration), ("energy", r.energy_calibration)):
         if c.total:
-            print(f"  {name:<7} {_inside(c)}")
+            print(f"  {name:<7} {_calibration_words(c)}")
 
 
-def _inside(c: Calibration) -> str:
+def _calibration_words(c: Calibration) -> str:
     text = (
         f"{c.inside} of {c.total} inside the promised interval ({100 * (c.inside / c.total):.0f} %"
     )
@@ -148,7 +148,7 @@ def _print_savings(r: Report) -> None:
         if promise is not None:
             print(f"  {name:<7} promised  {_bar(promise, scale)}{format_change(promise)}")
         if change is not None:
-            print(f"  {name:<7} measured  {_bar(change.change, scale)}{_change(change)}")
+            print(f"  {name:<7} measured  {_bar(change.change, scale)}{_change_words(change)}")
         elif promise is not None:
             print(f"  {name:<7} measured  nothing to compare")
     if r.saved_kwh is not None:
@@ -167,17 +167,17 @@ def _print_savings(r: Report) -> None:
         )
 
 
-def _change(c: MeasuredChange) -> str:
+def _change_words(c: MeasuredChange) -> str:
     text = format_change(c.change)
     if c.lo is None or c.hi is None:
         fewest = c.advised if c.basis == "prediction" else min(c.advised, c.left)
         text += f"  too few jobs for an interval (n={fewest})"
     else:
         text += f" ({interval_words(c.lo, c.hi, format_change)}, 90 %)"
-    return f"{text}, {_against(c)}"
+    return f"{text}, {_basis_words(c)}"
 
 
-def _against(c: MeasuredChange) -> str:
+def _basis_words(c: MeasuredChange) -> str:
     if c.basis == "prediction":
         return f"{format_count(c.advised, 'job')} against the prediction for the job as written"
     return f"{format_count(c.advised, 'job')} against {c.left} unchanged at random"
@@ -185,9 +185,9 @@ def _against(c: MeasuredChange) -> str:
 
 def _row(c: OnOffComparison) -> list[str]:
     main = c.energy or c.time
-    against = ""
+    basis_words = ""
     if main is not None:
-        against = f"{main.left} unchanged" if main.basis == "holdout" else "prediction"
+        basis_words = f"{main.left} unchanged" if main.basis == "holdout" else "prediction"
     return [
         c.application,
         c.workload if len(c.workload) <= 32 else c.workload[:31] + "…",
@@ -195,7 +195,7 @@ def _row(c: OnOffComparison) -> list[str]:
         _short(c.energy),
         _short(c.time),
         str(main.advised if main else 0),
-        against,
+        basis_words,
     ]
 
 

@@ -80,16 +80,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run", hint="advisor run [options] -- COMMAND")
     if args.repeat < 1 or (args.threads is not None and args.threads < 1):
         raise UsageError("--repeat and --threads must be at least 1")
-    known = load_known(store_seen(args.db))
+    site_context = load_known(store_seen(args.db))
     machine = local_node_type()
-    wanted = TrainingSubject(
+    training_subject = TrainingSubject(
         command=tuple(args.tail),
         application=args.application or "",
         workload=args.workload or "",
         node_type=args.node_type or "",
         fallback=clean_name(Path(args.tail[0]).name) or "command",
     )
-    subject = understand(wanted, scheduler="local", site=known.site, this_machine=machine)
+    subject = understand(
+        training_subject, scheduler="local", site=site_context.site, this_machine=machine
+    )
     threads = args.threads or min(subject.baseline.threads_per_node, len(usable_cpus()))
     cap = _cap(args.freq)
     freq_khz = cap or subject.baseline.freq_khz
@@ -97,13 +99,15 @@ def run(args: argparse.Namespace) -> int:
     choice = best_meter(subject.node_type, name=args.meter)
     rule = rate_rule(args) or subject.rate
     if args.record and store_path(args.db).exists():
-        _results(args, subject, known).close()  # whether they will be taken, before anything runs
+        _results(
+            args, subject, site_context
+        ).close()  # whether they will be taken, before anything runs
     runs: list[MeasuredProcess] = []
     rates: list[float] = []
     counted: list[tuple[Signature, list[str]]] = []
     for number in range(1, args.repeat + 1):
         with Counters() if args.counters else nullcontext() as counters:
-            measured, rate, why = _once(args, configuration, cap, choice.meter, rule)
+            measured, rate, why = _measured_run(args, configuration, cap, choice.meter, rule)
             if counters is not None and measured.exit_code == 0:
                 counted.append(signature_of(measured, counters.read(), configuration))
         if measured.exit_code != 0 or why:
@@ -116,9 +120,13 @@ def run(args: argparse.Namespace) -> int:
         runs.append(measured)
         rates += [rate] if rate is not None else []
     subject = replace(subject, rate=rule)
-    recorded = _record(args, subject, known, configuration, runs, rates) if args.record else []
+    recorded = (
+        _record(args, subject, site_context, configuration, runs, rates) if args.record else []
+    )
     refusal = (
-        _keep(args, subject, known, [s for s, _ in counted]) if args.record and counted else ""
+        _store_signatures(args, subject, site_context, [s for s, _ in counted])
+        if args.record and counted
+        else ""
     )
     if args.json:
         print_json(
@@ -133,7 +141,11 @@ def run(args: argparse.Namespace) -> int:
                 "runs": [_run_json(measured) for measured in runs],
                 "observations": recorded,
                 **({"rates": rates, "rate_unit": rule.unit} if rule else {}),
-                **({"signatures": [_counted_json(*one) for one in counted]} if counted else {}),
+                **(
+                    {"signatures": [_counted_json(*counted_run) for counted_run in counted]}
+                    if counted
+                    else {}
+                ),
             },
         )
         return 0
@@ -142,8 +154,8 @@ def run(args: argparse.Namespace) -> int:
             _line(measured) + (f"  rate {rates[number]:.6g} {rule.unit}".rstrip() if rule else "")
         )
         print("".join(_parts(measured)), end="")
-    for one in counted:
-        print("\n".join(lines(*one)))
+    for counted_run in counted:
+        print("\n".join(lines(*counted_run)))
     print(choice.sentence)
     if refusal:
         print(f"advisor: the signature is not stored: {refusal}", file=sys.stderr)
@@ -176,7 +188,7 @@ def _cap(text: str | None) -> int:
     return freq_khz
 
 
-def _once(
+def _measured_run(
     args: argparse.Namespace,
     configuration: Configuration,
     cap: int,
@@ -216,7 +228,7 @@ def _once(
 def _record(
     args: argparse.Namespace,
     subject: TrainingJob,
-    known: SiteContext,
+    site_context: SiteContext,
     configuration: Configuration,
     runs: Sequence[MeasuredProcess],
     rates: Sequence[float | None],
@@ -226,8 +238,8 @@ def _record(
     from advisor.core.policy import scope_of
     from advisor.training.training_job import current_user
 
-    user, trust = current_user(), known.policy_for(subject).training.trust
-    results = _results(args, subject, known)
+    user, trust = current_user(), site_context.policy_for(subject).training.trust
+    results = _results(args, subject, site_context)
     about: dict[str, object] = {"program": dict(subject.program)} if subject.program else {}
     if subject.rate is not None and subject.rate.unit:
         about["rate_unit"] = subject.rate.unit
@@ -260,20 +272,20 @@ def _record(
 
 
 def _results(
-    args: argparse.Namespace, subject: TrainingJob, known: SiteContext
+    args: argparse.Namespace, subject: TrainingJob, site_context: SiteContext
 ) -> LocalResults | DaemonResults | LeftResults:
     """Return where the runs can go. Raises RefusedError where nobody takes them."""
     from advisor.training.result_store import results_here
     from advisor.training.training_job import current_user
 
-    trust = known.policy_for(subject).training.trust
+    trust = site_context.policy_for(subject).training.trust
     return results_here(args.db, user=current_user(), trust=trust)
 
 
-def _keep(
+def _store_signatures(
     args: argparse.Namespace,
     subject: TrainingJob,
-    known: SiteContext,
+    site_context: SiteContext,
     signatures: Sequence[Signature],
 ) -> str:
     """Store the signatures; return why not, "" where they are stored."""
@@ -281,7 +293,7 @@ def _keep(
     from advisor.cli.run_counters import store
     from advisor.core.policy import scope_of
 
-    scope = scope_of(known.policy_for(subject).training.trust, "")
+    scope = scope_of(site_context.policy_for(subject).training.trust, "")
     path = paths.whole_store(args.db)
     return store(path, subject.application, subject.workload, signatures, scope)
 

@@ -59,8 +59,8 @@ def lines(signature: Signature, notes: Sequence[str]) -> list[str]:
         "cpu_util": "{:.0f} % of its processors busy",
         "power_w": "{:.0f} W",
     }
-    there = signature.measures()
-    parts = [text.format(there[name]) for name, text in words.items() if name in there]
+    measures = signature.measures()
+    parts = [text.format(measures[name]) for name, text in words.items() if name in measures]
     return [f"signature: {', '.join(parts)}", *(f"  not counted: {note}" for note in notes)]
 
 
@@ -78,10 +78,10 @@ def store(
     user = caller()
     if path.exists() and not os.access(path, os.W_OK):
         return f"{path} may not be written by {user}"
-    made = [replace(s, contributor=user, scope=scope) for s in signatures]
+    user_signatures = [replace(s, contributor=user, scope=scope) for s in signatures]
     try:
         with deriving(path, first=application) as writer:
-            save_signatures(writer, application, workload, made)
+            save_signatures(writer, application, workload, user_signatures)
     except StoreError as error:
         return str(error)
     return ""

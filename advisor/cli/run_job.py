@@ -59,9 +59,9 @@ def run_job(args: argparse.Namespace) -> int:
             args.json,
             tap,
         )
-    rate, missing = tap.result() if tap else (None, "")
+    rate, rate_problem = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
-    recorded = _keep(args.db, job_id, began, decision, configuration, measured, snapshot)
+    recorded = _record_run(args.db, job_id, began, decision, configuration, measured, snapshot)
     record: dict[str, Any] = {
         "job": job_id if recorded else None,
         "exit_code": measured.exit_code,
@@ -84,16 +84,19 @@ def run_job(args: argparse.Namespace) -> int:
             else ""
         )
         n = configuration.threads_per_node
-        own = f", rate {rate:.6g} {rule.unit}".rstrip() if rule and rate is not None else ""
-        print(f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}{energy}{own}")
+        rate_words = f", rate {rate:.6g} {rule.unit}".rstrip() if rule and rate is not None else ""
+        print(
+            f"{n} thread{'s' if n > 1 else ''}: {format_duration(measured.time_s)}"
+            f"{energy}{rate_words}"
+        )
         print(choice.sentence)
         if recorded:
             print(f"how it came out: advisor why {job_id}")
     if measured.exit_code:
         print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
-    elif missing:
-        print(f"advisor: {script}: {missing}", file=sys.stderr)
-    return 1 if measured.exit_code or missing else 0
+    elif rate_problem:
+        print(f"advisor: {script}: {rate_problem}", file=sys.stderr)
+    return 1 if measured.exit_code or rate_problem else 0
 
 
 def _snapshot(db: str | None) -> Snapshot:
@@ -125,8 +128,8 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     from advisor.service.decide import decide
 
     request = read_job(script, scheduler="local", hook="run")
-    alone = replace(snapshot, inventory=Inventory.of([node_type]))
-    alone.index()
+    machine_snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
+    machine_snapshot.index()
     # Whatever the script says of exclusive use, a machine without a scheduler is its user's own,
     # and nothing ends a job that states no limit.
     limit_s = request.time_limit_s or 0
@@ -134,7 +137,8 @@ def _decide(script: Path, snapshot: Snapshot, node_type: NodeType) -> Decision:
     if why := Cpufreq().controllable():  # no cap is promised that could not be set
         binds = {**request.binds, "frequency": f"the machine itself ({why})"}
         request = replace(request, binds=binds)
-    return decide(request, alone, trials=False)  # no accounting says how a trial came out
+    # no accounting says how a trial came out
+    return decide(request, machine_snapshot, trials=False)
 
 
 def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
@@ -163,7 +167,7 @@ def _measure(
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))
-        here, cpufreq = create("local"), Cpufreq()
+        scheduler, cpufreq = create("local"), Cpufreq()
         if cpufreq.controllable() is None:
             stack.enter_context(cpufreq.capped(configuration.freq_khz, folder / "cpufreq.json"))
         own_streams = ALL_TO_STDERR if quiet else (None, None)
@@ -171,14 +175,14 @@ def _measure(
             (*interpreter(script), str(script)),
             configuration.threads_per_node,
             configuration.freq_khz,
-            environment={**here.environment_here(configuration, folder, ()), **variables},
+            environment={**scheduler.environment_here(configuration, folder, ()), **variables},
             folder=working,
             streams=tap.streams if tap else own_streams,
         )
         return measure(command, meter)
 
 
-def _keep(
+def _record_run(
     db: str | None,
     job_id: str,
     began: str,

@@ -60,16 +60,16 @@ class RateTap:
                 if not ready and self._over.is_set():
                     return  # a process left behind still holds the other end
                 for key, _ in ready:
-                    if not self._take(key.fd):
+                    if not self._forward(key.fd):
                         waiting.unregister(key.fd)
 
-    def _take(self, read: int) -> bool:
+    def _forward(self, read: int) -> bool:
         """Pass on what there is; False at the stream's end."""
         data = os.read(read, 1 << 16)
-        rest = data
+        unwritten = data
         with contextlib.suppress(OSError):  # our own stdout is closed: the program goes on
-            while rest:
-                rest = rest[os.write(self._to[read], rest) :]
+            while unwritten:
+                unwritten = unwritten[os.write(self._to[read], unwritten) :]
         *lines, half = (self._half[read] + data).split(b"\n")
         for line in lines:
             self._reader.feed(line)

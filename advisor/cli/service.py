@@ -92,20 +92,20 @@ def _install(args: argparse.Namespace, folder: Path) -> int:
 def _status(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     from advisor.service.units import program, units
 
-    wanted = units(program(), sets_uid=_needs_setuid(args.scheduler))
+    unit_texts = units(program(), sets_uid=_needs_setuid(args.scheduler))
     states: dict[Path, str] = {}
-    for name, text in wanted.items():
+    for name, text in unit_texts.items():
         path = next((f / name for f in folders if (f / name).exists()), folders[0] / name)
         try:
-            same = path.read_text(encoding="utf-8") == text
+            is_current = path.read_text(encoding="utf-8") == text
         except OSError:
             states[path] = "missing"
             continue
-        state = "as this version writes it" if same else "of another version, or edited"
+        state = "as this version writes it" if is_current else "of another version, or edited"
         states[path] = f"{_systemctl('is-active', name)}, {state}" if args.dir is None else state
     if args.json:
         active = {path.name: state for path, state in states.items()}
-        print_json("service", ServiceAnswer(str(folders[0]), sorted(wanted), active))
+        print_json("service", ServiceAnswer(str(folders[0]), sorted(unit_texts), active))
     else:
         for path, state in sorted(states.items()):
             print(f"{path}: {state}")
@@ -129,11 +129,13 @@ def _systemctl(*words: str) -> str:
     from advisor.errors import AdvisorError
 
     try:
-        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=60)
+        completed = subprocess.run(
+            ["systemctl", *words], capture_output=True, text=True, timeout=60
+        )
     except (OSError, subprocess.SubprocessError) as error:
         if words[0] == "is-active":
             return _SILENT
         raise AdvisorError(f"systemctl cannot be asked: {error}") from None
-    if done.returncode and words[0] != "is-active":
-        raise AdvisorError(f"systemctl {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip() or _SILENT
+    if completed.returncode and words[0] != "is-active":
+        raise AdvisorError(f"systemctl {words[0]}: {completed.stderr.strip()}")
+    return completed.stdout.strip() or _SILENT

@@ -63,9 +63,9 @@ def _take_over(
     by_source, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
     for source, node_types in by_source.items():
         writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
-    after = list(writer.inventory().node_types.values())
-    notes = doubts(site, after)
-    if after and set(by_source) == {SITE_SOURCE}:
+    current_types = list(writer.inventory().node_types.values())
+    notes = doubts(site, current_types)
+    if current_types and set(by_source) == {SITE_SOURCE}:
         notes.append(
             "the inventory is from the site file alone; `advisor site discover` compares it "
             "with the scheduler"
@@ -103,8 +103,8 @@ def _gpus() -> tuple[Gpus, list[str]]:
     try:
         return gpus_here()
     except MeterError as error:
-        there = Nvml(MeteredNode()).present()
-        return Gpus(), [f"the NVIDIA GPUs here are not known: {error}"] if there else []
+        gpus_present = Nvml(MeteredNode()).present()
+        return Gpus(), [f"the NVIDIA GPUs here are not known: {error}"] if gpus_present else []
 
 
 def _discover(args: argparse.Namespace) -> int:
@@ -120,24 +120,26 @@ def _discover(args: argparse.Namespace) -> int:
     from advisor.schedulers.choose import installed
 
     args.scheduler = args.scheduler or installed().NAME
-    site, inventory, sources = _stored(args)
+    site, inventory, sources = _stored_types(args)
     discovered = _ask(args.scheduler, site)
-    mine = (args.scheduler, SITE_SOURCE)
-    others = {name: t for name, t in inventory.items() if sources[name] not in mine}
+    replaced_sources = (args.scheduler, SITE_SOURCE)
+    foreign_types = {
+        name: t for name, t in inventory.items() if sources[name] not in replaced_sources
+    }
     merged = merge_discovered(
-        discovered.node_types, _without(site, others), features=discovered.features
+        discovered.node_types, _without_types(site, foreign_types), features=discovered.features
     )
-    after = [*merged.known, *merged.extra]
-    names = {t.name for t in after}
-    gone = [name for name in inventory if name not in names and name not in others]
+    current_types = [*merged.known, *merged.extra]
+    names = {t.name for t in current_types}
+    vanished_types = [name for name in inventory if name not in names and name not in foreign_types]
     if not args.dry_run:
         with deriving(whole_store(args.db)) as writer, writer.batch():
             writer.save_node_types(merged.known, source=args.scheduler, replace=True)
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
-    whole = [*after, *(t for name, t in others.items() if name not in names)]
-    notes = [*discovered.notes, *merged.notes, *doubts(site, whole), *_unapplied(args, site)]
-    lacks = missing(after, by_feature=discovered.features is not None)
-    differences = {t.name: changes(inventory.get(t.name), t) for t in after}
+    all_types = [*current_types, *(t for name, t in foreign_types.items() if name not in names)]
+    notes = [*discovered.notes, *merged.notes, *doubts(site, all_types), *_unapplied(args, site)]
+    lacks = missing(current_types, by_feature=discovered.features is not None)
+    differences = {t.name: changes(inventory.get(t.name), t) for t in current_types}
     status = {
         name: "new" if name not in inventory else "changed" if differences[name] else "as before"
         for name in names
@@ -152,9 +154,9 @@ def _discover(args: argparse.Namespace) -> int:
                 "dry_run": args.dry_run,
                 "node_types": [
                     {**t.to_dict(), "status": status[t.name], "changes": differences[t.name]}
-                    for t in after
+                    for t in current_types
                 ],
-                "gone": gone,
+                "gone": vanished_types,
                 "notes": notes,
                 "missing": [m.to_dict() for m in lacks],
             },
@@ -165,13 +167,13 @@ def _discover(args: argparse.Namespace) -> int:
         f"{discovered.who}: {count} node{'s' * (count != 1)} in "
         f"{len(merged.known)} node type{'s' * (len(merged.known) != 1)}"
     )
-    _print_types(after, status)
-    for node_type in after:
+    _print_types(current_types, status)
+    for node_type in current_types:
         if node_type.gpus.count:
             print(f"{node_type.name}: GPUs: {gpus_text(node_type.gpus)}")
         for text in differences[node_type.name]:
             print(f"{node_type.name}: {text}")
-    for name in gone:
+    for name in vanished_types:
         print(f"gone: {name} (its measurements are kept, but no job is sent there)")
     for note in notes:
         print(f"note: {note}")
@@ -181,7 +183,7 @@ def _discover(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stored(
+def _stored_types(
     args: argparse.Namespace,
 ) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
     """Return the applied site settings, the inventory and the source of each of its types."""
@@ -195,10 +197,10 @@ def _stored(
         return reader.site(), dict(reader.inventory().node_types), reader.inventory_sources()
 
 
-def _without(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
+def _without_types(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:
     """Return site settings without the node types that come from another scheduler."""
-    given = site.get("node_types")
-    types = given if isinstance(given, Mapping) else {}
+    setting = site.get("node_types")
+    types = setting if isinstance(setting, Mapping) else {}
     return {**site, "node_types": {k: v for k, v in types.items() if k not in names}}
 
 

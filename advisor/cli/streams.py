@@ -49,7 +49,7 @@ def prepare() -> None:
     must not become descriptor 1 or 2 where the caller had closed those: what is printed, by
     children too, would land in it.
     """
-    codecs.register_error(_PLAIN, _plain)
+    codecs.register_error(_PLAIN, _plain_text)
     _fill_closed()
     for stream in (sys.stdout, sys.stderr, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):
@@ -100,10 +100,10 @@ def _print_all() -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
-def complain(text: str, before: str = "advisor: ") -> None:
+def complain(text: str, prefix: str = "advisor: ") -> None:
     """Print one line to standard error, if anybody can read it."""
     with suppress(OSError, ValueError):
-        print(f"{before}{text}", file=sys.stderr, flush=True)
+        print(f"{prefix}{text}", file=sys.stderr, flush=True)
 
 
 def encodes_all() -> bool:
@@ -112,7 +112,7 @@ def encodes_all() -> bool:
     return encoding.lower().replace("-", "").replace("_", "").startswith("utf")
 
 
-def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+def _plain_text(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

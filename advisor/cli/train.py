@@ -145,11 +145,11 @@ def run(args: argparse.Namespace) -> int:
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
     if args.stop:
         return _stop(args, root)
-    seen = store_seen(args.db, of_daemon=args.for_daemon)
-    known = load_known(seen)
+    store_path = store_seen(args.db, of_daemon=args.for_daemon)
+    site_context = load_known(store_path)
     if args.resume is not None:
-        return _finish(args, _resume(args, root), known, root)
-    sweeps = sized_sweeps(args, root, known) if args.sizes else adopted(args, root)
+        return _finish(args, _resume(args, root), site_context, root)
+    sweeps = sized_sweeps(args, root, site_context) if args.sizes else adopted(args, root)
     experiment = sweeps[0].experiment
     if experiment is not None and experiment.reget:
         return _read_again(args, sweeps)
@@ -158,11 +158,11 @@ def run(args: argparse.Namespace) -> int:
             f"--detach takes one sweep, this file has {len(sweeps)}",
             hint="run it without --detach inside nohup or tmux",
         )
-    return _finish(args, _begin(args, sweeps, known, root, seen), known, root)
+    return _finish(args, _begin(args, sweeps, site_context, root, store_path), site_context, root)
 
 
 def _finish(
-    args: argparse.Namespace, begun: Sequence[SweepState], known: SiteContext, root: Path
+    args: argparse.Namespace, begun: Sequence[SweepState], site_context: SiteContext, root: Path
 ) -> int:
     """Run sweeps one after the other, or leave the one to another process; print what came out."""
     from advisor.cli import train_output as output
@@ -171,17 +171,17 @@ def _finish(
 
     if args.detach and begun:
         return _detach(args, begun[0], root)
-    made = []
+    answers = []
     spent = spent_in_series(root, begun)
     for state in begun:
-        outcome = _execute(args, state, known, spent)
+        outcome = _execute(args, state, site_context, spent)
         if outcome is None:
             return 130
-        made.append(output.outcome_answer(state, outcome))
+        answers.append(output.outcome_answer(state, outcome))
         if state.settings.size is not None:
             spent += outcome.spent.node_hours  # of the series' one budget
-    if args.json and made:
-        print_json("train", made[0] if len(made) == 1 else output.SweepsAnswer(made))
+    if args.json and answers:
+        print_json("train", answers[0] if len(answers) == 1 else output.SweepsAnswer(answers))
     return 0
 
 
@@ -195,12 +195,12 @@ def _read_again(args: argparse.Namespace, sweeps: Sequence[AdoptedSweep]) -> int
     if args.json:
         print_json("train", ReadAgainAnswer([SweepReadAgain(**r) for r in readings]))
         return 0
-    for one in readings:
+    for reading in readings:
         print(
-            f"sweep {one['id']}: {format_count(one['runs'], 'run')} read again; summary: "
-            f"{one['summary']}"
+            f"sweep {reading['id']}: {format_count(reading['runs'], 'run')} read again; summary: "
+            f"{reading['summary']}"
         )
-        for problem in one["problems"]:
+        for problem in reading["problems"]:
             print(f"  {problem}")
     return 0
 
@@ -242,9 +242,9 @@ def _stream(args: argparse.Namespace) -> TextIO:
 def _begin(
     args: argparse.Namespace,
     sweeps: Sequence[AdoptedSweep],
-    known: SiteContext,
+    site_context: SiteContext,
     root: Path,
-    seen: Path,
+    store_path: Path,
 ) -> list[SweepState]:
     """Plan what is asked for, one sweep or several, and ask for consent; none for a dry run."""
     from advisor.cli import train_output as output
@@ -254,7 +254,7 @@ def _begin(
     from advisor.views.training import plan_lines, series_lines
 
     out = _stream(args)
-    gone_on: list[SweepState] = []
+    continued_sweeps: list[SweepState] = []
     plans = []
     for sweep in sweeps:
         earlier = sweep.earlier
@@ -263,9 +263,9 @@ def _begin(
                 print(f"sweep {earlier.id} is finished already: left out", file=out)
             else:
                 print(f"sweep {earlier.id} is continued", file=out)
-                gone_on.append(earlier)
+                continued_sweeps.append(earlier)
             continue
-        plan = plan_sweep(_wish(sweep), known, root, seen)
+        plan = plan_sweep(_wish(sweep), site_context, root, store_path)
         for warning in plan.warnings:
             print(f"advisor: {warning}", file=sys.stderr)
         if not (args.json and args.dry_run):
@@ -289,7 +289,7 @@ def _begin(
         results.close()
     for plan in plans:
         states.begin(plan.state)
-    return [*gone_on, *(plan.state for plan in plans)]
+    return [*continued_sweeps, *(plan.state for plan in plans)]
 
 
 def _wish(sweep: AdoptedSweep) -> SweepWish:
@@ -360,7 +360,7 @@ def _results(
 
 
 def _execute(
-    args: argparse.Namespace, state: SweepState, known: SiteContext, spent: float
+    args: argparse.Namespace, state: SweepState, site_context: SiteContext, spent: float
 ) -> SweepOutcome | None:
     """Run the sweep, or the rest of it, and show what came out; return it.
 
@@ -374,10 +374,12 @@ def _execute(
     from advisor.training.sweep import Sweep
     from advisor.views.training import title
 
-    policy = known.policy_for(state.subject, account=state.settings.account)
+    policy = site_context.policy_for(state.subject, account=state.settings.account)
     policy = within_budget(policy, state.settings.budget_node_hours)
-    left = policy.training.budget_node_hours - spent
-    policy = replace(policy, training=replace(policy.training, budget_node_hours=left))
+    remaining_node_hours = policy.training.budget_node_hours - spent
+    policy = replace(
+        policy, training=replace(policy.training, budget_node_hours=remaining_node_hours)
+    )
     scheduler = create(state.settings.scheduler)
     results = _results(args, state, policy)
     state.store = results.store or state.store
@@ -393,7 +395,7 @@ def _execute(
             elif why := _earlier(state):
                 progress.say(f"the job as written runs to its end: {why}")
             sweep = Sweep(
-                state, scheduler, results, policy, known.site, Recorder(state, progress.show)
+                state, scheduler, results, policy, site_context.site, Recorder(state, progress.show)
             )
             outcome = sweep.run()
             no_law = results.no_law(state.subject.application, state.subject.workload)

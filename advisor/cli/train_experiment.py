@@ -45,8 +45,8 @@ def read_again(sweep: AdoptedSweep) -> dict[str, Any]:
 
     Returns what became of it, for JSON. Raises RefusedError where there is no earlier sweep.
     """
-    again: dict[str, Any] = _reader().read_again(sweep)
-    return again
+    reading_record: dict[str, Any] = _reader().read_again(sweep)
+    return reading_record
 
 
 def _reader() -> Any:

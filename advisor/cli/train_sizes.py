@@ -24,12 +24,14 @@ _SCRIPTS = "sizes"
 """Where the job scripts made of one script are, under the folder of sweeps."""
 
 
-def sized_sweeps(args: argparse.Namespace, root: Path, known: SiteContext) -> list[AdoptedSweep]:
+def sized_sweeps(
+    args: argparse.Namespace, root: Path, site_context: SiteContext
+) -> list[AdoptedSweep]:
     """Return a sweep for each size of ``--sizes``, ascending: the cheap ones say what others cost.
 
     Raises UsageError for what does not go with sizes, InputError where the parameter is not found.
     """
-    asked = AskedSizes.read(args.sizes)
+    requested_sizes = AskedSizes.read(args.sizes)
     path = Path(args.subject or "")
     if is_experiment(path) and path.is_file():
         raise UsageError("--sizes: an experiment file has its own parameters (execParam)")
@@ -41,28 +43,34 @@ def sized_sweeps(args: argparse.Namespace, root: Path, known: SiteContext) -> li
     job = SizedText(script_text(script) if script else None, tuple(args.tail))
     scheduler = args.scheduler or default().NAME
 
-    def workload_of(one: SizedText) -> str:
+    def workload_of(sized_text: SizedText) -> str:
         return recognised_by_site(
             scheduler,
-            known.site,
+            site_context.site,
             script,
-            one.text,
-            one.words,
+            sized_text.text,
+            sized_text.words,
             application=named(args.application) if args.application else "",
         ).workload
 
-    now = parameters_of(workload_of(job)).size.get(asked.parameter, 1.0)
+    current_size = parameters_of(workload_of(job)).size.get(requested_sizes.parameter, 1.0)
     series = secrets.token_hex(4)
-    values = tuple(value for value, _ in asked.values)
+    values = tuple(value for value, _ in requested_sizes.values)
     sweeps = []
-    for value, one in zip(values, sized_texts(job, asked, workload_of), strict=True):
-        own = copy.copy(args)
-        own.tail = list(one.words)
-        if script is not None and one.text is not None:
-            digest = hashlib.sha256(one.text.encode()).hexdigest()[:8]
-            own.subject = str(keep_script(one.text, root / _SCRIPTS / digest / script.name))
+    for value, sized_text in zip(
+        values, sized_texts(job, requested_sizes, workload_of), strict=True
+    ):
+        size_args = copy.copy(args)
+        size_args.tail = list(sized_text.words)
+        if script is not None and sized_text.text is not None:
+            digest = hashlib.sha256(sized_text.text.encode()).hexdigest()[:8]
+            size_args.subject = str(
+                keep_script(sized_text.text, root / _SCRIPTS / digest / script.name)
+            )
         with contextlib.suppress(ValueError):  # which the plan reports
-            own.estimate = args.estimate and f"{parse_duration_s(args.estimate) * value / now:.1f}s"
-        size = SeriesSize(series, asked.parameter, value, values)
-        sweeps.append(AdoptedSweep(own, size=size))
+            size_args.estimate = (
+                args.estimate and f"{parse_duration_s(args.estimate) * value / current_size:.1f}s"
+            )
+        size = SeriesSize(series, requested_sizes.parameter, value, values)
+        sweeps.append(AdoptedSweep(size_args, size=size))
     return sweeps

@@ -30,14 +30,14 @@ def run(args: argparse.Namespace) -> int:
             "the TUI needs textual, and it is not installed",
             hint="install hpc-advisor again: its requirement textual is missing",
         ) from None
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _served():
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _is_served():
         raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")
     from advisor_tui.app import start
 
     return start(db=args.db, socket=args.socket, user=args.user, demo=args.demo)
 
 
-def _served() -> bool:
+def _is_served() -> bool:
     """Tell whether textual-serve started this."""
     import os
 

@@ -83,10 +83,10 @@ def check_names(ground: Ground, application: str | None, workload: str | None) -
             raise UsageError(f"the {what} has no name")
     if ground.unknown is not None:
         return
-    known = set(ground.workloads) | ground.ruled
-    if application not in known:
+    known_names = set(ground.workloads) | ground.ruled
+    if application not in known_names:
         raise UsageError(
-            f"application {application!r} is not known", hint=suggestion(application, known)
+            f"application {application!r} is not known", hint=suggestion(application, known_names)
         )
     measured = ground.workloads.get(application, frozenset())
     if workload is not None and workload not in measured:
@@ -95,7 +95,7 @@ def check_names(ground: Ground, application: str | None, workload: str | None) -
         )
 
 
-def aims(wanted: Mapping[str, str | None]) -> dict[str, str]:
+def aims(requested_aims: Mapping[str, str | None]) -> dict[str, str]:
     """Return ``goal``, ``max_slowdown`` and ``estimated_node_types`` as far as they are wanted.
 
     Raises UsageError for a value the policy would not take either.
@@ -107,7 +107,7 @@ def aims(wanted: Mapping[str, str | None]) -> dict[str, str]:
     }
     checked = {}
     for name, reading in readings.items():
-        text = wanted.get(name)
+        text = requested_aims.get(name)
         if text is not None:
             read = _read(name, reading, text)
             checked[name] = text.strip() if name == "max_slowdown" else str(read)
@@ -115,25 +115,25 @@ def aims(wanted: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def pin(
-    ground: Ground, application: str | None, wanted: Mapping[str, str | int | None]
+    ground: Ground, application: str | None, requested_axes: Mapping[str, str | int | None]
 ) -> dict[str, Any]:
     """Return a pin from texts or numbers, each axis as far as it is wanted; {} without any.
 
     Nodes and ranks are never changed by the advisor: in a pin they say which jobs it is for.
     Raises UsageError for what no node of the site can be.
     """
-    given = {name: str(value) for name, value in wanted.items() if value is not None}
-    if not given:
+    texts = {name: str(value) for name, value in requested_axes.items() if value is not None}
+    if not texts:
         return {}
-    if not given.keys() & {"node_type", "threads_per_node", "freq_khz"}:
+    if not texts.keys() & {"node_type", "threads_per_node", "freq_khz"}:
         raise UsageError(
             "a pin needs threads, a frequency or a node type",
             hint="--nodes only limits a pin to jobs of that many nodes",
         )
     pin: dict[str, Any] = {}
-    types = _node_types(ground, application, given.get("node_type"))
-    if "node_type" in given:
-        pin["node_type"] = types[0].name if types else given["node_type"].strip()
+    types = _node_types(ground, application, texts.get("node_type"))
+    if "node_type" in texts:
+        pin["node_type"] = types[0].name if types else texts["node_type"].strip()
     most_nodes = max((len(t.nodes) for t in types), default=0) or _MOST
     most_cores = max((t.cores for t in types), default=_MOST)
     for name, most in (
@@ -141,10 +141,10 @@ def pin(
         ("ranks_per_node", most_cores),
         ("threads_per_node", most_cores),
     ):
-        if name in given:
-            pin[name] = _read(name, fields.integer(1, most), given[name])
-    if "freq_khz" in given and given["freq_khz"] != "0":
-        pin["freq_khz"] = _read("freq_khz", fields.FREQ, given["freq_khz"])
+        if name in texts:
+            pin[name] = _read(name, fields.integer(1, most), texts[name])
+    if "freq_khz" in texts and texts["freq_khz"] != "0":
+        pin["freq_khz"] = _read("freq_khz", fields.FREQ, texts["freq_khz"])
         _check_cap(types, pin["freq_khz"])
     return pin
 
@@ -157,14 +157,16 @@ def never(ground: Ground, application: str, chosen: Mapping[str, Any]) -> bool:
 
 def _node_types(ground: Ground, application: str | None, name: str | None) -> list[NodeType]:
     """Return the node types a pin may be about, from the inventory."""
-    known = ground.inventory.node_types
+    types_by_name = ground.inventory.node_types
     if name is not None:
         node_type = ground.inventory.resolve(name.strip())
         if node_type is None and ground.unknown is None:
-            raise UsageError(f"node type {name!r} is not known", hint=suggestion(name, known))
+            raise UsageError(
+                f"node type {name!r} is not known", hint=suggestion(name, types_by_name)
+            )
         return [node_type] if node_type is not None else []
     modelled = ground.node_types.get(application or "", frozenset())
-    return [t for t in known.values() if t.name in modelled] or list(known.values())
+    return [t for t in types_by_name.values() if t.name in modelled] or list(types_by_name.values())
 
 
 def _check_cap(types: list[NodeType], freq_khz: int) -> None:

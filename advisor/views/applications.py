@@ -78,17 +78,17 @@ def page(
     offset: int = 0,
     limit: int = 100,
     sweeps: Mapping[Key, tuple[int, int]] | None = None,
-    known: Mapping[Key, Listed] | None = None,
+    current_rows: Mapping[Key, Listed] | None = None,
 ) -> list[Listed]:
     """Return some rows of the list; ``sweeps`` are the person's own under way, done and planned.
 
-    ``known`` rows hold as they are. Reads the models of the other rows only.
+    ``current_rows`` hold as they are. Reads the models of the other rows only.
     """
-    known = known or {}
+    current_rows = current_rows or {}
     workloads = listing.page_of_workloads(
         reader, search=search, order=order, offset=offset, limit=limit
     )
-    return _rows(reader, person, workloads, sweeps or {}, known)
+    return _rows(reader, person, workloads, sweeps or {}, current_rows)
 
 
 def _rows(
@@ -96,12 +96,12 @@ def _rows(
     person: Person,
     workloads: Sequence[Workload],
     sweeps: Mapping[Key, tuple[int, int]],
-    known: Mapping[Key, Listed],
+    current_rows: Mapping[Key, Listed],
 ) -> list[Listed]:
     """Return workloads as rows, of which some may be known."""
-    unknown = [w for w in workloads if (w.application, w.name) not in known]
+    unknown = [w for w in workloads if (w.application, w.name) not in current_rows]
     if not unknown:
-        return [known[w.application, w.name] for w in workloads]
+        return [current_rows[w.application, w.name] for w in workloads]
     snapshot = site_for_preview(reader)
     snapshot.take(m for m in listing.models_of(reader, unknown) if _visible(m, person))
     since = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
@@ -112,11 +112,11 @@ def _rows(
     rows = []
     for w in workloads:
         key = w.application, w.name
-        if key in known:
-            rows.append(known[key])
+        if key in current_rows:
+            rows.append(current_rows[key])
             continue
         sweep = sweeps.get(key) or under_way.get(w.id)
-        rows.append(_listed(reader, snapshot, w, models.get(key, []), sweep, person))
+        rows.append(_listed_row(reader, snapshot, w, models.get(key, []), sweep, person))
     return rows
 
 
@@ -124,7 +124,7 @@ def _visible(model: StoredModel, person: Person) -> bool:
     return model.scope != "own" or model.owner == person.name
 
 
-def _listed(
+def _listed_row(
     reader: Reader,
     snapshot: Snapshot,
     w: Workload,
@@ -132,15 +132,15 @@ def _listed(
     sweep: tuple[int, int] | None,
     person: Person,
 ) -> Listed:
-    done, planned = sweep or (0, 0)
-    held = _choices.chosen(person.choices, w.application, w.name)
+    done_runs, planned_runs = sweep or (0, 0)
+    choice_settings = _choices.chosen(person.choices, w.application, w.name)
     chosen: Literal["", "off", "pin", "goal"] = (
         "off"
-        if "off" in held
+        if "off" in choice_settings
         else "pin"
-        if "pin" in held
+        if "pin" in choice_settings
         else "goal"
-        if {"goal", "max_slowdown"} & held.keys()
+        if {"goal", "max_slowdown"} & choice_settings.keys()
         else ""
     )
     row = Listed(
@@ -148,19 +148,19 @@ def _listed(
         w.name,
         w.observations,
         "none",
-        done=done,
-        planned=planned,
+        done=done_runs,
+        planned=planned_runs,
         chosen=chosen,
         node_types=tuple(sorted({m.node_type for m in models})),
     )
     if not models:
         words = "no model yet; t measures it once" if not sweep else "a sweep is under way"
-        return _with(row, "training" if sweep else "none", words)
+        return _with_state(row, "training" if sweep else "none", words)
     model = home(models, person, snapshot.inventory)
     try:
         view = view_of(model, reader.swept_baseline(w.application, w.name, model.node_type))
     except AdvisorError as error:
-        return _with(row, "suspended", str(error))
+        return _with_state(row, "suspended", str(error))
     state: ModelStatus = "confirmed" if any(o.confirmed for o in view.options) else "fitted"
     if model.by_class:
         row = replace(row, class_name=str(model.cold_start.get("class") or "unknown"))
@@ -170,14 +170,14 @@ def _listed(
     whose = replace(person, account=model.owner) if model.scope == "account" else person
     decision = preview(snapshot, w.application, w.name, view.baseline.configuration, whose)
     if decision is None:
-        return _with(row, state, f"node type {model.node_type} is not in the inventory")
+        return _with_state(row, state, f"node type {model.node_type} is not in the inventory")
     words, point = promise(decision), decision.chosen
     if model.scope == "account":
         words += f" (jobs of account {model.owner})"
     if sweep:
         state = "training"
     if point is None:
-        return _with(row, state, words)
+        return _with_state(row, state, words)
     energy, time = point.energy.change, point.time.change
     estimated = decision.energy_quality == "estimated"
     saving_j = (decision.baseline_energy_j or point.energy_j) - point.energy_j
@@ -192,7 +192,7 @@ def _listed(
     )
 
 
-def _with(row: Listed, state: ModelStatus, words: str) -> Listed:
+def _with_state(row: Listed, state: ModelStatus, words: str) -> Listed:
     return replace(row, state=state, words=words)
 
 
@@ -249,14 +249,14 @@ class Gains:
         return f"to save in {MONTH_D} days: {total} on {format_count(self.jobs, 'job')}"
 
 
-def gains(reader: Reader, person: Person, known: Mapping[Key, Listed]) -> Gains:
+def gains(reader: Reader, person: Person, current_rows: Mapping[Key, Listed]) -> Gains:
     """Return what the busiest workloads' jobs of the last 30 days would save as advised now."""
     jobs: Counter[Key] = Counter()
     for (application, workload, _), count in runs_of_month(reader).items():
         jobs[application, workload] += count
     busiest = dict(jobs.most_common(MOST_SUMMED))
     workloads = [w for w in reader.workloads() if (w.application, w.name) in busiest]
-    rows = _rows(reader, person, workloads, {}, known)
+    rows = _rows(reader, person, workloads, {}, current_rows)
     by_key = {row.key: row.saving_j * busiest[row.key] for row in rows}
     return Gains(by_key, sum(busiest[key] for key in by_key), Tariff.of(reader.site()))
 
@@ -274,6 +274,6 @@ def measured_words(comparison: OnOffComparison) -> str:
     if energy is None:
         return ""
     jobs = f"{energy.advised} job{'s' if energy.advised != 1 else ''}"
-    against = f"{energy.left} unchanged" if energy.basis == "holdout" else "the prediction"
+    basis_words = f"{energy.left} unchanged" if energy.basis == "holdout" else "the prediction"
     words = change_words(energy.change, time.change if time is not None else 0.0)
-    return f"measured on {jobs} against {against}: {words}"
+    return f"measured on {jobs} against {basis_words}: {words}"

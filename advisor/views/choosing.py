@@ -196,64 +196,68 @@ def for_sample(
     workload: str,
     person: Person,
     point: Configuration | None = None,
-    asked: Configuration | None = None,
+    requested_baseline: Configuration | None = None,
 ) -> Outlook:
     """Return what a job as it was measured would get with the person's choices.
 
-    That is a job on the node type where such jobs land, or as ``asked``. Where it cannot go to
-    the ``point`` that is pinned, it is one that asks for the point's node type, if that helps; the
-    lines then ask for it as well. Raises AdvisorError.
+    That is a job on the node type where such jobs land, or as ``requested_baseline``. Where it
+    cannot go to the ``point`` that is pinned, it is one that asks for the point's node type, if
+    that helps; the lines then ask for it as well. Raises AdvisorError.
     """
     from advisor.views.tradeoff import seen_models
 
-    seen = seen_models(reader, application, workload, person)
-    if not seen.shown:
+    visible_models = seen_models(reader, application, workload, person)
+    if not visible_models.shown:
         return Outlook(f"nothing is measured of {application} / {workload}: jobs run as written")
-    inventory = seen.snapshot.inventory
-    names = {m.node_type for m in seen.shown}
-    first = home(seen.shown, person, inventory).node_type
-    if asked is not None and asked.node_type in names:
-        first = asked.node_type
-    there = point.node_type if point is not None else first
-    fitted = any(m.node_type == there and not m.transferred for m in seen.shown)
-    outlook, reached = _sample(seen, reader, first, person, point, asked)
-    if point is not None and not reached and there != first and fitted:
-        other, reached = _sample(seen, reader, there, person, point, None, whole=True)
-        outlook = other if reached else outlook
+    inventory = visible_models.snapshot.inventory
+    names = {m.node_type for m in visible_models.shown}
+    first = home(visible_models.shown, person, inventory).node_type
+    if requested_baseline is not None and requested_baseline.node_type in names:
+        first = requested_baseline.node_type
+    node_type = point.node_type if point is not None else first
+    fitted = any(m.node_type == node_type and not m.transferred for m in visible_models.shown)
+    outlook, reached = _sample(visible_models, reader, first, person, point, requested_baseline)
+    if point is not None and not reached and node_type != first and fitted:
+        pinned_outlook, reached = _sample(
+            visible_models, reader, node_type, person, point, None, all_options=True
+        )
+        outlook = pinned_outlook if reached else outlook
     return outlook
 
 
 def _sample(
-    seen: SeenModels,
+    visible_models: SeenModels,
     reader: Reader,
     node_type: str,
     person: Person,
     point: Configuration | None,
-    asked: Configuration | None,
+    requested_baseline: Configuration | None,
     *,
-    whole: bool = False,
+    all_options: bool = False,
 ) -> tuple[Outlook, bool]:
     """Return the outlook of a job on a node type, and whether it is then at the point.
 
-    ``whole``: the lines hold all that the job asks for, not only what is rewritten.
+    ``all_options``: the lines hold all that the job asks for, not only what is rewritten.
     """
-    view, whose = seen.view_on(reader, node_type, person, asked)
+    view, whose = visible_models.view_on(reader, node_type, person, requested_baseline)
     base = view.baseline.configuration
-    snapshot = reachable(seen.snapshot, base.node_type)
+    snapshot = reachable(visible_models.snapshot, base.node_type)
     job = None if snapshot is None else sample_options(snapshot, base)
-    decision = preview(seen.snapshot, view.model.application, view.model.workload, base, whose)
+    decision = preview(
+        visible_models.snapshot, view.model.application, view.model.workload, base, whose
+    )
     if snapshot is None or job is None or decision is None:
-        missing = Outlook(
+        no_outlook = Outlook(
             f"node type {base.node_type} is not in the inventory: jobs run as written"
         )
-        return missing, False
+        return no_outlook, False
     scheduler = decision.scheduler
     language = translator(scheduler)
     reached = "pinned" in decision.codes
-    written = {**job, **decision.rewrite} if whole else decision.rewrite
+    line_options = {**job, **decision.rewrite} if all_options else decision.rewrite
     outlook = Outlook(
         promise(decision),
-        lines_of(written, decision.environment, scheduler),
+        lines_of(line_options, decision.environment, scheduler),
         dict(decision.environment),
         why=tuple(_reasons(decision.reasons)),
         unseen=_SAMPLE,

@@ -96,13 +96,13 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
     from advisor.store.histories import history_records
 
     snapshot = site_of(reader)
-    read = decide(request, snapshot, chance=_never)
+    read = decide(request, snapshot, chance=_no_holdout)
     snapshot.histories = history_records(reader, [read.identity])
     names = {read.application} | applications_of(request, snapshot, read.identity)
     for application in sorted(filter(None, names)):
         snapshot.take([*reader.find_models(application), *reader.size_models(application)])
-    return decide(request, snapshot, chance=_never)
+    return decide(request, snapshot, chance=_no_holdout)
 
 
-def _never() -> float:
+def _no_holdout() -> float:
     return 1.0

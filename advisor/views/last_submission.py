@@ -75,36 +75,43 @@ def last_submission(
     decision: Decision,
     path: Path,
     options: Mapping[str, str],
-    given: Collection[str] = (),
+    command_line_names: Collection[str] = (),
 ) -> LastSubmission | None:
     """Return what the hook last saw of the same user's script, None where it saw none of it.
 
-    ``decision`` is that for the script as it stands with ``options``, of which those ``given`` on
-    the caller's command line are never taken from the last submission.
+    ``decision`` is that for the script as it stands with ``options``, of which those in
+    ``command_line_names`` are never taken from the last submission.
     """
-    here = decision.request
-    if here is None:
+    request = decision.request
+    if request is None:
         return None
     for past in reader.decisions(user=decision.user, limit=_LOOKED_AT):
-        there = past.request
-        if there is None or not there.script_path or past.scheduler != decision.scheduler:
+        past_request = past.request
+        if (
+            past_request is None
+            or not past_request.script_path
+            or past.scheduler != decision.scheduler
+        ):
             continue
-        if Path(there.script_path) != path.absolute():
+        if Path(past_request.script_path) != path.absolute():
             continue
-        if not (here.written_from or there.written_from or there.script_options):
-            return LastSubmission(past.id, past.created_at, _differing(here, there))
-        differing = _differing_options(here, there, options)
-        same = not there.fingerprint and _older(path, past.created_at)
-        taken = {
-            name: seen
-            for name, (value, seen) in differing.items()
-            if name not in given and (same or there.script_options.get(name) == value)
+        if not (request.written_from or past_request.written_from or past_request.script_options):
+            return LastSubmission(past.id, past.created_at, _differing(request, past_request))
+        differing = _differing_options(request, past_request, options)
+        script_unchanged = not past_request.fingerprint and _older(path, past.created_at)
+        adopted_options = {
+            name: past_value
+            for name, (value, past_value) in differing.items()
+            if name not in command_line_names
+            and (script_unchanged or past_request.script_options.get(name) == value)
         }
-        shape = {*here.written_from, *there.written_from, *differing} - _APART
-        if shape & ({*given} | differing.keys() - taken.keys()):
+        shape = {*request.written_from, *past_request.written_from, *differing} - _APART
+        if shape & ({*command_line_names} | differing.keys() - adopted_options.keys()):
             # half of one request for nodes and half of another make none
-            taken = {name: seen for name, seen in taken.items() if name in _APART}
-        return LastSubmission(past.id, past.created_at, differing, taken)
+            adopted_options = {
+                name: past_value for name, past_value in adopted_options.items() if name in _APART
+            }
+        return LastSubmission(past.id, past.created_at, differing, adopted_options)
     return None
 
 
@@ -117,22 +124,24 @@ def _older(path: Path, moment: str) -> bool:
 
 
 def _differing_options(
-    here: JobRequest, there: JobRequest, options: Mapping[str, str]
+    request: JobRequest, past_request: JobRequest, options: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
     """Return which of PBS's options differ, of those that are kept with a decision."""
-    names = dict.fromkeys((*here.written_from, *there.written_from, *there.script_options))
-    pairs = {name: (options.get(name, ""), there.options.get(name, "")) for name in names}
-    pairs["queue"] = options.get("queue", "").partition("@")[0], there.partition
-    if pairs.get("walltime", ("", ""))[1] == "" and "walltime" not in there.script_options:
+    names = dict.fromkeys(
+        (*request.written_from, *past_request.written_from, *past_request.script_options)
+    )
+    pairs = {name: (options.get(name, ""), past_request.options.get(name, "")) for name in names}
+    pairs["queue"] = options.get("queue", "").partition("@")[0], past_request.partition
+    if pairs.get("walltime", ("", ""))[1] == "" and "walltime" not in past_request.script_options:
         pairs.pop("walltime", None)  # a decision of an earlier release does not have it
-    elif here.time_limit_s == there.time_limit_s and all(pairs.get("walltime", ())):
+    elif request.time_limit_s == past_request.time_limit_s and all(pairs.get("walltime", ())):
         del pairs["walltime"]  # 1:00:00 and 01:00:00
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _differing(here: JobRequest, there: JobRequest) -> dict[str, tuple[str, str]]:
-    pairs = {name: (getattr(here, name), getattr(there, name)) for name in _FACTS}
-    if here.time_limit_s and there.time_limit_s:
-        pairs["time limit, s"] = here.time_limit_s, there.time_limit_s
+def _differing(request: JobRequest, past_request: JobRequest) -> dict[str, tuple[str, str]]:
+    pairs = {name: (getattr(request, name), getattr(past_request, name)) for name in _FACTS}
+    if request.time_limit_s and past_request.time_limit_s:
+        pairs["time limit, s"] = request.time_limit_s, past_request.time_limit_s
     texts = {name: (str(a or ""), str(b or "")) for name, (a, b) in pairs.items()}
     return {name: pair for name, pair in texts.items() if pair[0] != pair[1]}

@@ -113,15 +113,15 @@ def judge(name: str, runs: list[Observation]) -> JudgedProgram:
     """
     result = evaluate(runs)
     decision = result.decision
-    at = {run.configuration: run for run in runs}
+    run_by_configuration = {run.configuration: run for run in runs}
     used = dict.fromkeys([*result.trained, *(a.configuration for a in decision.attempts)])
     return JudgedProgram(
         name,
         result,
         tuple(runs),
-        tuple(at[c] for c in used),
-        at[decision.baseline],
-        at[decision.chosen],
+        tuple(run_by_configuration[c] for c in used),
+        run_by_configuration[decision.baseline],
+        run_by_configuration[decision.chosen],
     )
 
 
@@ -135,7 +135,7 @@ def picture(program: JudgedProgram) -> Scene:
         (r for r in program.runs if r.configuration.threads_per_node >= CORES // 2),
         key=lambda r: r.configuration.threads_per_node,
     )
-    written, advised = runs.index(program.written), runs.index(program.advised)
+    written_index, advised_index = runs.index(program.written), runs.index(program.advised)
     time_s, energy_j = program.written.time_s, program.written.energy_j or 1.0
 
     def percent(value: float, base: float) -> float:
@@ -149,24 +149,26 @@ def picture(program: JudgedProgram) -> Scene:
         )
         for o in (options[r.configuration] for r in runs)
     ]
-    (faster, slower), (less, more) = spreads[advised]
-    before, after = (runs[i].configuration.threads_per_node for i in (written, advised))
+    (faster, slower), (less, more) = spreads[advised_index]
+    written_threads, advised_threads = (
+        runs[i].configuration.threads_per_node for i in (written_index, advised_index)
+    )
     return Scene(
-        f"{program.name} on {CORES} cores: {after} threads in place of {before}",
+        f"{program.name} on {CORES} cores: {advised_threads} threads in place of {written_threads}",
         "time against the job as written (%)",
         "energy against the job as written (%)",
         [(percent(r.time_s, time_s), percent(r.energy_j or 0.0, energy_j)) for r in runs],
-        baseline=written,
-        chosen=advised,
+        baseline=written_index,
+        chosen=advised_index,
         spreads=spreads,
         labels={
-            written: f"as written: {before} threads",
-            advised: f"as advised: {after} threads\n"
+            written_index: f"as written: {written_threads} threads",
+            advised_index: f"as advised: {advised_threads} threads\n"
             f"energy {format_change(program.energy_change)}, "
             f"time {format_change(program.time_change)} (measured)\n"
             f"predicted from {len(program.evaluation.trained)} runs, 90 % interval:\n"
             f"energy {format_change(less / 100)} to {format_change(more / 100)},\n"
             f"time {format_change(faster / 100)} to {format_change(slower / 100)}",
         },
-        others=f"measured, {runs[0].configuration.threads_per_node} to {before} threads",
+        others=f"measured, {runs[0].configuration.threads_per_node} to {written_threads} threads",
     )

@@ -11,8 +11,8 @@ from advisor.store.reader import Reader
 def meant(store: Reader, application: str) -> str:
     """Return ``did you mean X?`` for an application of which nothing is stored, else ""."""
     applications = {w.application for w in store.workloads()}
-    near = () if application in applications else nearest(application, applications)
-    return f"did you mean {near[0]}?" if near else ""
+    nearest_names = () if application in applications else nearest(application, applications)
+    return f"did you mean {nearest_names[0]}?" if nearest_names else ""
 
 
 def check_measured(
@@ -22,12 +22,12 @@ def check_measured(
     workloads = store.workloads()
     applications = {w.application for w in workloads}
     if application not in applications:
-        near = suggestion(application, applications)
+        suggested_name = suggestion(application, applications)
         if (stored := clean_name(application)) in applications:
-            near = f"did you mean {stored}?"
+            suggested_name = f"did you mean {stored}?"
         if not applications:
-            near = "advisor train or advisor import measures one"
-        raise UsageError(f"nothing is stored for application {application!r}", hint=near)
+            suggested_name = "advisor train or advisor import measures one"
+        raise UsageError(f"nothing is stored for application {application!r}", hint=suggested_name)
     names = {w.name for w in workloads if w.application == application}
     if workload is not None and workload not in names:
         raise UsageError(

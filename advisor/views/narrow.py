@@ -73,31 +73,31 @@ def narrowing(text: str) -> Narrowing:
 
 def _condition(word: str) -> Callable[[Option, Option], bool]:
     if word in _WORDS:
-        alone = _WORDS[word]
-        return lambda o, _: alone(o)
+        predicate = _WORDS[word]
+        return lambda o, _: predicate(o)
     match = _CONDITION.fullmatch(word)
     if match is None:
         raise InputError(f"{word!r} is not a condition", hint=f"like {EXAMPLE}")
-    name, sign, wanted = match.groups()
+    name, sign, operand = match.groups()
     compare = _COMPARE[sign]
     if name == "node" and sign in ("=", "!="):
-        return lambda o, _: compare(o.configuration.node_type.lower(), wanted)
-    value = _VALUE.fullmatch(wanted)
+        return lambda o, _: compare(o.configuration.node_type.lower(), operand)
+    value = _VALUE.fullmatch(operand)
     if name not in _NUMBERS or value is None:
         raise InputError(f"{word!r} is not a condition", hint=f"like {EXAMPLE}")
     number, unit = float(value[1]), value[2]
-    of = _NUMBERS[name]
+    quantity = _NUMBERS[name]
     if unit == "%" and name in ("time", "energy"):
-        return lambda o, base: compare(100.0 * (of(o) / of(base) - 1.0), number)
+        return lambda o, base: compare(100.0 * (quantity(o) / quantity(base) - 1.0), number)
     units = _UNITS.get(name, {"": 1.0})
     if unit not in units:
         raise InputError(f"{word!r}: {name} has no unit {unit!r}", hint=f"like {EXAMPLE}")
-    return lambda o, _: compare(of(o), number * units[unit])
+    return lambda o, _: compare(quantity(o), number * units[unit])
 
 
-def ordered(options: Sequence[Option], numbers: Sequence[int], by: str) -> list[int]:
+def ordered(options: Sequence[Option], numbers: Sequence[int], order: str) -> list[int]:
     """Return numbers of options in one of ``ORDERS``; "" leaves them as they are."""
-    if not by:
+    if not order:
         return list(numbers)
-    measure = MEASURES[by]
+    measure = MEASURES[order]
     return sorted(numbers, key=lambda n: (measure(options[n]), n))

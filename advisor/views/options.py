@@ -84,9 +84,13 @@ class View:
         time, energy = (f" ({interval_words(*pair, format_change)})" for pair in ends)
         return time, energy
 
-    def beside(self, asked: Configuration | None) -> View:
+    def beside(self, requested_baseline: Configuration | None) -> View:
         """Return the view with another baseline, if it is one of its options."""
-        named = [o for o in self.options if asked is not None and _is_at(o, asked)]
+        named = [
+            o
+            for o in self.options
+            if requested_baseline is not None and _is_at(o, requested_baseline)
+        ]
         return replace(self, baseline=max(named or [self.baseline], key=_size))
 
     def change(self, option: Option) -> tuple[float, float]:
@@ -100,9 +104,12 @@ class View:
 def _by_class(model: StoredModel) -> str:
     """Say of a class model's application what it is like, by what, and what was tried."""
     cold = model.cold_start
-    others, by = like_text(cold)
+    similar_applications, similarity_words = like_text(cold)
     name = cold.get("class") or "unknown"
-    line = f"never swept there; class {name}: estimated from {others}, by {by}"
+    line = (
+        f"never swept there; class {name}: estimated from {similar_applications}, "
+        f"by {similarity_words}"
+    )
     for trial in model.trials:
         where = describe(Configuration.from_dict(trial["point"]))
         changes = [
@@ -118,15 +125,15 @@ def _of_sizes(view: View) -> str:
     """Say of a size that was not swept how far it is from those that were."""
     about, base = view.model.about_sizes, view.baseline
     measured = about.get("measured") or {}
-    ran = ", ".join(
+    measured_ranges = ", ".join(
         f"{n} {format_number(v[0])} to {format_number(v[-1])}" for n, v in measured.items()
     )
     ends = interval_words(base.time_lo_s, base.time_hi_s, format_duration)
     model = view.model
-    beyond = model.size_table().beyond(dict(model.size))
-    how = "extrapolated from" if beyond else "predicted within"
+    is_extrapolated = model.size_table().beyond(dict(model.size))
+    how = "extrapolated from" if is_extrapolated else "predicted within"
     return (
-        f"{how} {ran} by {about.get('model')}: as written "
+        f"{how} {measured_ranges} by {about.get('model')}: as written "
         f"{format_duration(base.time_s)}, {ends}; all options may be off together by "
         f"{100 * view.shared_error:.0f} % (90 %)\nestimates were confirmed at "
         f"{about.get('largest')}" + "".join(f"\n{why}: left out" for why in view.left_out)
@@ -134,9 +141,9 @@ def _of_sizes(view: View) -> str:
 
 
 def view_of(
-    model: StoredModel, asked: Configuration | None = None, *, further: bool = True
+    model: StoredModel, requested_baseline: Configuration | None = None, *, further: bool = True
 ) -> View:
-    """Return a model's view; the baseline is what was ``asked`` for, else the largest option.
+    """Return a model's view; its baseline is ``requested_baseline``, else the largest option.
 
     ``further``: with the options that jobs cannot get, since no hook writes an axis of theirs.
     Raises RefusedError for a model without options.
@@ -144,17 +151,17 @@ def view_of(
     options = model.options() if further else model.written_options()
     if not options:
         raise RefusedError(f"model {model.id} of {model.application} has no options")
-    own = model.cold_start.get("own")
-    if own:
-        asked = Configuration.from_dict(own)
-    named = [o for o in options if asked is not None and _is_at(o, asked)]
+    own_point = model.cold_start.get("own")
+    if own_point:
+        requested_baseline = Configuration.from_dict(own_point)
+    named = [o for o in options if requested_baseline is not None and _is_at(o, requested_baseline)]
     return View(model, options, max(named or options, key=_size))
 
 
-def _is_at(option: Option, asked: Configuration) -> bool:
+def _is_at(option: Option, configuration: Configuration) -> bool:
     """Tell whether an option is a configuration, which need not name the further axes."""
     c = option.configuration
-    return c == asked or (not asked.extra and replace(c, extra=()) == asked)
+    return c == configuration or (not configuration.extra and replace(c, extra=()) == configuration)
 
 
 def with_options(view: View, options: tuple[Option, ...]) -> View:
@@ -193,8 +200,8 @@ def size(point: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
 def _size(option: Option) -> tuple[int, ...]:
     """Return what options are ordered by: at the largest, a job gets the most of further axes."""
     c = option.configuration
-    whole = size((c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz))
-    return *whole, *(value for _, value in c.extra)
+    written_size = size((c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz))
+    return *written_size, *(value for _, value in c.extra)
 
 
 def known_by(option: Option) -> str:

@@ -38,9 +38,9 @@ def holding(policy: PolicySet, facts: Mapping[str, str]) -> list[str]:
 
     Without a word on it, the scheduler is the one of this machine.
     """
-    known = {name: facts.get(name, "") for name in MATCH_FIELDS}
-    known["scheduler"] = named(known["scheduler"])
-    settings, index = policy.for_job(JobFacts(**known))
+    fact_values = {name: facts.get(name, "") for name in MATCH_FIELDS}
+    fact_values["scheduler"] = named(fact_values["scheduler"])
+    settings, index = policy.for_job(JobFacts(**fact_values))
     if index is None:
         head = "no rule matches: the base settings hold"
         if not policy.rules:

@@ -53,8 +53,8 @@ def sample_job(
     node_type = snapshot.inventory.resolve(baseline.node_type)
     if node_type is None:
         return None
-    asked = sample_options(snapshot, baseline)
-    return _request(snapshot, asked, baseline, (application, workload), person)
+    requested_options = sample_options(snapshot, baseline)
+    return _request(snapshot, requested_options, baseline, (application, workload), person)
 
 
 def sample_options(snapshot: Snapshot, baseline: Configuration) -> dict[str, str]:
@@ -83,12 +83,13 @@ def sample_options(snapshot: Snapshot, baseline: Configuration) -> dict[str, str
 
     plain = _request(snapshot, asked(threads=False, constraint=False), baseline)
     landing = possible_node_types(plain, snapshot.inventory, snapshot.default_node_types)
-    several = len(landing) > 1
+    lands_anywhere = len(landing) > 1
     constraint = bool(node_type.feature) and (
-        landing[:1] != [node_type] or (several and snapshot.policy.base.axes.node_type == "keep")
+        landing[:1] != [node_type]
+        or (lands_anywhere and snapshot.policy.base.axes.node_type == "keep")
     )
     least = 0.0
-    if several and not constraint:
+    if lands_anywhere and not constraint:
         least = min((t.memory_mb for t in landing if t.memory_mb), default=0.0)
     threads = configuration_of(plain, node_type).threads_per_node != baseline.threads_per_node
     return asked(threads=threads, constraint=constraint, memory_mb=least)
@@ -165,9 +166,9 @@ def reachable(snapshot: Snapshot, name: str) -> Snapshot | None:
     node_type = snapshot.inventory.resolve(name)
     if node_type is None or node_type.partitions:
         return None if node_type is None else snapshot
-    alone = replace(snapshot, inventory=Inventory.of([node_type]))
-    alone.index()
-    return alone
+    type_snapshot = replace(snapshot, inventory=Inventory.of([node_type]))
+    type_snapshot.index()
+    return type_snapshot
 
 
 def preview(
@@ -186,9 +187,9 @@ def preview(
     never left alone. ``request`` is what :func:`sample_job` made of the others, if it is known: it
     is the same under every policy.
     """
-    there = reachable(snapshot, baseline.node_type)
-    if there is None:
+    reachable_snapshot = reachable(snapshot, baseline.node_type)
+    if reachable_snapshot is None:
         return None
-    snapshot = there
+    snapshot = reachable_snapshot
     request = request or sample_job(snapshot, application, workload, baseline, person)
     return None if request is None else decide(request, snapshot, chance=lambda: luck)

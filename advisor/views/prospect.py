@@ -94,21 +94,21 @@ class ProspectAnswer:
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
-        p, whole = self.prospect, self.prospect.whole
+        p, all_jobs = self.prospect, self.prospect.whole
         return {
-            "jobs": whole.jobs,
-            "node_hours": whole.node_hours,
-            "kwh": whole.kwh,
+            "jobs": all_jobs.jobs,
+            "node_hours": all_jobs.node_hours,
+            "kwh": all_jobs.kwh,
             "kwh_interval": list(p.kwh_interval),
-            "kwh_assumed_share": whole.assumed_share,
+            "kwh_assumed_share": all_jobs.assumed_share,
             "assumed_by": dict(p.assumed_by),
-            "actionable_jobs": whole.actionable_jobs,
-            "actionable_kwh": whole.actionable_kwh,
-            "saving_kwh": whole.saving[0],
-            "saving_interval": list(whole.saving[1:]),
+            "actionable_jobs": all_jobs.actionable_jobs,
+            "actionable_kwh": all_jobs.actionable_kwh,
+            "saving_kwh": all_jobs.saving[0],
+            "saving_interval": list(all_jobs.saving[1:]),
             "saving_by_threads_kwh": p.thread_kwh,
             "training_kwh": p.training_kwh,
-            "worth": self.tariff.worth(whole.saving[0] * J_PER_KWH).to_dict(),
+            "worth": self.tariff.worth(all_jobs.saving[0] * J_PER_KWH).to_dict(),
             "first_end": _day(self.usage.first_end),
             "last_end": _day(self.usage.last_end),
             "by_application": [_slice(s, "application") for s in p.by_application],
@@ -135,15 +135,16 @@ class ProspectAnswer:
 
     def lines(self) -> list[str]:
         """Return the screen."""
-        p, whole = self.prospect, self.prospect.whole
+        p, all_jobs = self.prospect, self.prospect.whole
         span = f", {self.span}" if self.span else ""
         lines = [
-            f"{format_count(whole.jobs, 'job')}{span}: {_hours(whole.node_hours)}, "
-            f"{format_kwh(whole.kwh)} ({100 * whole.assumed_share:.0f} % of it assumed)",
-            f"could be acted on: {format_count(whole.actionable_jobs, 'job')}, "
-            f"{format_kwh(whole.actionable_kwh)} ({_part(whole.actionable_kwh, whole.kwh)}): whole "
-            f"nodes, recognised, {REPEATED} runs or more",
-            f"would be saved:    {_saving_words(whole)} at 90 %, {self._worth()}",
+            f"{format_count(all_jobs.jobs, 'job')}{span}: {_hours(all_jobs.node_hours)}, "
+            f"{format_kwh(all_jobs.kwh)} ({100 * all_jobs.assumed_share:.0f} % of it assumed)",
+            f"could be acted on: {format_count(all_jobs.actionable_jobs, 'job')}, "
+            f"{format_kwh(all_jobs.actionable_kwh)} "
+            f"({_part(all_jobs.actionable_kwh, all_jobs.kwh)}): whole nodes, recognised, "
+            f"{REPEATED} runs or more",
+            f"would be saved:    {_saving_words(all_jobs)} at 90 %, {self._worth()}",
         ]
         if p.training_kwh:
             lines.append(
@@ -153,7 +154,7 @@ class ProspectAnswer:
         if shown:
             lines += ["", *table(*_table_of(shown, "application"))]
         for title, slices in (("user groups", p.by_account), ("partitions", p.by_partition)):
-            parts = [f"{s.name or '-'} {_part(s.kwh, whole.kwh)}" for s in slices[:5]]
+            parts = [f"{s.name or '-'} {_part(s.kwh, all_jobs.kwh)}" for s in slices[:5]]
             more = f", {len(slices) - 5} more" if len(slices) > 5 else ""
             if parts:
                 lines.append(f"{title}: {', '.join(parts)}{more}")
@@ -167,40 +168,40 @@ class ProspectAnswer:
         return [*lines, "", *self.notes()]
 
     def _worth(self) -> str:
-        whole = self.prospect.whole
-        part = _part(whole.saving[0], whole.kwh)
+        all_jobs = self.prospect.whole
+        part = _part(all_jobs.saving[0], all_jobs.kwh)
         if self.tariff.price is None:
             return f"{part} of all"
-        return f"{part} of all, {self.tariff.money(whole.saving[0] * self.tariff.price)}"
+        return f"{part} of all, {self.tariff.money(all_jobs.saving[0] * self.tariff.price)}"
 
     def svg(self) -> str:
         """Return a picture: all energy, what could be acted on, what would be saved, by program."""
-        p, whole = self.prospect, self.prospect.whole
+        p, all_jobs = self.prospect, self.prospect.whole
         apps = [s for s in p.by_application if s.saving[0]][:_BARS]
         height = 190 + 26 * len(apps)
-        most = whole.kwh or 1.0
+        most = all_jobs.kwh or 1.0
         about = (
-            f"of {format_kwh(whole.kwh)} in {format_count(whole.jobs, 'job')}"
+            f"of {format_kwh(all_jobs.kwh)} in {format_count(all_jobs.jobs, 'job')}"
             f"{', ' if self.span else ''}{self.span}; "
-            f"{100 * whole.assumed_share:.0f} % of the energy is assumed; 90 % interval"
+            f"{100 * all_jobs.assumed_share:.0f} % of the energy is assumed; 90 % interval"
         )
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {height}" '
             'font-family="sans-serif" font-size="14" role="img">',
             f'<rect width="900" height="{height}" fill="#ffffff"/>',
-            _text(20, 30, f"{_saving_words(whole)} could be saved", size=20, weight="bold"),
+            _text(20, 30, f"{_saving_words(all_jobs)} could be saved", size=20, weight="bold"),
             _text(20, 52, about, colour="#4b5563"),
         ]
         for row, (name, kwh, colour) in enumerate(
             (
-                ("used", whole.kwh, "#9ca3af"),
-                ("could be acted on", whole.actionable_kwh, "#60a5fa"),
-                ("would be saved", whole.saving[0], "#15803d"),
+                ("used", all_jobs.kwh, "#9ca3af"),
+                ("could be acted on", all_jobs.actionable_kwh, "#60a5fa"),
+                ("would be saved", all_jobs.saving[0], "#15803d"),
             )
         ):
             y = 74 + 26 * row
             parts += _bar(y, name, format_kwh(kwh), kwh / most, colour)
-        parts.append(_error(74 + 52, whole.saving, most))
+        parts.append(_error(74 + 52, all_jobs.saving, most))
         largest = max((s.saving[2] for s in apps), default=0.0) or 1.0
         if apps:
             parts.append(_text(20, 176, "saved by program", weight="bold"))
@@ -295,8 +296,8 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f} node-hours" if hours >= 1000 else f"{hours:.4g} node-hours"
 
 
-def _part(kwh: float, of: float) -> str:
-    return f"{100 * kwh / of:.3g} %" if of else "0 %"
+def _part(kwh: float, total_kwh: float) -> str:
+    return f"{100 * kwh / total_kwh:.3g} %" if total_kwh else "0 %"
 
 
 def _day(text: str) -> str:

@@ -55,11 +55,11 @@ def ranked(views: Mapping[str, View], stored: Sequence[StoredRanking]) -> tuple[
     options takes the fastest time of its base, times the ratio.
     """
     ranked_rows = [_of_options(name, view) for name, view in views.items()]
-    known = set(views)
+    ranked_types = set(views)
     for ranking in stored:
         name = ranking.estimate.node_type
-        if name not in known:
-            known.add(name)
+        if name not in ranked_types:
+            ranked_types.add(name)
             ranked_rows.append(_of_ranking(ranking, views.get(ranking.base)))
     return tuple(sorted(ranked_rows, key=lambda r: (r.time_s, r.node_type)))
 
@@ -73,7 +73,7 @@ def _of_options(name: str, view: View) -> RankedRow:
         base, method = str(transfer.get("base")), str(transfer.get("method"))
         estimate = NodeTypeEstimate(**fields)
         kind: TimeSource = "estimated"
-        brief, how = _brief(estimate), _sentence(estimate, base, method)
+        brief, how = _brief_words(estimate), _sentence(estimate, base, method)
     elif any(o.measured for o in view.options):
         kind, brief = "measured", f"{format_count(view.model.n_train, 'run')} there"
         how = f"its options follow from {format_count(view.model.n_train, 'run')} there"
@@ -99,13 +99,13 @@ def _of_ranking(ranking: StoredRanking, base: View | None) -> RankedRow:
         _sentence(estimate, ranking.base, ranking.method)
         + "; it has no options, so no job is sent there"
     )
-    off = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
-    name, brief = estimate.node_type, _brief(estimate)
-    low, high = time_s / off, time_s * off
+    error_factor = math.exp(Z90 * math.hypot(base_sigma, log_error(estimate.error_pct)))
+    name, brief = estimate.node_type, _brief_words(estimate)
+    low, high = time_s / error_factor, time_s * error_factor
     return RankedRow(name, "estimated", time_s, energy_j, "", brief, how, low, high)
 
 
-def _brief(estimate: NodeTypeEstimate) -> str:
+def _brief_words(estimate: NodeTypeEstimate) -> str:
     return f"estimate, ±{100 * log_error(estimate.error_pct):.0f} %"
 
 

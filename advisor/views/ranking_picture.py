@@ -29,12 +29,12 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
     ]
     intervals = {}
     for name in {o.configuration.node_type for o in runs}:
-        own = [o for o in runs if o.configuration.node_type == name]
-        highest = max(o.configuration.freq_khz for o in own)
-        own = [o for o in own if o.configuration.freq_khz == highest]
-        one = own[0].configuration
-        times = response([(one, o.time_s) for o in own], ASSUMED / Z95)
-        mean, half = times.log_mean[one], times.half_width(one)
+        node_runs = [o for o in runs if o.configuration.node_type == name]
+        highest = max(o.configuration.freq_khz for o in node_runs)
+        node_runs = [o for o in node_runs if o.configuration.freq_khz == highest]
+        full_node = node_runs[0].configuration
+        times = response([(full_node, o.time_s) for o in node_runs], ASSUMED / Z95)
+        mean, half = times.log_mean[full_node], times.half_width(full_node)
         intervals[name] = (math.exp(mean), math.exp(mean - half), math.exp(mean + half))
     return intervals
 
@@ -46,11 +46,11 @@ def ranking_picture(
 
     Node types that were measured but not estimated follow at the end.
     """
-    known = {e.node_type: e for e in ranking.estimates}
-    names = [*known, *sorted(set(measured) - set(known))]
+    estimates_by_type = {e.node_type: e for e in ranking.estimates}
+    names = [*estimates_by_type, *sorted(set(measured) - set(estimates_by_type))]
     estimated: list[TimeInterval | None] = []
     for name in names:
-        e = known.get(name)
+        e = estimates_by_type.get(name)
         estimated.append(None if e is None else (e.time_s, *ranking.interval(e)))
     kinds: dict[str, Sequence[TimeInterval | None]] = {"estimated": estimated}
     if measured:

@@ -92,11 +92,11 @@ class RecentJob:
             money = tariff.money(self.energy_j / J_PER_KWH * tariff.price)
         return (
             self.job,
-            _when(self.ended_at),
+            _moment_cell(self.ended_at),
             self.application or "-",
             self.change,
-            _changed(self.promised),
-            _changed(self.measured),
+            _change_cell(self.promised),
+            _change_cell(self.measured),
             "-" if self.energy_j is None else format_kwh(self.energy_j / J_PER_KWH),
             money,
             _BRIEF.get(self.verdict or "", VERDICTS.get(self.verdict or "", UNDECIDED)),
@@ -116,8 +116,10 @@ def recent_jobs(reader: Reader, since: datetime, user: str | None) -> tuple[list
     whose, values = ("", ()) if user is None else (" AND user = ?", (user,))
     outcomes = reader.outcomes(f"submitted_at >= ?{whose}", (moment, *values), newest=MOST)
     decisions = reader.decisions_since(moment, user, newest=MOST)
-    ended = {o.decision_id for o in outcomes} | {_ARRAY.split(o.job_id)[0] for o in outcomes}
-    pending = [d for d in decisions if d.id not in ended and _ARRAY.split(d.job_id)[0] not in ended]
+    ended_ids = {o.decision_id for o in outcomes} | {_ARRAY.split(o.job_id)[0] for o in outcomes}
+    pending = [
+        d for d in decisions if d.id not in ended_ids and _ARRAY.split(d.job_id)[0] not in ended_ids
+    ]
     jobs = [_job(o.decision, o) for o in outcomes] + [_job(d, None) for d in pending]
     jobs.sort(key=lambda j: (j.ended_at or "9", j.decided_at, j.job), reverse=True)
     return jobs, max(len(outcomes), len(decisions)) < MOST
@@ -259,9 +261,9 @@ def _suggest(jobs: Sequence[RecentJob], *, site: bool) -> tuple[str, str]:
         count = sum(j.application == name for j in jobs)
         text = f"{name} has no model yet ({format_count(count, 'job')}): measure it once"
         return text, "advisor train JOBSCRIPT"
-    left = Counter(j.application for j in jobs if not j.changed and j.application)
-    if left:
-        name, count = left.most_common(1)[0]
+    unchanged_counts = Counter(j.application for j in jobs if not j.changed and j.application)
+    if unchanged_counts:
+        name, count = unchanged_counts.most_common(1)[0]
         text = f"{name} ran as written in {format_count(count, 'job')}: see what it could do"
         return text, f"advisor options {name}"
     if site:
@@ -277,10 +279,10 @@ def _percent(change: float | None) -> float | None:
     return None if change is None else 100 * change
 
 
-def _changed(change: float | None) -> str:
+def _change_cell(change: float | None) -> str:
     return "-" if change is None else format_change(change)
 
 
-def _when(text: str) -> str:
+def _moment_cell(text: str) -> str:
     moment = clock.moment(text) if text else None
     return f"{moment.astimezone():%a %d %b %H:%M}" if moment else "-"

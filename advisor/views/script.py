@@ -30,9 +30,9 @@ def rewritten(
             heading = False
         directive = heading and line.startswith(language.DIRECTIVE)
         if directive and language.read_directives(line).keys() & rewrite.keys():
-            rest = language.without(line, rewrite.keys())
-            remaining += [rest] if rest else []
-            last = len(remaining) if rest else last
+            kept_line = language.without(line, rewrite.keys())
+            remaining += [kept_line] if kept_line else []
+            last = len(remaining) if kept_line else last
             continue
         remaining.append(line)
         if directive or (heading and line.startswith("#!")):
@@ -53,8 +53,13 @@ def _exports(
     A script that sets or reads one of them keeps its threads, so it never has two such lines.
     """
     follows = translator(scheduler).FOLLOWS
-    own = {rewrite[option]: f"${name}" for option, name in follows.items() if option in rewrite}
-    return [f"export {name}={own.get(value, value)}" for name, value in environment.items()]
+    variable_by_value = {
+        rewrite[option]: f"${name}" for option, name in follows.items() if option in rewrite
+    }
+    return [
+        f"export {name}={variable_by_value.get(value, value)}"
+        for name, value in environment.items()
+    ]
 
 
 def directives(rewrite: Mapping[str, str], scheduler: str) -> list[str]:

@@ -30,9 +30,9 @@ class Interval(NamedTuple):
     def minus(self, other: Interval) -> Interval:
         """Return the difference; the errors of both are independent."""
         value = self.value - other.value
-        below = math.hypot(self.value - self.lo, other.hi - other.value)
-        above = math.hypot(self.hi - self.value, other.value - other.lo)
-        return Interval(value, value - below, value + above)
+        lower_half = math.hypot(self.value - self.lo, other.hi - other.value)
+        upper_half = math.hypot(self.hi - self.value, other.value - other.lo)
+        return Interval(value, value - lower_half, value + upper_half)
 
 
 NO_CHANGE = Interval()
@@ -121,58 +121,60 @@ class Sums:
     def add(
         self,
         job: BothWays,
-        now: PolicyEffect,
-        then: PolicyEffect,
+        present_effect: PolicyEffect,
+        tried_effect: PolicyEffect,
         rate: tuple[float | None, float | None],
     ) -> None:
         """Count a job; ``rate`` is the price and the grams of CO2 of a kWh while it ran."""
         self.decisions += 1
         if math.isfinite(job.energy_j):
-            self.energy_now_j += job.energy_j * (1 + now.energy.value)
-        if now.given == then.given:
+            self.energy_now_j += job.energy_j * (1 + present_effect.energy.value)
+        if present_effect.given == tried_effect.given:
             return
         self.different += 1
-        self.gained += not now.given
-        self.lost += not then.given
+        self.gained += not present_effect.given
+        self.lost += not tried_effect.given
         if not (math.isfinite(job.energy_j) and math.isfinite(job.time_s)):
             self.unknown += 1
             return
-        pace = (1 + then.time.value) / (1 + now.time.value) - 1
+        pace = (1 + tried_effect.time.value) / (1 + present_effect.time.value) - 1
         if abs(pace) > 1e-9:
             (self.slower if pace > 0 else self.faster).add(abs(pace))
         sums = self._by_model[job.model]
-        energy = then.energy.minus(now.energy).times(job.energy_j / J_PER_KWH)
-        _add(sums, "energy_kwh", energy)
+        energy = tried_effect.energy.minus(present_effect.energy).times(job.energy_j / J_PER_KWH)
+        _add_interval(sums, "energy_kwh", energy)
         hours = job.time_s / 3600
-        _add(sums, "job_hours", then.time.minus(now.time).times(hours))
-        _add(sums, "node_hours", _node_hours(job, now, then))
+        _add_interval(sums, "job_hours", tried_effect.time.minus(present_effect.time).times(hours))
+        _add_interval(sums, "node_hours", _node_hours(job, present_effect, tried_effect))
         price, co2_g = rate
         if price is not None:
-            _add(sums, "money", energy.times(price))
+            _add_interval(sums, "money", energy.times(price))
         if co2_g is not None:
-            _add(sums, "co2_kg", energy.times(co2_g / 1000))
+            _add_interval(sums, "co2_kg", energy.times(co2_g / 1000))
 
     def change(self, quantity: str) -> Interval:
         """Return the sum of one of :data:`QUANTITIES` with its interval."""
-        value = below = above = 0.0
+        value = lower_variance = upper_variance = 0.0
         for sums in self._by_model.values():
             part, lower, upper = sums.get(quantity, (0.0, 0.0, 0.0))
             value += part
-            below += lower**2
-            above += upper**2
-        return Interval(value, value - math.sqrt(below), value + math.sqrt(above))
+            lower_variance += lower**2
+            upper_variance += upper**2
+        return Interval(value, value - math.sqrt(lower_variance), value + math.sqrt(upper_variance))
 
 
-def _node_hours(job: BothWays, now: PolicyEffect, then: PolicyEffect) -> Interval:
+def _node_hours(
+    job: BothWays, present_effect: PolicyEffect, tried_effect: PolicyEffect
+) -> Interval:
     hours = job.time_s / 3600
     parts = [
         Interval(*((1 + share) * (e.nodes or job.nodes) * hours for share in e.time))
-        for e in (then, now)
+        for e in (tried_effect, present_effect)
     ]
     return parts[0].minus(parts[1])
 
 
-def _add(sums: dict[str, list[float]], quantity: str, change: Interval) -> None:
+def _add_interval(sums: dict[str, list[float]], quantity: str, change: Interval) -> None:
     totals = sums.setdefault(quantity, [0.0, 0.0, 0.0])
     totals[0] += change.value
     totals[1] += change.value - change.lo

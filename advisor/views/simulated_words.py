@@ -47,13 +47,13 @@ def sentences(s: Simulation, name: str) -> list[str]:
 
 
 def _different(t: Sums) -> str:
-    others = t.different - t.gained - t.lost
+    changed_otherwise = t.different - t.gained - t.lost
     parts = [
         f"{count} {what}"
         for count, what in (
             (t.gained, "changed that are unchanged today"),
             (t.lost, "unchanged that are changed today"),
-            (others, "changed otherwise"),
+            (changed_otherwise, "changed otherwise"),
         )
         if count
     ]
@@ -71,7 +71,7 @@ def _changes(s: Simulation) -> list[tuple[str, str]]:
         ("slower", _pace(t.slower)),
         ("faster", _pace(t.faster)),
         ("energy", f"{_with_interval(energy, _kwh)}{percent}"),
-        ("node-hours", _with_interval(t.change("node_hours"), _signed)),
+        ("node-hours", _with_interval(t.change("node_hours"), _signed_number)),
     ]
     rows += [(label, _with_interval(t.change(key), form)) for key, label, form in _worth(s.tariff)]
     if t.unknown:
@@ -82,9 +82,11 @@ def _changes(s: Simulation) -> list[tuple[str, str]]:
 def _worth(tariff: Tariff) -> list[tuple[str, str, Callable[[float], str]]]:
     quantities: list[tuple[str, str, Callable[[float], str]]] = []
     if tariff.price is not None:
-        quantities.append(("money", "money", lambda v: _plus(v, tariff.money)))
+        quantities.append(("money", "money", lambda v: _signed_quantity(v, tariff.money)))
     if tariff.co2_g is not None:
-        quantities.append(("co2_kg", "CO2", lambda v: _plus(v, lambda kg: format_co2(1000 * kg))))
+        quantities.append(
+            ("co2_kg", "CO2", lambda v: _signed_quantity(v, lambda kg: format_co2(1000 * kg)))
+        )
     return quantities
 
 
@@ -111,7 +113,7 @@ def _row(g: AccountSums) -> tuple[str, ...]:
         str(g.sums.slower.jobs),
         _kwh(energy.value),
         interval_words(energy.lo, energy.hi, _kwh),
-        _signed(g.sums.change("node_hours").value),
+        _signed_number(g.sums.change("node_hours").value),
     )
 
 
@@ -149,7 +151,8 @@ def to_dict(s: Simulation) -> dict[str, object]:
             for g in s.groups
         ],
         "reasons": [
-            {"now": now, "then": then, "jobs": count} for (now, then), count in s.reasons.items()
+            {"now": present_reason, "then": tried_reason, "jobs": count}
+            for (present_reason, tried_reason), count in s.reasons.items()
         ],
     }
 
@@ -180,16 +183,16 @@ def _with_interval(value: Interval, form: Callable[[float], str]) -> str:
     return f"{form(value.value)} ({interval_words(value.lo, value.hi, form)})"
 
 
-def _plus(value: float, form: Callable[[float], str]) -> str:
+def _signed_quantity(value: float, form: Callable[[float], str]) -> str:
     return f"{'−' if value < 0 else '+'}{form(abs(value))}"
 
 
 def _kwh(value: float) -> str:
-    return _plus(value, format_kwh)
+    return _signed_quantity(value, format_kwh)
 
 
-def _signed(value: float) -> str:
-    return _plus(value, lambda v: f"{v:.3g}")
+def _signed_number(value: float) -> str:
+    return _signed_quantity(value, lambda v: f"{v:.3g}")
 
 
 def table(s: Simulation, most: int = 12) -> tuple[Sequence[str], list[tuple[str, ...]], int]:

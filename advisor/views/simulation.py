@@ -84,34 +84,39 @@ def simulate(
     """
     present = _snapshot(reader)
     tariff = Tariff.of(reader.site())
-    other = replace(present, policy=PolicySet.from_compiled(compiled, present.policy.version))
-    known: Remembered[BothWays | str] = Remembered(_KNOWN)
+    tried_snapshot = replace(
+        present, policy=PolicySet.from_compiled(compiled, present.policy.version)
+    )
+    decided_requests: Remembered[BothWays | str] = Remembered(_KNOWN)
     undecided, reasons = Counter[str](), Counter[tuple[str, str]]()
     total, groups, count = Sums(), dict[tuple[str, str], Sums](), 0
-    by_job_name = _match_job_names(present.policy) or _match_job_names(other.policy)
+    by_job_name = _match_job_names(present.policy) or _match_job_names(tried_snapshot.policy)
     starts = _starts(reader, since) if tariff.hourly else {}
-    for row in _stored(reader, since, user, by_job_name):
+    for row in _stored_rows(reader, since, user, by_job_name):
         count += 1
         if count % _BATCH == 0 and not going_on():
             break
         key = row[3:]
-        both_ways = known.get(key)
+        both_ways = decided_requests.get(key)
         if both_ways is None:
-            both_ways = _both_ways(row, present, other)
-            known.put(key, both_ways, 1500 + sum(len(text or "") for text in key))
+            both_ways = _both_ways(row, present, tried_snapshot)
+            decided_requests.put(key, both_ways, 1500 + sum(len(text or "") for text in key))
         if isinstance(both_ways, str):
             undecided[both_ways] += 1
             continue
         group = groups.setdefault((row["account"], both_ways.application), Sums())
+        # ids are random and kept: one luck for both policies, and the same when simulated again
         luck = int(row["id"], 16) / _LUCK if _is_id(row["id"]) else 1.0
-        now, then = (_drawn(effect, luck) for effect in (both_ways.now, both_ways.then))
+        present_effect, tried_effect = (
+            _drawn(effect, luck) for effect in (both_ways.now, both_ways.then)
+        )
         rate: tuple[float | None, float | None] = (tariff.price, tariff.co2_g)
-        if tariff.hourly and now.given != then.given:
-            rate = tariff.during(_began(row, starts), both_ways.time_s)
+        if tariff.hourly and present_effect.given != tried_effect.given:
+            rate = tariff.during(_start_time(row, starts), both_ways.time_s)
         for sums in (total, group):
-            sums.add(both_ways, now, then, rate)
-        if now.given != then.given:
-            reasons[now.reason, then.reason] += 1
+            sums.add(both_ways, present_effect, tried_effect, rate)
+        if present_effect.given != tried_effect.given:
+            reasons[present_effect.reason, tried_effect.reason] += 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1].different, item[0]))
     return Simulation(
         since.isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -138,7 +143,7 @@ def _match_job_names(policy: PolicySet) -> bool:
     return any("job_name" in rule.match for rule in policy.rules)
 
 
-def _stored(
+def _stored_rows(
     reader: Reader, since: datetime, user: str | None, by_job_name: bool
 ) -> Iterator[sqlite3.Row]:
     """Yield the decisions since a moment; all but the first three columns are the request's.
@@ -147,7 +152,7 @@ def _stored(
     """
     unread = ["$.script_path", "$.fingerprint"] + ([] if by_job_name else ["$.job_name"])
     paths = ", ".join(f"'{path}'" for path in unread)
-    last, after = 0, since.strftime("%Y-%m-%dT%H:%M:%S")
+    last, since_text = 0, since.strftime("%Y-%m-%dT%H:%M:%S")
     whose = "" if user is None else "AND user = :user"
     while True:
         rows = reader.rows(
@@ -158,7 +163,7 @@ def _stored(
             " json_extract(record, '$.program') AS program FROM decisions"
             f" WHERE rowid > :last AND created_at >= :after {whose}"
             f" ORDER BY rowid LIMIT {_BATCH}",
-            {"last": last, "after": after, "user": user},
+            {"last": last, "after": since_text, "user": user},
         )
         yield from rows
         if len(rows) < _BATCH:
@@ -166,7 +171,7 @@ def _stored(
         last = rows[-1]["at"]
 
 
-def _both_ways(row: sqlite3.Row, present: Snapshot, other: Snapshot) -> BothWays | str:
+def _both_ways(row: sqlite3.Row, present: Snapshot, tried_snapshot: Snapshot) -> BothWays | str:
     """Decide one stored request under both policies; return why where that cannot be."""
     if row["origin"] == FROM_STAMP:
         return STAMP_ONLY
@@ -179,12 +184,13 @@ def _both_ways(row: sqlite3.Row, present: Snapshot, other: Snapshot) -> BothWays
         request = JobRequest.from_summary(json.loads(row["request"]), *names, program=program)
         if reading is None:
             return DAMAGED
-        now, then = (
-            decide_again(request, reading, site, chance=lambda: 1.0) for site in (present, other)
+        present_decision, tried_decision = (
+            decide_again(request, reading, site, chance=lambda: 1.0)
+            for site in (present, tried_snapshot)
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return DAMAGED
-    base = now if now.baseline_time_s is not None else then
+    base = present_decision if present_decision.baseline_time_s is not None else tried_decision
     where = base.baseline
     return BothWays(
         base.application or row["application"],
@@ -192,8 +198,8 @@ def _both_ways(row: sqlite3.Row, present: Snapshot, other: Snapshot) -> BothWays
         where.nodes if where else 0,
         math.nan if base.baseline_time_s is None else base.baseline_time_s,
         math.nan if base.baseline_energy_j is None else base.baseline_energy_j,
-        _effect(now),
-        _effect(then),
+        _effect(present_decision),
+        _effect(tried_decision),
     )
 
 
@@ -202,11 +208,11 @@ def _effect(decision: Decision) -> PolicyEffect:
     last = decision.codes[-1] if decision.codes else ""
     if not decision.changed or chosen is None:
         return PolicyEffect(reason=last)
-    given = (*decision.rewrite.items(), *decision.environment.items())
+    written_options = (*decision.rewrite.items(), *decision.environment.items())
     # a pinned choice is applied to every job, nothing is drawn
     drawn = 0.0 if "pinned" in decision.codes else decision.policy.holdout
     return PolicyEffect(
-        tuple(sorted(given)),
+        tuple(sorted(written_options)),
         chosen.configuration.nodes,
         Interval(*chosen.time),
         Interval(*chosen.energy),
@@ -237,7 +243,7 @@ def _starts(reader: Reader, since: datetime) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if row[1]}
 
 
-def _began(row: sqlite3.Row, starts: Mapping[str, str]) -> datetime:
+def _start_time(row: sqlite3.Row, starts: Mapping[str, str]) -> datetime:
     text = starts.get(row["id"]) or row["created_at"]
     return datetime.fromisoformat(text).astimezone()
 

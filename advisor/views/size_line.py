@@ -46,14 +46,14 @@ class SizeLine:
         shown = (f"[{s.text}]" if i == self.at else s.text for i, s in enumerate(self.steps))
         return f"size {self.parameter}: {'  '.join(shown)}   • measured"
 
-    def beside(self, workload: str, by: int) -> str | None:
-        """Return the workload ``by`` sizes further than one, None where there is none.
+    def beside(self, workload: str, offset: int) -> str | None:
+        """Return the workload ``offset`` sizes further than one, None where there is none.
 
         The one may already be another than is shown: that of a key whose page is not there yet.
         """
         names = [s.workload for s in self.steps]
-        at = (names.index(workload) if workload in names else self.at) + by
-        return names[at] if 0 <= at < len(names) else None
+        step_number = (names.index(workload) if workload in names else self.at) + offset
+        return names[step_number] if 0 <= step_number < len(names) else None
 
 
 def size_lines(
@@ -69,21 +69,23 @@ def size_lines(
     measured = models[0].about_sizes.get("measured") if models else None
     if line is None or not measured:
         return ()
-    known = {n: v for n, v in measured.items() if n != NODES and n in line.size}
+    measured_values = {n: v for n, v in measured.items() if n != NODES and n in line.size}
     names = {w.name: sizes for w in reader.workloads(application) if (sizes := line_of(w.name))}
 
     def along(parameter: str) -> SizeLine:
-        now, ran = line.size[parameter], sorted(known[parameter])
-        beyond = [ran[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)]
+        shown_value, run_values = line.size[parameter], sorted(measured_values[parameter])
+        extrapolated_values = [
+            run_values[-1] * _STEP**i for i in range(1, int(math.log(most, _STEP) + 1e-9) + 1)
+        ]
         steps = []
-        for value in sorted({*ran, *map(_round, beyond), now}):
+        for value in sorted({*run_values, *map(_round, extrapolated_values), shown_value}):
             size = {**line.size, parameter: value}
             stored = (n for n, o in names.items() if (o.family, o.size) == (line.family, size))
-            name = workload if value == now else next(stored, line_at(line, size))
-            steps.append(SizeStep(value, name, value in ran))
-        return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(now))
+            name = workload if value == shown_value else next(stored, line_at(line, size))
+            steps.append(SizeStep(value, name, value in run_values))
+        return SizeLine(parameter, tuple(steps), [s.value for s in steps].index(shown_value))
 
-    return tuple(along(n) for n in sorted(known, key=lambda n: -len(known[n])))
+    return tuple(along(n) for n in sorted(measured_values, key=lambda n: -len(measured_values[n])))
 
 
 def sized_views_of(reader: Reader, application: str, workload: str, user: str) -> dict[int, View]:
@@ -97,8 +99,8 @@ def sized_views_of(reader: Reader, application: str, workload: str, user: str) -
     inventory = reader.inventory()
     for model in _models(reader, application, line, user) if line is not None else []:
         try:
-            known = _known(model, line.size if line else {})
-            view = sized_view(model, known, inventory.resolve(model.node_type))
+            relevant_size = _relevant_size(model, line.size if line else {})
+            view = sized_view(model, relevant_size, inventory.resolve(model.node_type))
         except AdvisorError as error:
             problem = error
             continue
@@ -123,7 +125,7 @@ def _models(
     return sorted(models, key=lambda m: m.scope != "own")
 
 
-def _known(model: StoredModel, size: Mapping[str, float]) -> dict[str, float]:
+def _relevant_size(model: StoredModel, size: Mapping[str, float]) -> dict[str, float]:
     """Return the numbers of a size that count; those without effect do not."""
     about = model.about_sizes
     names = {*(about.get("measured") or {}), *(about.get("fixed") or {})}

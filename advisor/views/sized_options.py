@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def sized_views(
     reader: Reader,
     application: str,
-    at: Mapping[str, float],
+    requested_size: Mapping[str, float],
     *,
     user: str,
     node_type: str | None = None,
@@ -44,7 +44,7 @@ def sized_views(
         ):
             continue
         try:
-            views.append(sized_view(model, at, inventory.resolve(model.node_type)))
+            views.append(sized_view(model, requested_size, inventory.resolve(model.node_type)))
         except AdvisorError as problem:
             problems.append(problem)
     if not views and problems:
@@ -57,7 +57,9 @@ def beyond(model: StoredModel) -> dict[str, float]:
     return model.size_table().beyond(dict(model.size))
 
 
-def sized_view(model: StoredModel, at: Mapping[str, float], node_type: NodeType | None) -> View:
+def sized_view(
+    model: StoredModel, requested_size: Mapping[str, float], node_type: NodeType | None
+) -> View:
     """Return a family's model at a size, without what lacks memory on its ``node_type``.
 
     Raises AdvisorError that says what is missing.
@@ -74,17 +76,18 @@ def sized_view(model: StoredModel, at: Mapping[str, float], node_type: NodeType 
         table = model.size_table()
         axes = {a.name: a for a in table.axes}
         fixed = about.get("fixed") or {}
-        known = [*axes, *fixed]
-        for name, value in at.items():
-            if name not in known:
+        parameter_names = [*axes, *fixed]
+        for name, value in requested_size.items():
+            if name not in parameter_names:
                 raise InputError(
-                    f"{name} is not a parameter of {family!r}", hint=f"it has {', '.join(known)}"
+                    f"{name} is not a parameter of {family!r}",
+                    hint=f"it has {', '.join(parameter_names)}",
                 )
             if name in fixed and fixed[name] != value:
                 raise RefusedError(
                     f"few-sizes: {name} was only measured at {format_number(fixed[name])}"
                 )
-        size = {name: at[name] for name in axes if name in at}
+        size = {name: requested_size[name] for name in axes if name in requested_size}
         if NODES in axes:
             size.setdefault(NODES, axes[NODES].high)
         for name, axis in axes.items():

@@ -40,10 +40,10 @@ class SweepRow:
     @property
     def words(self) -> str:
         """Its state in words."""
-        own = self.own
-        if own is None or own.state not in ("requested", "running"):
+        folder_progress = self.own
+        if folder_progress is None or folder_progress.state not in ("requested", "running"):
             return self.state
-        return "running" if own.alive else "interrupted"
+        return "running" if folder_progress.alive else "interrupted"
 
 
 def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
@@ -51,16 +51,16 @@ def listed(root: Path, store: Path | None, user: str) -> list[SweepRow]:
 
     Raises StoreError when the store cannot be read; without one only the folder is looked at.
     """
-    own = progress.every(root, store)
-    sweeps = {p.id: _own(p, user) for p in own}
+    own_sweeps = progress.every(root, store)
+    sweeps = {p.id: _own_row(p, user) for p in own_sweeps}
     if store is not None and store.exists():
         with Reader(store) as reader:
-            for sweep in _stored(reader):
+            for sweep in _stored_rows(reader):
                 sweeps.setdefault(sweep.id, sweep)
     return sorted(sweeps.values(), key=lambda s: (s.created_at, s.id), reverse=True)[:MOST]
 
 
-def _own(p: Progress, user: str) -> SweepRow:
+def _own_row(p: Progress, user: str) -> SweepRow:
     return SweepRow(
         p.id,
         p.application,
@@ -76,7 +76,7 @@ def _own(p: Progress, user: str) -> SweepRow:
     )
 
 
-def _stored(reader: Reader) -> list[SweepRow]:
+def _stored_rows(reader: Reader) -> list[SweepRow]:
     rows = reader.rows(
         "SELECT r.id, w.application, w.name, r.node_type, r.user, r.state, r.created_at,"
         " (SELECT count(*) FROM training_runs AS t WHERE t.request_id = r.id"
@@ -121,7 +121,7 @@ def _json(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
 def _advisor(arguments: Sequence[str], folder: Path) -> str:
     """Run ``advisor train`` as a command of its own: planning loads what is not needed here."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             own_python("advisor", "train", *arguments),
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -132,7 +132,7 @@ def _advisor(arguments: Sequence[str], folder: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AdvisorError(f"advisor train cannot be run: {error}") from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it failed without a message"]
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines() or ["it failed without a message"]
         raise AdvisorError(lines[-1].removeprefix("advisor: "))
-    return done.stdout
+    return completed.stdout

@@ -24,7 +24,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
         max(columns_of(h), *(columns_of(r[i]) for r in cells)) if cells else columns_of(h)
         for i, h in enumerate(headers)
     ]
-    right = _right(rows, len(headers))
+    right = _right_aligned(rows, len(headers))
     lines = []
     for row in [list(headers), *cells]:
         line = "  ".join(padded(c, w, right=r) for c, w, r in zip(row, widths, right, strict=True))
@@ -35,7 +35,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return a table of GitHub's Markdown, numbers to the right."""
     cells = [[str(c).replace("|", "\\|") for c in row] for row in [headers, *rows]]
-    rule = ["---:" if right else "---" for right in _right(rows, len(headers))]
+    rule = ["---:" if right else "---" for right in _right_aligned(rows, len(headers))]
     return [f"| {' | '.join(row)} |" for row in [cells[0], rule, *cells[1:]]]
 
 
@@ -46,7 +46,7 @@ def latex(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
         escaped = ("".join(_LATEX.get(c, c) for c in str(cell)) for cell in row)
         return " & ".join(escaped) + r" \\"
 
-    columns = "".join("r" if right else "l" for right in _right(rows, len(headers)))
+    columns = "".join("r" if right else "l" for right in _right_aligned(rows, len(headers)))
     return [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\hline",
@@ -75,7 +75,7 @@ COMMENTS = {"latex": "% ", "csv": "# "}
 """What lines between tables begin with, in the forms that take no prose."""
 
 
-def _right(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
+def _right_aligned(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
     cells = [[str(c) for c in row] for row in rows]
     return [bool(cells) and all(_numeric(r[i]) for r in cells) for i in range(columns)]
 

@@ -109,8 +109,8 @@ class TradeOffView:
         """Return (low, high) of every option's place on each axis; None where it is not known."""
         base = self.view.baseline
 
-        def ends(low: float, high: float, whole: float, *, plain: bool) -> PlotPoint:
-            return (low, high) if plain else (100.0 * whole / high, 100.0 * whole / low)
+        def ends(low: float, high: float, base: float, *, plain: bool) -> PlotPoint:
+            return (low, high) if plain else (100.0 * base / high, 100.0 * base / low)
 
         return [
             (
@@ -179,21 +179,21 @@ def board_of(
     """Return a board, everything special found among its options."""
     numbers = {o.configuration: i for i, o in enumerate(view.options)}
 
-    def at(decision: Decision | None) -> int | None:
+    def option_number(decision: Decision | None) -> int | None:
         chosen = decision.chosen if decision is not None else None
         return None if chosen is None else numbers.get(chosen.configuration)
 
     baseline = numbers[view.baseline.configuration]
-    policy_at, own = at(policy), at(yours)
+    policy_at, yours_at = option_number(policy), option_number(yours)
     if yours is not None and any(r.code == "pinned" for r in yours.reasons):
-        own = baseline if own is None else own
-    elif own == policy_at:
-        own = None
-    special = {baseline, policy_at, own}
+        yours_at = baseline if yours_at is None else yours_at
+    elif yours_at == policy_at:
+        yours_at = None
+    special = {baseline, policy_at, yours_at}
     spikes = frozenset(n for n in disturbed(view.options) if n not in special)
-    far = view.model.of_sizes and bool(beyond(view.model))
+    extrapolated = view.model.of_sizes and bool(beyond(view.model))
     return TradeOffView(
-        view, node_type, policy, yours, baseline, policy_at, own, spikes, foreign, far
+        view, node_type, policy, yours, baseline, policy_at, yours_at, spikes, foreign, extrapolated
     )
 
 
@@ -229,9 +229,9 @@ class Boards:
         board, every = self.by_type[name], self.by_type.get(EVERY)
         if every is None or board.yours is None or board.yours.chosen is None:
             return name
-        there = board.yours.chosen.configuration
-        elsewhere = there.node_type != name and every.find(there) is not None
-        return EVERY if elsewhere else name
+        destination = board.yours.chosen.configuration
+        moves_away = destination.node_type != name and every.find(destination) is not None
+        return EVERY if moves_away else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,17 +247,25 @@ class SeenModels:
     sized: Mapping[int, View]
 
     def view_on(
-        self, reader: Reader, node_type: str, person: Person, asked: Configuration | None = None
+        self,
+        reader: Reader,
+        node_type: str,
+        person: Person,
+        requested_baseline: Configuration | None = None,
     ) -> tuple[View, Person]:
         """Return the view of the model on a node type, and the person as whose jobs it advises.
 
-        The baseline is what was ``asked`` for, if it is one of its options, else the job as a
-        sweep measured it, else the largest option.
+        The baseline is ``requested_baseline``, if it is one of its options, else the job as a sweep
+        measured it, else the largest option.
         """
-        here = [m for m in self.shown if m.node_type == node_type]
-        model = home(here, person, self.snapshot.inventory)
+        type_models = [m for m in self.shown if m.node_type == node_type]
+        model = home(type_models, person, self.snapshot.inventory)
         whose = replace(person, account=model.owner) if model.scope == "account" else person
-        base = asked if asked and asked.node_type == node_type else None
+        base = (
+            requested_baseline
+            if requested_baseline and requested_baseline.node_type == node_type
+            else None
+        )
         if model.id in self.sized:
             return self.sized[model.id].beside(base), whose
         swept = reader.swept_baseline(model.application, model.workload, node_type)
@@ -286,28 +294,32 @@ def load(
     application: str,
     workload: str,
     person: Person,
-    asked: Configuration | None = None,
+    requested_baseline: Configuration | None = None,
 ) -> Boards:
     """Return a workload's trade-offs for a person, and the ranking of its node types.
 
-    ``asked`` is the baseline of its node type, see :meth:`SeenModels.view_on`. With a ranking but
-    no model there are no trade-offs. Raises RefusedError when there is neither.
+    ``requested_baseline`` is the baseline of its node type, see :meth:`SeenModels.view_on`. With a
+    ranking but no model there are no trade-offs. Raises RefusedError when there is neither.
     """
     stored = rankings(reader, application, workload, user=person.name)
-    seen = seen_models(reader, application, workload, person)
-    if not seen.shown and stored:
+    visible_models = seen_models(reader, application, workload, person)
+    if not visible_models.shown and stored:
         return Boards(application, workload, 0, {}, ranked({}, stored))
-    if not seen.shown:
+    if not visible_models.shown:
         raise RefusedError(f"there is no model of {application} {workload} yet", hint="measure it")
-    snapshot = seen.snapshot
+    snapshot = visible_models.snapshot
     boards: dict[str, TradeOffView] = {}
-    first_one = home(seen.shown, person, snapshot.inventory).node_type
-    names = sorted({m.node_type for m in seen.shown}, key=lambda n: (n != first_one, n))
+    first_one = home(visible_models.shown, person, snapshot.inventory).node_type
+    names = sorted({m.node_type for m in visible_models.shown}, key=lambda n: (n != first_one, n))
     for name in names:
-        view, whose = seen.view_on(reader, name, person, asked)
+        view, whose = visible_models.view_on(reader, name, person, requested_baseline)
         boards[name] = _board(snapshot, view, whose, name, boards.get(first_one))
     if len(names) > 1:
-        first = boards[asked.node_type if asked and asked.node_type in boards else names[0]]
+        first = boards[
+            requested_baseline.node_type
+            if requested_baseline and requested_baseline.node_type in boards
+            else names[0]
+        ]
         every = tuple(
             o
             for b in boards.values()
@@ -319,8 +331,8 @@ def load(
         boards[EVERY] = board_of(view, EVERY, first.policy, first.yours, foreign)
     runs = sum(w.observations for w in reader.workloads(application) if w.name == workload)
     ranking = ranked({n: b.view for n, b in boards.items() if n}, stored)
-    known = {r.node_type for r in ranking}
-    unranked = tuple(n for n in snapshot.inventory.node_types if n not in known)
+    ranked_types = {r.node_type for r in ranking}
+    unranked = tuple(n for n in snapshot.inventory.node_types if n not in ranked_types)
     month = Month.of(reader, application, workload, person.name)
     most = snapshot.policy.base.max_extrapolation
     sizes = size_lines(reader, application, workload, person.name, most)
@@ -334,8 +346,8 @@ def _board(
     if m.transferred:  # a job's own node type must have been measured: it may be sent here
         policy, yours = (home_board.policy, home_board.yours) if home_board else (None, None)
         return board_of(view, node_type, policy, yours, frozenset([node_type]))
-    without = replace(person, choices={})
-    policy = preview(snapshot, m.application, m.workload, base, without)
+    person_without_choices = replace(person, choices={})
+    policy = preview(snapshot, m.application, m.workload, base, person_without_choices)
     yours = preview(snapshot, m.application, m.workload, base, person) if person.choices else policy
     return board_of(view, node_type, policy, yours)
 
@@ -374,8 +386,8 @@ def worth(board: TradeOffView, number: int, month: Month) -> list[str]:
         return []
     verb = "takes" if number == board.baseline else "worth"
     about = "about " if board.estimated or board.guessed(option) else ""
-    run, *rest = of_option(board.view, option, month).sentences()
-    return [f"{verb} {about}{run}", *rest]
+    run, *month_sentences = of_option(board.view, option, month).sentences()
+    return [f"{verb} {about}{run}", *month_sentences]
 
 
 def known(board: TradeOffView, option: Option) -> str:

@@ -64,7 +64,7 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
             if subject.rate
             else []
         ),
-        *_early(plan),
+        *_early_end_lines(plan),
         *(f"note: {note}" for note in plan.notes),
     ]
     if listing:
@@ -72,18 +72,20 @@ def plan_lines(plan: PlannedSweep, *, listing: bool = False) -> list[str]:
     return lines
 
 
-def _early(plan: PlannedSweep) -> list[str]:
+def _early_end_lines(plan: PlannedSweep) -> list[str]:
     """Say which runs may end early, what becomes of their files, and what that may save."""
-    within, earlier = plan.state.settings.within, plan.state.settings.earlier
-    if not within:
+    tolerance, earlier = plan.state.settings.within, plan.state.settings.earlier
+    if not tolerance:
         return []
     runs = plan.state.stages["design"].runs
-    whole = sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm - bool(earlier)
+    complete_runs = (
+        sum(r.role == "baseline" for r in runs) + plan.state.settings.confirm - bool(earlier)
+    )
     base, equal = plan.state.subject.baseline, max(1.0, plan.cost.equal_runs)
-    share = min(1.0, (whole + USUAL_SHARE * max(0.0, equal - whole)) / equal)
+    share = min(1.0, (complete_runs + USUAL_SHARE * max(0.0, equal - complete_runs)) / equal)
     which = "those that confirm" if earlier else "the first and those that confirm"
     lines = [
-        f"runs end once their time and energy are known within {format_percent(within)}, except "
+        f"runs end once their time and energy are known within {format_percent(tolerance)}, except "
         f"{which}; the files of a run that ends early are incomplete (--complete: all runs whole)",
         *(
             [
@@ -111,8 +113,8 @@ def run_line(event: Event) -> str:
         return event.text
     where = describe(run.configuration)
     if not result.ok:
-        again = f"; {event.text}" if event.text else "; left out"
-        return f"run {event.index}/{event.total}  {where}  failed: {result.detail}{again}"
+        consequence = f"; {event.text}" if event.text else "; left out"
+        return f"run {event.index}/{event.total}  {where}  failed: {result.detail}{consequence}"
     time = format_duration(result.time_s or 0.0)
     if result.energy_j is None:
         energy = "energy missing"
@@ -183,9 +185,11 @@ def series_lines(plans: Sequence[PlannedSweep]) -> list[str]:
     """Return the cost of all sizes of a series together."""
     runs = sum(p.cost.runs for p in plans)
     hours = [p.cost.node_hours for p in plans]
-    known = [h for h in hours if h is not None]
+    known_node_hours = [h for h in hours if h is not None]
     cost = (
-        f"up to {format_node_hours(sum(known))}" if len(known) == len(hours) else "cost not known"
+        f"up to {format_node_hours(sum(known_node_hours))}"
+        if len(known_node_hours) == len(hours)
+        else "cost not known"
     )
     return [f"in all {len(plans)} sizes: {format_count(runs, 'run')}, {cost}"]
 
@@ -196,30 +200,30 @@ def _payback(outcome: SweepOutcome, policy: Policy) -> str:
     metered = math.isfinite(outcome.baseline.energy_j)
     saved = (format_energy if metered else format_node_hours)(outcome.saved_per_run)
     most = policy.training.payback_runs
-    over = f" (more than the policy's {most})" if outcome.payback > most else ""
+    limit_words = f" (more than the policy's {most})" if outcome.payback > most else ""
     return (
         f"; it saves {saved} a run, so it pays back after "
-        f"{format_count(outcome.payback, 'run')}{over}"
+        f"{format_count(outcome.payback, 'run')}{limit_words}"
     )
 
 
 def _attempt(attempt: Confirmation) -> str:
     """Say how a confirming run came out."""
     energy = f", {format_energy(attempt.energy_j)}" if attempt.energy_j is not None else ""
-    took = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
+    run_words = f"a run there took {format_duration(attempt.time_s)}{energy}, {attempt.reason}"
     if attempt.chosen:
-        return f"confirmed: {took}"
-    return f"{describe(attempt.configuration)} {attempt.verdict}: {took}"
+        return f"confirmed: {run_words}"
+    return f"{describe(attempt.configuration)} {attempt.verdict}: {run_words}"
 
 
 def _cells(option: Option, base: Option | None) -> list[str]:
-    known = math.isfinite(option.energy_j)
+    has_energy = math.isfinite(option.energy_j)
     change = ""
     if base is not None:
         change = f"time {format_change(option.time_s / base.time_s - 1)}"
-        if known and math.isfinite(base.energy_j):
+        if has_energy and math.isfinite(base.energy_j):
             change += f", energy {format_change(option.energy_j / base.energy_j - 1)}"
-    energy = format_energy(option.energy_j) if known else "not known"
+    energy = format_energy(option.energy_j) if has_energy else "not known"
     return [describe(option.configuration), format_duration(option.time_s), energy, change]
 
 

@@ -29,20 +29,22 @@ class JobVerdict:
     can_apply: bool = False
 
 
-def verdict(policy: Decision | None, yours: Decision | None, missing: str = "") -> JobVerdict:
+def verdict(
+    policy: Decision | None, yours: Decision | None, absence_reason: str = ""
+) -> JobVerdict:
     """Return the verdict on jobs as written.
 
     ``policy`` and ``yours`` are the decisions without and with what the person has chosen;
-    ``missing`` says why there is none.
+    ``absence_reason`` says why there is none.
     """
     if policy is None or yours is None:
-        return JobVerdict(f"NO ADVICE: {missing}", "NOT APPLIED: jobs run as written")
+        return JobVerdict(f"NO ADVICE: {absence_reason}", "NOT APPLIED: jobs run as written")
     if yours.chosen is None or yours.chosen.configuration == yours.baseline:
-        return _nothing(yours)
-    what = _what(yours, yours.chosen)
+        return _unchanged_verdict(yours)
+    what = _change_sentence(yours, yours.chosen)
     if yours.changed:
-        same = policy.changed and policy.chosen == yours.chosen
-        whose = "the site's policy does it" if same else "as you chose"
+        follows_policy = policy.changed and policy.chosen == yours.chosen
+        whose = "the site's policy does it" if follows_policy else "as you chose"
         if _moves(yours):
             whose += ", queues permitting"  # which only the daemon knows, when it is submitted
         return JobVerdict(what, f"APPLIED: {whose} · c choose otherwise", "good")
@@ -59,37 +61,37 @@ def _moves(decision: Decision) -> bool:
     return old is not None and new is not None and new.configuration.node_type != old.node_type
 
 
-def _nothing(decision: Decision) -> JobVerdict:
+def _unchanged_verdict(decision: Decision) -> JobVerdict:
     if decision.chosen is not None:
         what = "CHANGES NOTHING: you pinned what the job asks for already"
         return JobVerdict(what, "NOTHING TO APPLY: jobs run as written · c choose")
     why = cause_of(decision.reasons) or "nothing better is known"
     codes = decision.codes
     if "opted-out" in codes or "mode-off" in codes:
-        rest = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
+        application_words = "NOTHING TO APPLY: your jobs run as you wrote them · c choose"
     elif "unconfirmed" in codes:
-        rest = "NOTHING TO APPLY: a run must confirm one first · t measure"
+        application_words = "NOTHING TO APPLY: a run must confirm one first · t measure"
     else:
-        rest = "NOTHING TO APPLY: jobs run as written · c choose"
-    return JobVerdict(f"CHANGES NOTHING: {why}", rest)
+        application_words = "NOTHING TO APPLY: jobs run as written · c choose"
+    return JobVerdict(f"CHANGES NOTHING: {why}", application_words)
 
 
-def _what(decision: Decision, chosen: Alternative) -> str:
+def _change_sentence(decision: Decision, chosen: Alternative) -> str:
     verb = "WILL" if decision.changed else "WOULD"
     energy, time = chosen.energy, chosen.time
     about = "about " if decision.energy_quality == "estimated" else ""
     if energy.change != energy.change:
-        words = f"CHANGE time {_change(time)}, energy not known"
+        words = f"CHANGE time {_change_words(time)}, energy not known"
     elif energy.change <= -_LEAST or time.change > -_LEAST:
         lead = (
-            f"SAVE {about}{_saving(energy)} energy{_interval(_turned(energy))}"
+            f"SAVE {about}{_saving(energy)} energy{_interval(_as_saving(energy))}"
             if energy.change <= -_LEAST
-            else f"CHANGE energy {about}{_change(energy)}"
+            else f"CHANGE energy {about}{_change_words(energy)}"
         )
-        words = f"{lead}, time {_change(time)}"
+        words = f"{lead}, time {_change_words(time)}"
     else:
-        lead = f"SAVE {_saving(time)} time{_interval(_turned(time))}"
-        words = f"{lead}, energy {about}{_change(energy)}"
+        lead = f"SAVE {_saving(time)} time{_interval(_as_saving(time))}"
+        words = f"{lead}, energy {about}{_change_words(energy)}"
     return f"{verb} {words}: {against(decision.baseline, chosen.configuration)}"
 
 
@@ -102,10 +104,10 @@ def _not_applied(policy: Decision, yours: Decision) -> tuple[str, bool]:
         return "its energy is an estimate; the site applies measured ones only", False
     limits = yours.policy.user_limits.mode
     allowed = MODES.index("apply") <= max(MODES.index(policy.policy.mode), MODES.index(limits))
-    does = "advises" if code == "mode-advise" else "observes"
+    site_action = "advises" if code == "mode-advise" else "observes"
     if policy.policy.mode != yours.policy.mode:
         return "you asked for advice only", allowed
-    return f"the site only {does}", allowed
+    return f"the site only {site_action}", allowed
 
 
 def against(old: Configuration | None, new: Configuration) -> str:
@@ -134,36 +136,36 @@ def against(old: Configuration | None, new: Configuration) -> str:
 
 
 def _cores(c: Configuration) -> str:
-    each = " a node" if c.nodes > 1 else ""
-    return f"{c.threads_per_node} core{'s' * (c.threads_per_node != 1)}{each}"
+    node_words = " a node" if c.nodes > 1 else ""
+    return f"{c.threads_per_node} core{'s' * (c.threads_per_node != 1)}{node_words}"
 
 
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def _turned(effect: Effect) -> Effect:
+def _as_saving(effect: Effect) -> Effect:
     """Return a change as a saving."""
     return Effect(-effect.change, -effect.hi, -effect.lo)
 
 
 def _saving(effect: Effect) -> str:
-    return f"{_number(-effect.change, _fine(effect))} %"
+    return f"{_number(-effect.change, _needs_decimal(effect))} %"
 
 
-def _change(effect: Effect) -> str:
-    fine = _fine(effect)
+def _change_words(effect: Effect) -> str:
+    fine = _needs_decimal(effect)
     return f"{_number(effect.change, fine, signed=True)} %{_interval(effect, signed=True)}"
 
 
 def _interval(effect: Effect, *, signed: bool = False) -> str:
     if effect.lo != effect.lo or effect.hi != effect.hi:
         return ""
-    fine = _fine(effect)
+    fine = _needs_decimal(effect)
     ends = (_number(v, fine, signed=signed, end=True) for v in (effect.lo, effect.hi))
     return " ({} to {})".format(*ends)
 
 
-def _fine(effect: Effect) -> bool:
+def _needs_decimal(effect: Effect) -> bool:
     """Tell whether whole percents would make one number of an interval."""
     low, high = 100 * effect.lo, 100 * effect.hi
     return high > low and f"{low:.0f}" == f"{high:.0f}"

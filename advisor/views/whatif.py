@@ -74,10 +74,16 @@ class DecisionChange:
     @property
     def kind(self) -> ChangeKind:
         """How the two differ."""
-        now, then = self.case.now, self.then
-        if now is None or then is None:
-            return "same" if now is then else "gained" if now is None else "lost"
-        return "same" if now.configuration == then.configuration else "moved"
+        present_choice, tried_choice = self.case.now, self.then
+        if present_choice is None or tried_choice is None:
+            return (
+                "same"
+                if present_choice is tried_choice
+                else "gained"
+                if present_choice is None
+                else "lost"
+            )
+        return "same" if present_choice.configuration == tried_choice.configuration else "moved"
 
     def words(self, choice: PolicyOutcome | None) -> str:
         """Say what a choice does to its jobs."""
@@ -88,7 +94,7 @@ class DecisionChange:
     @property
     def where(self) -> str:
         """Name the point they would run at, "" where nothing would be changed."""
-        return self._at(self.then)
+        return self._place_words(self.then)
 
     @property
     def sentences(self) -> tuple[str, str]:
@@ -96,11 +102,15 @@ class DecisionChange:
         case = self.case
         user, account = case.person.name, case.person.account
         whose = f", jobs of {user}" if user else f", jobs of account {account}" if account else ""
-        today, then = (self._at(c) or "as submitted" for c in (case.now, self.then))
-        changed = f"today {today}; then {then}" if today != then else f"today and then {today}"
+        today, tried_place = (self._place_words(c) or "as submitted" for c in (case.now, self.then))
+        changed = (
+            f"today {today}; then {tried_place}"
+            if today != tried_place
+            else f"today and then {today}"
+        )
         return f"{case.application} / {case.workload} on {case.baseline.node_type}{whose}", changed
 
-    def _at(self, choice: PolicyOutcome | None) -> str:
+    def _place_words(self, choice: PolicyOutcome | None) -> str:
         return "" if choice is None else difference_words(self.case.baseline, choice.configuration)
 
 
@@ -154,16 +164,16 @@ def queues_words(changes: Sequence[DecisionChange]) -> str:
 
     They are decided as if every node were idle; "" where none is on another node type.
     """
-    there = sum(
+    moved_count = sum(
         c.then is not None and c.then.configuration.node_type != c.case.baseline.node_type
         for c in changes
     )
-    return f"; {there} change node type, queues permitting" if there else ""
+    return f"; {moved_count} change node type, queues permitting" if moved_count else ""
 
 
 def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:
     """Return the sum of choices: geometric means over all workloads, unchanged ones included."""
-    made = [c for c in choices if c is not None]
+    advised_choices = [c for c in choices if c is not None]
     if not choices:
         return Sum(0, 0, 0.0, 0.0)
 
@@ -171,7 +181,10 @@ def summed(choices: Sequence[PolicyOutcome | None]) -> Sum:
         return math.expm1(math.fsum(math.log1p(v) for v in values) / len(choices))
 
     return Sum(
-        len(choices), len(made), mean([c.energy for c in made]), mean([c.time for c in made])
+        len(choices),
+        len(advised_choices),
+        mean([c.energy for c in advised_choices]),
+        mean([c.time for c in advised_choices]),
     )
 
 
@@ -197,8 +210,8 @@ class WhatIf:
         for model in reader.models():
             if not going_on():
                 break
-            asked = swept.get((model.application, model.workload, model.node_type))
-            pruned, baseline = prune(model, asked)
+            swept_baseline = swept.get((model.application, model.workload, model.node_type))
+            pruned, baseline = prune(model, swept_baseline)
             if pruned is not None and baseline is not None:
                 loaded.snapshot.models[model.id] = pruned
                 if not model.transferred:  # no job is advised from there
@@ -209,7 +222,10 @@ class WhatIf:
             replace(c, request=sample_job(snapshot, *c.asks)) for c in loaded.cases if going_on()
         ]
         choices = loaded._decide(loaded.policy, going_on)
-        loaded.cases = [replace(c, now=now) for c, now in zip(loaded.cases, choices, strict=False)]
+        loaded.cases = [
+            replace(c, now=present_choice)
+            for c, present_choice in zip(loaded.cases, choices, strict=False)
+        ]
         return loaded
 
     def under(
@@ -223,7 +239,10 @@ class WhatIf:
         if base == self.policy.base:
             return [DecisionChange(c, c.now) for c in self.cases]
         choices = self._decide(replace(self.policy, base=base), going_on)
-        return [DecisionChange(c, then) for c, then in zip(self.cases, choices, strict=False)]
+        return [
+            DecisionChange(c, tried_choice)
+            for c, tried_choice in zip(self.cases, choices, strict=False)
+        ]
 
     def _decide(
         self, policy: PolicySet, going_on: Callable[[], bool]
@@ -233,10 +252,10 @@ class WhatIf:
         for case in self.cases:
             if not going_on():
                 break
-            made = None
+            decision = None
             if case.request is not None:
-                made = preview(self.snapshot, *case.asks, request=case.request)
-            outcomes.append(None if made is None else _outcome(made))
+                decision = preview(self.snapshot, *case.asks, request=case.request)
+            outcomes.append(None if decision is None else _outcome(decision))
         return outcomes
 
 
@@ -251,11 +270,11 @@ def _cases_of_sizes(
     Their families' models join the snapshot.
     """
     cases = []
-    known = {(m.application, m.workload) for m in snapshot.models.values() if m.fitted}
+    modelled_workloads = {(m.application, m.workload) for m in snapshot.models.values() if m.fitted}
     families: dict[str, list[StoredModel]] = {}
     for application, workload, node_type in sorted(runs):
         line = line_of(workload)
-        if line is None or not line.values or (application, workload) in known:
+        if line is None or not line.values or (application, workload) in modelled_workloads:
             continue
         if application not in families:
             families[application] = reader.size_models(application)
@@ -290,7 +309,7 @@ def _case(model: StoredModel, baseline: Configuration, runs: Mapping[_JobKey, in
 
 
 def prune(
-    model: StoredModel, asked: Configuration | None
+    model: StoredModel, swept_baseline: Configuration | None
 ) -> tuple[StoredModel | None, Configuration | None]:
     """Return a model with nothing but what a decision can choose, and its baseline.
 
@@ -305,8 +324,13 @@ def prune(
     if not points:
         return None, None
     point = None
-    if asked is not None:
-        point = (asked.nodes, asked.ranks_per_node, asked.threads_per_node, asked.freq_khz)
+    if swept_baseline is not None:
+        point = (
+            swept_baseline.nodes,
+            swept_baseline.ranks_per_node,
+            swept_baseline.threads_per_node,
+            swept_baseline.freq_khz,
+        )
     base = points.index(point if point in points else max(points, key=size))
     top = points.index(max(points, key=itemgetter(3)))
     pruned = pick_packed(blob, (base, top))

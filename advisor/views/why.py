@@ -48,10 +48,10 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
     lines += reason_lines(decision)
     if decision.changed:
         of_scheduler = translator(named(decision.scheduler)).LEFT_ALONE
-        off = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
+        off_command = "ADVISOR=off advisor run" if decision.hook == "run" else of_scheduler
         lines += [
             "",
-            f"to turn the advisor off: {off} ... for one job, a line #ADVISOR off for a "
+            f"to turn the advisor off: {off_command} ... for one job, a line #ADVISOR off for a "
             "script, advisor choose --off for all your jobs",
         ]
     return lines
@@ -76,12 +76,12 @@ def _job(answer: Answer) -> list[str]:
 
 def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[str]:
     d = decision
-    lines = [f"decision     {d.id}  {_trust(answer)}", *heading(d)]
+    lines = [f"decision     {d.id}  {_trust_words(answer)}", *heading(d)]
     if d.baseline:
         lines.append(f"asked for    {describe(d.baseline, node_type=True)}")
     if d.chosen:
-        took = "took         " if d.changed else "would take   "
-        lines.append(f"{took}{describe(d.chosen.configuration, node_type=True)}")
+        lead = "took         " if d.changed else "would take   "
+        lines.append(f"{lead}{describe(d.chosen.configuration, node_type=True)}")
         if effects_text(d):
             lines += [f"promised     {effects_text(d)}", *worth]
     rewrite = rewrite_text(d)
@@ -90,7 +90,7 @@ def _decision(answer: Answer, decision: Decision, worth: Sequence[str]) -> list[
     return lines
 
 
-def _trust(answer: Answer) -> str:
+def _trust_words(answer: Answer) -> str:
     if answer.trust == "unverified":
         return f"(not trusted: {answer.trust_why})"
     return "(by its stamp)" if answer.trust == "stamped" else ""
@@ -127,21 +127,21 @@ def _comparison(answer: Answer) -> list[str]:
 def _frequency(answer: Answer, o: Outcome) -> list[str]:
     """Say which cap was set or requested, which frequency was observed, and whether they agree."""
     requested, observed = o.freq_requested_khz, observed_khz(o.freq_observed_khz)
-    d, own = answer.decision, 0
+    d, set_freq_khz = answer.decision, 0
     if d is not None and d.changed and d.chosen is not None and d.baseline is not None:
         chosen = d.chosen.configuration
-        own = chosen.freq_khz if chosen.freq_khz != d.baseline.freq_khz else 0
-    if not (requested or observed or own):
+        set_freq_khz = chosen.freq_khz if chosen.freq_khz != d.baseline.freq_khz else 0
+    if not (requested or observed or set_freq_khz):
         return []
-    seen = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
+    observed_words = f"{observed / 1e6:.2f} GHz observed" if observed else "observed: not known"
     cap = f"at most {format_freq(requested)} requested" if requested else "no cap requested"
     if requested and d is not None and d.node_cap_khz == requested:
         cap = f"at most {format_freq(requested)} set by its nodes"
-    if own and not requested:
-        cap = f"at most {format_freq(own)} set, but no step had it"
-    lines = ["", f"frequency    {cap}, {seen}"]
+    if set_freq_khz and not requested:
+        cap = f"at most {format_freq(set_freq_khz)} set, but no step had it"
+    lines = ["", f"frequency    {cap}, {observed_words}"]
     why = (o.record.get("ran") or {}).get("uncapped")
-    if why and (own or requested):
+    if why and (set_freq_khz or requested):
         lines.append(f"             the cap had no effect: {why}")
     return lines
 
@@ -157,19 +157,23 @@ def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
     pairs: list[tuple[str, list[tuple[str, float | None]]]] = [
         (
             quantity,
-            [("as written", written), ("promised", promise), ("measured", seen)],
+            [
+                ("as written", baseline_figure),
+                ("promised", promised_figure),
+                ("measured", measured_figure),
+            ],
         )
-        for quantity, written, promise, seen in (
+        for quantity, baseline_figure, promised_figure, measured_figure in (
             ("energy", d.baseline_energy_j, d.chosen.energy_j, o.energy_j if o else None),
             ("time", d.baseline_time_s, d.chosen.time_s, o.time_s if o else None),
         )
     ]
     drawn_groups = []
     for quantity, figures in pairs:
-        known = [(n, v) for n, v in figures if v is not None and v == v and v > 0]
-        if len(known) > 1:
-            form = format_energy if quantity == "energy" else duration_like(known[0][1])
-            drawn_groups.append((quantity, [(n, v, form(v)) for n, v in known]))
+        positive_figures = [(n, v) for n, v in figures if v is not None and v == v and v > 0]
+        if len(positive_figures) > 1:
+            form = format_energy if quantity == "energy" else duration_like(positive_figures[0][1])
+            drawn_groups.append((quantity, [(n, v, form(v)) for n, v in positive_figures]))
     return drawn_groups
 
 

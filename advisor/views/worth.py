@@ -82,8 +82,8 @@ class Worth:
             if m.own_runs == m.all_runs:
                 parts.clear()
             if m.own_runs:
-                own = m.tariff.words(m.own_runs * self.energy_j)
-                parts.insert(0, f"your {format_count(m.own_runs, 'run')} {own}")
+                user_words = m.tariff.words(m.own_runs * self.energy_j)
+                parts.insert(0, f"your {format_count(m.own_runs, 'run')} {user_words}")
             sentences.append(f"in {MONTH_D} days: {'; '.join(parts)}")
         return sentences
 

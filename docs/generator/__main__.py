@@ -19,13 +19,13 @@ def pages() -> dict[Path, str]:
 def main(arguments: list[str]) -> int:
     """Write the pages; return the exit code."""
     if len(arguments) == 2 and arguments[0] == "man":
-        made = {Path(arguments[1]) / name: text for name, text in man.pages().items()}
+        text_by_path = {Path(arguments[1]) / name: text for name, text in man.pages().items()}
     elif not arguments:
-        made = pages()
+        text_by_path = pages()
     else:
         sys.stderr.write("usage: python -m docs.generator [man FOLDER]\n")
         return 2
-    for path, text in made.items():
+    for path, text in text_by_path.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return 0

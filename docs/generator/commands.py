@@ -46,8 +46,8 @@ def program() -> Command:
 def every(command: Command) -> Iterator[Command]:
     """Yield a command and all below it."""
     yield command
-    for below in command.actions:
-        yield from every(below)
+    for subcommand in command.actions:
+        yield from every(subcommand)
 
 
 def members(command: Command) -> tuple[Command, ...]:

@@ -21,14 +21,16 @@ EXIT_CODES = {
 def pages() -> dict[str, str]:
     """Return each page's text by its file name."""
     advisor = program()
-    made = {"advisor.1": _page(advisor, _verbs(advisor) + _environment())}
+    page_texts = {"advisor.1": _page(advisor, _verbs(advisor) + _environment())}
     for verb in advisor.actions:
-        below = members(verb)
-        if below:
-            made[f"{_file(verb)}.1"] = _page(verb, _verbs(verb))
-        for one in below or (verb,):
-            made[f"{_file(one)}.1"] = _page(one, "".join(map(_action, list(every(one))[1:])))
-    return made
+        members_of_verb = members(verb)
+        if members_of_verb:
+            page_texts[f"{_file(verb)}.1"] = _page(verb, _verbs(verb))
+        for command in members_of_verb or (verb,):
+            page_texts[f"{_file(command)}.1"] = _page(
+                command, "".join(map(_action, list(every(command))[1:]))
+            )
+    return page_texts
 
 
 def _page(command: Command, more: str) -> str:
@@ -47,8 +49,8 @@ def _page(command: Command, more: str) -> str:
         text += f".SH NOTES\n{_text(command.epilog)}\n"
     text += ".SH EXIT STATUS\n"
     text += "".join(f".TP\n.B {code}\n{meaning}\n" for code, meaning in EXIT_CODES.items())
-    others = "" if name == "advisor" else "\n.BR advisor (1),"
-    return f"{text}.SH SEE ALSO{others}\n.BR sbatch (1),\n.BR qsub (1)\n"
+    main_page_link = "" if name == "advisor" else "\n.BR advisor (1),"
+    return f"{text}.SH SEE ALSO{main_page_link}\n.BR sbatch (1),\n.BR qsub (1)\n"
 
 
 def _day() -> str:

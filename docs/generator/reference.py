@@ -44,27 +44,27 @@ def keys(kind: str) -> set[str]:
 
 
 def _sections(
-    root: Node, node: Node, path: str, above: frozenset[str]
+    root: Node, node: Node, path: str, listed_keys: frozenset[str]
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Yield title, description and rows of a mapping, then of those below it.
 
-    ``above`` are keys that are listed already: a rule takes all of the file's settings.
+    ``listed_keys`` are keys that are listed already: a rule takes all of the file's settings.
     """
-    rows, below = [], []
+    rows, subsections = [], []
     required = node.get("required", ())
     for key, value in sorted(node["properties"].items(), key=lambda one: one[0] not in required):
-        if key in above:
+        if key in listed_keys:
             continue
         inner, suffix = _mapping(root, value)
         if inner is not None:
-            below.append((f"{path}{key}{suffix}", inner))
+            subsections.append((f"{path}{key}{suffix}", inner))
         rows.append(_row(f"{path}{key}", value, inner, key in required))
     about = " ".join(str(node.get("description", "")).split()) if path else ""
-    if above & node["properties"].keys():
+    if listed_keys & node["properties"].keys():
         about += " All settings at the top of the file can stand here, too."
     yield path.rstrip("."), about.replace("``", "`"), rows
-    listed = above | (node["properties"].keys() - {"version"} if not path else set())
-    for name, inner in below:
+    listed = listed_keys | (node["properties"].keys() - {"version"} if not path else set())
+    for name, inner in subsections:
         yield from _sections(root, inner, f"{name}.", frozenset(listed if "[]" in name else ()))
 
 
@@ -74,7 +74,7 @@ def _mapping(root: Node, value: Node) -> tuple[Node | None, str]:
         ("", value),
         ("[]", value.get("items", {})),
         (".NAME", value.get("additionalProperties", {})),
-        *(("", one) for one in (*value.get("oneOf", ()), *value.get("anyOf", ()))),
+        *(("", alternative) for alternative in (*value.get("oneOf", ()), *value.get("anyOf", ()))),
     ):
         if isinstance(inner, dict) and "$ref" in inner:
             return root["$defs"][inner["$ref"].rsplit("/", 1)[1]], suffix
@@ -91,7 +91,7 @@ def _row(name: str, value: Node, inner: Node | None, required: bool) -> str:
 def _default(value: Node) -> str:
     default = value.get("default")
     if isinstance(default, list):
-        return ", ".join(f"`{one}`" for one in default)
+        return ", ".join(f"`{element}`" for element in default)
     if isinstance(default, dict) or default in (None, "") or "default:" in str(value):
         return ""
     if _is_percentage(value):
@@ -102,22 +102,28 @@ def _default(value: Node) -> str:
 
 
 def _is_percentage(value: Node) -> bool:
-    return any("%" in one.get("pattern", "") for one in value.get("anyOf", ()))
+    return any("%" in alternative.get("pattern", "") for alternative in value.get("anyOf", ()))
 
 
 def _values(value: Node, inner: Node | None) -> str:
     """Return in words what may be written."""
-    kinds = [one.get("type") for one in (*value.get("anyOf", ()), value)]
-    several = "array" in kinds or "oneOf" in value
+    kinds = [alternative.get("type") for alternative in (*value.get("anyOf", ()), value)]
+    takes_list = "array" in kinds or "oneOf" in value
     if "enum" in value.get("items", ()):
-        return "a list of " + ", ".join(f"`{one}`" for one in value["items"]["enum"])
+        return "a list of " + ", ".join(
+            f"`{alternative}`" for alternative in value["items"]["enum"]
+        )
     if "enum" in value or "const" in value:
-        return ", ".join(f"`{one}`" for one in value.get("enum", [value.get("const")]))
+        return ", ".join(
+            f"`{alternative}`" for alternative in value.get("enum", [value.get("const")])
+        )
     if _is_percentage(value):
-        (span,) = (one for one in value["anyOf"] if "minimum" in one)
+        (span,) = (alternative for alternative in value["anyOf"] if "minimum" in alternative)
         return f"{100 * span['minimum']:g}% to {100 * span['maximum']:g}%"
     if "[hH]z" in str(value):
-        return "a list of frequencies, or a mapping" if several else "a frequency, like `1.9 GHz`"
+        return (
+            "a list of frequencies, or a mapping" if takes_list else "a frequency, like `1.9 GHz`"
+        )
     if inner is not None:
         return "a list of mappings" if "items" in value else "a mapping"
     if "minimum" in value and "maximum" in value:
@@ -129,4 +135,4 @@ def _values(value: Node, inner: Node | None) -> str:
         return "a mapping of names"
     if value.get("minimum") is not None:
         return "a number, or one with a unit"
-    return "text, or a list" if several else "text"
+    return "text, or a list" if takes_list else "text"

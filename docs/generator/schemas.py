@@ -75,10 +75,10 @@ def files() -> dict[Path, str]:
     return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in VERBS}
 
 
-def text(data: Any, indent: str = "", before: int = 0) -> str:
-    """Return JSON of which every part is on one line that fits there, ``before`` columns taken."""
+def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
+    """Return JSON of which every part is on one line that fits behind ``taken_columns``."""
     line = json.dumps(data, ensure_ascii=False)
-    if len(indent) + before + len(line) < COLUMNS or not isinstance(data, dict | list):
+    if len(indent) + taken_columns + len(line) < COLUMNS or not isinstance(data, dict | list):
         return line
     deeper = f"{indent}  "
     if isinstance(data, list):
@@ -143,9 +143,9 @@ def record(kind: type) -> dict[str, Any]:
         properties[key] = value(hint)
         if not form.omit:
             required.append(key)
-    made = {"type": "object", "properties": properties, "required": required}
+    schema = {"type": "object", "properties": properties, "required": required}
     closed = {"unevaluatedProperties": False} if getattr(kind, "CLOSED", False) else {}
-    return {**({"allOf": inline} if inline else {}), **made, **closed}
+    return {**({"allOf": inline} if inline else {}), **schema, **closed}
 
 
 def value(hint: Any) -> dict[str, Any]:
@@ -187,15 +187,15 @@ def value(hint: Any) -> dict[str, Any]:
 
 def about(notes: Sequence[object], kind: object) -> dict[str, Any]:
     """Return what ``Annotated`` says beside a type: bounds and words."""
-    made: dict[str, Any] = {}
+    schema: dict[str, Any] = {}
     for note in notes:
         if isinstance(note, AtLeast):
-            made["minItems" if kind == "array" else "minimum"] = note.value
+            schema["minItems" if kind == "array" else "minimum"] = note.value
         elif isinstance(note, AtMost):
-            made["maximum"] = note.value
+            schema["maximum"] = note.value
         else:
-            made["description"] = note
-    return made
+            schema["description"] = note
+    return schema
 
 
 @cache
@@ -208,6 +208,8 @@ def hints_of(kind: Any) -> dict[str, Any]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for line in node.body:
                 if isinstance(line, ast.ImportFrom) and line.module:
-                    of = import_module(line.module)
-                    names |= {a.asname or a.name: getattr(of, a.name) for a in line.names}
+                    imported_module = import_module(line.module)
+                    names |= {
+                        a.asname or a.name: getattr(imported_module, a.name) for a in line.names
+                    }
     return get_type_hints(kind, localns=names, include_extras=True)

@@ -92,7 +92,7 @@ def test_what_is_made_ahead_takes_no_page_from_whoever_is_on_it(
     session: Session, play: Play, made: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine somebody is on the policy page before its last part is made ahead."""
-    mounted, making, chosen = PolicyPage._mounted, list[str](), asyncio.Event()
+    mounted, making, chosen = PolicyPage._mount_part, list[str](), asyncio.Event()
 
     async def late(self: PolicyPage, part: str) -> None:
         await mounted(self, part)
@@ -100,7 +100,7 @@ def test_what_is_made_ahead_takes_no_page_from_whoever_is_on_it(
         if part == "past":
             await chosen.wait()
 
-    monkeypatch.setattr(PolicyPage, "_mounted", late)
+    monkeypatch.setattr(PolicyPage, "_mount_part", late)
 
     async def story(at: Any) -> None:
         await at.until(lambda: making[-1:] == ["past"])

@@ -122,14 +122,14 @@ def test_a_screenful_of_jobs_is_shown_before_the_others_are_read(
 
     monkeypatch.setattr(AdvisorApp, "_display", displayed)
     monkeypatch.setattr(job_view, "page", counted)
-    whole = jobs.JobsPage._more
+    whole = jobs.JobsPage._load_next
 
     async def more(screen: jobs.JobsPage, limit: int) -> None:
         await screen.painted()
         painted.append("20 jobs of ann, more below" in where[0].text)
         await whole(screen, limit)
 
-    monkeypatch.setattr(jobs.JobsPage, "_more", more)
+    monkeypatch.setattr(jobs.JobsPage, "_load_next", more)
     where: list[Any] = []
 
     async def story(at: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_policy_that_is_read_while_a_part_is_being_made(
         with monkeypatch.context() as patch:
             patch.setattr(page, "ask", at_once)
             for part in ("rule", "whatif"):
-                making = asyncio.ensure_future(page._mounted(part))
+                making = asyncio.ensure_future(page._mount_part(part))
                 while not making.done():
                     await page._load()
                     await asyncio.sleep(0)

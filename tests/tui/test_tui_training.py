@@ -100,7 +100,7 @@ def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
 
     async def look_after(at: Any) -> None:
         await at.until(lambda: progress.read(sweep.folder).under_way)
-        at.app._look()
+        at.app._begin_check()
         await at.until(lambda: at.app.sweeping == {("kernel", "one"): (0, sweep.planned)})
         await at.press("3")
         await at.until(lambda: "points appear as they end" in at.text)

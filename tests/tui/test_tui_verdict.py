@@ -160,7 +160,7 @@ def test_an_option_says_what_it_is_worth(
         page = at.app.screen
         for number in (board.policy_at, board.baseline):
             assert number is not None
-            page._go(number)
+            page._select_option(number)
             await at.settle()
             o, base = board.options[number], board.view.baseline
             joules = base.energy_j if number == board.baseline else base.energy_j - o.energy_j

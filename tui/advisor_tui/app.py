@@ -103,16 +103,16 @@ class AdvisorApp(AppShell):
             self.call_after_refresh(self.tell, problem, "warning")
         self.app_resume_signal.subscribe(self, lambda _: self._paint_again())
         self.set_timer(IDLE_S, lambda: begin(self, self._prepare, group="look"))
-        self.set_interval(EVERY_S, self._look)
-        self.set_timer(PAINTED_S, self._look)
+        self.set_interval(EVERY_S, self._begin_check)
+        self.set_timer(PAINTED_S, self._begin_check)
 
     def _heed_signals(self) -> None:
         """Leave in order on a signal: the terminal would keep its mouse mode and other screen."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-            loop.add_signal_handler(number, self._signalled, number)
+            loop.add_signal_handler(number, self._leave_on_signal, number)
 
-    def _signalled(self, number: int) -> None:
+    def _leave_on_signal(self, number: int) -> None:
         if _hung_up():
             os._exit(128 + number)  # to leave in order, Textual would wait to paint
         self.exit(return_code=128 + number)
@@ -168,14 +168,14 @@ class AdvisorApp(AppShell):
 
     def _actions(self) -> set[str]:
         """Return what settings can give a key: the actions of the program and of its pages."""
-        pages, at = [Page], 0
-        while at < len(pages):
-            pages += pages[at].__subclasses__()
-            at += 1
+        pages, index = [Page], 0
+        while index < len(pages):
+            pages += pages[index].__subclasses__()
+            index += 1
         every = [*self.BINDINGS, *(b for page in pages for b in page.BINDINGS)]
         return {b.action for b in every if isinstance(b, Binding) and b.description}
 
-    def _look(self) -> None:
+    def _begin_check(self) -> None:
         """Look at daemon and sweeps, unless the last look is still under way."""
         if _hung_up():
             os._exit(128 + signal.SIGHUP)  # to leave in order, Textual would wait to paint
@@ -183,9 +183,9 @@ class AdvisorApp(AppShell):
             gc.collect()
         if not self._looking:
             self._looking = True
-            begin(self, self._looked, group="look")
+            begin(self, self._check_daemon, group="look")
 
-    async def _looked(self) -> None:
+    async def _check_daemon(self) -> None:
         session = self.session
 
         def work() -> tuple[str, dict[tuple[str, str], tuple[int, int]]]:

@@ -156,7 +156,7 @@ class:memory lists those never swept that are memory-bound.
         state = self._state()
         if state != self._known_at:
             self._known, self._known_at = {}, state
-        known = self._known
+        current_rows = self._known
         rows = view.page(
             reader,
             self.session.person(),
@@ -165,9 +165,9 @@ class:memory lists those never swept that are memory-bound.
             offset=first,
             limit=limit,
             sweeps=self.advisor.sweeping,
-            known=known,
+            current_rows=current_rows,
         )
-        known.update((row.key, row) for row in rows)
+        current_rows.update((row.key, row) for row in rows)
         return rows
 
     async def _load(self, generation: int, keep: bool) -> None:
@@ -190,11 +190,13 @@ class:memory lists those never swept that are memory-bound.
             return
         (workloads, applications), rows = listing
         if keep:  # the cursor may have moved meanwhile, and so may the row it is on
-            cursor, here = table.cursor, self.current
-            moved = (n for n, row in enumerate(rows, first) if here and row.key == here.key)
+            cursor, current_row = table.cursor, self.current
+            moved = (
+                n for n, row in enumerate(rows, first) if current_row and row.key == current_row.key
+            )
             cursor = next(moved, cursor)
         self._listed = {**self._listed} if keep else {}
-        self._take(first, rows)
+        self._add_rows(first, rows)
         self.query_one("#count", Static).update(
             f"{workloads:,} workload{'s' * (workloads != 1)} of {applications:,} "
             f"application{'s' * (applications != 1)}, {_ORDER_WORDS[order]}"
@@ -212,7 +214,7 @@ class:memory lists those never swept that are memory-bound.
             begin(self, self._load_measured, group="measured", exclusive=True)
 
     @on(LazyTable.Wanted, "#applications")
-    def _wanted(self, event: LazyTable.Wanted) -> None:
+    def _rows_wanted(self, event: LazyTable.Wanted) -> None:
         last = event.first + event.limit
         if any(n not in self._listed for n in range(event.first, last)):
             begin(self, self._load_page, self._generation, event.first, event.limit, group="page")
@@ -224,7 +226,7 @@ class:memory lists those never swept that are memory-bound.
 
         rows = await self.ask(work)
         if rows is not None and generation == self._generation:
-            self._take(first, rows)
+            self._add_rows(first, rows)
             self.table.fill(first, [self._cells(row) for row in rows])
             self._say()
 
@@ -248,11 +250,11 @@ class:memory lists those never swept that are memory-bound.
 
     async def _load_gains(self) -> None:
         """Sum up what there is to save, and go to the row with most of it."""
-        session, known = self.session, dict(self._known)
+        session, current_rows = self.session, dict(self._known)
 
         def work() -> tuple[view.Gains, int | None]:
             with session.reader() as reader:
-                gains = view.gains(reader, session.person(), known)
+                gains = view.gains(reader, session.person(), current_rows)
                 first = gains.first
                 return gains, None if first is None else place_by_name(reader, *first)
 
@@ -266,7 +268,7 @@ class:memory lists those never swept that are memory-bound.
         if place is not None and self._at_first and self._order == "name" and not self._search:
             self._at_first, self.table.cursor = False, place
 
-    def _take(self, first: int, rows: list[Listed]) -> None:
+    def _add_rows(self, first: int, rows: list[Listed]) -> None:
         self._listed.update(enumerate(rows, first))
 
     def _cells(self, row: Listed) -> list[Cell]:
@@ -307,11 +309,11 @@ class:memory lists those never swept that are memory-bound.
         return self._listed.get(self.table.cursor)
 
     @on(LazyTable.Moved, "#applications")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         self._at_first = self._at_first and self.table.cursor == 0
         self._say()
 
-    def _rested(self) -> None:
+    def _cursor_rested(self) -> None:
         """Read the options of a row on which the cursor rests, once their page is made."""
         if self.advisor.ready and self.is_current and self.advisor.looked_at is not None:
             begin(self, self.advisor.read_ahead.begin, *self.advisor.looked_at, group="ahead")
@@ -321,7 +323,7 @@ class:memory lists those never swept that are memory-bound.
         self.advisor.looked_at = (row.application, row.workload) if row is not None else None
         if self._rest is not None:
             self._rest.stop()
-        self._rest = self.set_timer(RESTS_S, self._rested)
+        self._rest = self.set_timer(RESTS_S, self._cursor_rested)
         if row is None:
             self.query_one("#sentence", Static).update("")
             return
@@ -364,7 +366,7 @@ class:memory lists those never swept that are memory-bound.
         self.set_focus(self.table)
 
     @on(LazyTable.Headed, "#applications")
-    def _headed(self, event: LazyTable.Headed) -> None:
+    def _heading_clicked(self, event: LazyTable.Headed) -> None:
         order = _BY_TITLE.get(event.title)
         if order is not None and order != self._order:
             self._order = order
@@ -388,7 +390,7 @@ class:memory lists those never swept that are memory-bound.
             self.load()
 
     @on(Input.Submitted, "#search")
-    def _submitted(self) -> None:
+    def _search_submitted(self) -> None:
         self.set_focus(self.table)
 
     def key_down(self) -> None:

@@ -14,17 +14,19 @@ _UNITS = {
 
 def _unit(axis: str, largest: float) -> tuple[float, str]:
     """Return scale and unit that make an axis' numbers short."""
-    known = ((scale, unit) for limit, scale, unit in _UNITS.get(axis, ()) if largest < limit)
-    return next(known, (1.0, ""))
+    fitting_units = (
+        (scale, unit) for limit, scale, unit in _UNITS.get(axis, ()) if largest < limit
+    )
+    return next(fitting_units, (1.0, ""))
 
 
-def percents(window: PlotPoint, whole: float, most: int) -> list[tuple[float, str]]:
-    """Return round changes against ``whole`` within a window, as value and text."""
-    low, high = (100 * (v / whole - 1) for v in window)
-    return [(whole * (1 + v / 100), _signed(v)) for v in ticks(low, high, most)]
+def percents(window: PlotPoint, base_value: float, most: int) -> list[tuple[float, str]]:
+    """Return round changes against ``base_value`` within a window, as value and text."""
+    low, high = (100 * (v / base_value - 1) for v in window)
+    return [(base_value * (1 + v / 100), _signed_percent(v)) for v in ticks(low, high, most)]
 
 
-def _signed(percent: float) -> str:
+def _signed_percent(percent: float) -> str:
     return f"{percent:+.4g} %" if abs(percent) > 1e-9 else "0 %"
 
 

@@ -89,8 +89,8 @@ def begin(
             if node.is_attached and not getattr(node, "_pruning", False):
                 raise
 
-    started = cast("Awaitable[None]", run)  # or a callable: not inferred
-    node.run_worker(started, group=group, exclusive=exclusive)
+    worker = cast("Awaitable[None]", run)  # or a callable: not inferred
+    node.run_worker(worker, group=group, exclusive=exclusive)
 
 
 async def finished(workers: Sequence[Worker[Any]], seconds: float) -> None:

@@ -23,17 +23,17 @@ class Bar(Widget):
     """What stands there when the status is too long."""
     trouble: reactive[bool] = reactive(False)
 
-    def __init__(self, here: str) -> None:
+    def __init__(self, place_name: str) -> None:
         super().__init__()
-        self._here = here
+        self._here = place_name
 
     def _parts(self) -> list[tuple[str, str, str]]:
         """Return (text, colour, place) from the left."""
         parts = [(" advisor ", "bold $primary", "")]
         for number, place in enumerate(PLACES, 1):
-            here, title = place.name == self._here, f"{number} {place.title}"
-            text = f"[{title}]" if here else f" {title} "
-            parts.append((text, "bold $accent" if here else "$foreground", place.name))
+            is_current, title = place.name == self._here, f"{number} {place.title}"
+            text = f"[{title}]" if is_current else f" {title} "
+            parts.append((text, "bold $accent" if is_current else "$foreground", place.name))
         return parts
 
     def render_line(self, y: int) -> Strip:
@@ -53,9 +53,9 @@ class Bar(Widget):
 
     async def on_click(self, event: Click) -> None:
         """Go to the place that was clicked."""
-        at = 0
+        column = 0
         for text, _, place in self._parts():
-            if at <= event.x < at + len(text) and place:
+            if column <= event.x < column + len(text) and place:
                 await self.app.run_action(f"go('{place}')")
                 return
-            at += len(text)
+            column += len(text)

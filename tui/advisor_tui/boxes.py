@@ -22,8 +22,8 @@ class Backdrop(Widget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines: the one above that may be a border, and blank ones."""
-        top, *others = (kind for kind, _ in self.styles.border)
-        if any(others):
+        top, *side_kinds = (kind for kind, _ in self.styles.border)
+        if any(side_kinds):
             return super().render_lines(crop)
         lines = [Strip.blank(crop.width, self.visual_style.rich_style)] * crop.height
         if top and crop.y == 0:

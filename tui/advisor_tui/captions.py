@@ -88,17 +88,17 @@ def title(boards: Boards, board: TradeOffView) -> str:
         runs = sum(b.view.model.n_train for n, b in boards.by_type.items() if n)
     state = "  SUSPENDED" if model.state == "suspended" else ""
     state += "  energy ESTIMATED" if board.estimated else ""
-    known = f"from {runs} runs"
+    source_words = f"from {runs} runs"
     if board.node_type in board.foreign:
-        known = f"ESTIMATED from {model.transfer.get('base')}"
+        source_words = f"ESTIMATED from {model.transfer.get('base')}"
     elif model.by_class:
-        known = f"ESTIMATED from {model.cold_start.get('applications')} applications"
+        source_words = f"ESTIMATED from {model.cold_start.get('applications')} applications"
     elif model.of_sizes:
         how = "EXTRAPOLATED" if board.extrapolated else "predicted between sizes"
-        known = f"{how} from {runs} runs of other sizes"
+        source_words = f"{how} from {runs} runs of other sizes"
     return (
         f"{boards.application} / {boards.workload}   {''.join(types)}  "
-        f"{known}{whose[model.scope]}{state}"
+        f"{source_words}{whose[model.scope]}{state}"
     )
 
 
@@ -123,12 +123,12 @@ def verdict(board: TradeOffView, daemon: str) -> Content:
     applied = verdict_text.applied
     if verdict_text.tone == "good" and daemon.startswith("no daemon"):
         applied, style = "NOT APPLIED: no daemon answers now", "bold $text-warning"
-    head, colon, rest = applied.partition(":")
+    head, colon, reason = applied.partition(":")
     return Content.assemble(
         Content.styled(verdict_text.what, style),
         "\n",
         Content.styled(head, style),
-        Content(colon + rest),
+        Content(colon + reason),
     )
 
 

@@ -104,7 +104,7 @@ class Chart(Widget, can_focus=True):
 
     def watch_cursor(self, number: int | None) -> None:
         """Keep the cursor's point in the window."""
-        frame = self._now()
+        frame = self._current_frame()
         if self._picture is not None and frame is not None and number is not None:
             point = self._picture.points[number]
             if frame.cell(point) is None:
@@ -113,24 +113,24 @@ class Chart(Widget, can_focus=True):
                 self._draw()
         self.refresh()
 
-    def zoom(self, factor: float, around: PlotPoint | None = None) -> None:
+    def zoom(self, factor: float, centre: PlotPoint | None = None) -> None:
         """Zoom by a factor (below 1: nearer) around a point, the cursor's by default."""
-        frame = self._now()
+        frame = self._current_frame()
         if self._picture is None or frame is None:
             return
-        if around is None:
+        if centre is None:
             number = self.cursor
             middle = frame.point((frame.columns // 2, frame.rows // 2))
-            around = middle if number is None else self._picture.points[number]
-        zoomed = frame.zoomed(factor, around, self._picture.limits)
+            centre = middle if number is None else self._picture.points[number]
+        zoomed = frame.zoomed(factor, centre, self._picture.limits)
         self._window = zoomed.x, zoomed.y
         self._draw()
 
     def fit(self) -> None:
         """Show what matters again; when that is shown already, everything."""
         if self._picture is not None:
-            at_home = self._window == self._picture.window
-            self._window = self._picture.limits if at_home else self._picture.window
+            shows_usual = self._window == self._picture.window
+            self._window = self._picture.limits if shows_usual else self._picture.window
             self._draw()
 
     def on_resize(self, event: Resize) -> None:
@@ -142,7 +142,7 @@ class Chart(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Tell which point is nearest to the mouse."""
-        picture, frame = self._picture, self._now()
+        picture, frame = self._picture, self._current_frame()
         place = event.get_content_offset_capture(self)
         if picture is None or frame is None:
             return
@@ -155,8 +155,8 @@ class Chart(Widget, can_focus=True):
             return (cell[0] - column) ** 2 + 4 * (cell[1] - row) ** 2
 
         def rank(number: int) -> tuple[float, bool, int]:
-            seen = 9 if number in picture.special else weight(picture.marks[number])
-            return distance(number), number not in picture.steps, -seen
+            sign_weight = 9 if number in picture.special else weight(picture.marks[number])
+            return distance(number), number not in picture.steps, -sign_weight
 
         drawn = (n for n in range(len(picture.points)) if n not in picture.hidden)
         self.post_message(self.Picked(min(drawn, key=rank)))
@@ -171,7 +171,7 @@ class Chart(Widget, can_focus=True):
 
     def _zoom_at(self, event: MouseScrollUp | MouseScrollDown, factor: float) -> None:
         event.stop()
-        frame, place = self._now(), event.get_content_offset_capture(self)
+        frame, place = self._current_frame(), event.get_content_offset_capture(self)
         if frame is not None:
             self.zoom(factor, frame.point((place.x - self._gutter, place.y)))
 
@@ -182,7 +182,7 @@ class Chart(Widget, can_focus=True):
         self._drawn = None
         self.refresh()
 
-    def _now(self) -> Frame | None:
+    def _current_frame(self) -> Frame | None:
         """Return the frame of what is to be seen; None where nothing is drawn."""
         if self.size != self._drawn:
             self._arrange()
@@ -255,15 +255,17 @@ class Chart(Widget, can_focus=True):
                 and start + len(text) < frame.columns
                 and all(place not in self._cells and place not in self._texts for place in places)
             ):
-                here = dict(zip(places[1:-1], text, strict=True))
-                taken = {c for c, y in (*self._cells, *self._shade, *self._texts, *here) if y == 0}
-                if line > 0 or self._title_start(frame, taken) is not None:
-                    self._texts.update(here)
+                label_cells = dict(zip(places[1:-1], text, strict=True))
+                taken_columns = {
+                    c for c, y in (*self._cells, *self._shade, *self._texts, *label_cells) if y == 0
+                }
+                if line > 0 or self._title_start(frame, taken_columns) is not None:
+                    self._texts.update(label_cells)
                     return
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
-        self._now()
+        self._current_frame()
         self._styles.clear()
         return super().render_lines(crop)
 
@@ -295,14 +297,14 @@ class Chart(Widget, can_focus=True):
         run, run_style = "", base
         title = self._y_title(frame, place) if y == 0 else {}
         cross = self._cross(frame, picture, place)
-        taken = self._taken.get(y, set()) | {c for c, row in cross if row == y}
+        taken_columns = self._taken.get(y, set()) | {c for c, row in cross if row == y}
         if place is not None and place[1] == y:
-            taken |= {place[0] - 1, place[0], place[0] + 1}
+            taken_columns |= {place[0] - 1, place[0], place[0] + 1}
         end = 0
-        for column in sorted(taken.union(title)):
+        for column in sorted(taken_columns.union(title)):
             if not 0 <= column < frame.columns:
                 continue
-            char, style = self._at((column, y), place, cross, base)
+            char, style = self._styled_char((column, y), place, cross, base)
             if column in title:
                 char, style = title[column], axis
             if column > end and run_style is not base:
@@ -323,27 +325,29 @@ class Chart(Widget, can_focus=True):
     def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
-        taken = set(self._taken.get(0, ()))
+        taken_columns = set(self._taken.get(0, ()))
         if place is not None and place[1] == 0:
-            taken |= {place[0] - 1, place[0], place[0] + 1}
-        start = self._title_start(frame, taken)
+            taken_columns |= {place[0] - 1, place[0], place[0] + 1}
+        start = self._title_start(frame, taken_columns)
         return {} if start is None else dict(enumerate(text, start))
 
-    def _title_start(self, frame: Frame, taken: set[int]) -> int | None:
+    def _title_start(self, frame: Frame, taken_columns: set[int]) -> int | None:
         """Return where the y axis' title has room in the top line; None where it has none."""
         length = len(f"{self._titles[1]} ↑")
         starts = range(1, frame.columns - length)
-        return next((s for s in starts if taken.isdisjoint(range(s - 1, s + length + 1))), None)
+        return next(
+            (s for s in starts if taken_columns.isdisjoint(range(s - 1, s + length + 1))), None
+        )
 
     def _cross(
         self, frame: Frame, picture: ChartMarks, place: CharacterCell | None
     ) -> dict[CharacterCell, str]:
         """Return the interval of the point under the cursor: a line across and one upwards."""
         number = self.cursor
-        known = picture.spreads[number] if picture.spreads and number is not None else None
-        if place is None or known is None:
+        spread = picture.spreads[number] if picture.spreads and number is not None else None
+        if place is None or spread is None:
             return {}
-        (left, right), (low, high) = known
+        (left, right), (low, high) = spread
         columns, rows = (
             [round(share * (count - 1)) for share in shares]
             for shares, count in zip(
@@ -358,7 +362,7 @@ class Chart(Widget, can_focus=True):
             cross[place[0], row] = "│"
         return cross
 
-    def _at(
+    def _styled_char(
         self,
         cell: CharacterCell,
         place: CharacterCell | None,
@@ -397,23 +401,23 @@ class Chart(Widget, can_focus=True):
 
     def _margin(self, frame: Frame, y: int, place: CharacterCell | None) -> str:
         """Return the y axis' part of a line: a number where there is one, and the cursor's mark."""
-        at = {}
+        text_by_row = {}
         for value, text in self._y_ticks:
             cell = frame.cell((frame.x[0], value))
             if cell is not None:
-                at[cell[1]] = text
-        edge = "┤" if y in at else "│"
+                text_by_row[cell[1]] = text
+        edge = "┤" if y in text_by_row else "│"
         if place is not None and place[1] == y:
             edge = "▸"
-        return f"{at.get(y, ''):>{self._gutter - 1}}{edge}"
+        return f"{text_by_row.get(y, ''):>{self._gutter - 1}}{edge}"
 
     def _percent_at(self, frame: Frame, picture: ChartMarks, y: int) -> str:
         """Return the second scale's part of a line: percent of the job as it is."""
         if picture.whole is None or not self._right:
             return ""
         scale = axes.percents(frame.y, picture.whole[1], max(2, frame.rows // 3))
-        at = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
-        return f" {at.get(y, ''):>{_PERCENT - 1}}"
+        text_by_row = {cell[1]: text for v, text in scale if (cell := frame.cell((frame.x[0], v)))}
+        return f" {text_by_row.get(y, ''):>{_PERCENT - 1}}"
 
     def _percent_line(self, frame: Frame, picture: ChartMarks, style: Style) -> Strip:
         if picture.whole is None or self._below == 1:  # a line too many: about to be drawn again

@@ -51,18 +51,19 @@ def show_choose(
     application: str,
     workload: str,
     point: Configuration | None,
-    asked: Configuration | None = None,
+    requested_baseline: Configuration | None = None,
 ) -> None:
     """Go where a user chooses for a workload.
 
-    ``point`` is what would be pinned, ``asked`` what jobs are compared with, if somebody said.
+    ``point`` is what would be pinned, ``requested_baseline`` what jobs are compared with, if
+    somebody said.
     """
     if advisor.session.foreign:
         user = advisor.session.user
         advisor.tell(f"Only {user} can choose for {user}.", "warning")
     else:
         page = advisor.made(ChoosePage)
-        page.look_at(application, workload, point, asked)
+        page.look_at(application, workload, point, requested_baseline)
         advisor.push_screen(page)
 
 
@@ -135,11 +136,11 @@ undo   (u) takes the last change back
         application: str,
         workload: str,
         point: Configuration | None,
-        asked: Configuration | None = None,
+        requested_baseline: Configuration | None = None,
     ) -> None:
         """Have the page choose for a workload; see :func:`show_choose`."""
         self.application, self.workload, self.point = application, workload, point
-        self.asked = asked
+        self.asked = requested_baseline
 
     def on_mount(self) -> None:
         """Begin with what to choose."""
@@ -198,7 +199,7 @@ undo   (u) takes the last change back
         return (self.session.folder / Path(name).expanduser()) if name else None
 
     @on(Picks.Changed)
-    def _picked(self) -> None:
+    def _aim_picked(self) -> None:
         self._show_aims()
         self._show_problem("")
         self.preview()
@@ -213,7 +214,7 @@ undo   (u) takes the last change back
         self.preview()
 
     @on(Input.Submitted, "#script")
-    def _entered(self) -> None:
+    def _script_entered(self) -> None:
         self.set_focus(self.query_one("#save", Button))
 
     def _show_aims(self) -> None:
@@ -246,7 +247,7 @@ undo   (u) takes the last change back
 
     async def _read_outlook(self) -> Outlook | None:
         session, wish, script = self.session, self.wish, self.script
-        application, workload, asked = self.application, self.workload, self.asked
+        application, workload, requested_baseline = self.application, self.workload, self.asked
         pinned = self.point if wish.kind == "pin" else None
 
         def work() -> Outlook:
@@ -261,7 +262,12 @@ undo   (u) takes the last change back
                 )
             with session.reader() as reader:
                 return choosing.for_sample(
-                    reader, application, workload, session.person(choices), pinned, asked
+                    reader,
+                    application,
+                    workload,
+                    session.person(choices),
+                    pinned,
+                    requested_baseline,
                 )
 
         outlook = None

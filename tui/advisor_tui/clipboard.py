@@ -39,7 +39,7 @@ def keep(text: str, folder: Path) -> str:
 def _in_tmux(text: str, *options: str) -> bool:
     """Load tmux's buffer; with ``-w`` tmux hands the text to its own terminal, too."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["tmux", "load-buffer", *options, "-"],
             input=text.encode(),
             capture_output=True,
@@ -48,4 +48,4 @@ def _in_tmux(text: str, *options: str) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0

@@ -79,11 +79,11 @@ def history(store: Path, user: str) -> None:
 
 def _program(writer: Writer, p: Program, now: datetime) -> None:
     for name in p.machines:
-        made, seen = options(p, MACHINES[name])
+        program_options, sweep_runs = options(p, MACHINES[name])
         if p.state == "training":
-            _sweep(writer, p, seen, now)
+            _sweep(writer, p, sweep_runs, now)
             continue
-        writer.add_observations(p.name, p.workload, seen)
+        writer.add_observations(p.name, p.workload, sweep_runs)
         model = writer.save_model(
             p.name,
             p.workload,
@@ -92,9 +92,9 @@ def _program(writer: Writer, p: Program, now: datetime) -> None:
             owner="",
             name="bspline",
             energy_quality=p.quality,
-            n_train=len(seen),
-            options=made,
-            stats={"error": 0.05, "threads_unset": [list(shape) for shape in filled(seen)]},
+            n_train=len(sweep_runs),
+            options=program_options,
+            stats={"error": 0.05, "threads_unset": [list(shape) for shape in filled(sweep_runs)]},
         )
         if p.state == "suspended":
             writer.set_model_state(
@@ -123,9 +123,10 @@ def _program(writer: Writer, p: Program, now: datetime) -> None:
 def _ranking(writer: Writer) -> None:
     """Rank one node type by microbenchmarks that follow the law with an error of 6 %."""
     p = next(p for p in PROGRAMS if p.name == RANKED[0])
-    here, there = (MACHINES[name] for name in (p.machines[0], RANKED[1]))
+    base_machine, ranked_machine = (MACHINES[name] for name in (p.machines[0], RANKED[1]))
     (base_s, base_j), (time_s, energy_j) = (
-        law(p, m, m.node_type.cores, m.node_type.freq_khz[-1]) for m in (here, there)
+        law(p, m, m.node_type.cores, m.node_type.freq_khz[-1])
+        for m in (base_machine, ranked_machine)
     )
     estimate = NodeTypeEstimate(
         RANKED[1],
@@ -188,8 +189,8 @@ def _jobs(writer: Writer, user: str, now: datetime) -> None:
     number = 48210
     todo = [(p, k) for p in PROGRAMS for k in range(p.jobs)]
     draw.shuffle(todo)
-    for at, (p, k) in enumerate(todo):
-        when = now - timedelta(hours=9 * (len(todo) - at) / 2.0, minutes=draw.randrange(50))
+    for job_index, (p, k) in enumerate(todo):
+        when = now - timedelta(hours=9 * (len(todo) - job_index) / 2.0, minutes=draw.randrange(50))
         who = user if draw.random() < 0.6 else draw.choice(("ben", "chen", "dora"))
         number += draw.randrange(1, 40)
         _job(writer, snapshot, p, who, str(number), when, holdout=k % 4 == 3, draw=draw)

@@ -124,8 +124,8 @@ def _machine(
     return DemoMachine(kind, *law)
 
 
-def _steps(low: int, high: int, by: int = 100_000) -> tuple[int, ...]:
-    return tuple(range(low, high + 1, by))
+def _steps(low: int, high: int, step_khz: int = 100_000) -> tuple[int, ...]:
+    return tuple(range(low, high + 1, step_khz))
 
 
 MACHINES = {
@@ -194,7 +194,7 @@ def grid(m: DemoMachine) -> list[Configuration]:
     return [Configuration(name, 1, 1, t, f) for t in range(step, cores + 1, step) for f in khz]
 
 
-def _counted(c: Configuration) -> dict[str, object]:
+def _counted_threads(c: Configuration) -> dict[str, object]:
     """Return what a sweep counts in the run of the job as written: it uses all cores by itself."""
     return {KEY: ThreadUse(True, (c.threads_per_rank,) * c.ranks_per_node).to_dict()}
 
@@ -205,16 +205,16 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
     points = grid(m)
     runs = set(points[:: max(1, len(points) // 11)]) | {points[-1]}
     slant = draw.uniform(-0.01, 0.01)
-    made, seen = [], []
+    program_options, sweep_runs = [], []
     for c in points:
         time_s, energy_j = law(p, m, c.threads_per_node, c.freq_khz)
         measured = c in runs
-        off = draw.gauss(0, 0.004) if measured else slant * math.sin(c.threads_per_node)
+        relative_error = draw.gauss(0, 0.004) if measured else slant * math.sin(c.threads_per_node)
         half_t, half_e = (0.009, 0.011) if measured else (0.022, 0.026)
         if p.quality == "estimated":
             half_e = 0.08
-        t, e = time_s * (1 + off), energy_j * (1 + 1.2 * off)
-        made.append(
+        t, e = time_s * (1 + relative_error), energy_j * (1 + 1.2 * relative_error)
+        program_options.append(
             Option(
                 c,
                 t,
@@ -227,7 +227,7 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
             )
         )
         if measured:
-            seen.append(
+            sweep_runs.append(
                 Observation(
                     c,
                     t,
@@ -238,25 +238,25 @@ def options(p: Program, m: DemoMachine) -> tuple[list[Option], list[Observation]
                     "sweep",
                     "ann",
                     scope="all",
-                    extra=_counted(c) if c == points[-1] else {},
+                    extra=_counted_threads(c) if c == points[-1] else {},
                 )
             )
     if p.state == "grid":
-        made = [replace(o, measured=True, confirmed=True) for o in made]
+        program_options = [replace(o, measured=True, confirmed=True) for o in program_options]
     elif p.state != "fitted":
-        made = _confirmed(made, points[-1])
-    return list(place(made, 0.05)), seen
+        program_options = _confirmed(program_options, points[-1])
+    return list(place(program_options, 0.05)), sweep_runs
 
 
-def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
+def _confirmed(program_options: list[Option], baseline: Configuration) -> list[Option]:
     """Return the options with the thriftiest within 6 % slowdown, and the baseline, confirmed."""
-    base = next(o for o in made if o.configuration == baseline)
-    near = [o for o in made if o.time_s <= 1.06 * base.time_s]
-    quick = [o for o in made if o.time_s <= 1.012 * base.time_s]
-    chosen = {min(group, key=lambda o: o.energy_j).configuration for group in (near, quick)}
+    base = next(o for o in program_options if o.configuration == baseline)
+    within_bound = [o for o in program_options if o.time_s <= 1.06 * base.time_s]
+    quick = [o for o in program_options if o.time_s <= 1.012 * base.time_s]
+    chosen = {min(group, key=lambda o: o.energy_j).configuration for group in (within_bound, quick)}
     chosen.add(baseline)
     confirmed = []
-    for o in made:
+    for o in program_options:
         if o.configuration in chosen:
             o = replace(
                 o,
@@ -273,6 +273,6 @@ def _confirmed(made: list[Option], baseline: Configuration) -> list[Option]:
 
 def script_of(p: Program) -> str:
     """Return a program's job script; it asks for a node type where it needs another."""
-    wanted = p.machines[0] if p.machines else "skylake"
-    more = "" if wanted == next(iter(MACHINES)) else f"#SBATCH --constraint={wanted}\n"
+    node_type = p.machines[0] if p.machines else "skylake"
+    more = "" if node_type == next(iter(MACHINES)) else f"#SBATCH --constraint={node_type}\n"
     return SCRIPT.format(name=p.name, more=more, arguments=p.workload)

@@ -103,7 +103,7 @@ class Confirm(Dialogue[bool]):
             yield Push("No (n)", id="no")
 
     @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
+    def _button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")
 
     def action_answer(self, answer: bool) -> None:

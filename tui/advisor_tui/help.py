@@ -71,14 +71,14 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
 def joined(text: str) -> str:
     """Return a text with the lines of each paragraph in one; lists and tables stay as they are."""
     lines: list[str] = []
-    goes_on = False
+    in_paragraph = False
     for line in text.split("\n"):
         prose = bool(line) and line[0] != " " and "  " not in line
-        if prose and goes_on:
+        if prose and in_paragraph:
             lines[-1] += f" {line}"
         else:
             lines.append(line)
-        goes_on = prose
+        in_paragraph = prose
     return "\n".join(lines)
 
 
@@ -94,7 +94,7 @@ def keys_of(page: Page) -> str:
 
 
 def _name(key: str) -> str:
-    known = {
+    key_names = {
         "slash": "/",
         "plus": "+",
         "minus": "-",
@@ -108,4 +108,4 @@ def _name(key: str) -> str:
         "equals_sign": "=",
         "space": "Space",
     }
-    return known.get(key, key.replace("ctrl+", "Ctrl+"))
+    return key_names.get(key, key.replace("ctrl+", "Ctrl+"))

@@ -104,9 +104,9 @@ chosen, and every reason. advisor why JOBID prints the same.
 
     def _load_more(self, limit: int) -> None:
         self._reading = True
-        begin(self, self._more, limit, group="jobs-more", exclusive=True)
+        begin(self, self._load_next, limit, group="jobs-more", exclusive=True)
 
-    async def _more(self, limit: int) -> None:
+    async def _load_next(self, limit: int) -> None:
         await self.painted()
         await self._load(len(self._jobs), limit)
 
@@ -144,7 +144,7 @@ chosen, and every reason. advisor why JOBID prints the same.
             self._load_more(_PAGE - _SCREEN)
 
     @on(LazyTable.Moved, "#jobs")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         self._say()
         near_end = self.table.cursor >= len(self._jobs) - 20
         if near_end and not self._all_read and not self._reading:

@@ -58,9 +58,9 @@ class Keys(Widget):
 
     def on_mount(self) -> None:
         """Repaint whenever other keys hold."""
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self.screen.bindings_updated_signal.subscribe(self, self._keys_changed)
 
-    def _changed(self, screen: Screen[object]) -> None:
+    def _keys_changed(self, screen: Screen[object]) -> None:
         self.refresh()
 
     def _shown(self) -> list[Binding]:
@@ -77,21 +77,21 @@ class Keys(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Paint the line."""
-        does, key = ink(self), ink(self, "bold $text-accent")
+        description_style, key_style = ink(self), ink(self, "bold $text-accent")
         segments = []
         for binding in self._shown():
-            segments.append(Segment(f" {key_name(binding.key)}", key))
-            segments.append(Segment(f" {binding.description}  ", does))
-        return Strip(segments).adjust_cell_length(self.size.width, does)
+            segments.append(Segment(f" {key_name(binding.key)}", key_style))
+            segments.append(Segment(f" {binding.description}  ", description_style))
+        return Strip(segments).adjust_cell_length(self.size.width, description_style)
 
     def on_click(self, event: Click) -> None:
         """Do what the key under the mouse does."""
-        at = 0
+        column = 0
         for binding in self._shown():
-            if at <= event.x < at + _width(binding):
+            if column <= event.x < column + _width(binding):
                 self.app.simulate_key(binding.key)
                 return
-            at += _width(binding)
+            column += _width(binding)
 
 
 def _width(binding: Binding) -> int:

@@ -159,7 +159,7 @@ def _luminance(colour: Rgb) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _between(one: Rgb, other: Rgb, share: float) -> Rgb:
+def _mixed_colour(one: Rgb, other: Rgb, share: float) -> Rgb:
     red, green, blue = (round(a + share * (b - a)) for a, b in zip(one, other, strict=True))
     return red, green, blue
 
@@ -175,24 +175,24 @@ def legible(style: Style, depth: ColorSystem) -> Style:
         return style
     if style.reverse:
         front, ground = ground, front
-    sixteen, few = depth is ColorSystem.STANDARD, depth is ColorSystem.EIGHT_BIT
-    if sixteen or few:
+    has_16, has_256 = depth is ColorSystem.STANDARD, depth is ColorSystem.EIGHT_BIT
+    if has_16 or has_256:
         front, ground = (c.downgrade(depth) for c in (front, ground))
-    text, behind = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
-    colour: Rgb = _between(behind, text, _FAINT) if style.dim and not sixteen else text
-    end = max(_BLACK, _WHITE, key=lambda c: contrast(c, behind))
+    text, ground_rgb = front.get_truecolor(XTERM), ground.get_truecolor(XTERM)
+    colour: Rgb = _mixed_colour(ground_rgb, text, _FAINT) if style.dim and not has_16 else text
+    end = max(_BLACK, _WHITE, key=lambda c: contrast(c, ground_rgb))
 
     def seen(colour: Rgb) -> RichColor:
         """Return a colour as the terminal shows it: the nearest of 256 may be nearer the ground."""
         rgb = RichColor.from_rgb(*colour)
-        return rgb.downgrade(depth) if few else rgb
+        return rgb.downgrade(depth) if has_256 else rgb
 
     share = 0.0
-    while contrast(seen(colour).get_truecolor(), behind) < CONTRAST and share < 1:
+    while contrast(seen(colour).get_truecolor(), ground_rgb) < CONTRAST and share < 1:
         share += 0.1
-        colour = _between(colour, end, share)
-    if few or colour != text:
-        front = RichColor.from_ansi(15 if end == _WHITE else 0) if sixteen else seen(colour)
+        colour = _mixed_colour(colour, end, share)
+    if has_256 or colour != text:
+        front = RichColor.from_ansi(15 if end == _WHITE else 0) if has_16 else seen(colour)
     return style + Style(color=front, bgcolor=ground, reverse=False, dim=False)
 
 

@@ -58,9 +58,9 @@ class NewSweep(Dialogue[str]):
     def on_mount(self) -> None:
         """Look for job scripts."""
         self.set_focus(self.query_one("#sweep-script"))
-        begin(self, self._look, group="scripts")
+        begin(self, self._suggest_scripts, group="scripts")
 
-    async def _look(self) -> None:
+    async def _suggest_scripts(self) -> None:
         folder = self._session.folder
         scripts: list[Path] = []
         with suppress(AdvisorError):  # a help to typing, nothing more
@@ -86,11 +86,11 @@ class NewSweep(Dialogue[str]):
         self.query_one("#start", Button).disabled = True
 
     @on(Input.Submitted)
-    def _entered(self) -> None:
+    def _options_entered(self) -> None:
         begin(self, self._plan, exclusive=True)
 
     @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
+    def _button_pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "cancel":
             self.dismiss(None)
         elif event.button.id == "show":

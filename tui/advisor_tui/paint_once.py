@@ -62,14 +62,14 @@ class PaintOnce(Screen[ScreenResultType]):
 
     def _named_by(self, size: Size) -> bool:
         """Take the classes of a size; tell whether others were there."""
-        before = self.classes
+        former_classes = self.classes
         for breakpoints, cells in zip(
             (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS), size, strict=True
         ):
             names = [name for least, name in breakpoints or () if cells >= least]
             self.remove_class(*(name for _, name in breakpoints or ()), update=False)
             self.add_class(*names[-1:], update=False)
-        return self.classes != before
+        return self.classes != former_classes
 
     @on(Mount)
     def _paint_whole(self) -> None:
@@ -79,9 +79,9 @@ class PaintOnce(Screen[ScreenResultType]):
     @on(ScreenResume)
     def _shown_again(self, event: ScreenResume) -> None:
         """Keep the styles that the screen has, unless the theme is another one now."""
-        now = getattr(self.app, "_css_update_count", None)
-        event.refresh_styles = now is None or self._css_update_count != now
-        self._css_update_count = now or 0
+        style_version = getattr(self.app, "_css_update_count", None)
+        event.refresh_styles = style_version is None or self._css_update_count != style_version
+        self._css_update_count = style_version or 0
         if self._new:
             self._new = False
             self.opened()
@@ -146,8 +146,8 @@ class PaintOnce(Screen[ScreenResultType]):
     def rehearse(self) -> None:
         """Lay the screen out and paint it for nobody: styles and lines are known by then."""
         self.lay_out()
-        seen = getattr(getattr(self, "_compositor", None), "visible_widgets", {})
-        for widget, (region, _) in seen.items():
+        visible_widgets = getattr(getattr(self, "_compositor", None), "visible_widgets", {})
+        for widget, (region, _) in visible_widgets.items():
             widget.render_lines(region.reset_offset)
 
     def _screen_resized(self, size: Size) -> None:

@@ -47,12 +47,12 @@ class PastJobs(Below):
         )
 
     @on(Input.Submitted)
-    def _submitted(self) -> None:
+    def _trial_submitted(self) -> None:
         self._turn += 1
         self._say("deciding again ...")
-        begin(self, self._try, self._turn, group="past", exclusive=True)
+        begin(self, self._try_policy, self._turn, group="past", exclusive=True)
 
-    async def _try(self, turn: int) -> None:
+    async def _try_policy(self, turn: int) -> None:
         file = self.query_one("#past-file", Input).value.strip()
         since = self.query_one("#past-since", Input).value.strip()
         session = self._page.session
@@ -63,7 +63,7 @@ class PastJobs(Below):
 
         try:
             text = await self._page.advisor.ask(
-                lambda: _tried(session, file, since, width, going_on)
+                lambda: _trial_text(session, file, since, width, going_on)
             )
         except AdvisorError as error:
             text = str(error)
@@ -74,7 +74,7 @@ class PastJobs(Below):
         self.query_one("#past-text", Static).update(Content(text))
 
 
-def _tried(
+def _trial_text(
     session: Session, file: str, since: str, width: int, going_on: Callable[[], bool]
 ) -> str:
     """Return what a policy file would have done, ``width`` columns wide. Raises AdvisorError."""
@@ -99,8 +99,10 @@ def _tried(
     if rows:
         shown = table(headers, rows)
         if max(map(len, shown)) > width:  # the intervals of the sums are above
-            at = headers.index("90 %")
-            without = [[*row[:at], *row[at + 1 :]] for row in (headers, *rows)]
-            shown = table(without[0], without[1:])
+            interval_column = headers.index("90 %")
+            narrow_rows = [
+                [*row[:interval_column], *row[interval_column + 1 :]] for row in (headers, *rows)
+            ]
+            shown = table(narrow_rows[0], narrow_rows[1:])
         lines += ["", *shown]
     return "\n".join([*lines, *([f"and {more} more"] if more else [])])

@@ -70,16 +70,16 @@ class Picks(Widget, can_focus=True):
         if key in self._keys:
             self.at = self._keys.index(key)
 
-    def action_step(self, by: int) -> None:
+    def action_step(self, offset: int) -> None:
         """Choose the next one."""
-        self.at = (self.at + by) % len(self._keys)
+        self.at = (self.at + offset) % len(self._keys)
 
-    async def action_go(self, by: int) -> None:
+    async def action_go(self, offset: int) -> None:
         """Choose the one above or below; beyond the last one go on to the next field."""
-        if self._row or not 0 <= self.at + by < len(self._keys):
-            await self.run_action("app.focus_next" if by > 0 else "app.focus_previous")
+        if self._row or not 0 <= self.at + offset < len(self._keys):
+            await self.run_action("app.focus_next" if offset > 0 else "app.focus_previous")
         else:
-            self.action_step(by)
+            self.action_step(offset)
 
     def watch_at(self, old: int, new: int) -> None:
         """Tell of another choice."""
@@ -100,8 +100,9 @@ class Picks(Widget, can_focus=True):
         lines: list[list[tuple[int, str]]] = []
         room = 0
         for number, label in enumerate(self._labels):
-            on = number == self.at
-            text = f"{'▸' if on and self.has_focus else ' '}({'•' if on else ' '}) {label}"
+            is_chosen = number == self.at
+            cursor = "▸" if is_chosen and self.has_focus else " "
+            text = f"{cursor}({'•' if is_chosen else ' '}) {label}"
             if not self._row or cell_len(text) > room:
                 lines.append([])
                 room = width
@@ -127,8 +128,8 @@ class Picks(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Choose what was clicked."""
-        at = 0
+        column = 0
         for number, text in self._items(event.y):
-            if not self._row or at <= event.x < at + cell_len(text):
+            if not self._row or column <= event.x < column + cell_len(text):
                 self.at = number
-            at += cell_len(text)
+            column += cell_len(text)

@@ -143,8 +143,8 @@ def picture(
         special[board.policy_at] = Mark(signs.POLICY, "policy")
     if board.yours_at is not None:
         special[board.yours_at] = Mark(signs.YOURS, "yours")
-    seen = [p for i, p in enumerate(points) if i not in board.disturbed]
-    xs, ys = [p[0] for p in seen], [p[1] for p in seen]
+    undisturbed_points = [p for i, p in enumerate(points) if i not in board.disturbed]
+    xs, ys = [p[0] for p in undisturbed_points], [p[1] for p in undisturbed_points]
     plain = across == "time" and up == "energy"
     ends: dict[int, str] = {}
     if len(place.front) > 1:

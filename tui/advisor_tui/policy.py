@@ -113,12 +113,12 @@ take, with money and CO2 where the site states them.
         with OneOf(initial="applied", id="parts"), Scrolled(id="applied"):
             yield Static("reading ...", id="applied-text")
 
-    def _rule(self) -> Widget:
+    def _rule_part(self) -> Widget:
         """Return the part that asks what a job is."""
         session = self.session
-        known = {"user": session.user, "account": session.account, "qos": session.qos}
+        session_facts = {"user": session.user, "account": session.account, "qos": session.qos}
         facts = [
-            Field(known.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
+            Field(session_facts.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
             for name in _FIELDS
         ]
         return Below(
@@ -127,7 +127,7 @@ take, with money and CO2 where the site states them.
             id="rule",
         )
 
-    def _what_if(self) -> Widget:
+    def _what_if_part(self) -> Widget:
         """Return the part with the sliders."""
         return Below(
             Stepper("goal        ", GOALS, id="goal"),
@@ -138,7 +138,7 @@ take, with money and CO2 where the site states them.
             id="whatif",
         )
 
-    def _past(self) -> Widget:
+    def _past_part(self) -> Widget:
         """Return the part that tries a policy file on the past."""
         return PastJobs(self)
 
@@ -149,7 +149,7 @@ take, with money and CO2 where the site states them.
     async def ahead(self) -> None:
         """Make the parts that are not shown first."""
         for part in ("rule", "whatif", "past"):
-            await self._mounted(part)
+            await self._mount_part(part)
         if not self.is_new:  # somebody went there meanwhile: what is shown is their choice
             return
         parts = self.query_one("#parts", OneOf)
@@ -186,26 +186,26 @@ take, with money and CO2 where the site states them.
             head = "no policy is applied; this is the built-in one"
         text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
         for part in self._made:
-            self._filled(part)
+            self._fill_part(part)
         if self.query_one("#part", Picks).key == "whatif" and "whatif" in self._made:
             self._begin()
 
     # -- parts -----------------------------------------------------------------------------------
 
-    async def _mounted(self, part: str) -> None:
+    async def _mount_part(self, part: str) -> None:
         """Mount a part when it is shown for the first time."""
-        builds = {"rule": self._rule, "whatif": self._what_if, "past": self._past}
+        builds = {"rule": self._rule_part, "whatif": self._what_if_part, "past": self._past_part}
         if part in builds and part not in self._parts:
             widget = builds[part]()
             widget.display = False
             self._parts[part] = self.query_one("#parts").mount(widget)
             await self._parts[part]
             self._made.add(part)
-            self._filled(part)
+            self._fill_part(part)
         elif part in self._parts:
             await self._parts[part]
 
-    def _filled(self, part: str) -> None:
+    def _fill_part(self, part: str) -> None:
         """Fill a part with the policy that was read."""
         if part == "rule":
             self._show_rule()
@@ -217,7 +217,7 @@ take, with money and CO2 where the site states them.
 
     async def action_part(self, part: str) -> None:
         """Show a part."""
-        await self._mounted(part)
+        await self._mount_part(part)
         self.query_one("#part", Picks).choose(part)
         first = {
             "applied": "#applied",
@@ -235,7 +235,7 @@ take, with money and CO2 where the site states them.
     @on(Picks.Changed, "#part")
     async def _part(self) -> None:
         part = self.query_one("#part", Picks).key
-        await self._mounted(part)
+        await self._mount_part(part)
         self.query_one("#parts", OneOf).current = part
         if part == "whatif":
             self._begin()
@@ -289,16 +289,16 @@ take, with money and CO2 where the site states them.
         self._decide()
 
     @on(Stepper.Changed)
-    def _moved(self) -> None:
+    def _stepper_moved(self) -> None:
         if self._whatif is not None:
             self._turn += 1
             self.set_timer(_PAUSE_S, self._decide)
 
     def _decide(self) -> None:
-        begin(self, self._under, self._turn, group="whatif", exclusive=True)
+        begin(self, self._sum_changes, self._turn, group="whatif", exclusive=True)
         self.hold()
 
-    async def _under(self, turn: int) -> None:
+    async def _sum_changes(self, turn: int) -> None:
         whatif = self._whatif
         if whatif is None or turn != self._turn:
             return
@@ -313,15 +313,18 @@ take, with money and CO2 where the site states them.
         if changes is None or turn != self._turn:
             return
         self._changes = in_order(changes)
-        now, then = (summed([c.case.now for c in changes]), summed([c.then for c in changes]))
+        present_sum, tried_sum = (
+            summed([c.case.now for c in changes]),
+            summed([c.then for c in changes]),
+        )
         kinds = [c.kind for c in changes]
         counts = ", ".join(
             f"{kinds.count(kind)} {word}"  # type: ignore[arg-type]
             for kind, word in (("gained", "new"), ("moved", "elsewhere"), ("lost", "no more"))
         )
         lines = [
-            f"today: {sum_words(now)}",
-            f"then:  {sum_words(then)}",
+            f"today: {sum_words(present_sum)}",
+            f"then:  {sum_words(tried_sum)}",
             f"       {counts}{queues_words(changes)}",
         ]
         if worth := worth_words(whatif, changes):
@@ -343,12 +346,12 @@ take, with money and CO2 where the site states them.
         self.query_one("#sums", Static).update(Content(text))
 
     @on(LazyTable.Wanted, "#changes")
-    def _wanted(self, event: LazyTable.Wanted) -> None:
+    def _rows_wanted(self, event: LazyTable.Wanted) -> None:
         rows = self._changes[event.first : event.first + event.limit]
         event.table.fill(event.first, [_cells(change) for change in rows])
 
     @on(LazyTable.Opened, "#changes")
-    def _opened(self, event: LazyTable.Opened) -> None:
+    def _row_opened(self, event: LazyTable.Opened) -> None:
         from advisor_tui.tradeoff import show_tradeoff
 
         if event.row < len(self._changes):  # the list may be another one by now

@@ -73,8 +73,8 @@ class RankingDialogue(Dialogue[str]):
         rows: list[list[Cell]] = []
         for place, rank in enumerate(self._boards.ranking, 1):
             time, energy = figures(self._boards, rank)
-            known: Cell = (f"{SIGNS[rank.kind]} {rank.brief}", _ROLES[rank.kind])
-            rows.append([str(place), (rank.node_type, "strong"), time, energy, known])
+            source_cell: Cell = (f"{SIGNS[rank.kind]} {rank.brief}", _ROLES[rank.kind])
+            rows.append([str(place), (rank.node_type, "strong"), time, energy, source_cell])
         table.styles.height = min(_TABLE, len(rows) + 1)
         table.reset(len(rows))
         table.fill(0, rows)

@@ -20,18 +20,24 @@ class ReadAhead:
         self._last: tuple[object, Boards | None] = (None, None)
         self._reading = False
 
-    def known(self, application: str, workload: str, asked: Configuration | None) -> Boards | None:
+    def known(
+        self, application: str, workload: str, requested_baseline: Configuration | None
+    ) -> Boards | None:
         """Return a workload's options if they were read and nothing was written since."""
-        of = application, workload, asked, self._session.stamp()
+        key = application, workload, requested_baseline, self._session.stamp()
         read, boards = self._last  # written in a thread, at once
-        return boards if read == of else None
+        return boards if read == key else None
 
-    def read(self, application: str, workload: str, asked: Configuration | None) -> Boards:
+    def read(
+        self, application: str, workload: str, requested_baseline: Configuration | None
+    ) -> Boards:
         """Read a workload's options, in a thread. Raises AdvisorError where that cannot be."""
-        of = application, workload, asked, self._session.stamp()
+        key = application, workload, requested_baseline, self._session.stamp()
         with self._session.reader() as reader:
-            boards = view.load(reader, application, workload, self._session.person(), asked)
-        self._last = of, boards
+            boards = view.load(
+                reader, application, workload, self._session.person(), requested_baseline
+            )
+        self._last = key, boards
         return boards
 
     async def begin(self, application: str, workload: str) -> Boards | None:
@@ -39,9 +45,9 @@ class ReadAhead:
 
         So a store that does not answer is asked once.
         """
-        known = self.known(application, workload, None)
-        if known is not None or self._reading:
-            return known
+        cached_boards = self.known(application, workload, None)
+        if cached_boards is not None or self._reading:
+            return cached_boards
         self._reading = True
         try:
             with suppress(AdvisorError):  # whoever opens them learns of it

@@ -47,7 +47,7 @@ class Session:
         Raises InputError when there is no such user.
         """
         uid, name = identity(user)
-        own = identity(None)[1]
+        caller_name = identity(None)[1]
         options = translator(installed().NAME).environment_options()
         return cls(
             store=store_seen(db, "options", "history", socket=socket),
@@ -60,7 +60,7 @@ class Session:
             account=options.get("account", ""),
             qos=options.get("qos", ""),
             job_name=options.get("job-name", ""),
-            foreign=name != own,
+            foreign=name != caller_name,
             settings=paths.choices_path().with_name("tui.json"),
             arguments=("--db", db) if db else (),
         )
@@ -104,7 +104,7 @@ class Session:
 def _version(path: Path) -> tuple[int, ...]:
     """Return what changes with a file; nothing for one that is not there."""
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -36,19 +36,19 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
         return TuiSettings(problems=(f"{path}: {error}; it is not used",))
     problems = [f"{name} is no setting" for name in values if name not in _KNOWN]
 
-    def one_of(name: str, known: Collection[str], default: str) -> str:
+    def one_of(name: str, choices: Collection[str], default: str) -> str:
         value = values.get(name, default)
-        if value in known or value == default:
+        if value in choices or value == default:
             return str(value)
-        problems.append(f"{name} {value!r} is none of {', '.join(sorted(known))}")
+        problems.append(f"{name} {value!r} is none of {', '.join(sorted(choices))}")
         return default
 
     theme = one_of("theme", themes, "")
     page = one_of("page", [place.name for place in PLACES], PLACES[0].name)
     signs = one_of("signs", SIGNS, "auto")
-    asked = values.get("keys", {})
+    key_settings = values.get("keys", {})
     keys = {}
-    for action, key in asked.items() if isinstance(asked, dict) else ():
+    for action, key in key_settings.items() if isinstance(key_settings, dict) else ():
         if isinstance(key, str) and key:
             keys[action] = key
         else:
@@ -57,13 +57,13 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
 
 
 def unknown_actions(
-    path: Path | None, keys: Mapping[str, str], known: Collection[str]
+    path: Path | None, keys: Mapping[str, str], actions: Collection[str]
 ) -> list[str]:
     """Return a line for each action that the file gives a key and no page has."""
     return [
-        f"{path}: keys: {action!r} (for {key!r}) is no action; {suggestion(action, known)}"
+        f"{path}: keys: {action!r} (for {key!r}) is no action; {suggestion(action, actions)}"
         for action, key in keys.items()
-        if action not in known
+        if action not in actions
     ]
 
 

@@ -80,32 +80,32 @@ class AppShell(App[None]):
         make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
         for page in pages:
             if page not in self.ready and make is not None:
-                made = page()
-                await make(made)[1]
+                screen = page()
+                await make(screen)[1]
                 if page in self.ready:  # somebody was faster
-                    made.remove()
+                    screen.remove()
                 else:
-                    self._keep(made)
-                    begin(made, self._ahead, made, group="look")
+                    self._keep_page(screen)
+                    begin(screen, self._rehearse_page, screen, group="look")
 
-    async def _ahead(self, page: PaintOnce[None]) -> None:
+    async def _rehearse_page(self, page: PaintOnce[None]) -> None:
         await page.ahead()
         page.rehearse()
 
-    def _keep(self, made: PaintOnce[None]) -> None:
+    def _keep_page(self, screen: PaintOnce[None]) -> None:
         """Have a page stay when it is left: to make another takes longer than any key."""
-        self.ready[type(made)] = made
-        self.install_screen(made, type(made).__name__)
+        self.ready[type(screen)] = screen
+        self.install_screen(screen, type(screen).__name__)
 
     def made(self, page: type[P]) -> P:
         """Return a page to open, as if it were new: the same one, unless it is open elsewhere."""
-        there = self.ready.get(page)
-        if isinstance(there, page) and not self._is_open(there):
-            there.as_new()
-            return there
+        ready_page = self.ready.get(page)
+        if isinstance(ready_page, page) and not self._is_open(ready_page):
+            ready_page.as_new()
+            return ready_page
         new = page()
-        if there is None:
-            self._keep(new)
+        if ready_page is None:
+            self._keep_page(new)
         return new
 
     def _is_open(self, page: Screen[Any]) -> bool:
@@ -162,15 +162,15 @@ class AppShell(App[None]):
             bar.trouble = self.daemon not in ("", "daemon answers", "demo data")
         self.screen.status_changed()
 
-    def action_go(self, place: str, then: str = "") -> None:
-        """Go to a place, or back to its first page; ``then`` is an action of that page."""
+    def action_go(self, place: str, action_name: str = "") -> None:
+        """Go to a place, or back to its first page; ``action_name`` is an action of that page."""
         if self.current_mode != place:
             self.switch_mode(place)
         else:
             while len(self.screen_stack) > 1:
                 self.pop_screen()
-        if then:  # once the page is there as a whole
-            self.screen.call_later(getattr(self.screen, f"action_{then}"))
+        if action_name:  # once the page is there as a whole
+            self.screen.call_later(getattr(self.screen, f"action_{action_name}"))
 
     def paint_files(self) -> None:
         """Show on the page what a file says now that was written."""

@@ -46,14 +46,14 @@ class Stepper(Widget, can_focus=True):
         self,
         label: str,
         values: Sequence[str],
-        at: int = 0,
+        position: int = 0,
         *,
         slider: bool = False,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         self._label, self._values, self._slider = label, tuple(values), slider
-        self.set_reactive(Stepper.at, max(0, min(at, len(values) - 1)))
+        self.set_reactive(Stepper.at, max(0, min(position, len(values) - 1)))
 
     @property
     def value(self) -> str:
@@ -66,13 +66,13 @@ class Stepper(Widget, can_focus=True):
             self.set_reactive(Stepper.at, self._values.index(value))
             self.refresh()
 
-    def action_step(self, by: int) -> None:
+    def action_step(self, offset: int) -> None:
         """Go on by some values; without a slider from the last to the first."""
         last = len(self._values) - 1
-        to = self.at + by
-        if not self._slider and abs(by) == 1:
-            to %= last + 1
-        self.at = max(0, min(last, to))
+        position = self.at + offset
+        if not self._slider and abs(offset) == 1:
+            position %= last + 1
+        self.at = max(0, min(last, position))
 
     def watch_at(self, old: int, new: int) -> None:
         """Tell of another value."""
@@ -96,8 +96,8 @@ class Stepper(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Take the value under the mouse, or the next one."""
-        at = event.x - len(self._label) - 2
-        if self._slider and 1 <= at <= len(self._values):
-            self.at = at - 1
-        elif at >= 0:
-            self.action_step(-1 if at <= 1 else 1)
+        column = event.x - len(self._label) - 2
+        if self._slider and 1 <= column <= len(self._values):
+            self.at = column - 1
+        elif column >= 0:
+            self.action_step(-1 if column <= 1 else 1)

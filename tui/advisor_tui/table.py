@@ -223,18 +223,18 @@ class LazyTable(ScrollView, can_focus=True):
         elif self.cursor >= top + height:
             self.scroll_to(y=self.cursor - height + 1, animate=False, force=True)
 
-    def action_move(self, by: int) -> None:
+    def action_move(self, offset: int) -> None:
         """Move the cursor by some rows."""
         if self.count:
-            self.cursor = max(0, min(self.count - 1, self.cursor + by))
+            self.cursor = max(0, min(self.count - 1, self.cursor + offset))
 
-    def action_page(self, by: int) -> None:
+    def action_page(self, screens: int) -> None:
         """Move the cursor by a screenful."""
-        self.action_move(by * max(1, self.size.height - 2))
+        self.action_move(screens * max(1, self.size.height - 2))
 
-    def action_jump(self, to: int) -> None:
+    def action_jump(self, row: int) -> None:
         """Move the cursor to the first or the last row."""
-        self.action_move(-self.count if to == 0 else self.count)
+        self.action_move(-self.count if row == 0 else self.count)
 
     def action_open(self) -> None:
         """Open the row under the cursor."""
@@ -276,31 +276,31 @@ class LazyTable(ScrollView, can_focus=True):
         return self._shared
 
     def _share(self) -> list[tuple[int, int]]:
-        whole, total = self.size.width, self.room - 1
+        table_width, total = self.size.width, self.room - 1
         shown = [
             i
             for i, c in enumerate(self.columns)
-            if whole >= c.from_width and (not c.below or whole < c.below)
+            if table_width >= c.from_width and (not c.below or table_width < c.below)
         ]
-        while len(shown) > 1 and self._spare(shown, total, self._least) < 0:
+        while len(shown) > 1 and self._spare(shown, total, self._least_width) < 0:
             shown.pop()  # half a figure would be another one
         widths = {i: self.columns[i].width for i in shown}
-        left = self._spare(shown, total, widths.__getitem__)
+        spare_cells = self._spare(shown, total, widths.__getitem__)
         weight = sum(self.columns[i].flex for i in shown)
         for i in shown:
-            if left > 0 and self.columns[i].flex:
-                share = left * self.columns[i].flex // weight
+            if spare_cells > 0 and self.columns[i].flex:
+                share = spare_cells * self.columns[i].flex // weight
                 widths[i] += share
-                left -= share
+                spare_cells -= share
                 weight -= self.columns[i].flex
         names = [i for i in shown if self.columns[i].flex][:1]
-        for _ in range(-left):  # from the first text, a name, then where most is left
-            spared = [i for i in shown if widths[i] > self._least(i)]
+        for _ in range(-spare_cells):  # from the first text, a name, then where most is left
+            spared = [i for i in shown if widths[i] > self._least_width(i)]
             named = [i for i in names if widths[i] > _NAME]
             widths[max(named or spared, key=widths.__getitem__)] -= 1
         return [(i, widths[i]) for i in shown]
 
-    def _least(self, i: int) -> int:
+    def _least_width(self, i: int) -> int:
         """Return the cells that a column cannot do without."""
         column = self.columns[i]
         return min(_LEAST, column.width) if column.flex else column.width
@@ -322,15 +322,15 @@ class LazyTable(ScrollView, can_focus=True):
             text = f" {self.empty}" if not self.count and y == 1 else ""
             dim = ink(self, _INKS["dim"])
             return Strip([Segment(set_cell_size(text, width), dim)], width)
-        here = row == self.cursor
+        is_current = row == self.cursor
         style = base
-        if here and self.has_focus:
+        if is_current and self.has_focus:
             style = ink(self, "bold $background on $primary")
         cells_there = self._rows.get(row)
         if cells_there is None:
             return Strip([Segment(set_cell_size(" …", width), style)], width)
-        mark = "▸" if here else " "
-        strip = self._strip(mark, cells_there, style, roles=not (here and self.has_focus))
+        mark = "▸" if is_current else " "
+        strip = self._strip(mark, cells_there, style, roles=not (is_current and self.has_focus))
         return strip.extend_cell_length(width, style)
 
     def _strip(self, mark: str, cells: Sequence[Cell], style: Style, *, roles: bool) -> Strip:

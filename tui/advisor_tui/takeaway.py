@@ -41,7 +41,7 @@ class ExportDialogue(Dialogue[str]):
         self.set_focus(self.query_one("#file", Field))
 
     @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
+    def _name_entered(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
 
 

@@ -117,7 +117,7 @@ class TradeOffPage(Page):
 
     def opened(self) -> None:
         """Read the options."""
-        self._named()
+        self._show_name()
         self.load()
 
     @property
@@ -145,46 +145,48 @@ class TradeOffPage(Page):
     def load(self, *, keep: bool = False) -> None:
         """Read the options again; with ``keep`` the cursor stays on its configuration."""
         self._seen = self.session.stamp()
-        known = self.advisor.read_ahead.known(self.application, self.workload, self._asked)
-        if known is not None:
-            self._show(known, self._configuration() if keep else None, keep=keep)
+        cached_boards = self.advisor.read_ahead.known(self.application, self.workload, self._asked)
+        if cached_boards is not None:
+            self._show(cached_boards, self._configuration() if keep else None, keep=keep)
         else:
             begin(self, self._load, keep, group="boards", exclusive=True)
 
     async def _load(self, keep: bool) -> None:
-        wanted = self.application, self.workload, self._asked
+        workload_key = self.application, self.workload, self._asked
         try:
-            boards = await self.advisor.ask(lambda: self.advisor.read_ahead.read(*wanted))
+            boards = await self.advisor.ask(lambda: self.advisor.read_ahead.read(*workload_key))
         except RefusedError as error:
-            self._nothing(f"{error.message}. Press t to measure it once, Esc to go back.")
+            self._show_empty(f"{error.message}. Press t to measure it once, Esc to go back.")
             return
         except AdvisorError as error:
             self.advisor.report(error)
-            self._nothing(f"the options cannot be read: {error}")
+            self._show_empty(f"the options cannot be read: {error}")
             return
         self._show(boards, self._configuration() if keep else None, keep=keep)
 
-    def _show(self, boards: Boards, here: Configuration | None, *, keep: bool = False) -> None:
+    def _show(
+        self, boards: Boards, current_point: Configuration | None, *, keep: bool = False
+    ) -> None:
         self.boards = boards
         if not boards.by_type:
-            self._nothing(
+            self._show_empty(
                 "No measurements yet, only a ranking of node types (r). "
                 "Press t to measure it once, Esc to go back."
             )
             return
         if self.shown.node_type not in boards.by_type or not keep:
             self.shown.node_type = boards.first
-        self._arrange(here, keep_zoom=keep)
+        self._arrange(current_point, keep_zoom=keep)
 
-    def _named(self) -> None:
+    def _show_name(self) -> None:
         """Say whose options these are, as long as no more is known."""
         self._write("tradeoff-title", f"{self.application} / {self.workload}")
 
     def _write(self, name: str, text: str) -> None:
         self.query_one(f"#{name}", Static).update(Content(text))
 
-    def _nothing(self, sentence: str) -> None:
-        self._named()
+    def _show_empty(self, sentence: str) -> None:
+        self._show_name()
         self.chart.show(None, sentence)
         self.table.empty = ""
         self.table.reset(0)
@@ -197,14 +199,14 @@ class TradeOffPage(Page):
 
     # -- arranging -------------------------------------------------------------------------------
 
-    def _arrange(self, here: Configuration | None, *, keep_zoom: bool = False) -> None:
+    def _arrange(self, current_point: Configuration | None, *, keep_zoom: bool = False) -> None:
         """Put a board into picture and table."""
         board = self.board
         if board is None:
             return
         picture = self.shown.arrange(board)
-        at = board.find(here) if here is not None else None
-        special = (at, board.yours_at, board.policy_at, board.baseline)
+        cursor_number = board.find(current_point) if current_point is not None else None
+        special = (cursor_number, board.yours_at, board.policy_at, board.baseline)
         number = self.shown.near(next(n for n in special if n is not None))
         self.chart.set_reactive(Chart.cursor, number)
         message = "Its energy is not known, so there is no trade-off to show; times are below."
@@ -216,13 +218,13 @@ class TradeOffPage(Page):
     def _fill(self, board: TradeOffView, number: int) -> None:
         table, steps = self.table, self.shown.steps
         table.set_columns(columns(board))
-        at = steps.index(number)
-        first = at // PAGE * PAGE  # the others are asked for once they are seen
-        known = rows(board, steps[first : first + PAGE])
-        table.reset(len(steps), cursor=at, first=first, rows=known)
+        cursor_row = steps.index(number)
+        first = cursor_row // PAGE * PAGE  # the others are asked for once they are seen
+        first_rows = rows(board, steps[first : first + PAGE])
+        table.reset(len(steps), cursor=cursor_row, first=first, rows=first_rows)
 
     @on(LazyTable.Wanted, "#points")
-    def _wanted(self, event: LazyTable.Wanted) -> None:
+    def _rows_wanted(self, event: LazyTable.Wanted) -> None:
         board = self.board
         if board is not None:
             numbers = self.shown.steps[event.first : event.first + event.limit]
@@ -264,7 +266,7 @@ class TradeOffPage(Page):
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def _go(self, number: int) -> None:
+    def _select_option(self, number: int) -> None:
         board = self.board
         if board is None or number not in self.shown.steps:
             return
@@ -272,11 +274,11 @@ class TradeOffPage(Page):
         self.table.cursor = self.shown.steps.index(number)
         self._detail(board, number)
 
-    def action_step(self, by: int) -> None:
+    def action_step(self, offset: int) -> None:
         """Go to the next option of those stepped through."""
         if self.shown.steps and self.current is not None:
-            at = self.shown.steps.index(self.current) + by
-            self._go(self.shown.steps[max(0, min(len(self.shown.steps) - 1, at))])
+            position = self.shown.steps.index(self.current) + offset
+            self._select_option(self.shown.steps[max(0, min(len(self.shown.steps) - 1, position))])
 
     def key_up(self) -> None:
         """Go to the previous option, also from the picture."""
@@ -289,19 +291,19 @@ class TradeOffPage(Page):
             self.action_step(1)
 
     @on(LazyTable.Moved, "#points")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         row = self.table.cursor  # the message may be older than the last key
         if row < len(self.shown.steps) and self.shown.steps[row] != self.current:
-            self._go(self.shown.steps[row])
+            self._select_option(self.shown.steps[row])
 
     @on(LazyTable.Opened, "#points")
-    def _opened(self) -> None:
+    def _row_opened(self) -> None:
         self.action_choose()
 
     @on(Chart.Picked)
-    def _picked(self, event: Chart.Picked) -> None:
+    def _point_picked(self, event: Chart.Picked) -> None:
         if event.number in self.shown.steps:
-            self._go(event.number)
+            self._select_option(event.number)
         elif self.board is not None and event.number < len(self.board.options):  # now it is listed
             self.shown.which, self.shown.narrowing = "all", Narrowing()
             self._arrange(self.board.options[event.number].configuration, keep_zoom=True)
@@ -327,12 +329,12 @@ class TradeOffPage(Page):
             return
         names = captions.names(self.boards)
         if len(names) < 2:
-            only = f"Only {names[0]} has options" if names else "No node type has options"
-            self.advisor.tell(f"{only}; r says more.")
+            notice = f"Only {names[0]} has options" if names else "No node type has options"
+            self.advisor.tell(f"{notice}; r says more.")
             return
-        here = self._configuration()
+        current_point = self._configuration()
         self.shown.node_type = names[(names.index(self.shown.node_type) + 1) % len(names)]
-        self._arrange(here)
+        self._arrange(current_point)
 
     def action_parameter(self) -> None:
         """Have the keys change the next parameter of the size."""
@@ -340,12 +342,12 @@ class TradeOffPage(Page):
             self.shown.parameter = (self.shown.parameter + 1) % len(self.boards.sizes)
             self._titles(self.board)
 
-    def action_size(self, by: int) -> None:
+    def action_size(self, offset: int) -> None:
         """Go to the next size of the family along the marked parameter, measured or not."""
         sizes = self.boards.sizes if self.boards is not None else ()
         if not sizes:
             self.advisor.tell("Three measured sizes of it are needed to show others.")
-        elif (workload := sizes[self.shown.parameter].beside(self.workload, by)) is not None:
+        elif (workload := sizes[self.shown.parameter].beside(self.workload, offset)) is not None:
             self.workload = workload
             self.load(keep=True)
 
@@ -360,7 +362,7 @@ class TradeOffPage(Page):
         self._arrange(self._configuration(), keep_zoom=True)
 
     @on(LazyTable.Headed, "#points")
-    def _headed(self, event: LazyTable.Headed) -> None:
+    def _heading_clicked(self, event: LazyTable.Headed) -> None:
         order = _BY_TITLE.get(event.title)
         if order is not None:
             self.shown.order = "" if order == self.shown.order else order
@@ -375,20 +377,20 @@ class TradeOffPage(Page):
     @on(Input.Submitted, "#filter")
     def _filtered(self, event: Input.Submitted) -> None:
         try:
-            wanted = narrowing(event.value)
+            option_filter = narrowing(event.value)
         except AdvisorError as error:
             self.advisor.report(error)
             return
-        event.input.display = bool(wanted.text)
+        event.input.display = bool(option_filter.text)
         self.set_focus(self.chart)
-        self.shown.narrowing = wanted
+        self.shown.narrowing = option_filter
         self._arrange(self._configuration(), keep_zoom=True)
 
     def action_baseline(self) -> None:
         """Compare with the option under the cursor from now on."""
-        here = self._configuration()
-        if here is not None:
-            self._asked = here
+        current_point = self._configuration()
+        if current_point is not None:
+            self._asked = current_point
             self.load(keep=True)
 
     def action_ranking(self) -> None:
@@ -404,8 +406,8 @@ class TradeOffPage(Page):
         if node_type not in self.boards.by_type:
             self.advisor.tell(f"There are no options on {node_type} yet; r says what is known.")
             return
-        here, self.shown.node_type = self._configuration(), node_type
-        self._arrange(here)
+        current_point, self.shown.node_type = self._configuration(), node_type
+        self._arrange(current_point)
 
     # -- going on --------------------------------------------------------------------------------
 

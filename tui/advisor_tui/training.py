@@ -127,19 +127,19 @@ Where no energy is known it shows time against threads.
             return
         if sweeps == self._sweeps and sweeps:
             return
-        here = self.current.id if self.current is not None else ""
+        current_id = self.current.id if self.current is not None else ""
         self._sweeps = sweeps
         ids = [s.id for s in sweeps]
         if self._begun in ids:
-            here, self._begun = self._begun, ""
-        cursor = ids.index(here) if here in ids else 0
+            current_id, self._begun = self._begun, ""
+        cursor = ids.index(current_id) if current_id in ids else 0
         self.table.empty = "no sweep yet: n measures an application once"
         self.table.reset(len(sweeps), cursor=cursor, keep=True)
         self.table.fill(0, [_cells(s) for s in sweeps])
         self._show()
 
     @on(LazyTable.Moved, "#sweeps")
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         self._show()
 
     def _show(self) -> None:
@@ -183,7 +183,7 @@ Where no energy is known it shows time against threads.
             self.advisor.tell(f"Sweep {sweep_id} has started; it continues when you leave.")
             self.load()
 
-    def _own(self, what: str) -> Progress | None:
+    def _own_sweep(self, what: str) -> Progress | None:
         sweep = self.current
         if sweep is None:
             return None
@@ -193,60 +193,60 @@ Where no energy is known it shows time against threads.
 
     def action_stop(self) -> None:
         """Ask, then stop the sweep."""
-        own = self._own("stop")
-        if own is None:
+        sweep = self._own_sweep("stop")
+        if sweep is None:
             return
-        if not own.alive:
+        if not sweep.alive:
             self.advisor.tell("It is not running.", "warning")
             return
 
         def answered(yes: bool | None) -> None:
             if yes:
-                begin(self, self._do, lambda: progress.stop(own.folder), group="do")
+                begin(self, self._change_sweep, lambda: progress.stop(sweep.folder), group="do")
 
         text = Content("What was measured so far is kept; r resumes it later.")
         self.app.push_screen(
-            Confirm(f"Stop the sweep of {own.application} / {own.workload}?", text, "Stop"),
+            Confirm(f"Stop the sweep of {sweep.application} / {sweep.workload}?", text, "Stop"),
             answered,
         )
 
     def action_resume(self) -> None:
         """Go on with the sweep."""
-        own = self._own("resume")
-        if own is None:
+        sweep = self._own_sweep("resume")
+        if sweep is None:
             return
-        if own.alive:
+        if sweep.alive:
             self.advisor.tell("It is running.", "warning")
-        elif not own.resumable:
+        elif not sweep.resumable:
             self.advisor.tell("It is finished; n starts a new one.", "warning")
         else:
             arguments = self.session.arguments
-            begin(self, self._do, lambda: view.resume(own, arguments), group="do")
+            begin(self, self._change_sweep, lambda: view.resume(sweep, arguments), group="do")
 
-    async def _do(self, work: object) -> None:
+    async def _change_sweep(self, work: object) -> None:
         assert callable(work)
         await self.ask(work)
         self.load()
 
     def action_log(self) -> None:
         """Show what the sweep has printed."""
-        own = self._own("read the log of")
-        if own is not None:
-            self.app.push_screen(LogPage(own))
+        sweep = self._own_sweep("read the log of")
+        if sweep is not None:
+            self.app.push_screen(LogPage(sweep))
 
     def action_phases(self) -> None:
         """Show what was seen of the program's phases."""
-        own = self._own("see the phases of")
-        if own is not None:
+        sweep = self._own_sweep("see the phases of")
+        if sweep is not None:
             try:
                 page = laboratory.load("panels", "phases", "phases")
             except AdvisorError as error:
                 self.advisor.tell(f"{error}.", "warning")
                 return
-            self.app.push_screen(page(own))
+            self.app.push_screen(page(sweep))
 
     @on(LazyTable.Opened, "#sweeps")
-    def _opened(self) -> None:
+    def _row_opened(self) -> None:
         self.action_log()
 
     def action_options(self) -> None:
@@ -275,22 +275,27 @@ def _detail(s: SweepRow) -> list[str]:
     bar = f"{'█' * full}{'░' * (_BAR - full)} {s.done} of {s.planned} runs"
     if s.own is None:
         return [bar, f"{s.words} {s.detail}".strip()]
-    own = s.own
-    if own.spent.runs:
-        bar += f"; {own.spent.words} so far"
-    lines = [bar, f"{s.words}: {own.detail or own.note}" if own.detail or own.note else s.words]
-    if own.made:
-        lines.append(_last(own.made[-1]))
+    folder_progress = s.own
+    if folder_progress.spent.runs:
+        bar += f"; {folder_progress.spent.words} so far"
+    lines = [
+        bar,
+        f"{s.words}: {folder_progress.detail or folder_progress.note}"
+        if folder_progress.detail or folder_progress.note
+        else s.words,
+    ]
+    if folder_progress.made:
+        lines.append(_last(folder_progress.made[-1]))
     return lines
 
 
-def _last(made: Made) -> str:
-    where = describe(Configuration.from_dict(made.configuration))
-    if not made.ok:
-        return f"last: {where} failed: {made.detail}"
-    energy = "energy missing" if made.energy_j is None else format_energy(made.energy_j)
-    about = "~" if made.energy_quality == "estimated" else ""
-    return f"last: {where}: {format_duration(made.time_s or 0.0)}, {about}{energy}"
+def _last(run: Made) -> str:
+    where = describe(Configuration.from_dict(run.configuration))
+    if not run.ok:
+        return f"last: {where} failed: {run.detail}"
+    energy = "energy missing" if run.energy_j is None else format_energy(run.energy_j)
+    about = "~" if run.energy_quality == "estimated" else ""
+    return f"last: {where}: {format_duration(run.time_s or 0.0)}, {about}{energy}"
 
 
 def picture_of(sweep: Progress) -> ChartMarks | None:
@@ -311,12 +316,12 @@ def picture_of(sweep: Progress) -> ChartMarks | None:
         for m in good
     ]
     marks, special = [], {}
-    for number, made in enumerate(good):
-        estimated = made.energy_quality == "estimated"
+    for number, run in enumerate(good):
+        estimated = run.energy_quality == "estimated"
         marks.append(Mark(signs.MEASURED_ESTIMATE if estimated else signs.MEASURED, "measured"))
-        if made.role == "baseline":
+        if run.role == "baseline":
             special[number] = Mark(signs.BASELINE, "baseline")
-        elif made.role == "confirm":
+        elif run.role == "confirm":
             special[number] = Mark(signs.POLICY, "policy")
     xs, ys = zip(*points, strict=True)
     window = padded(min(xs), max(xs), 0.1), padded(min(ys), max(ys), 0.1)

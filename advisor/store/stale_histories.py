@@ -46,8 +46,10 @@ def save_histories(
     """
     with writer.transaction() as db:
         for stale, history in histories.items():
-            done = db.execute("DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale)
-            if not done.rowcount:
+            cursor = db.execute(
+                "DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale
+            )
+            if not cursor.rowcount:
                 continue
             if not history.jobs:
                 db.execute("DELETE FROM job_histories WHERE identity = ?", (stale.identity,))

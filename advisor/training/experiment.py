@@ -75,5 +75,5 @@ def is_experiment(path: Path) -> bool:
 def after_run(settings: Mapping[str, Any], folder: Path, working_folder: Path) -> AfterRun:
     """Return what follows each run, by an experiment's ``after``. Raises LaboratoryError."""
     make = laboratory.load("after_run", FORMAT, "train of experiment files")
-    made: AfterRun = make(settings, folder, working_folder)
-    return made
+    after: AfterRun = make(settings, folder, working_folder)
+    return after

@@ -336,7 +336,7 @@ def test_no_place_for_what_would_be_left(tmp_path: Path, monkeypatch: pytest.Mon
                 explicit=False,
                 user="ann",
                 trust="own",
-                left=place,
+                left_folder=place,
             )
         assert caught.value.hint
     assert not (tmp_path / "no.db").exists()

@@ -171,7 +171,7 @@ class Sweep(Measuring):
             options,
             option_at(fit.options, state.subject.baseline),
             self.policy,
-            left=runs_left,
+            runs_left=runs_left,
             pairs=pairs,
             run_sigma=run_sigma(fit),
             confirm=self.policy.training.confirm,

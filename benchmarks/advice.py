@@ -199,7 +199,7 @@ class OnGrid(Sweep):
 
     cells: Collection[Configuration] = ()
 
-    def _kept(self, fit: Any, *, say: bool = False) -> tuple[Option, ...]:
+    def _allowed_options(self, fit: Any, *, say: bool = False) -> tuple[Option, ...]:
         return tuple(
             o for o in Sweep._allowed_options(self, fit, say=say) if o.configuration in self.cells
         )

@@ -66,6 +66,7 @@ def _possible_times(cells: dict[Configuration, list[float]]) -> list[float]:
         apart = np.abs(axes - point).sum(axis=1)
         apart[i] = np.inf
         near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
+        # a neighbour's time may shrink by the ideal speed-up to here, but never counts as longer
         less = np.minimum(0.0, (axes[near] - point)[:, [0, 2]].sum(axis=1))
         medians.append(float(np.median(time[near] * np.exp(less))))
     return medians

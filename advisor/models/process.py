@@ -293,7 +293,9 @@ class _Process:
         for h, pairs, law in weighed.by_setting():
             inverse = np.linalg.inv(self._covariance(h, weighed.noise))
             pulled = inverse @ self._residuals(law)
-            if len(self._folds) == n:  # each run is a fold: the same as below, at once
+            if len(self._folds) == n:
+                # each run is a fold: the same as below, at once. A run left out is off by its
+                # pulled residual over its precision, its diagonal entry of the inverse covariance
                 precision = np.diagonal(inverse)[:, None]
                 error[pairs], variance[pairs] = (
                     (pulled / precision).T,

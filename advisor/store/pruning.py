@@ -93,8 +93,8 @@ def to_prune(
 ) -> Pruned:
     """Return how many rows :func:`prune` would take."""
 
-    def count(old: str, before: str) -> int:
-        return int(reader.rows(f"SELECT count(*) FROM ({old})", (before,))[0][0]) if before else 0
+    def count(old: str, cutoff: str) -> int:
+        return int(reader.rows(f"SELECT count(*) FROM ({old})", (cutoff,))[0][0]) if cutoff else 0
 
     return Pruned(
         count(_OLD_DECISIONS, decisions_before),
@@ -260,9 +260,9 @@ class Summed:
         return bool(self._reader.rows("SELECT 1 FROM summed WHERE key = ?", (key,)))
 
 
-def _set_horizon(store: StoreTransaction, before: str) -> None:
+def _set_horizon(store: StoreTransaction, cutoff: str) -> None:
     """Note up to when all is pruned; what is known one by one is needed after that only."""
-    forgotten_before = (
+    named_since = (
         (datetime.now(UTC) - _BY_NAME).isoformat(timespec="seconds").replace("+00:00", "Z")
     )
     with store.transaction() as db:
@@ -274,19 +274,19 @@ def _set_horizon(store: StoreTransaction, before: str) -> None:
         db.execute(
             "INSERT INTO summed VALUES ('', ?) ON CONFLICT (key) DO UPDATE"
             " SET at = max(at, excluded.at)",
-            (min(forgotten_before, before),),
+            (min(named_since, cutoff),),
         )
         db.execute("DELETE FROM summed WHERE at < (SELECT at FROM summed WHERE key = '')")
 
 
-def _steps(store: StoreTransaction, table: str, key: str, old: str, before: str, *also: str) -> int:
+def _steps(store: StoreTransaction, table: str, key: str, old: str, cutoff: str, *also: str) -> int:
     """Delete the rows of a table that ``old`` finds, and do ``also`` with each part of them."""
     deleted_total = 0
     while True:
         with store.transaction() as db:
             db.execute("CREATE TEMP TABLE IF NOT EXISTS pruned (id)")
             db.execute("DELETE FROM pruned")
-            db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (before,))
+            db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (cutoff,))
             for statement in also:
                 db.execute(statement)
             pruned_at = _rows.now()

@@ -165,7 +165,7 @@ def prolog_settings(settings: Mapping[str, str]) -> dict[str, str]:
 # -- nodes ---------------------------------------------------------------------------------------
 
 
-def parse_reservations(text: str, now: float) -> dict[str, float]:
+def parse_reservations(text: str, now_s: float) -> dict[str, float]:
     """Return from when on (seconds since 1970) each reserved node is kept from other jobs.
 
     The time has passed where a reservation holds already; it is -inf where it holds for so long
@@ -175,9 +175,9 @@ def parse_reservations(text: str, now: float) -> dict[str, float]:
     starts: dict[str, float] = {}
     for fields in records(text, "ReservationName"):
         begin, end = _moment(fields.get("StartTime", "")), _moment(fields.get("EndTime", ""))
-        if end <= now or not fields.get("Nodes"):
+        if end <= now_s or not fields.get("Nodes"):
             continue
-        if begin <= now and end - now > FOR_EVER_S:
+        if begin <= now_s and end - now_s > FOR_EVER_S:
             begin = -math.inf
         try:
             names = expand(fields["Nodes"])
@@ -198,14 +198,14 @@ def _moment(text: str) -> float:
         return math.inf
 
 
-def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[NodeState]:
+def parse_nodes(text: str, blocked: Mapping[str, float], now_s: float) -> list[NodeState]:
     """Return the nodes of ``scontrol --oneliner show node``; see :func:`parse_reservations`."""
     states = []
     for fields in records(text, "NodeName"):
         name, until = fields["NodeName"], blocked.get(fields["NodeName"], math.inf)
         base, *flags = fields.get("State", "").split("+")
         usable = base in _BUSY and _LOST.isdisjoint(flags) and until > -math.inf
-        idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now
+        idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now_s
         states.append(
             NodeState(
                 name,

@@ -207,7 +207,7 @@ def _make_pairing(beside: Beside, base: CompleteRun, within: float, metered: boo
 
 
 def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, object]:
-    spent_j, meter_name = _spent_j(beside), beside.by
+    spent_j, leading_rank = _spent_j(beside), beside.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
         "time_s": stop.time.total,
@@ -220,7 +220,7 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "spent_j": spent_j,
         "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
-        "reason": f"{stop.reason}, by {meter_name}" if meter_name else stop.reason,
+        "reason": f"{stop.reason}, by {leading_rank}" if leading_rank else stop.reason,
         **_plugin_facts(beside),
     }
 

@@ -347,7 +347,7 @@ def test_a_sweep_in_the_background_leaves_its_results_where_others_do(
 ) -> None:
     """It is given the usual work folder; what `advisor run --record` left comes with its job."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(result_store, "open_results", lambda *_, left, **__: left)
+    monkeypatch.setattr(result_store, "open_results", lambda *_, left_folder, **__: left_folder)
     state: Any = SimpleNamespace(settings=SimpleNamespace(user="ann"))
 
     def left(work_dir: Path | None) -> object:

@@ -199,8 +199,10 @@ class OnGrid(Sweep):
 
     cells: Collection[Configuration] = ()
 
-    def _kept(self, fit: Any, *, say: bool = False) -> tuple[Option, ...]:
-        return tuple(o for o in Sweep._kept(self, fit, say=say) if o.configuration in self.cells)
+    def _allowed_options(self, fit: Any, *, say: bool = False) -> tuple[Option, ...]:
+        return tuple(
+            o for o in Sweep._allowed_options(self, fit, say=say) if o.configuration in self.cells
+        )
 
 
 def advisor(machine: Machine, runs: int, design: str) -> Advice:

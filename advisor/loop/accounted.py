@@ -90,11 +90,11 @@ class RoomForSignatures:
         """
         names = decision.application, decision.workload
         place = (*names, SOURCE, job.user, *_POINT(signature.configuration))
-        if not self._wants(place) or self._has(job):
+        if not self._has_room(place) or self._is_signed(job):
             return False
-        self._make(place)
+        self._make_room(place)
         self._waiting.append((*row, self._at, self._number(names)))
-        self._took(place, job)
+        self._count_stored(place, job)
         return True
 
     def _number(self, names: tuple[str, str]) -> int:
@@ -104,14 +104,14 @@ class RoomForSignatures:
                 self._numbers[names] = self._writer.workload_id(db, *names)
         return self._numbers[names]
 
-    def _has(self, job: JobRecord) -> bool:
+    def _is_signed(self, job: JobRecord) -> bool:
         """Tell whether a job or a step of it has a signature of its user's."""
         if self._signed is None:
             ids = json.dumps([job.job_id for job in self._batch])
             self._signed = {(row[0], row[1]) for row in self._writer.rows(_COUNTED, (ids,))}
         return (job.job_id, job.user) in self._signed
 
-    def _wants(self, place: _JobPlace) -> bool:
+    def _has_room(self, place: _JobPlace) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
         if place not in self._kept:
             row = self._writer.rows(_KEPT, place)[0]
@@ -119,10 +119,10 @@ class RoomForSignatures:
         count, _, newest = self._kept[place]
         if count < ENOUGH:
             return True
-        at = moment(newest)
-        return at is None or not now() - ANOTHER < at <= now()
+        newest_at = moment(newest)
+        return newest_at is None or not now() - ANOTHER < newest_at <= now()
 
-    def _make(self, place: _JobPlace) -> None:
+    def _make_room(self, place: _JobPlace) -> None:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
         count, oldest, _ = self._kept[place]
         if count >= ENOUGH:
@@ -132,7 +132,7 @@ class RoomForSignatures:
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
             del self._kept[place]
 
-    def _took(self, place: _JobPlace, job: JobRecord) -> None:
+    def _count_stored(self, place: _JobPlace, job: JobRecord) -> None:
         """Count a job's one that was stored."""
         if self._signed is not None:
             self._signed.add((job.job_id, job.user))
@@ -152,7 +152,11 @@ _KEPT = (
 
 
 def signature_of(
-    job: JobRecord, match: MatchedJob, seen: Execution, inventory: Inventory, policies: PolicySet
+    job: JobRecord,
+    match: MatchedJob,
+    execution: Execution,
+    inventory: Inventory,
+    policies: PolicySet,
 ) -> Signature | None:
     """Return the signature of a completed job.
 
@@ -167,26 +171,26 @@ def signature_of(
     if job.state.split()[:1] != ["COMPLETED"]:
         return None
     trust = policy_of(decision, job, policies).training.trust
-    return _signature(job, seen, inventory, scope_of(trust, job.account))
+    return _signature(job, execution, inventory, scope_of(trust, job.account))
 
 
 _POINT = attrgetter(*_rows.PLACE)
 
 
 def _signature(
-    job: JobRecord, seen: Execution, inventory: Inventory, scope: Scope
+    job: JobRecord, execution: Execution, inventory: Inventory, scope: Scope
 ) -> Signature | None:
-    node = inventory.node_types.get(seen.node_type)
+    node = inventory.node_types.get(execution.node_type)
     elapsed = job.elapsed_s
-    if node is None or not job.nodes or not elapsed or not seen.time_s:
+    if node is None or not job.nodes or not elapsed or not execution.time_s:
         return None
-    if seen.resolution_s > COARSE * seen.time_s:
+    if execution.resolution_s > COARSE * execution.time_s:
         return None
     cpus = job.cpus // job.nodes or node.cores
-    ranks = max(1, seen.ranks_per_node)
-    threads = max(ranks, seen.threads_per_node or min(cpus, node.cores))
+    ranks = max(1, execution.ranks_per_node)
+    threads = max(ranks, execution.threads_per_node or min(cpus, node.cores))
     cpu_util = 100 * job.cpu_s / (elapsed * job.cpus) if job.cpu_s and job.cpus else None
-    power_w = seen.energy_j / seen.time_s / job.nodes if seen.energy_j else None
+    power_w = execution.energy_j / execution.time_s / job.nodes if execution.energy_j else None
     disk_mbs = None if job.disk_mb is None else job.disk_mb / elapsed / job.nodes
     if cpu_util is None and power_w is None:
         return None
@@ -195,10 +199,10 @@ def _signature(
         power_w=power_w,
         io_mbs=disk_mbs,
         memory_mb=job.memory_mb,
-        time_s=seen.time_s,
+        time_s=execution.time_s,
         cpus=cpus,
         configuration=Configuration(
-            node.name, job.nodes, ranks, threads, seen.cap_khz or node.default_freq_khz
+            node.name, job.nodes, ranks, threads, execution.cap_khz or node.default_freq_khz
         ),
         source=SOURCE,
         contributor=job.user,

@@ -107,8 +107,8 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
     result.jobs = len(jobs)
     for job in jobs:
         if job.results and job.user:
-            key, at = (job.user, job.results), ended(job.ended_at)
-            result.places[key] = max(result.places.get(key, ""), at)
+            key, ended_at = (job.user, job.results), ended(job.ended_at)
+            result.places[key] = max(result.places.get(key, ""), ended_at)
     try:
         _take_over(writer, scheduler, jobs, result)
     finally:
@@ -185,9 +185,9 @@ class _Collection:
         self._models.look()
         self._room.look(jobs)
         self._at = clock.form(clock.now())
-        known = KnownJobs(self._writer, self._scheduler, jobs, self._write)
+        known_jobs = KnownJobs(self._writer, self._scheduler, jobs, self._write)
         for job in jobs:
-            self._take_one(job, known)
+            self._take_job(job, known_jobs)
         self._write()
         self._writer.touch_groups(group for group, _ in self._signed.most_common())
         self._signed.clear()
@@ -202,12 +202,12 @@ class _Collection:
         with kept_right(self._writer, [row[:3] for row in rows]):  # type: ignore[misc]
             self._writer.save_outcomes(rows)
 
-    def _take_one(self, job: JobRecord, known: KnownJobs) -> None:
-        seen = ran(job, self._inventory)
-        if self._is_known(job, known, seen):
+    def _take_job(self, job: JobRecord, known_jobs: KnownJobs) -> None:
+        execution = ran(job, self._inventory)
+        if self._is_known(job, known_jobs, execution):
             self._result.known += 1
             return
-        match = find(job, known, brief=True)
+        match = find(job, known_jobs, brief=True)
         if match is None:
             self._result.without += 1
             return
@@ -216,26 +216,26 @@ class _Collection:
             self._result.known += 1
             return
         try:
-            with self._part(match):
-                self._take(job, match, seen, known.has_outcome(job))
+            with self._batch_of_job(match):
+                self._store_job(job, match, execution, known_jobs.has_outcome(job))
         except InputError as error:
             self._result.failed.append(f"job {job.job_id}: {error}")
             log.error("event=job-skipped job=%s error=%r", job.job_id, str(error))
-        known.written(job)
+        known_jobs.written(job)
 
-    def _is_known(self, job: JobRecord, known: KnownJobs, seen: Execution) -> bool:
+    def _is_known(self, job: JobRecord, known_jobs: KnownJobs, execution: Execution) -> bool:
         """Tell whether a job with a decision is stored, and the accounting says nothing new.
 
         Each collection sees the jobs of hours again, so this is what takes its time.
         """
-        *facts, judged = known.facts(job) or (None,)
-        if tuple(facts) != facts_of(job, seen):
+        *facts, judged = known_jobs.facts(job) or (None,)
+        if tuple(facts) != facts_of(job, execution):
             return False
         if isinstance(judged, int):
             self.to_review.add(judged)
         return True
 
-    def _part(self, match: MatchedJob) -> AbstractContextManager[object]:
+    def _batch_of_job(self, match: MatchedJob) -> AbstractContextManager[object]:
         """Return what undoes a job's part if its record turns out to make no sense.
 
         Most jobs need nothing: all is checked before the first row of theirs is written.
@@ -243,10 +243,10 @@ class _Collection:
         linked = match.trust == "unverified" or (match.stored and match.decision.job_id)
         if linked and REBUILT not in match.decision.codes:
             return nullcontext()
-        return self._apart()
+        return self._separate_batch()
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
+    def _separate_batch(self) -> Iterator[None]:
         """Write what waits, then what is written inside: an InputError undoes that alone."""
         self._write()
         try:
@@ -258,9 +258,11 @@ class _Collection:
             self._room.drop()
             raise
 
-    def _take(self, job: JobRecord, match: MatchedJob, seen: Execution, again: bool) -> None:
+    def _store_job(
+        self, job: JobRecord, match: MatchedJob, execution: Execution, may_be_stored: bool
+    ) -> None:
         writer, result = self._writer, self._result
-        signature = signature_of(job, match, seen, self._inventory, self._policies)
+        signature = signature_of(job, match, execution, self._inventory, self._policies)
         row = signature_row(signature) if signature else ()
         outcome = make_outcome(
             job,
@@ -269,25 +271,25 @@ class _Collection:
             inventory=self._inventory,
             policies=self._policies,
             reader=self._models,
-            seen=seen,
-            at=self._at,
+            execution=execution,
+            collected_at=self._at,
         )
-        result.impossible += seen.energy_note == IMPOSSIBLE
+        result.impossible += execution.energy_note == IMPOSSIBLE
         decisions = self._keep_decision(job, match)
-        if let_count(writer, job, match, outcome, seen):
+        if let_count(writer, job, match, outcome, execution):
             result.programs += 1
             self._models.look()
-        observations = self._runs.take(job, match, seen)
+        observations = self._runs.take(job, match, execution)
         if signature is not None and self._room.take(job, match.decision, signature, row):
             result.signatures += 1
             name = match.decision.application, match.decision.workload
             self._signed[name, group_of(signature)] += 1
         if state := settle_trial(writer, job, match, outcome):
             result.trials[state] += 1
-        before = _stored(writer, outcome) if again else None
-        if before is not None and _same(before, outcome):
+        former = _stored_outcome(writer, outcome) if may_be_stored else None
+        if former is not None and _same_facts(former, outcome):
             result.known += 1
-            outcome = before
+            outcome = former
         else:
             self._outcomes.append(outcome_row(outcome))
             result.outcomes.append(outcome)
@@ -315,13 +317,13 @@ class _Collection:
         return 1
 
 
-def _stored(writer: Writer, outcome: Outcome) -> Outcome | None:
+def _stored_outcome(writer: Writer, outcome: Outcome) -> Outcome | None:
     where = "job_id = ? AND scheduler = ? AND submitted_at = ?"
     key = (outcome.job_id, outcome.scheduler, outcome.submitted_at)
     return next(iter(writer.outcomes(where, key)), None)
 
 
-def _same(old: Outcome, new: Outcome) -> bool:
+def _same_facts(old: Outcome, new: Outcome) -> bool:
     """Tell whether the accounting says nothing new; a verdict given stands.
 
     Policy and inventory may have changed since, but a job is judged once, by what held then.

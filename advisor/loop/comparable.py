@@ -19,20 +19,22 @@ _LATE = timedelta(hours=1)
 """A scheduler that starts a job again may give it a new time of submission."""
 
 
-def incomparable(job: JobRecord, decision: Decision, seen: Execution, inventory: Inventory) -> str:
+def incomparable(
+    job: JobRecord, decision: Decision, execution: Execution, inventory: Inventory
+) -> str:
     """Return in words why what a job did says nothing of its decision, "" where it does."""
     state = (job.state.split() or ["UNKNOWN"])[0]
     if not job.node_list and state != "COMPLETED":
         how = "was cancelled" if state == "CANCELLED" else f"ended as {state}"
         return f"it {how} before it started"
-    submitted, made = moment(job.submitted_at), moment(decision.created_at)
-    late = submitted is not None and made is not None and submitted > made + _LATE
+    submitted_at, decided_at = moment(job.submitted_at), moment(decision.created_at)
+    late = submitted_at is not None and decided_at is not None and submitted_at > decided_at + _LATE
     if job.restarts or late:
         return "it was started more than once (requeued)"
     if job.altered:
         return f"what it asks for was changed after the decision ({job.altered})"
-    wanted = decision.configuration
-    return differs(wanted, seen, inventory) if wanted else ""
+    configuration = decision.configuration
+    return differs(configuration, execution, inventory) if configuration else ""
 
 
 def limit_to_blame(job: JobRecord, decision: Decision, time: PromiseInterval | None) -> str:
@@ -44,14 +46,16 @@ def limit_to_blame(job: JobRecord, decision: Decision, time: PromiseInterval | N
     """
     if job.state.split()[:1] != ["TIMEOUT"] or job.elapsed_s is None:
         return ""
-    asked = decision.request.time_limit_s if decision.request else None
+    requested_limit_s = decision.request.time_limit_s if decision.request else None
     slack = 2 * job.resolution_s
-    if asked and job.time_limit_s and job.time_limit_s < asked - slack:
-        limit, before = format_duration(job.time_limit_s), format_duration(asked)
-        return f"its time limit was shortened after it was submitted, from {before} to {limit}"
+    if requested_limit_s and job.time_limit_s and job.time_limit_s < requested_limit_s - slack:
+        limit, former_limit = format_duration(job.time_limit_s), format_duration(requested_limit_s)
+        return (
+            f"its time limit was shortened after it was submitted, from {former_limit} to {limit}"
+        )
     if time is not None and job.elapsed_s + slack < time.hi:
         return "its time limit ended it before the promised time was over"
-    written = decision.baseline_time_s
-    if written and job.elapsed_s + slack < written:
+    baseline_s = decision.baseline_time_s
+    if baseline_s and job.elapsed_s + slack < baseline_s:
         return "its time limit was too short for the job as it was written"
     return ""

@@ -137,27 +137,27 @@ def pooled(groups: Iterable[WorkloadJobs]) -> MeasuredChange | None:
     every = [g for g in groups if g.advised]
     both = [g for g in every if g.left]
     if not both:
-        return against_prediction(_together(every))
+        return against_prediction(_as_one_group(every))
     if len(both) == 1:
         return welch(both[0])
     sides = [g.samples for g in both]
     weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in sides]
     differences = [a.mean - b.mean for a, b in sides]
     mean = sum(w * d for w, d in zip(weights, differences, strict=True)) / sum(weights)
-    advised, left = (sum(len(s) for s in side) for side in zip(*sides, strict=True))
-    freedom = advised + left - len(both) - 1
-    if left < MIN_JOBS or advised < MIN_JOBS or freedom < 1:
-        return _change(mean, None, advised, left, "holdout")
+    advised_count, holdout_count = (sum(len(s) for s in side) for side in zip(*sides, strict=True))
+    freedom = advised_count + holdout_count - len(both) - 1
+    if holdout_count < MIN_JOBS or advised_count < MIN_JOBS or freedom < 1:
+        return _change(mean, None, advised_count, holdout_count, "holdout")
     residual = sum(
         a.squares + b.squares + weight * (difference - mean) ** 2
         for (a, b), weight, difference in zip(sides, weights, differences, strict=True)
     )
-    spread = max(residual / freedom, _together(both).floor)
+    spread = max(residual / freedom, _as_one_group(both).floor)
     half = _t(freedom) * math.sqrt(spread / sum(weights))
-    return _change(mean, half, advised, left, "holdout")
+    return _change(mean, half, advised_count, holdout_count, "holdout")
 
 
-def _together(groups: Sequence[WorkloadJobs]) -> WorkloadJobs:
+def _as_one_group(groups: Sequence[WorkloadJobs]) -> WorkloadJobs:
     """Return all workloads' rewritten jobs as one group."""
     sides = [g.samples[0] for g in groups]
     count = sum(len(a) for a in sides)
@@ -181,12 +181,17 @@ def share_interval(inside: int, total: int) -> tuple[float, float] | None:
 
 
 def _change(
-    mean: float, half: float | None, advised: int, left: int, basis: Basis
+    mean: float, half: float | None, advised_count: int, holdout_count: int, basis: Basis
 ) -> MeasuredChange:
     if half is None:
-        return MeasuredChange(math.expm1(mean), None, None, advised, left, basis)
+        return MeasuredChange(math.expm1(mean), None, None, advised_count, holdout_count, basis)
     return MeasuredChange(
-        math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), advised, left, basis
+        math.expm1(mean),
+        math.expm1(mean - half),
+        math.expm1(mean + half),
+        advised_count,
+        holdout_count,
+        basis,
     )
 
 
@@ -211,9 +216,9 @@ def variance(values: Sequence[float]) -> float:
     longest = max(x.as_integer_ratio()[1].bit_length() for x in values)
     total = squares = 0
     for x in values:
-        over, under = x.as_integer_ratio()
-        whole = over << longest - under.bit_length()
-        total += whole
-        squares += whole * whole
+        ratio_numerator, ratio_denominator = x.as_integer_ratio()
+        numerator = ratio_numerator << longest - ratio_denominator.bit_length()
+        total += numerator
+        squares += numerator * numerator
     count = len(values)
     return (count * squares - total * total) / (count * (count - 1) << 2 * (longest - 1))

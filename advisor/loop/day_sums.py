@@ -44,16 +44,16 @@ def add_days(reader: Reader, sums: JobSums, days: Sequence[str], application: st
     if not days:
         return
     span: tuple[str, ...] = days[0], days[-1]
-    mine = ""
+    of_application = ""
     if application:
-        mine, span = "AND application = ?", (*span, application)
-        rows = reader.rows(f"SELECT counts FROM day_sums WHERE {_OF_DAYS} {mine}", span)
+        of_application, span = "AND application = ?", (*span, application)
+        rows = reader.rows(f"SELECT counts FROM day_sums WHERE {_OF_DAYS} {of_application}", span)
     else:
         rows = reader.rows(f"SELECT counts FROM days WHERE {_OF_DAYS}", span)
     for row in rows:
         sums.merge(unpacked(row[0]))
     sql = (
-        f"SELECT application, workload, {_SUMMED} FROM day_sums WHERE {_OF_DAYS} {mine}"
+        f"SELECT application, workload, {_SUMMED} FROM day_sums WHERE {_OF_DAYS} {of_application}"
         " GROUP BY application, workload"
     )
     for name, workload, *values in reader.rows(sql, span):
@@ -69,24 +69,24 @@ def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator
     A day without any outcome so far is whole from then on.
     """
     days = {key[2][:_DAY] for key in keys if len(key[2]) > _DAY}
-    counts = {day: former for day in days if (former := _kept(writer, day)) is not None}
-    mine = {key for key in keys if key[2][:_DAY] in counts}
+    counts = {day: former for day in days if (former := _day_counts(writer, day)) is not None}
+    summed_keys = {key for key in keys if key[2][:_DAY] in counts}
     changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
         lambda: defaultdict(JobSums)
     )
 
     def add(times: int) -> None:
-        for key, job in reported_jobs_of(writer, mine):
+        for key, job in reported_jobs_of(writer, summed_keys):
             changes[key[2][:_DAY]][job.decision.key].add(job, times)
 
     add(-1)
     yield
     add(1)
-    for day, before in counts.items():
-        _store(writer, day, before, changes[day])
+    for day, former_counts in counts.items():
+        _store(writer, day, former_counts, changes[day])
 
 
-def _kept(reader: Reader, day: str) -> Counter[tuple[str, ...]] | None:
+def _day_counts(reader: Reader, day: str) -> Counter[tuple[str, ...]] | None:
     """Return the counts of a whole day, none for one without outcomes, None for any other."""
     for row in reader.rows("SELECT counts FROM days WHERE day = ? AND whole = 1", (day,)):
         return unpacked(row[0])
@@ -106,13 +106,13 @@ def _store(
             "SELECT counts FROM day_sums WHERE day = ? AND application = ? AND workload = ?",
             (day, *named),
         )
-        mine = unpacked(former[0][0]) if former else Counter()
+        named_counts = unpacked(former[0][0]) if former else Counter()
         for key, value in sums.counts.items():
             counts[key] += value
-            mine[key] += value
+            named_counts[key] += value
         compared: Mapping[str, float] = sums.compared[named]
         values = (compared.get(name, 0) for name in COMPARED)
-        writer.change(_ADD, (day, *named, packed(mine), *values))
+        writer.change(_ADD, (day, *named, packed(named_counts), *values))
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 1, ?)", (day, packed(counts)))
 
 
@@ -123,18 +123,18 @@ def sum_days(writer: StoreTransaction, budget_s: float = PASS_S) -> int:
     ``budget_s`` seconds of processor time. A day that somebody changes meanwhile stays as it is.
     """
     until = time.thread_time() + budget_s
-    whole = set(whole_days(writer, ""))
+    complete_days = set(whole_days(writer, ""))
     for day in _distinct(writer, "day_sums", "day"):
-        if day not in whole:
+        if day not in complete_days:
             writer.change("DELETE FROM day_sums WHERE day = ?", (day,))
-    done, pruned = 0, bool(writer.rows("SELECT 1 FROM summed LIMIT 1"))
+    summed, pruned = 0, bool(writer.rows("SELECT 1 FROM summed LIMIT 1"))
     days = sorted(_distinct(writer, "outcomes", "submitted_at"), reverse=True)
     for day in days[:-1] if pruned else days:
         if time.thread_time() >= until:
             break
-        if day not in whole:
-            done += _sum_up(writer, day)
-    return done
+        if day not in complete_days:
+            summed += _sum_up(writer, day)
+    return summed
 
 
 def _distinct(reader: Reader, table: str, column: str) -> Iterable[str]:

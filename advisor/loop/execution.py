@@ -67,18 +67,18 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     node_type = node_type_of(job.node_list, inventory)
     time_s, resolution_s, overlap = _time(job, numbered)
     energy_j, note = job.energy_j, ""
-    whole = _whole(job, node_type)
-    node_cap = 0 if whole is False else job.node_cap_khz
+    whole_nodes = _whole(job, node_type)
+    node_cap = 0 if whole_nodes is False else job.node_cap_khz
     impossible = any(s.energy_impossible for s in numbered) or (
         energy_j is not None and not is_possible(energy_j, time_s, job.nodes, node_type)
     )
     if impossible:
         energy_j, note = None, IMPOSSIBLE
     elif energy_j is None:
-        note = SHARED if whole is False else NOT_METERED if numbered else NO_STEP
+        note = SHARED if whole_nodes is False else NOT_METERED if numbered else NO_STEP
     elif overlap:
         energy_j, note = None, "steps overlapped, so their energies count twice"
-    elif whole is False:
+    elif whole_nodes is False:
         energy_j, note = None, SHARED
     main = max(numbered, key=lambda s: s.elapsed_s or 0.0, default=None)
     ranks = threads = 0
@@ -91,7 +91,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         ranks,
         threads,
         _freq(job, numbered, node_cap),
-        whole,
+        whole_nodes,
         time_s,
         resolution_s,
         energy_j,
@@ -154,9 +154,9 @@ def _uncapped(job: JobRecord, numbered: Sequence[StepRecord], node_cap: int) -> 
     """
     if not numbered and not node_cap:
         return NO_STEP if job.steps else ""
-    cap, seen = _freq(job, numbered, node_cap), observed_khz(job.freq_observed_khz)
-    if cap and seen and seen > cap * (1 + _ABOVE):
-        return f"it ran at {format_freq(seen)}"
+    cap, ran_khz = _freq(job, numbered, node_cap), observed_khz(job.freq_observed_khz)
+    if cap and ran_khz and ran_khz > cap * (1 + _ABOVE):
+        return f"it ran at {format_freq(ran_khz)}"
     return ""
 
 
@@ -170,39 +170,41 @@ def _step_threads(step: StepRecord) -> int:
     return step.cpus // step.nodes if step.cpus % step.nodes == 0 else 0
 
 
-def differs(wanted: Configuration, seen: Execution, inventory: Inventory) -> str:
+def differs(configuration: Configuration, execution: Execution, inventory: Inventory) -> str:
     """Return in words how a job differs from the configuration it was meant to run, "" if not.
 
     What the accounting does not say cannot differ.
     """
-    if inventory.node_types and not seen.node_type:
+    if inventory.node_types and not execution.node_type:
         return "its nodes are of no single known node type"
-    if seen.node_type and seen.node_type != wanted.node_type:
-        return f"it ran on {seen.node_type}, not {wanted.node_type}"
-    if seen.nodes != wanted.nodes:
-        return f"it ran on {format_count(seen.nodes, 'node')}, not {wanted.nodes}"
-    if seen.ranks_per_node and seen.ranks_per_node != wanted.ranks_per_node:
+    if execution.node_type and execution.node_type != configuration.node_type:
+        return f"it ran on {execution.node_type}, not {configuration.node_type}"
+    if execution.nodes != configuration.nodes:
+        return f"it ran on {format_count(execution.nodes, 'node')}, not {configuration.nodes}"
+    if execution.ranks_per_node and execution.ranks_per_node != configuration.ranks_per_node:
         return (
-            f"it ran {format_count(seen.ranks_per_node, 'rank')} a node, not "
-            f"{wanted.ranks_per_node}"
+            f"it ran {format_count(execution.ranks_per_node, 'rank')} a node, not "
+            f"{configuration.ranks_per_node}"
         )
-    if 0 < seen.threads_per_node < wanted.threads_per_node:
+    if 0 < execution.threads_per_node < configuration.threads_per_node:
         return (
-            f"it had {format_count(seen.threads_per_node, 'core')} a node, not "
-            f"{wanted.threads_per_node}"
+            f"it had {format_count(execution.threads_per_node, 'core')} a node, not "
+            f"{configuration.threads_per_node}"
         )
-    if seen.threads_per_rank and seen.threads_per_rank != wanted.threads_per_rank:
+    if execution.threads_per_rank and execution.threads_per_rank != configuration.threads_per_rank:
         return (
-            f"its ranks had {format_count(seen.threads_per_rank, 'thread')}, not "
-            f"{wanted.threads_per_rank}"
+            f"its ranks had {format_count(execution.threads_per_rank, 'thread')}, not "
+            f"{configuration.threads_per_rank}"
         )
-    default = _default_freq(inventory.node_types.get(seen.node_type))
-    cap = seen.cap_khz or default
-    capped = wanted.freq_khz and wanted.freq_khz != default
-    if capped and seen.uncapped:
-        return f"its cap of {format_freq(wanted.freq_khz)} had no effect: {seen.uncapped}"
-    if wanted.freq_khz and cap and cap != wanted.freq_khz:
-        return f"its cap was {format_freq(cap)}, not {format_freq(wanted.freq_khz)}"
+    default = _default_freq(inventory.node_types.get(execution.node_type))
+    cap = execution.cap_khz or default
+    capped = configuration.freq_khz and configuration.freq_khz != default
+    if capped and execution.uncapped:
+        return (
+            f"its cap of {format_freq(configuration.freq_khz)} had no effect: {execution.uncapped}"
+        )
+    if configuration.freq_khz and cap and cap != configuration.freq_khz:
+        return f"its cap was {format_freq(cap)}, not {format_freq(configuration.freq_khz)}"
     return ""
 
 

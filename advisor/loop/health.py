@@ -110,12 +110,12 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
     yield Check(
         "inventory", "ok", f"{format_count(len(types), 'node type')}, {format_count(nodes, 'node')}"
     )
-    without = sorted(t.name for t in types if not t.freq_khz)
-    if without:
+    uncappable = sorted(t.name for t in types if not t.freq_khz)
+    if uncappable:
         yield Check(
             "inventory",
             "warn",
-            f"no frequency steps for {', '.join(without)}: no cap is written",
+            f"no frequency steps for {', '.join(uncappable)}: no cap is written",
             "list them in site.yaml: node_types: {NAME: {freq_khz: [...]}}",
         )
     unnamed = sorted(t.name for t in types if not t.feature)
@@ -224,12 +224,16 @@ def check_loop(reader: Reader, store: Path) -> Iterator[Check]:
 
 def check_python() -> Iterator[Check]:
     """Check that what the advisor imports is installed, and that users can run it."""
-    missing = [name for name, own in IMPORTED.items() if not own and find_spec(name) is None]
+    missing = [
+        name for name, provider in IMPORTED.items() if not provider and find_spec(name) is None
+    ]
     if missing:
         yield Check(
             "python", "fail", f"not installed: {', '.join(missing)}", "reinstall hpc-advisor"
         )
-    optional = {own: find_spec(name) is not None for name, own in IMPORTED.items() if own}
+    optional = {
+        provider: find_spec(name) is not None for name, provider in IMPORTED.items() if provider
+    }
     have = [package for package, installed in optional.items() if installed]
     lack = [package for package, installed in optional.items() if not installed]
     text = f"optional packages: {', '.join(have) or 'none'}"

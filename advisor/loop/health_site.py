@@ -124,8 +124,8 @@ def check_trials(reader: Reader) -> Iterator[Check]:
         return
     states = Counter(t.state for t in all_trials)
     text = ", ".join(f"{n} {state}" for state, n in states.most_common())
-    stopped = under_way(reader).stopped
-    for node_type, name in sorted(stopped):
+    stopped_classes = under_way(reader).stopped
+    for node_type, name in sorted(stopped_classes):
         bad = {
             t.application
             for t in all_trials
@@ -138,15 +138,15 @@ def check_trials(reader: Reader) -> Iterator[Check]:
             f"{', '.join(sorted(bad))[:_SHOWN]}",
             "measure them: advisor train SCRIPT; or take them out: advisor store forget APP",
         )
-    if not stopped:
+    if not stopped_classes:
         yield Check("trials", "ok", f"of applications never swept: {text}")
 
 
 def check_classes(reader: Reader, inventory: Inventory) -> Iterator[Check]:
     """Check the class files of all node types; nothing where all can be read."""
     for name in inventory.node_types:
-        there = classifier(reader, name, inventory)
-        for problem in there.setup.files.problems if there is not None else ():
+        class_model = classifier(reader, name, inventory)
+        for problem in class_model.setup.files.problems if class_model is not None else ():
             yield Check(
                 "classes",
                 "warn",
@@ -167,28 +167,36 @@ def check_cluster(inventory: Inventory, scheduler: Scheduler) -> Iterator[Check]
         return
     from advisor.policy.render import fold
 
-    known = {name: t for t in inventory.node_types.values() for name in t.nodes}
-    there = {node.name: node for node in cluster.nodes}
-    served = {name for name, node in there.items() if node.partitions}
-    other = {n for n, node in there.items() if n in known and node.cores != known[n].cores}
+    inventory_nodes = {name: t for t in inventory.node_types.values() for name in t.nodes}
+    cluster_nodes = {node.name: node for node in cluster.nodes}
+    served = {name for name, node in cluster_nodes.items() if node.partitions}
+    other_cores = {
+        n
+        for n, node in cluster_nodes.items()
+        if n in inventory_nodes and node.cores != inventory_nodes[n].cores
+    }
     todo = "advisor site discover"
     any_checked = False
     for text, names in (
-        (f"in the inventory, but not in {who}", known.keys() - there.keys()),
-        (f"in {who}, but of no node type", served - known.keys()),
-        ("with another number of cores than their node type", other),
+        (f"in the inventory, but not in {who}", inventory_nodes.keys() - cluster_nodes.keys()),
+        (f"in {who}, but of no node type", served - inventory_nodes.keys()),
+        ("with another number of cores than their node type", other_cores),
     ):
         if names:
             any_checked = True
             yield Check("cluster", "warn", f"{text}: {fold(names)[:_SHOWN]}", todo)
     features = cluster.features()
-    gone = sorted(
+    lost_features = sorted(
         t.feature for t in inventory.node_types.values() if t.feature and t.feature not in features
     )
-    if gone:
+    if lost_features:
         any_checked = True
-        then = scheduler.WITHOUT_FEATURE
-        text = f"{who} has no node with feature {', '.join(gone)}: jobs sent there {then}"
+        effect = scheduler.WITHOUT_FEATURE
+        text = (
+            f"{who} has no node with feature {', '.join(lost_features)}: jobs sent there {effect}"
+        )
         yield Check("cluster", "fail", text, todo)
     if not any_checked:
-        yield Check("cluster", "ok", f"{cluster.version}: {len(there)} nodes as in the inventory")
+        yield Check(
+            "cluster", "ok", f"{cluster.version}: {len(cluster_nodes)} nodes as in the inventory"
+        )

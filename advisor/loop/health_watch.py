@@ -28,11 +28,11 @@ def check_watch(status: Mapping[str, object]) -> Iterator[Check]:
     age = watch.get("age_s")
     old = "" if age is None else f" (last read {age:g} s ago)"
     if watch.get("error"):
-        then = "" if watch.get("known") else f": {_UNKNOWN}"
+        consequence = "" if watch.get("known") else f": {_UNKNOWN}"
         yield Check(
             "watch",
             "warn",
-            f"it cannot read {who}{old}{then}: {watch['error']}",
+            f"it cannot read {who}{old}{consequence}: {watch['error']}",
             str(watch.get("hint") or "") or "run the scheduler's commands as the daemon's user",
         )
     elif not watch.get("known"):

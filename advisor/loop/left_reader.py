@@ -38,17 +38,19 @@ def look(wish: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, dict[str,
     ``refused``, which are renamed. Found are ``files`` (name, text), ``refused`` (name, why), how
     many ``more`` there are than may be read at once, or an ``error``.
     """
-    left = [MAX_FILES, MAX_BYTES]
+    allowance = [MAX_FILES, MAX_BYTES]
     answer: dict[str, dict[str, object]] = {}
-    for folder, done in wish.items():
+    for folder, handled_names in wish.items():
         try:
-            answer[folder] = _look(folder, done, left)
+            answer[folder] = _list_folder(folder, handled_names, allowance)
         except (OSError, _NoDeliveryError) as error:
             answer[folder] = {"error": getattr(error, "strerror", None) or str(error)}
     return answer
 
 
-def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict[str, object]:
+def _list_folder(
+    path: str, handled_names: Mapping[str, Sequence[str]], allowance: list[int]
+) -> dict[str, object]:
     folder = os.open(path, _FLAGS | os.O_DIRECTORY)
     try:
         status = os.fstat(folder)
@@ -56,9 +58,9 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
             raise _NoDeliveryError("it belongs to somebody else")
         if status.st_mode & _OTHERS_WRITE:
             raise _NoDeliveryError("others may write in it")
-        for name in done.get("taken", ()):
-            _away(folder, name)
-        for name in done.get("refused", ()):
+        for name in handled_names.get("taken", ()):
+            _remove_file(folder, name)
+        for name in handled_names.get("refused", ()):
             os.rename(name, REFUSED + name, src_dir_fd=folder, dst_dir_fd=folder)
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in islice(entries, _SEEN) if NAME.fullmatch(e.name))
@@ -67,7 +69,7 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
         listing: dict[str, object] = {"files": files, "refused": refused, "more": 0}
         for number, name in enumerate(names):
             try:
-                text = _read(folder, name, left)
+                text = _read_file(folder, name, allowance)
             except FileNotFoundError:
                 continue
             except UnicodeDecodeError:
@@ -88,12 +90,12 @@ def _look(path: str, done: Mapping[str, Sequence[str]], left: list[int]) -> dict
         os.close(folder)
 
 
-def _away(folder: int, name: str) -> None:
+def _remove_file(folder: int, name: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
 
 
-def _read(folder: int, name: str, left: list[int]) -> str | None:
+def _read_file(folder: int, name: str, allowance: list[int]) -> str | None:
     """Return a file's text; None where no more may be read this time."""
     try:
         file = os.open(name, _FLAGS, dir_fd=folder)
@@ -111,15 +113,15 @@ def _read(folder: int, name: str, left: list[int]) -> str | None:
             raise _NoDeliveryError("others may write it")
         if status.st_size > MAX_FILE:
             raise _NoDeliveryError(f"it is larger than {MAX_FILE >> 20} MB")
-        if left[0] <= 0 or left[1] < status.st_size:
+        if allowance[0] <= 0 or allowance[1] < status.st_size:
             return None
         content = b""
         while len(content) <= MAX_FILE and (part := os.read(file, 1 << 20)):
             content += part
         if len(content) > MAX_FILE:
             raise _NoDeliveryError("it grew while it was read")
-        left[0] -= 1
-        left[1] -= len(content)
+        allowance[0] -= 1
+        allowance[1] -= len(content)
         return content.decode()
     finally:
         os.close(file)

@@ -73,20 +73,22 @@ def note_places(file: Path, named: Mapping[tuple[str, str], str]) -> Places:
 
     ``named``: by user and folder when the job ended, in UTC. Raises StoreError.
     """
-    before = known_places(file)
-    places: Places = {user: dict(folders) for user, folders in before.items()}
-    for (user, folder), at in named.items():
-        mine = places.setdefault(user, {})
-        mine[folder] = max(mine.get(folder, ""), at)
+    former = known_places(file)
+    places: Places = {user: dict(folders) for user, folders in former.items()}
+    for (user, folder), ended_at in named.items():
+        user_folders = places.setdefault(user, {})
+        user_folders[folder] = max(user_folders.get(folder, ""), ended_at)
     oldest = clock.form(clock.now() - KEPT)
     for user in list(places):
         latest = sorted(places[user].items(), key=lambda item: item[1], reverse=True)
-        recent = {folder: at for folder, at in latest[:MAX_FOLDERS] if at >= oldest}
+        recent = {
+            folder: ended_at for folder, ended_at in latest[:MAX_FOLDERS] if ended_at >= oldest
+        }
         if recent:
             places[user] = recent
         else:
             del places[user]
-    if places != before:
+    if places != former:
         try:
             give(write_delivery(file.parent, file.name, json.dumps(places, indent=1)))
         except AdvisorError as error:
@@ -108,7 +110,7 @@ def take_left(places: Places, spool: Path, inventory: Inventory) -> LeftFiles:
             result.problems.append(f"{len(users) - number} users were not looked at this time")
             break
         try:
-            _take(user, list(folders), spool, inventory, result)
+            _take_deliveries(user, list(folders), spool, inventory, result)
         except _UnreadableError as error:
             result.problems.append(f"{user}: {error}")
             log.warning("event=left-unread user=%s error=%r", user, str(error))
@@ -119,20 +121,23 @@ class _UnreadableError(Exception):
     """A user's folders cannot be read now."""
 
 
-def _take(
+def _take_deliveries(
     user: str, folders: list[str], spool: Path, inventory: Inventory, result: LeftFiles
 ) -> None:
     owner = _owner(user)
-    by_folder = _read(owner, {folder: {} for folder in folders})
-    done: dict[str, dict[str, list[str]]] = {}
+    by_folder = _read_folders(owner, {folder: {} for folder in folders})
+    handled_names: dict[str, dict[str, list[str]]] = {}
     for folder in folders:
-        here = by_folder.get(folder)
-        if not isinstance(here, dict):
+        listing = by_folder.get(folder)
+        if not isinstance(listing, dict):
             continue
-        if here.get("error"):
-            result.problems.append(f"{user}: {folder}: {_line(here['error'])}")
-        taken, refused = [], [(n, w) for n, w in _pairs(here.get("refused")) if NAME.fullmatch(n)]
-        for name, text in _pairs(here.get("files")):
+        if listing.get("error"):
+            result.problems.append(f"{user}: {folder}: {_line(listing['error'])}")
+        accepted_names, refused = (
+            [],
+            [(n, w) for n, w in _pairs(listing.get("refused")) if NAME.fullmatch(n)],
+        )
+        for name, text in _pairs(listing.get("files")):
             if not NAME.fullmatch(name):
                 continue
             try:
@@ -141,20 +146,23 @@ def _take(
                 refused.append((name, getattr(error, "message", str(error))))
                 continue
             try:
-                into = f"{name.removesuffix('.json')}-u{owner.pw_uid}-n{count}.json"
-                path = write_delivery(spool, into, data)
+                spool_name = f"{name.removesuffix('.json')}-u{owner.pw_uid}-n{count}.json"
+                path = write_delivery(spool, spool_name, data)
                 give(spool)
                 give(path)
             except AdvisorError as error:
                 raise StoreError(error.message, hint="free some space beside the store") from None
-            taken.append(name)
-        result.files += len(taken)
-        result.more += here["more"] if isinstance(here.get("more"), int) else 0
+            accepted_names.append(name)
+        result.files += len(accepted_names)
+        result.more += listing["more"] if isinstance(listing.get("more"), int) else 0
         result.refused += [f"{user}: {folder}/{name}: {_line(why)}" for name, why in refused]
-        if taken or refused:
-            done[folder] = {"taken": taken, "refused": [name for name, _ in refused]}
-    if done:
-        _read(owner, done)
+        if accepted_names or refused:
+            handled_names[folder] = {
+                "taken": accepted_names,
+                "refused": [name for name, _ in refused],
+            }
+    if handled_names:
+        _read_folders(owner, handled_names)
 
 
 def _delivery(name: str, text: str, user: str, inventory: Inventory) -> tuple[int, str]:
@@ -187,7 +195,7 @@ def _owner(user: str) -> pwd.struct_passwd:
     return entry
 
 
-def _read(owner: pwd.struct_passwd, wish: Mapping[str, Any]) -> dict[str, Any]:
+def _read_folders(owner: pwd.struct_passwd, wish: Mapping[str, Any]) -> dict[str, Any]:
     """Have the reader look into folders as their owner. Raises _UnreadableError.
 
     What hangs on a dead file system cannot even be killed; it is left to itself.
@@ -256,7 +264,7 @@ def place_of(text: str) -> tuple[str, str]:
     return user, folder
 
 
-def ended(at: str) -> str:
+def ended(ended_at: str) -> str:
     """Return when a job ended as :func:`note_places` takes it; now where nobody knows."""
-    moment: datetime | None = clock.moment(clock.utc(at))
+    moment: datetime | None = clock.moment(clock.utc(ended_at))
     return clock.form(min(moment or clock.now(), clock.now()))

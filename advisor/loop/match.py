@@ -68,13 +68,13 @@ def find(
     asked counts for a job that its time limit ended.
     """
     if reader is not None:
-        linked = _linked(job, reader, brief and job.state.split()[:1] != ["TIMEOUT"])
+        linked = _linked_match(job, reader, brief and job.state.split()[:1] != ["TIMEOUT"])
         if linked is not None:
             return linked
     stamp = stamp_of(job)
     if stamp is None:
         return None
-    own = replace(
+    stamped_decision = replace(
         stamp,
         application=clean_name(stamp.application),
         workload=clean_name(stamp.workload),
@@ -87,19 +87,23 @@ def find(
     )
     stored = None if reader is None else reader.decision(stamp.id)
     if stored is None:
-        return MatchedJob(own, "stamped", "known from the job's stamp only")
+        return MatchedJob(stamped_decision, "stamped", "known from the job's stamp only")
     why = _conflict(job, stamp, stored)
     if why:
-        return MatchedJob(own, "unverified", why)
+        return MatchedJob(stamped_decision, "unverified", why)
     return MatchedJob(stored, *_of_store(stored), stored=True)
 
 
-def _linked(job: JobRecord, reader: DecisionReader, brief: bool) -> MatchedJob | None:
+def _linked_match(job: JobRecord, reader: DecisionReader, brief: bool) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
-    submitted = moment(job.submitted_at)
+    submitted_at = moment(job.submitted_at)
     for decision in reader.decisions_of(array_of(job.job_id), job.user, brief=brief):
-        made = moment(decision.created_at)
-        if submitted is not None and made is not None and made > submitted + _EARLY:
+        decided_at = moment(decision.created_at)
+        if (
+            submitted_at is not None
+            and decided_at is not None
+            and decided_at > submitted_at + _EARLY
+        ):
             continue
         return MatchedJob(decision, *_of_store(decision), stored=True)
     return None
@@ -117,12 +121,12 @@ def _conflict(job: JobRecord, stamp: Decision, stored: Decision) -> str:
         return "its stamp names a decision made for another user"
     if stored.job_id and stored.job_id != array_of(job.job_id):
         return f"its stamp names the decision made for job {stored.job_id}"
-    submitted, made = moment(job.submitted_at), moment(stored.created_at)
+    submitted_at, decided_at = moment(job.submitted_at), moment(stored.created_at)
     if (
         not stored.job_id
-        and submitted is not None
-        and made is not None
-        and not made - _EARLY <= submitted <= made + _LATE
+        and submitted_at is not None
+        and decided_at is not None
+        and not decided_at - _EARLY <= submitted_at <= decided_at + _LATE
     ):
         return "its stamp names a decision made at another time"
     differing = _differing(stamp, stored)

@@ -34,18 +34,18 @@ FACTS = (
 """What of an outcome is the accounting's, in the order of :func:`facts_of`."""
 
 
-def facts_of(job: JobRecord, seen: Execution) -> tuple[object, ...]:
+def facts_of(job: JobRecord, execution: Execution) -> tuple[object, ...]:
     """Return the part of an outcome that comes from the accounting."""
     state = (job.state.split() or ["UNKNOWN"])[0]
-    freqs = (seen.freq_khz or None, job.freq_observed_khz)
+    freqs = (execution.freq_khz or None, job.freq_observed_khz)
     return (
         job.user,
         job.account,
         state,
         job.nodes,
         job.node_list,
-        seen.time_s,
-        seen.energy_j,
+        execution.time_s,
+        execution.energy_j,
         *freqs,
     )
 
@@ -68,27 +68,27 @@ def make_outcome(
     inventory: Inventory,
     policies: PolicySet,
     reader: ModelReader | None,
-    seen: Execution | None = None,
-    at: str = "",
+    execution: Execution | None = None,
+    collected_at: str = "",
 ) -> Outcome:
     """Return the outcome of a finished job; ``match`` None: the advisor knows nothing of it.
 
-    ``seen`` is how it ran, worked out here where the caller has not; ``at`` when it is collected,
-    in the store's form, now where it is empty.
+    ``execution`` is how it ran, worked out here where the caller has not; ``collected_at`` when it
+    is collected, in the store's form, now where it is empty.
     """
-    seen = seen or ran(job, inventory)
+    execution = execution or ran(job, inventory)
     details: dict[str, Any] = {
         "name": job.name,
         "partition": job.partition,
         "ended_at": utc(job.ended_at),
         "elapsed_s": job.elapsed_s,
         "cpus": job.cpus,
-        "ran": seen.to_dict(),
+        "ran": execution.to_dict(),
     }
     verdict = ""
-    facts: dict[str, Any] = dict(zip(FACTS, facts_of(job, seen), strict=True))
+    facts: dict[str, Any] = dict(zip(FACTS, facts_of(job, execution), strict=True))
     if match is not None:
-        judgement, judged = _judged(job, match, seen, inventory, policies, reader)
+        judgement, judged = _judged(job, match, execution, inventory, policies, reader)
         verdict = judgement.verdict
         details |= judged
         details["notes"] = list(judgement.notes)
@@ -101,17 +101,17 @@ def make_outcome(
         submitted_at=utc(job.submitted_at),
         decision_id=match.decision.id if match else "",
         **facts,
-        energy_quality="missing" if seen.energy_j is None else "measured",
+        energy_quality="missing" if execution.energy_j is None else "measured",
         verdict=verdict,
         record=details,
-        collected_at=at or form(now()),
+        collected_at=collected_at or form(now()),
     )
 
 
 def _judged(
     job: JobRecord,
     match: MatchedJob,
-    seen: Execution,
+    execution: Execution,
     inventory: Inventory,
     policies: PolicySet,
     reader: ModelReader | None,
@@ -119,7 +119,7 @@ def _judged(
     """Return the verdict on a job with a decision, and what to keep of both."""
     decision = match.decision
     time, energy, promise = decision.once("promise", _promise)
-    mismatch = incomparable(job, decision, seen, inventory)
+    mismatch = incomparable(job, decision, execution, inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
@@ -147,7 +147,7 @@ def _judged(
             facts["checked"] = match.trust == "verified" or _promised_by(model, decision, reader)
     judgement = judge(
         job.state,
-        seen,
+        execution,
         time,
         energy,
         max_slowdown=policy.max_slowdown,

@@ -75,67 +75,67 @@ def past_jobs(
             past.left_out["another user's"] += 1
             continue
         name = naming.of(job)
-        seen = ran(job, inventory)
-        why = _obstacle(job, seen, name[0])
+        execution = ran(job, inventory)
+        why = _obstacle(job, execution, name[0])
         if why:
             past.left_out[why] += 1
             continue
-        configuration = _configuration(seen, inventory)
+        configuration = _configuration(execution, inventory)
         key = (*name, configuration, job.user)
         per_configuration[key] += 1
         if per_configuration[key] > MOST:
             past.left_out[f"the latest {MOST} of a user and configuration are enough"] += 1
             continue
-        past.impossible += seen.energy_note == IMPOSSIBLE
-        past.runs.setdefault(name, []).append(_run(job, seen, configuration, meter, scope))
+        past.impossible += execution.energy_note == IMPOSSIBLE
+        past.runs.setdefault(name, []).append(_run(job, execution, configuration, meter, scope))
     return past
 
 
-def _obstacle(job: JobRecord, seen: Execution, name: str) -> str:
+def _obstacle(job: JobRecord, execution: Execution, name: str) -> str:
     """Return why a job says nothing, "" where it does."""
     if not name:
         return "nothing tells its application"
-    if job.state.split()[:1] != ["COMPLETED"] or seen.step_failed:
+    if job.state.split()[:1] != ["COMPLETED"] or execution.step_failed:
         return "it did not end well"
     if job.restarts:
         return "it was started again"
-    if not seen.node_type:
+    if not execution.node_type:
         return "its nodes are of no single known node type"
-    if seen.whole_nodes is not True:
+    if execution.whole_nodes is not True:
         return "it shared its nodes, or that is not known"
     if sum(step.numbered for step in job.steps) != 1:
         return "it is not one step: srun started none, or several"
-    if not seen.ranks_per_node or not seen.threads_per_node:
+    if not execution.ranks_per_node or not execution.threads_per_node:
         return "its ranks or cores on each node are not known"
-    if not seen.time_s or seen.resolution_s > COARSEST * seen.time_s:
+    if not execution.time_s or execution.resolution_s > COARSEST * execution.time_s:
         return "it is too short for the accounting's clock"
-    used = job.cpu_s / (seen.time_s * job.cpus) if job.cpu_s and job.cpus else None
+    used = job.cpu_s / (execution.time_s * job.cpus) if job.cpu_s and job.cpus else None
     if used is not None and used < IDLE:
         return "its processors were mostly idle: how many threads it ran is not known"
     return ""
 
 
-def _configuration(seen: Execution, inventory: Inventory) -> Configuration:
-    node_type = inventory.node_types[seen.node_type]
-    threads = seen.threads_per_rank * seen.ranks_per_node or seen.threads_per_node
-    cores = max(seen.ranks_per_node, min(threads, node_type.cores))
-    cap = seen.cap_khz or default_freq(node_type)
-    return Configuration(seen.node_type, seen.nodes, seen.ranks_per_node, cores, cap)
+def _configuration(execution: Execution, inventory: Inventory) -> Configuration:
+    node_type = inventory.node_types[execution.node_type]
+    threads = execution.threads_per_rank * execution.ranks_per_node or execution.threads_per_node
+    cores = max(execution.ranks_per_node, min(threads, node_type.cores))
+    cap = execution.cap_khz or default_freq(node_type)
+    return Configuration(execution.node_type, execution.nodes, execution.ranks_per_node, cores, cap)
 
 
 def _run(
-    job: JobRecord, seen: Execution, configuration: Configuration, meter: str, scope: Scope
+    job: JobRecord, execution: Execution, configuration: Configuration, meter: str, scope: Scope
 ) -> Observation:
     return Observation(
         configuration,
-        seen.time_s or 0.0,
-        seen.energy_j,
-        energy_quality="missing" if seen.energy_j is None else "measured",
-        meter="" if seen.energy_j is None else meter,
+        execution.time_s or 0.0,
+        execution.energy_j,
+        energy_quality="missing" if execution.energy_j is None else "measured",
+        meter="" if execution.energy_j is None else meter,
         source="job",
         contributor=job.user,
         account=job.account,
         scope="own" if scope == "account" and not job.account else scope,
         job_id=job.job_id,
-        extra={"submitted_at": clock.utc(job.submitted_at), "resolution_s": seen.resolution_s},
+        extra={"submitted_at": clock.utc(job.submitted_at), "resolution_s": execution.resolution_s},
     )

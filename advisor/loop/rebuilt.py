@@ -23,7 +23,7 @@ REBUILT, OTHER = "program-rebuilt", "other-program"
 
 
 def let_count(
-    writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome, seen: Execution
+    writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome, execution: Execution
 ) -> bool:
     """Note with its model the program a job confirmed; return whether it is one more now."""
     decision = match.decision
@@ -36,7 +36,7 @@ def let_count(
         return False
     if program.compare(program.known(model.stats.get("program")), facts) in ("same", "unknown"):
         return False
-    if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(decision, model, seen):
+    if job.state.split()[:1] != ["COMPLETED"] or not _as_predicted(decision, model, execution):
         return False
     writer.add_program(model.id, facts)
     return True
@@ -47,8 +47,8 @@ def may_teach(reader: Reader, decision: Decision) -> bool:
     if REBUILT not in decision.codes:
         return OTHER not in decision.codes
     model = _model(reader, decision)
-    known = program.known(model.stats.get("program")) if model else []
-    return program.compare(known, decision.program) == "same"
+    programs = program.known(model.stats.get("program")) if model else []
+    return program.compare(programs, decision.program) == "same"
 
 
 def _model(reader: Reader, decision: Decision) -> StoredModel | None:
@@ -60,8 +60,8 @@ def _model(reader: Reader, decision: Decision) -> StoredModel | None:
     return model if model and names == (model.application, model.workload) else None
 
 
-def _as_predicted(decision: Decision, model: StoredModel, seen: Execution) -> bool:
-    if seen.step_failed or seen.whole_nodes is False or not seen.time_s:
+def _as_predicted(decision: Decision, model: StoredModel, execution: Execution) -> bool:
+    if execution.step_failed or execution.whole_nodes is False or not execution.time_s:
         return False
     try:
         option = next(
@@ -71,14 +71,14 @@ def _as_predicted(decision: Decision, model: StoredModel, seen: Execution) -> bo
         return False
     if option is None:
         return False
-    slack = tolerance(seen)
+    slack = tolerance(execution)
 
     def within(value: float, low: float, high: float) -> bool:
         interval = PromiseInterval(value, low, high)
         return not (interval.is_below(value, slack) or interval.is_above(value, slack))
 
-    if not within(seen.time_s, option.time_lo_s, option.time_hi_s):
+    if not within(execution.time_s, option.time_lo_s, option.time_hi_s):
         return False
-    if seen.energy_j is None or model.energy_quality != "measured":
+    if execution.energy_j is None or model.energy_quality != "measured":
         return True
-    return within(seen.energy_j, option.energy_lo_j, option.energy_hi_j)
+    return within(execution.energy_j, option.energy_lo_j, option.energy_hi_j)

@@ -22,7 +22,7 @@ _CAUSES = {NO_STEP: "step", SHARED: "shared", NOT_METERED: "meter"}
 def notes(report: Report, reader: Reader) -> list[str]:
     """Return the notes of a report."""
     sentences: list[str] = []
-    left, policy = report.left_alone, reader.policy().base
+    left_alone, policy = report.left_alone, reader.policy().base
     if reader.published and not report.jobs:
         sentences.append(
             "this host has a published copy of the store, which holds no jobs unless it was made "
@@ -30,7 +30,7 @@ def notes(report: Report, reader: Reader) -> list[str]:
         )
 
     def share(code: str) -> float:
-        return left[code] / report.jobs if report.jobs else 0.0
+        return left_alone[code] / report.jobs if report.jobs else 0.0
 
     if share("unrecognised") >= _SHARE:
         sentences.append(

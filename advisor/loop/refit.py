@@ -37,7 +37,7 @@ def refit_with_jobs(
     if group is None:
         return ""
     try:
-        fit = fit_options(group.observations, node_type=_known(writer, node_type))
+        fit = fit_options(group.observations, node_type=_node_type(writer, node_type))
     except InputError:  # its measured runs are no longer there
         return ""
     confirmed = {o.configuration for o in model.options() if o.confirmed}
@@ -61,7 +61,7 @@ def refit(
     for group in runs_by_scope([s.observation for s in stored]):
         if (group.scope, group.owner) != (scope, owner):
             continue
-        fit = fit_options(group.observations, node_type=_known(writer, node_type))
+        fit = fit_options(group.observations, node_type=_node_type(writer, node_type))
         model = writer.save_model(
             application,
             workload,
@@ -83,6 +83,6 @@ def refit(
     return f"{application} ({workload}) on {node_type}: no runs to fit"
 
 
-def _known(writer: Writer, node_type: str) -> NodeType | None:
+def _node_type(writer: Writer, node_type: str) -> NodeType | None:
     """Return what the inventory has of a node type."""
     return writer.inventory().node_types.get(node_type)

@@ -135,7 +135,7 @@ def report(
     with reader.one_moment():
         days = [] if user or newest is not None else whole_days(reader, since)
         add_days(reader, sums, days, application)
-        for job in reported_jobs(reader, since, user, newest=newest, without=days):
+        for job in reported_jobs(reader, since, user, newest=newest, skipped_days=days):
             if not application or job.decision.application == application:
                 sums.add(job)
     _take_counts(result, sums)
@@ -209,8 +209,8 @@ def _compare(result: Report, sums: JobSums) -> None:
             )
         )
     result.energy, result.time = pooled(energies), pooled(times)
-    result.saved_kwh = _saved(result.energy, sum(c.energy_kwh for c in result.comparisons))
-    saved_hours = _saved(result.time, total["node_hours"])
+    result.saved_kwh = _savings(result.energy, sum(c.energy_kwh for c in result.comparisons))
+    saved_hours = _savings(result.time, total["node_hours"])
     result.saved_node_hours = saved_hours[0] if saved_hours else None
 
 
@@ -220,7 +220,7 @@ def _change(sums: Mapping[str, float], unit: str) -> float | None:
     return sums[f"promised_{unit}"] / base - 1 if base else None
 
 
-def _saved(
+def _savings(
     change: MeasuredChange | None, used: float
 ) -> tuple[float, float | None, float | None] | None:
     """Return what was saved if what jobs ``used`` changed by ``change``: value, least, most."""

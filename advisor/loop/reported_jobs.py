@@ -161,13 +161,13 @@ def reported_jobs(
     user: str = "",
     *,
     newest: int | None = None,
-    without: Sequence[str] = (),
+    skipped_days: Sequence[str] = (),
     until: str = END,
 ) -> Iterator[ReportedJob]:
     """Yield the decided jobs submitted since a moment, of one user or all; a page at a time.
 
-    ``newest``: only among so many jobs, those that were stored last. ``without``: but for those
-    submitted on some days (2026-01-31), which are in order; ``until``: and before a moment.
+    ``newest``: only among so many jobs, those that were stored last. ``skipped_days``: but for
+    those submitted on some days (2026-01-31), which are in order; ``until``: and before a moment.
     """
     more, values = ("AND user = ?", (user,)) if user else ("", ())
     if newest is not None:
@@ -177,7 +177,7 @@ def reported_jobs(
             yield from map(_job, rows)
         return
     begin = since
-    for day in (*without, until):
+    for day in (*skipped_days, until):
         last = begin, -1
         while rows := reader.rows(_JOBS.format(more), (*last, day, *values)):
             last = rows[-1]["submitted_at"], rows[-1]["rowid"]
@@ -199,8 +199,8 @@ def _job(row: Sequence[Any]) -> ReportedJob:
     _, _, job_id, *facts, kind, decided, ran = row
     if kind != "object":
         _rows.from_json("[]", f"outcome of job {job_id}")
-    elapsed_s, *seen = _read(ran)
-    fields = (*facts, _decision(decided), elapsed_s or 0.0, *seen)
+    elapsed_s, *execution_fields = _read(ran)
+    fields = (*facts, _decision(decided), elapsed_s or 0.0, *execution_fields)
     return ReportedJob(*fields)
 
 

@@ -81,8 +81,8 @@ class Renewed:
 
 def site_thresholds(config_dir: Path) -> Path:
     """Return the file of the site's thresholds: its own in the config folder, else ours."""
-    own = config_dir / "ranking.yaml"
-    return own if own.exists() else paths.share("config/ranking.yaml")
+    site_file = config_dir / "ranking.yaml"
+    return site_file if site_file.exists() else paths.share("config/ranking.yaml")
 
 
 def known_profiles(reader: Reader, user: str | None = None) -> list[Profile]:
@@ -134,13 +134,15 @@ def lacking(characterisation: Characterisation, ranking: Ranking) -> list[Wanted
             m.name, tuple(s.to_dict() for s in m.streams), f"{characterisation.application}: {name}"
         )
         for name, streams in (
-            (r.phase.name, r.phase.streams) for r in ranking.phases if ranking.missing or _lacks(r)
+            (r.phase.name, r.phase.streams)
+            for r in ranking.phases
+            if ranking.missing or _lacks_match(r)
         )
         for m in like(streams, characterisation.threads or 1)
     ]
 
 
-def _lacks(ranked: RankedPhase) -> bool:
+def _lacks_match(ranked: RankedPhase) -> bool:
     best = ranked.match
     if not ranked.phase.streams:
         return False
@@ -179,7 +181,7 @@ def keep(
 def rank_stored(
     writer: Writer,
     stored: StoredCharacterisation,
-    known: Sequence[Profile],
+    profiles: Sequence[Profile],
     thresholds: Thresholds,
     method: RankingMethod = DEFAULT,
 ) -> StoredOrder:
@@ -190,7 +192,7 @@ def rank_stored(
     try:
         characterisation = Characterisation.from_dict(stored.record)
         files = known_files(writer)
-        ranking = rank(characterisation, known, stored.node_type, thresholds, method, files)
+        ranking = rank(characterisation, profiles, stored.node_type, thresholds, method, files)
     except FieldError as error:
         raise InputError(f"{error.key}: {error}") from None
     except (ArithmeticError, ValueError) as error:
@@ -207,8 +209,8 @@ def rank_delivered(writer: Writer, stored: StoredCharacterisation, thresholds: P
     name = f"{stored.application} ({stored.workload}) from {stored.node_type}"
     whose = "" if stored.scope == "all" else f" for {stored.contributor}"
     try:
-        known = known_profiles(writer, stored.contributor)
-        order = rank_stored(writer, stored, known, read_thresholds(thresholds))
+        profiles = known_profiles(writer, stored.contributor)
+        order = rank_stored(writer, stored, profiles, read_thresholds(thresholds))
     except InputError as error:
         return f"{name}{whose} is kept, not ranked: {error}"
     best = min(order.estimates, key=lambda e: e.time_ratio)
@@ -237,16 +239,16 @@ def rank_all(writer: Writer, thresholds: Thresholds, contributor: str | None = N
     Contributor, scope and method stay; what was not ranked yet is, by the default method.
     Rankings made by hand, from files that were given, stay as they are. Raises StoreError.
     """
-    before: dict[tuple[str, str, str, str], StoredRanking] = {}
+    former_rankings: dict[tuple[str, str, str, str], StoredRanking] = {}
     for r in rankings(writer):
-        before.setdefault((r.application, r.workload, r.base, r.contributor), r)
-    known: dict[str, list[Profile]] = {}
+        former_rankings.setdefault((r.application, r.workload, r.base, r.contributor), r)
+    profiles_of_user: dict[str, list[Profile]] = {}
     ranked, faster, failed = Counter[str](), set(), []
     by_hand = 0
     for stored in characterisations(writer):
         if contributor is not None and stored.contributor != contributor:
             continue
-        former = before.get(
+        former = former_rankings.get(
             (stored.application, stored.workload, stored.node_type, stored.contributor)
         )
         if former is not None and former.by_hand:
@@ -254,10 +256,10 @@ def rank_all(writer: Writer, thresholds: Thresholds, contributor: str | None = N
             continue
         method = next((m for m in METHODS if former and m == former.method), DEFAULT)
         whose = stored.contributor
-        if whose not in known:
-            known[whose] = known_profiles(writer, whose)
+        if whose not in profiles_of_user:
+            profiles_of_user[whose] = known_profiles(writer, whose)
         try:
-            order = rank_stored(writer, stored, known[whose], thresholds, method)
+            order = rank_stored(writer, stored, profiles_of_user[whose], thresholds, method)
         except InputError as error:
             failed.append(f"{stored.application} ({stored.workload}): {error.message}")
             continue

@@ -18,10 +18,10 @@ log = logging.getLogger("advisor.collect")
 
 def prune_old(writer: Writer, older_than: str | None = None) -> Pruned | None:
     """Forget what :func:`retained` does not keep; None where everything is kept."""
-    before = retained(writer, older_than)
-    if before is None:
+    cutoffs = retained(writer, older_than)
+    if cutoffs is None:
         return None
-    decisions, observations = before
+    decisions, observations = cutoffs
     return prune(writer, decisions_before=decisions, observations_before=observations)
 
 
@@ -34,7 +34,7 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
     """
     if older_than is not None:
         try:
-            return _before(older_than), ""
+            return _cutoff(older_than), ""
         except (ValueError, OverflowError) as error:
             raise UsageError(
                 f"--older-than {older_than}: {error}", hint="write days, like 400d"
@@ -46,7 +46,7 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
     for kind in ("decisions", "observations"):
         span = str(spans.get(kind) or "")
         try:
-            moments.append(_before(span) if span else "")
+            moments.append(_cutoff(span) if span else "")
         except (ValueError, OverflowError) as error:
             log.warning("event=retention-unread kind=%s span=%r error=%r", kind, span, str(error))
             moments.append("")
@@ -54,7 +54,7 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
     return (decisions, observations) if decisions or observations else None
 
 
-def _before(span: str) -> str:
+def _cutoff(span: str) -> str:
     """Return the moment a span ends before now, in the store's form. Raises ValueError."""
     length = timedelta(seconds=parse_duration_s(span))
     if not length:  # all that is there, also what a clock that was ahead dated later

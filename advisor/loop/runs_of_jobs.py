@@ -42,23 +42,23 @@ class RunsOfJobs:
         """The models that new runs may help: application, workload, node type, scope, owner."""
         self._teaching: dict[tuple[str, str], bool] = {}
 
-    def take(self, job: JobRecord, match: MatchedJob, seen: Execution) -> int:
+    def take(self, job: JobRecord, match: MatchedJob, execution: Execution) -> int:
         """Store a job's run if it is one to learn from; return how many were stored."""
-        run = self._observation(job, match, seen)
+        run = self._observation(job, match, execution)
         if run is None:
             return 0
-        if self._taken(run.job_id, str(run.extra["submitted_at"])):
+        if self._is_stored(run.job_id, str(run.extra["submitted_at"])):
             return 0
         decision = match.decision
         name = decision.application, decision.workload
-        if not self._room(*name, run):
+        if not self._has_room(*name, run):
             return 0
         self._writer.add_observations(*name, [run])
         owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
         self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
         return 1
 
-    def _room(self, application: str, workload: str, run: Observation) -> bool:
+    def _has_room(self, application: str, workload: str, run: Observation) -> bool:
         """Tell whether a user's jobs at a configuration may become one more; count it."""
         c = run.configuration
         key = (application, workload, run.contributor, *(getattr(c, n) for n in PLACE))
@@ -86,11 +86,11 @@ class RunsOfJobs:
                 " ON w.id = o.workload_id WHERE w.application = ? AND w.name = ?",
                 key,
             )
-            known = self._writer.find_models(*key) or family_models(self._writer, *key)
-            self._teaching[key] = rows[0][0] is None and bool(known)
+            models = self._writer.find_models(*key) or family_models(self._writer, *key)
+            self._teaching[key] = rows[0][0] is None and bool(models)
         return self._teaching[key]
 
-    def _taken(self, job_id: str, submitted_at: str) -> bool:
+    def _is_stored(self, job_id: str, submitted_at: str) -> bool:
         """Tell whether a job's run is stored, or was and is forgotten."""
         if self._forgotten is None:
             rows = self._writer.rows(
@@ -104,17 +104,17 @@ class RunsOfJobs:
         return any(_submitted(row[0]) == submitted_at for row in self._writer.rows(sql, (job_id,)))
 
     def _observation(
-        self, job: JobRecord, match: MatchedJob, seen: Execution
+        self, job: JobRecord, match: MatchedJob, execution: Execution
     ) -> Observation | None:
         decision = match.decision
-        configuration = really_ran(match, seen, self._inventory)
+        configuration = really_ran(match, execution, self._inventory)
         if configuration is None or job.state.split()[:1] != ["COMPLETED"]:
             return None
         if job.restarts or not may_teach(self._writer, decision):
             return None
-        if seen.whole_nodes is not True or seen.step_failed or not seen.time_s:
+        if execution.whole_nodes is not True or execution.step_failed or not execution.time_s:
             return None
-        if seen.resolution_s > MEASUREMENT_ERROR * seen.time_s:
+        if execution.resolution_s > MEASUREMENT_ERROR * execution.time_s:
             return None
         if not self._teaches(decision.application, decision.workload):
             return None
@@ -122,10 +122,10 @@ class RunsOfJobs:
         program = dict(decision.program)
         return Observation(
             configuration,
-            seen.time_s,
-            seen.energy_j,
-            energy_quality="missing" if seen.energy_j is None else "measured",
-            meter="" if seen.energy_j is None else self._meter,
+            execution.time_s,
+            execution.energy_j,
+            energy_quality="missing" if execution.energy_j is None else "measured",
+            meter="" if execution.energy_j is None else self._meter,
             source="job",
             contributor=job.user,
             account=job.account,
@@ -133,15 +133,17 @@ class RunsOfJobs:
             job_id=job.job_id,
             extra={
                 "submitted_at": clock.utc(job.submitted_at),
-                "resolution_s": seen.resolution_s,
+                "resolution_s": execution.resolution_s,
                 "decision": decision.id,
                 **({"program": program} if program else {}),
             },
-            method=applied(decision, seen),
+            method=applied(decision, execution),
         )
 
 
-def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Configuration | None:
+def really_ran(
+    match: MatchedJob, execution: Execution, inventory: Inventory
+) -> Configuration | None:
     """Return the configuration a job ran, None when accounting and decision leave it open.
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
@@ -153,11 +155,15 @@ def really_ran(match: MatchedJob, seen: Execution, inventory: Inventory) -> Conf
         return None
     if {"baseline-nearest", "workload-fallback", SEVERAL_RUNS, WHOLE_JOB} & set(decision.codes):
         return None
-    wanted = decision.configuration
-    return None if wanted is None or differs(wanted, seen, inventory) else wanted
+    configuration = decision.configuration
+    return (
+        None
+        if configuration is None or differs(configuration, execution, inventory)
+        else configuration
+    )
 
 
-def applied(decision: Decision, seen: Execution) -> RunMethod:
+def applied(decision: Decision, execution: Execution) -> RunMethod:
     """Return how a job's threads were changed, "" where they were not.
 
     A step with fewer cores than the job was written for shows a smaller request, as decisions of
@@ -167,7 +173,7 @@ def applied(decision: Decision, seen: Execution) -> RunMethod:
     chosen = decision.chosen.configuration.threads_per_node if decision.chosen else 0
     if not decision.changed or chosen == cores:
         return ""
-    smaller = 0 < seen.threads_per_node < cores
+    smaller = 0 < execution.threads_per_node < cores
     return "request" if smaller or "cpus-per-task" in decision.rewrite else "variables"
 
 

@@ -189,9 +189,9 @@ def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Rene
         spent: defaultdict[str, float] = defaultdict(float)
         owner, begun = "", time.process_time()
         for path in in_turns(_files(folder)):
-            now = time.process_time()
-            spent[owner] += now - begun
-            owner, begun = owner_of(path), now
+            now_s = time.process_time()
+            spent[owner] += now_s - begun
+            owner, begun = owner_of(path), now_s
             if spent[owner] > TURN_S:
                 result.waiting += 1
                 continue
@@ -211,7 +211,7 @@ def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Rene
                     runs, new = _store(writer, delivery, policies)
                     result.observations += new
                     if delivery.fit:
-                        result.fits += _fits(writer, delivery, runs, fit)
+                        result.fits += _fit_lines(writer, delivery, runs, fit)
             except InputError as error:
                 result.bad.append(_set_aside(path, str(error)))
                 continue
@@ -237,38 +237,38 @@ def owner_of(path: Path) -> str:
 
 def in_turns(paths: Iterable[Path]) -> list[Path]:
     """Return files so that each user's come in their order, and users one after the other."""
-    before: Counter[str] = Counter()
+    turn_of_user: Counter[str] = Counter()
     turns: list[tuple[int, int, Path]] = []
     for path in paths:
         owner = owner_of(path)
-        turns.append((before[owner], len(turns), path))
-        before[owner] += 1
+        turns.append((turn_of_user[owner], len(turns), path))
+        turn_of_user[owner] += 1
     return [path for *_, path in sorted(turns)]
 
 
 def _tidy(folder: Path) -> None:
     """Remove what was set aside long ago or is too much of one user's, and old drafts."""
-    now = time.time()
+    now_s = time.time()
     drafts = [p for p in folder.glob(".*-*") if p.name.startswith(_DRAFTS)]
-    gone = [p for p in drafts if now - _changed(p) > _DRAFT_LASTS_S]
+    expired = [p for p in drafts if now_s - _changed_at_s(p) > _DRAFT_LASTS_S]
     of_user: Counter[str] = Counter()
     size_of_user: Counter[str] = Counter()
-    for path in sorted((folder / "bad").glob("*"), key=_changed, reverse=True):
+    for path in sorted((folder / "bad").glob("*"), key=_changed_at_s, reverse=True):
         owner = owner_of(path)
         of_user[owner] += 1
         with suppress(OSError):
             size_of_user[owner] += path.lstat().st_size
         too_much = of_user[owner] > MAX_BAD or size_of_user[owner] > MAX_BAD_BYTES
-        if too_much or now - _changed(path) > BAD_LASTS_S:
-            gone.append(path)
-    for path in gone:
+        if too_much or now_s - _changed_at_s(path) > BAD_LASTS_S:
+            expired.append(path)
+    for path in expired:
         with suppress(OSError):
             path.unlink()
-    if gone:
-        log.warning("event=spool-tidied files=%d", len(gone))
+    if expired:
+        log.warning("event=spool-tidied files=%d", len(expired))
 
 
-def _changed(path: Path) -> float:
+def _changed_at_s(path: Path) -> float:
     """Return when a file got its name here; that of one that is gone does not matter."""
     try:
         return path.lstat().st_ctime
@@ -310,8 +310,8 @@ def _profiled(writer: Writer, data: Mapping[str, Any], policies: PolicySet) -> t
     )
     trust = policies.for_job(facts)[0].training.trust
     scope = scope_of(trust, "")
-    whose, value = _whose(contributor)
-    (stored,) = writer.rows(f"SELECT count(*) AS n FROM profiles WHERE {whose}", value)
+    condition, value = _contributor_condition(contributor)
+    (stored,) = writer.rows(f"SELECT count(*) AS n FROM profiles WHERE {condition}", value)
     if stored["n"] + len(sent.profiles) > MAX_KERNELS:
         raise InputError(
             f"{contributor} has {stored['n']} profiles of kernels stored; the limit is "
@@ -354,7 +354,7 @@ def _characterised(
     )
 
 
-def _whose(contributor: str) -> tuple[str, tuple[str, ...]]:
+def _contributor_condition(contributor: str) -> tuple[str, tuple[str, ...]]:
     """Return the condition in SQL for a contributor, with its values.
 
     User ids without a name count together: one person may own many such numbers.
@@ -369,10 +369,10 @@ def _check_room(writer: Writer, contributor: str, new: Characterisation) -> None
 
     The one that the new one takes the place of does not count.
     """
-    whose, value = _whose(contributor)
+    condition, value = _contributor_condition(contributor)
     (stored,) = writer.rows(
         "SELECT count(*) AS n, total(length(c.record)) AS bytes FROM characterisations AS c"
-        f" JOIN workloads AS w ON w.id = c.workload_id WHERE {whose}"
+        f" JOIN workloads AS w ON w.id = c.workload_id WHERE {condition}"
         " AND NOT (w.application = ? AND w.name = ? AND c.node_type = ? AND contributor = ?)",
         (*value, new.application, new.workload, new.node_type, contributor),
     )
@@ -484,7 +484,7 @@ def _store(
     Returns all of them, with scope and account as believed, and how many were new.
     """
     account = delivery.account if _has_account(writer, delivery) else ""
-    known = _known(writer, delivery)
+    stored_keys = _stored_keys(writer, delivery)
     runs = []
     for run in delivery.runs:
         trust = policies.for_job(
@@ -497,9 +497,9 @@ def _store(
             )
         )[0].training.trust
         runs.append(replace(run, account=account, scope=scope_of(trust, account)))
-    whose, value = _whose(delivery.contributor)
+    condition, value = _contributor_condition(delivery.contributor)
     (stored,) = writer.rows(
-        f"SELECT count(*) AS n, total(length(extra)) AS bytes FROM observations WHERE {whose}",
+        f"SELECT count(*) AS n, total(length(extra)) AS bytes FROM observations WHERE {condition}",
         value,
     )
     size = stored["bytes"] + sum(len(json.dumps(run.extra)) for run in runs)
@@ -510,7 +510,7 @@ def _store(
         )
     types = writer.inventory().node_types
     runs = [without_impossible(r, types.get(r.configuration.node_type)) for r in runs]
-    new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & known]
+    new = [r for r in runs if not {_sweep_key(r.extra), ("", r.extra["spool"])} & stored_keys]
     if new:
         writer.add_observations(delivery.application, delivery.workload, new)
     return runs, len(new)
@@ -530,7 +530,7 @@ def _has_account(writer: Writer, delivery: _Delivery) -> bool:
     return bool(rows)
 
 
-def _known(writer: Writer, delivery: _Delivery) -> set[tuple[str, object]]:
+def _stored_keys(writer: Writer, delivery: _Delivery) -> set[tuple[str, object]]:
     """Return what of this contributor is stored: by sweep and number, and by spool file."""
     rows = writer.rows(
         "SELECT o.extra FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
@@ -551,11 +551,11 @@ def _sweep_key(extra: Mapping[str, object]) -> tuple[str, object]:
     return str(extra["sweep"]), str(extra.get("seq"))
 
 
-def _fits(writer: Writer, delivery: _Delivery, runs: list[Observation], fit: Fit) -> list[str]:
+def _fit_lines(writer: Writer, delivery: _Delivery, runs: list[Observation], fit: Fit) -> list[str]:
     """Fit again what the new runs advise; a fit that fails is a line, not a failure."""
     lines = []
-    seen = dict.fromkeys((o.configuration.node_type, o.scope, o.account) for o in runs)
-    for node_type, scope, account in seen:
+    owners = dict.fromkeys((o.configuration.node_type, o.scope, o.account) for o in runs)
+    for node_type, scope, account in owners:
         owner = {"own": delivery.contributor, "account": account, "all": ""}[scope]
         try:
             lines.append(

@@ -77,8 +77,8 @@ def review(writer: Writer, ids: Iterable[int]) -> tuple[list[Suspension], list[C
         if not party.complaints:
             continue
         reason = _reason(party)
-        own = model.scope == "own"
-        if own or len(party.complaints) > 1 or (sure.complaints and not sure.content):
+        is_own = model.scope == "own"
+        if is_own or len(party.complaints) > 1 or (sure.complaints and not sure.content):
             writer.set_model_state(model.id, "suspended", reason)
             suspended.append(Suspension(model, reason))
         else:

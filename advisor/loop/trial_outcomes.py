@@ -40,17 +40,19 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
     """
     if match.trust == "unverified" or TRIAL not in match.decision.codes:
         return ""
-    known = trials(writer, "t.decision_id = ? AND t.user = ?", (match.decision.id, job.user))
-    if not known:
+    decided_trials = trials(
+        writer, "t.decision_id = ? AND t.user = ?", (match.decision.id, job.user)
+    )
+    if not decided_trials:
         return ""
-    trial = known[0]
+    trial = decided_trials[0]
     if not job.node_list or outcome.state in _NOT_ITS_DOING or outcome.verdict == "left-alone":
-        return "freed" if _free(writer, trial) else ""
+        return "freed" if _free_place(writer, trial) else ""
     settled = _outcome(trial, outcome)
     if settled == (trial.state, trial.time_s, trial.energy_j):
         return ""
-    seen = outcome.record.get("ran") or {}
-    resolution = float(seen.get("resolution_s") or 0.0) / (outcome.time_s or 1.0)
+    execution = outcome.record.get("ran") or {}
+    resolution = float(execution.get("resolution_s") or 0.0) / (outcome.time_s or 1.0)
     writer.change(
         "UPDATE trials SET state = ?, time_s = ?, energy_j = ?, error = ?, updated_at = ?"
         " WHERE id = ?",
@@ -81,11 +83,11 @@ def _outcome(trial: StoredTrial, o: Outcome) -> tuple[TrialState, float | None, 
 
 def _says_nothing(outcome: Outcome) -> bool:
     """Tell whether a job ran otherwise than decided, or not alone, or a part of it failed."""
-    seen = outcome.record.get("ran") or {}
+    execution = outcome.record.get("ran") or {}
     return bool(
         outcome.record.get("mismatch")
-        or seen.get("step_failed")
-        or seen.get("whole_nodes") is False
+        or execution.get("step_failed")
+        or execution.get("whole_nodes") is False
     )
 
 
@@ -95,9 +97,9 @@ def free_places(writer: Writer, scheduler: Scheduler) -> int:
     Those whose user has a job that was submitted then and has not ended are waited for.
     """
     late = [
-        (trial, made)
+        (trial, created_at)
         for trial in trials(writer, "t.state = 'pending'")
-        if (made := moment(trial.created_at)) is not None and made < now() - _UNSEEN
+        if (created_at := moment(trial.created_at)) is not None and created_at < now() - _UNSEEN
     ]
     if not late:
         return 0
@@ -108,16 +110,18 @@ def free_places(writer: Writer, scheduler: Scheduler) -> int:
         return 0
 
     freed = 0
-    for trial, made in late:
+    for trial, created_at in late:
         if not any(
-            user == trial.user and at is not None and made - _UNSEEN < at < made + _UNSEEN
-            for user, at in waiting
+            user == trial.user
+            and submitted_at is not None
+            and created_at - _UNSEEN < submitted_at < created_at + _UNSEEN
+            for user, submitted_at in waiting
         ):
-            freed += _free(writer, trial)
+            freed += _free_place(writer, trial)
     return freed
 
 
-def _free(writer: Writer, trial: StoredTrial) -> bool:
+def _free_place(writer: Writer, trial: StoredTrial) -> bool:
     """Free the place of a trial that did not take place, as if it had never been chosen."""
     sql = "UPDATE trials SET state = 'freed', updated_at = ? WHERE id = ? AND state = 'pending'"
     return bool(writer.change(sql, (_rows.now(), trial.id)))

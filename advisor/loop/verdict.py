@@ -80,16 +80,16 @@ def interval_of(value: float, effect: Effect) -> PromiseInterval | None:
     return PromiseInterval(value, min(low, value), max(high, value))
 
 
-def tolerance(seen: Execution) -> float:
+def tolerance(execution: Execution) -> float:
     """Return by which fraction a measured value may miss without being wrong."""
-    if not seen.time_s:
+    if not execution.time_s:
         return MEASUREMENT_ERROR
-    return MEASUREMENT_ERROR + seen.resolution_s / seen.time_s
+    return MEASUREMENT_ERROR + execution.resolution_s / execution.time_s
 
 
 def judge(
     state: str,
-    seen: Execution,
+    execution: Execution,
     time: PromiseInterval | None,
     energy: PromiseInterval | None,
     *,
@@ -103,32 +103,34 @@ def judge(
     nothing.
     """
     word = (state.split() or ["UNKNOWN"])[0]
-    slack = tolerance(seen)
+    slack = tolerance(execution)
     if word == "TIMEOUT":
-        far = time is not None and (seen.time_s or 0) > time.hi * (1 + slack) * (1 + max_slowdown)
+        far = time is not None and (execution.time_s or 0) > time.hi * (1 + slack) * (
+            1 + max_slowdown
+        )
         return Judgement("worse", ("its time limit ended it",), far)
     if word != "COMPLETED":
         return Judgement("unknown", (f"it ended as {word}",))
-    if seen.step_failed:
+    if execution.step_failed:
         return Judgement("unknown", ("a step of it failed",))
-    if seen.whole_nodes is False:
+    if execution.whole_nodes is False:
         return Judgement("unknown", ("it did not have its nodes for itself",))
-    if time is None or seen.time_s is None:
+    if time is None or execution.time_s is None:
         return Judgement("unknown", ("no time was promised or measured",))
     notes: list[str] = []
-    used = None if estimated_energy else seen.energy_j
+    used = None if estimated_energy else execution.energy_j
     worse, better = False, False
-    for measured, interval in ((seen.time_s, time), (used, energy)):
+    for measured, interval in ((execution.time_s, time), (used, energy)):
         if measured is None or interval is None:
             continue
         worse |= interval.is_above(measured, slack)
         better |= interval.is_below(measured, slack)
-    far = seen.time_s > time.hi * (1 + slack) * (1 + max_slowdown)
+    far = execution.time_s > time.hi * (1 + slack) * (1 + max_slowdown)
     if used is None or energy is None:
         notes.append(
             "the promised energy was an estimate"
             if estimated_energy
-            else f"energy: {seen.energy_note or 'none was promised'}"
+            else f"energy: {execution.energy_note or 'none was promised'}"
         )
         if not worse:
             return Judgement("unknown", tuple(notes), far)

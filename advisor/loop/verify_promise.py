@@ -27,14 +27,14 @@ def model_promises(decision: Decision, model: StoredModel, home: StoredModel) ->
         return False
     chosen, baseline = decision.chosen.configuration, decision.baseline
     try:
-        at, base = (_row_at(c, model) or _row_at(c, home) for c in (chosen, baseline))
+        row, base_row = (_row_at(c, model) or _row_at(c, home) for c in (chosen, baseline))
     except StoreError:
         return False
-    if at is None or base is None or chosen == baseline:
+    if row is None or base_row is None or chosen == baseline:
         return False
-    own = weigh((model.node_type, at), base, "balanced").alternative()
+    predicted = weigh((model.node_type, row), base_row, "balanced").alternative()
     for quantity in QUANTITIES:
-        a, b = promised(decision.chosen, quantity), promised(own, quantity)
+        a, b = promised(decision.chosen, quantity), promised(predicted, quantity)
         if a is None or b is None:
             return False
         pairs = zip(a.to_list(), b.to_list(), strict=True)

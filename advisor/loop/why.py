@@ -57,15 +57,17 @@ class Answer:
         if self.outcome is None:
             return {}
         o, decision, compared = self.outcome, self.outcome.decision, {}
-        seen = o.record.get("ran") or {}
+        execution = o.record.get("ran") or {}
         slack = MEASUREMENT_ERROR
         if o.time_s:
-            slack += float(seen.get("resolution_s") or 0.0) / o.time_s
+            slack += float(execution.get("resolution_s") or 0.0) / o.time_s
         for quantity, measured in zip(QUANTITIES, (o.time_s, o.energy_j), strict=True):
             interval = promised(decision.chosen, quantity)
             if interval is None or not decision.changed:
                 continue
-            words = "" if quantity == "time" else str(seen.get("energy_note") or "not measured")
+            words = (
+                "" if quantity == "time" else str(execution.get("energy_note") or "not measured")
+            )
             if measured is not None:
                 words = in_words(quantity, measured, interval, slack)
             if quantity == "energy" and decision.energy_quality == "estimated":
@@ -101,11 +103,11 @@ def why(
         return _collected(answer, stored, reader)
     if reader is not None:
         answer.tasks = _tasks(job_id, reader)
-    job = None if answer.tasks else _ask(scheduler, job_id, answer)
+    job = None if answer.tasks else _ask_accounting(scheduler, job_id, answer)
     if job is not None and user not in (None, job.user):
         job = None
     if job is not None:
-        _live(answer, job, reader, scheduler)
+        _answer_from_job(answer, job, reader, scheduler)
     if answer.decision is None and job is None and reader is not None:
         record = reader.decision_for_job(job_id)
         if record is not None:
@@ -132,7 +134,7 @@ def _collected(answer: Answer, outcome: Outcome, reader: Reader) -> Answer:
     return answer
 
 
-def _ask(scheduler: Scheduler | None, job_id: str, answer: Answer) -> JobRecord | None:
+def _ask_accounting(scheduler: Scheduler | None, job_id: str, answer: Answer) -> JobRecord | None:
     """Ask the accounting; that it cannot be asked is a note, the store may still know."""
     if scheduler is None:
         return None
@@ -143,7 +145,7 @@ def _ask(scheduler: Scheduler | None, job_id: str, answer: Answer) -> JobRecord 
         return None
 
 
-def _live(
+def _answer_from_job(
     answer: Answer, job: JobRecord, reader: Reader | None, scheduler: Scheduler | None
 ) -> None:
     match = find(job, reader)

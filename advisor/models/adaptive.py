@@ -81,11 +81,11 @@ def first_runs(
     for cores, clock in shares:
         free = [c for c in grid if c not in chosen]
         if free and len(chosen) < samples:
-            chosen.append(min(free, key=lambda c: (_off(c, base, cores, clock), c)))
+            chosen.append(min(free, key=lambda c: (_log_distance(c, base, cores, clock), c)))
     return chosen
 
 
-def _off(c: Configuration, base: Configuration, cores: float, clock: float) -> float:
+def _log_distance(c: Configuration, base: Configuration, cores: float, clock: float) -> float:
     """Return how far a configuration is from such shares of another's cores and clock (log)."""
     off = abs(math.log(c.threads_per_node / (cores * base.threads_per_node)))
     if c.freq_khz and base.freq_khz:
@@ -98,51 +98,51 @@ def next_runs(
     baseline: Option,
     policy: Policy,
     *,
-    left: int,
+    runs_left: int,
     pairs: Mapping[Configuration, int],
     run_sigma: float,
     confirm: int = 1,
 ) -> NextRuns | None:
     """Return what to run next, None when no run is expected to pay back.
 
-    ``options`` are those that the job may take, ``left`` how many runs there still may be,
+    ``options`` are those that the job may take, ``runs_left`` how many runs there still may be,
     ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log,
     ``confirm`` how many pairs the policy asks for at least, 0 for none.
     """
-    needed = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
+    least_pairs = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
     base = baseline.configuration
     choice = confirmed_choice(options, baseline, policy)
-    if choice is not None and pairs.get(choice, 0) < needed and left >= _PAIR:
+    if choice is not None and pairs.get(choice, 0) < least_pairs and runs_left >= _PAIR:
         return NextRuns((choice, base), confirms=True)
-    ahead = run_sigma / math.sqrt(max(1, min(needed, left // _PAIR)))
-    made = [o.configuration for o in options if o.measured]
+    ahead = run_sigma / math.sqrt(max(1, min(least_pairs, runs_left // _PAIR)))
+    measured = [o.configuration for o in options if o.measured]
     open_options = [
         o
         for o in options
         if o.configuration != choice
         and pairs.get(o.configuration, 0) < _MOST_PAIRS
-        and _in_reach(o.configuration, made)
+        and _in_reach(o.configuration, measured)
     ]
     sure = _score(options, choice, baseline, policy)
     guess = best_guess(open_options, baseline, policy, sure=sure, run_sigma=ahead)
     best = guess[0] if guess else recommend(open_options, baseline, policy, run_sigma=ahead)
     if best is None:
         return None
-    if not best.measured and left > (_PAIR if confirm else 0):
+    if not best.measured and runs_left > (_PAIR if confirm else 0):
         return NextRuns((best.configuration,))
-    if left < _PAIR or not confirm:
+    if runs_left < _PAIR or not confirm:
         return None
     return NextRuns((best.configuration, base), confirms=True)
 
 
-def _in_reach(c: Configuration, made: Sequence[Configuration]) -> bool:
+def _in_reach(c: Configuration, measured: Sequence[Configuration]) -> bool:
     """Tell whether a run is no farther below all that were made than the first runs' steps.
 
     A memory that no longer fits or a cap that a device cannot keep is seen by nobody before it is
     run, and a run far beyond it takes many times longer.
     """
     (cores, _), (_, clock) = _FIRST
-    fewest, lowest = min(m.threads_per_node for m in made), min(m.freq_khz for m in made)
+    fewest, lowest = min(m.threads_per_node for m in measured), min(m.freq_khz for m in measured)
     near = c.threads_per_node >= _ROUNDED * cores * fewest
     return near and c.freq_khz >= _ROUNDED * clock * lowest
 
@@ -155,7 +155,9 @@ def telling_run(options: Sequence[Option], measured: Collection[Configuration]) 
     free = [o.configuration for o in options if o.configuration not in measured]
     if not free:
         return None
-    return NextRuns((max(free, key=lambda c: (min(_off(c, m, 1, 1) for m in measured), c)),))
+    return NextRuns(
+        (max(free, key=lambda c: (min(_log_distance(c, m, 1, 1) for m in measured), c)),)
+    )
 
 
 def _score(

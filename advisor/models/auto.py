@@ -53,11 +53,13 @@ class Auto:
                 by_model[name] = forecast(name, runs, wanted)
             except AdvisorError as error:
                 problems.append(f"model {name} is left out: {error}")
-        time = _choose("time", runs.time, {n: f.time for n, f in by_model.items()}, problems)
+        time = _chosen_prediction(
+            "time", runs.time, {n: f.time for n, f in by_model.items()}, problems
+        )
         if runs.energy is None:
             return Forecast(time, None)
         energies = {n: f.energy for n, f in by_model.items() if f.energy is not None}
-        return Forecast(time, _choose("energy", runs.energy, energies, problems))
+        return Forecast(time, _chosen_prediction("energy", runs.energy, energies, problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class _Candidate:
         return bool(gain.mean() > quantile * error)
 
 
-def _choose(
+def _chosen_prediction(
     what: str, response: Response, predictions: dict[str, Prediction], problems: list[str]
 ) -> Prediction:
     common = [c for c in response.log_mean if all(c in p.held_out for p in predictions.values())]
@@ -88,14 +90,14 @@ def _choose(
     better = [f for f in candidates.values() if f.beats(first)]
     chosen = min(better, key=lambda f: f.rmse, default=first)
     rest = sorted((f for f in candidates.values() if f is not chosen), key=lambda f: f.rmse)
-    others = ", ".join(f"{f.name} {100 * f.rmse:.1f} %" for f in rest)
-    why = f"{what}: {chosen.name}, off by {100 * chosen.rmse:.1f} % on runs left out ({others})"
-    taken = predictions[chosen.name]
+    rest_text = ", ".join(f"{f.name} {100 * f.rmse:.1f} %" for f in rest)
+    why = f"{what}: {chosen.name}, off by {100 * chosen.rmse:.1f} % on runs left out ({rest_text})"
+    prediction = predictions[chosen.name]
     return replace(
-        taken,
-        notes=(why, *problems, *taken.notes),
+        prediction,
+        notes=(why, *problems, *prediction.notes),
         facts={
-            **taken.facts,
+            **prediction.facts,
             "model": chosen.name,
             "held_out_rmse_pct": {n: 100 * f.rmse for n, f in candidates.items()},
         },

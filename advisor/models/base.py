@@ -168,12 +168,12 @@ def folds(n: int) -> list[NDArray[np.intp]]:
 
 
 def parse_options(
-    name: str, known: Sequence[ModelOption], given: Mapping[str, object]
+    name: str, model_options: Sequence[ModelOption], values: Mapping[str, object]
 ) -> dict[str, int | float | str]:
     """Return every option of a model with its value; InputError names an unknown or bad one."""
-    by_name = {o.name: o for o in known}
-    for key in given:
+    by_name = {o.name: o for o in model_options}
+    for key in values:
         if key not in by_name:
             allowed = ", ".join(by_name) or "none"
             raise InputError(f"model {name} has no option {key!r}", hint=f"it has: {allowed}")
-    return {o.name: o.parse(given.get(o.name, o.default)) for o in known}
+    return {o.name: o.parse(values.get(o.name, o.default)) for o in model_options}

@@ -119,10 +119,10 @@ class BSpline:
             self.notes.append(f"{name}: the runs have only {len(distinct)} values, degree {degree}")
             return _KnotAxis(low, high, degree, ())
         inner = self._df - degree
-        wanted = self._knots.get(
+        knots = self._knots.get(
             name, tuple(np.quantile(distinct, np.linspace(0, 1, inner + 2)[1:-1]))
         )
-        scaled = {(k - low) / (high - low) for k in wanted}
+        scaled = {(k - low) / (high - low) for k in knots}
         return _KnotAxis(low, high, degree, tuple(sorted(k for k in scaled if 0.0 < k < 1.0)))
 
     def _design(self, x: Matrix) -> Matrix:

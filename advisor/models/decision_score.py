@@ -83,13 +83,13 @@ def decide(
     joins the training set, and the next best is confirmed, ``confirmations`` times at most.
     A trained run that the others predict counts as confirmed. If nothing is, nothing is changed.
     """
-    at, base = measured[baseline], truth[baseline]
-    runs, known = len(trained), set(trained)
-    again: set[Configuration] = set()
+    measured_base, base = measured[baseline], truth[baseline]
+    runs, run_cells = len(trained), set(trained)
+    repeated: set[Configuration] = set()
     attempts: list[AppliedOption] = []
     while True:
-        fitted = fit(known, [a.configuration for a in attempts])
-        options = _options(fitted, measured, again)
+        fitted = fit(run_cells, [a.configuration for a in attempts])
+        options = _options(fitted, measured, repeated)
         start = next(o for o in options if o.configuration == baseline)
         choice = confirmed_choice(options, start, policy)
         tried = [a.configuration for a in attempts]
@@ -100,7 +100,10 @@ def decide(
             break
         promised = next(o for o in fitted.predicted if o.configuration == c)
         cell = measured[c]
-        saving, slowdown = 1.0 - cell.energy / at.energy, cell.time / at.time - 1.0
+        saving, slowdown = (
+            1.0 - cell.energy / measured_base.energy,
+            cell.time / measured_base.time - 1.0,
+        )
         attempts.append(
             AppliedOption(
                 c,
@@ -111,9 +114,9 @@ def decide(
             )
         )
         runs += 1
-        if c in known:
-            again.add(c)
-        known.add(c)
+        if c in run_cells:
+            repeated.add(c)
+        run_cells.add(c)
     chosen = choice or baseline
     first = attempts[0].configuration if attempts else choice
     return DecisionScore(
@@ -130,7 +133,7 @@ def decide(
         attempts[0].within_interval if attempts else None,
         baseline,
         tuple(attempts),
-        _why(choice, attempts),
+        _reason(choice, attempts),
         goal=policy.goal,
         confidence=policy.confidence,
         resources=policy.resources,
@@ -146,17 +149,19 @@ def holds(option: Option, time_s: float, energy_j: float) -> bool:
 
 
 def _options(
-    fitted: FitResult, measured: Mapping[Configuration, GridCell], again: Collection[Configuration]
+    fitted: FitResult,
+    measured: Mapping[Configuration, GridCell],
+    repeated: Collection[Configuration],
 ) -> Sequence[Option]:
     """Return the options of the grid's cells; what ran twice and agreed is confirmed."""
     return [
-        replace(o, confirmed=o.confirmed or o.configuration in again)
+        replace(o, confirmed=o.confirmed or o.configuration in repeated)
         for o in fitted.options
         if o.configuration in measured
     ]
 
 
-def _why(choice: Configuration | None, attempts: Sequence[AppliedOption]) -> str:
+def _reason(choice: Configuration | None, attempts: Sequence[AppliedOption]) -> str:
     if choice is None and not attempts:
         return "no run is expected to save enough"
     tries = "1 confirmation run" if len(attempts) == 1 else f"{len(attempts)} confirmation runs"

@@ -37,10 +37,10 @@ def uniform(
     rule leaves over goes where the design is emptiest. ``must_include`` takes the place of the
     point nearest to it.
     """
-    _check(space, samples)
+    _check_samples(space, samples)
     grid = list(space)
     if samples >= len(grid):
-        return _sorted(_with(grid, must_include))
+        return _sorted(_with_point(grid, must_include))
     measure = _Measure.of(space)
     chosen = _by_rule(space, samples)
     low = _LOWEST * space.threads[-1][1]
@@ -51,17 +51,17 @@ def uniform(
         emptiest = max(high or [c for c in grid if c in free], key=away.__getitem__)
         chosen.append(emptiest)
         away = {c: min(d, measure(c, emptiest)) for c, d in away.items()}
-    return _sorted(_swap(chosen, must_include, measure))
+    return _sorted(_swap_nearest(chosen, must_include, measure))
 
 
 def random_(
     space: SearchSpace, samples: int = 12, must_include: Configuration | None = None, seed: int = 0
 ) -> list[Configuration]:
     """Return ``samples`` configurations drawn without replacement; the same for the same seed."""
-    _check(space, samples)
+    _check_samples(space, samples)
     grid = list(space)
     drawn = np.random.default_rng(seed).permutation(len(grid))[:samples]
-    return _sorted(_swap([grid[i] for i in drawn], must_include, _Measure.of(space)))
+    return _sorted(_swap_nearest([grid[i] for i in drawn], must_include, _Measure.of(space)))
 
 
 def latin_hypercube(
@@ -72,7 +72,7 @@ def latin_hypercube(
     ``must_include`` is its first point, and the others are drawn around it: a point put in place
     of another afterwards would leave a row or a column without a run.
     """
-    _check(space, samples)
+    _check_samples(space, samples)
     grid = list(space)
     measure = _Measure.of(space)
     chosen: list[Configuration] = [] if must_include is None else [must_include]
@@ -151,7 +151,7 @@ class _Measure:
         return math.hypot(*(s / span for s, span in zip(steps, self.spans, strict=True)))
 
 
-def _check(space: SearchSpace, samples: int) -> None:
+def _check_samples(space: SearchSpace, samples: int) -> None:
     if samples < 1:
         raise InputError(f"a design needs at least 1 run, not {samples}", hint="ask for 4 or more")
     if not len(space):
@@ -165,17 +165,17 @@ def _sorted(configurations: list[Configuration]) -> list[Configuration]:
     )
 
 
-def _with(grid: list[Configuration], wanted: Configuration | None) -> list[Configuration]:
-    return grid if wanted is None or wanted in grid else [*grid, wanted]
+def _with_point(grid: list[Configuration], point: Configuration | None) -> list[Configuration]:
+    return grid if point is None or point in grid else [*grid, point]
 
 
-def _swap(
-    chosen: list[Configuration], wanted: Configuration | None, measure: _Measure
+def _swap_nearest(
+    chosen: list[Configuration], point: Configuration | None, measure: _Measure
 ) -> list[Configuration]:
-    if wanted is None or wanted in chosen:
+    if point is None or point in chosen:
         return chosen
-    nearest = min(chosen, key=lambda c: (measure(c, wanted), c))
-    return [wanted if c == nearest else c for c in chosen]
+    nearest = min(chosen, key=lambda c: (measure(c, point), c))
+    return [point if c == nearest else c for c in chosen]
 
 
 def _by_rule(space: SearchSpace, samples: int) -> list[Configuration]:
@@ -183,15 +183,15 @@ def _by_rule(space: SearchSpace, samples: int) -> list[Configuration]:
     n = 1
     if len(space.nodes) > 1:
         n = min(len(space.nodes), samples, max(2, samples // _RUNS_PER_NODE_COUNT))
-    threads, freqs = _split(samples // n, len(space.threads), len(space.freqs_khz))
-    nodes = _nearest(space.nodes, [_between(space.nodes, s) for s in _shares(n)])
+    threads, freqs = _split_runs(samples // n, len(space.threads), len(space.freqs_khz))
+    nodes = _nearest_indices(space.nodes, [_interpolated(space.nodes, s) for s in _shares(n)])
     highest = space.threads[-1][1]
     counts = [p[1] for p in space.threads]
     shares = [_LOWEST + s * (1 - _LOWEST) for s in _shares(threads)]
-    pairs = _nearest(counts, [highest * s for s in shares])
-    caps = _nearest(
+    pairs = _nearest_indices(counts, [highest * s for s in shares])
+    caps = _nearest_indices(
         space.freqs_khz,
-        [_between(space.freqs_khz, 1 - (1 - s) ** _BEND) for s in _shares(freqs)],
+        [_interpolated(space.freqs_khz, 1 - (1 - s) ** _BEND) for s in _shares(freqs)],
     )
     return [
         Configuration(space.node_type, space.nodes[i], *space.threads[j], space.freqs_khz[k])
@@ -201,7 +201,7 @@ def _by_rule(space: SearchSpace, samples: int) -> list[Configuration]:
     ]
 
 
-def _split(runs: int, threads: int, freqs: int) -> tuple[int, int]:
+def _split_runs(runs: int, threads: int, freqs: int) -> tuple[int, int]:
     """Share the runs of one node count between threads and frequency, about four to three."""
     k_freq = min(freqs, max(1, round(math.sqrt(runs / _THREADS_PER_FREQUENCY))))
     k_threads = min(threads, max(1, runs // k_freq))
@@ -213,17 +213,17 @@ def _shares(count: int) -> list[float]:
     return [1.0] if count == 1 else [i / (count - 1) for i in range(count)]
 
 
-def _between(values: Sequence[int], share: float) -> float:
+def _interpolated(values: Sequence[int], share: float) -> float:
     return values[0] + share * (values[-1] - values[0])
 
 
-def _nearest(values: Sequence[int], wanted: Sequence[float]) -> list[int]:
+def _nearest_indices(values: Sequence[int], targets: Sequence[float]) -> list[int]:
     """Return for each wanted value, highest first, the index of the nearest one still free."""
-    taken: list[int] = []
-    for target in reversed(wanted):
-        free = [i for i in range(len(values)) if i not in taken]
-        taken.append(min(free, key=lambda i: (abs(values[i] - target), -values[i], i)))
-    return sorted(taken)
+    indices: list[int] = []
+    for target in reversed(targets):
+        free = [i for i in range(len(values)) if i not in indices]
+        indices.append(min(free, key=lambda i: (abs(values[i] - target), -values[i], i)))
+    return sorted(indices)
 
 
 def within(
@@ -233,9 +233,9 @@ def within(
     measure = _Measure.of(space)
     free = set(grid) - set(design)
     chosen = [c for c in design if c in set(grid)]
-    for wanted in design:
-        if wanted not in chosen and free:
-            nearest = min(free, key=lambda c: (measure(c, wanted), c))
+    for point in design:
+        if point not in chosen and free:
+            nearest = min(free, key=lambda c: (measure(c, point), c))
             free.remove(nearest)
             chosen.append(nearest)
     return _sorted(chosen)
@@ -244,21 +244,21 @@ def within(
 def moved(
     design: Sequence[Configuration],
     space: SearchSpace,
-    wanted: Sequence[Configuration],
+    targets: Sequence[Configuration],
     staying: Configuration,
 ) -> list[Configuration]:
-    """Return the design with the point nearest to each of ``wanted`` moved there, in their order.
+    """Return the design with the point nearest to each of ``targets`` moved there, in their order.
 
     ``kept`` and what was moved before stay where they are.
     """
     measure = _Measure.of(space)
-    made = list(design)
+    points = list(design)
     stays = {staying}
-    for place in wanted:
-        if place not in made:
-            free = [c for c in made if c not in stays]
+    for place in targets:
+        if place not in points:
+            free = [c for c in points if c not in stays]
             if not free:
                 break
-            made[made.index(min(free, key=lambda c: (measure(c, place), c)))] = place
+            points[points.index(min(free, key=lambda c: (measure(c, place), c)))] = place
         stays.add(place)
-    return _sorted(made)
+    return _sorted(points)

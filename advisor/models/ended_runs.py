@@ -31,8 +31,8 @@ def half_width(run: Observation, name: str) -> float:
     if not isinstance(errors, Mapping):
         return 0.0
     half = errors.get(name, errors.get("time"))  # an estimated energy is as good as its time
-    known = isinstance(half, int | float) and math.isfinite(half)
-    return max(_LEAST, float(half)) if known else 1.0
+    is_number = isinstance(half, int | float) and math.isfinite(half)
+    return max(_LEAST, float(half)) if is_number else 1.0
 
 
 def ended_early(run: Observation) -> bool:
@@ -46,19 +46,19 @@ def launch_spread(observations: Sequence[Observation]) -> float:
     That of the complete runs that were repeated; where none was, what is assumed of any run (a
     95 % half width of 2 %, as in a fit).
     """
-    whole = [(o.configuration, o.time_s) for o in observations if not ended_early(o)]
-    return response(whole, ASSUMED / Z95).run_sigma
+    complete_times = [(o.configuration, o.time_s) for o in observations if not ended_early(o)]
+    return response(complete_times, ASSUMED / Z95).run_sigma
 
 
-def refuted(run: Observation, whole: Observation, launches: float = ASSUMED / Z95) -> float:
+def refuted(run: Observation, complete_run: Observation, launches: float = ASSUMED / Z95) -> float:
     """Return how far a complete run is off one that was ended early, where that is too far; else 0.
 
     Time or energy, whichever is further off; a fraction of what was extrapolated. Beyond the
     extrapolation's interval two launches differ by their spread (``launches``).
     """
-    pairs = [("time", whole.time_s, run.time_s)]
-    if whole.energy_j and run.energy_j and whole.energy_quality == run.energy_quality:
-        pairs.append(("energy", whole.energy_j, run.energy_j))
+    pairs = [("time", complete_run.time_s, run.time_s)]
+    if complete_run.energy_j and run.energy_j and complete_run.energy_quality == run.energy_quality:
+        pairs.append(("energy", complete_run.energy_j, run.energy_j))
     apart = Z90 * math.sqrt(2) * launches
     off = [(a / b - 1, math.hypot(half_width(run, name), apart)) for name, a, b in pairs]
     return max((e for e, half in off if abs(e) > _TRUSTED * half), key=abs, default=0.0)
@@ -70,17 +70,17 @@ def without_refuted(observations: Sequence[Observation], notes: list[str]) -> li
     The complete run is one of the same sweep and configuration. What was wrong there may be wrong
     in all, so none of that sweep's counts; ``notes`` say how many.
     """
-    whole: dict[tuple[str, Configuration], list[Observation]] = {}
+    complete_runs: dict[tuple[str, Configuration], list[Observation]] = {}
     for run in observations:
         if not ended_early(run) and (sweep := _sweep(run)):
-            whole.setdefault((sweep, run.configuration), []).append(run)
-    launches = launch_spread(observations) if whole else 0.0
+            complete_runs.setdefault((sweep, run.configuration), []).append(run)
+    launches = launch_spread(observations) if complete_runs else 0.0
     wrong = {
         _sweep(run)
         for run in observations
         if ended_early(run)
-        for other in whole.get((_sweep(run), run.configuration), ())
-        if refuted(run, other, launches)
+        for complete_run in complete_runs.get((_sweep(run), run.configuration), ())
+        if refuted(run, complete_run, launches)
     }
     trusted = [o for o in observations if not (ended_early(o) and _sweep(o) in wrong)]
     if len(trusted) < len(observations):
@@ -106,26 +106,33 @@ def response_of(
 
     ``name`` is time or energy; ``assumed`` the standard deviation of one run's log.
     """
-    of = response([(r.configuration, value(r)) for r in runs if not ended_early(r)], assumed)
-    ended = [r for r in runs if ended_early(r)]
-    if not ended:
-        return of
-    means, counts = dict(of.log_mean), dict(of.counts)
-    for run in ended:
+    complete_response = response(
+        [(r.configuration, value(r)) for r in runs if not ended_early(r)], assumed
+    )
+    ended_runs = [r for r in runs if ended_early(r)]
+    if not ended_runs:
+        return complete_response
+    means, counts = dict(complete_response.log_mean), dict(complete_response.counts)
+    for run in ended_runs:
         c = run.configuration
         sigma = math.log1p(half_width(run, name)) / Z90
-        weight = of.run_sigma**2 / (of.run_sigma**2 + sigma**2)
-        means[c], counts[c] = _joined(c, means, counts, math.log(value(run)), weight)
-    return replace(of, log_mean=means, counts=counts, first_hand=dict(of.log_mean))
+        weight = complete_response.run_sigma**2 / (complete_response.run_sigma**2 + sigma**2)
+        means[c], counts[c] = _joined_mean(c, means, counts, math.log(value(run)), weight)
+    return replace(
+        complete_response,
+        log_mean=means,
+        counts=counts,
+        first_hand=dict(complete_response.log_mean),
+    )
 
 
-def _joined(
+def _joined_mean(
     c: Configuration,
     means: Mapping[Configuration, float],
     counts: Mapping[Configuration, float],
     log: float,
     weight: float,
 ) -> tuple[float, float]:
-    before = counts.get(c, 0.0)
-    whole = before + weight
-    return (before * means.get(c, 0.0) + weight * log) / whole, whole
+    former_count = counts.get(c, 0.0)
+    new_count = former_count + weight
+    return (former_count * means.get(c, 0.0) + weight * log) / new_count, new_count

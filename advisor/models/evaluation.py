@@ -221,8 +221,8 @@ def _design(
     seed: int,
 ) -> list[Configuration]:
     if name not in DESIGNS:
-        known = ", ".join([*DESIGNS, SEQUENTIAL])
-        raise UnknownNameError(f"no design is called {name!r}", hint=f"choose from: {known}")
+        designs = ", ".join([*DESIGNS, SEQUENTIAL])
+        raise UnknownNameError(f"no design is called {name!r}", hint=f"choose from: {designs}")
     more = {} if name == "uniform" else {"seed": seed}
     return within(DESIGNS[name](space, samples, baseline, **more), space, cells)
 
@@ -271,32 +271,41 @@ def _front(
 ) -> FrontScore:
     error, forecast_error = errors
     order = [o.configuration for o in predicted]
-    seen, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
-    observed_zone, predicted_zone = _zone(seen, error), _zone(forecast, forecast_error)
+    observed, forecast = [truth[c] for c in order], [GridCell.of(o) for o in predicted]
+    observed_zone, predicted_zone = _zone(observed, error), _zone(forecast, forecast_error)
     zone, line = observed_zone.zone, observed_zone.extended_front
     forecast_zone, forecast_line = predicted_zone.zone, predicted_zone.extended_front
     step = _steps(space)
     counts = [0] * (_DISTANCES + 1)
     for i in forecast_zone:
         counts[min(_DISTANCES, min(step(order[i], order[j]) for j in zone))] += 1
-    at = order.index(baseline)
+    baseline_index = order.index(baseline)
     responses = {}
     for name in (*RESPONSES, *(RATES if work else ())):
         response = RATES.get(name, name)
         axis = RESPONSES.index(response)
         ends = [p[axis] for p in line], [p[axis] for p in forecast_line]
         if work and name in RATES:
-            both = getattr(seen[at], response), getattr(forecast[at], response)
+            both = (
+                getattr(observed[baseline_index], response),
+                getattr(forecast[baseline_index], response),
+            )
             responses[name] = {
-                "baseline": _both(work.amount / both[0], work.amount / both[1]),
-                "p_min": _both(work.amount / max(ends[0]), work.amount / max(ends[1])),
-                "p_max": _both(work.amount / min(ends[0]), work.amount / min(ends[1])),
+                "baseline": _observed_and_forecast(work.amount / both[0], work.amount / both[1]),
+                "p_min": _observed_and_forecast(
+                    work.amount / max(ends[0]), work.amount / max(ends[1])
+                ),
+                "p_max": _observed_and_forecast(
+                    work.amount / min(ends[0]), work.amount / min(ends[1])
+                ),
             }
             continue
         responses[name] = {
-            "baseline": _both(getattr(seen[at], name), getattr(forecast[at], name)),
-            "p_min": _both(max(ends[0]), max(ends[1])),
-            "p_max": _both(min(ends[0]), min(ends[1])),
+            "baseline": _observed_and_forecast(
+                getattr(observed[baseline_index], name), getattr(forecast[baseline_index], name)
+            ),
+            "p_min": _observed_and_forecast(max(ends[0]), max(ends[1])),
+            "p_max": _observed_and_forecast(min(ends[0]), min(ends[1])),
         }
     return FrontScore(
         100.0 * error,
@@ -310,7 +319,7 @@ def _front(
     )
 
 
-def _both(observed: float, forecast: float) -> dict[str, float]:
+def _observed_and_forecast(observed: float, forecast: float) -> dict[str, float]:
     return {"observed": observed, "forecast": forecast}
 
 

@@ -35,7 +35,7 @@ def failed_fast(runs: Sequence[Observation]) -> list[int]:
         cells.setdefault(run.configuration, []).append(run.time_s)
     if not 1 < len(cells) <= _MOST or any(r.fom is not None for r in runs):
         return []
-    possible = dict(zip(cells, _possible(cells), strict=True))
+    possible = dict(zip(cells, _possible_times(cells), strict=True))
     return [i for i, r in enumerate(runs) if r.time_s < _SHORT * possible[r.configuration]]
 
 
@@ -54,7 +54,7 @@ def _too_short(run: Observation) -> str:
     )
 
 
-def _possible(cells: dict[Configuration, list[float]]) -> list[float]:
+def _possible_times(cells: dict[Configuration, list[float]]) -> list[float]:
     """Return each configuration's possible time by its neighbours' median ones."""
     time = np.array([np.median(times) for times in cells.values()])
     clocked = all(c.freq_khz for c in cells)
@@ -62,10 +62,11 @@ def _possible(cells: dict[Configuration, list[float]]) -> list[float]:
         [(c.cores, c.ranks_per_node, c.freq_khz if clocked else 1) for c in cells]
     ).astype(float)
     medians = []
-    for i, own in enumerate(axes):
-        apart = np.abs(axes - own).sum(axis=1)
+    for i, point in enumerate(axes):
+        apart = np.abs(axes - point).sum(axis=1)
         apart[i] = np.inf
         near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
-        less = np.minimum(0.0, (axes[near] - own)[:, [0, 2]].sum(axis=1))
+        # a neighbour's time may shrink by the ideal speed-up to here, but never counts as longer
+        less = np.minimum(0.0, (axes[near] - point)[:, [0, 2]].sum(axis=1))
         medians.append(float(np.median(time[near] * np.exp(less))))
     return medians

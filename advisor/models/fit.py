@@ -94,9 +94,9 @@ def fit_options(
         else search(observations, node_type, enough=least)
     )
     notes += cells.notes
-    wanted = tuple(dict.fromkeys(with_axes(c, highest) for c in cells.configurations))
-    far = far_from(runs.time.log_mean, wanted)
-    predictions = _forecast(model, runs, wanted, model_options, notes)
+    points = tuple(dict.fromkeys(with_axes(c, highest) for c in cells.configurations))
+    far = far_from(runs.time.log_mean, points)
+    predictions = _forecast(model, runs, points, model_options, notes)
     time, energy = predictions.time, predictions.energy
     notes += dict.fromkeys((*time.notes, *(energy.notes if energy else ())))
     if _several_ranks(runs.time.log_mean):
@@ -104,7 +104,7 @@ def fit_options(
             "runs at the same threads differ in ranks per node: the model treats them as one"
         )
     predicted = tuple(
-        replace(_predicted(c, i, time, energy), extrapolated=c in far) for i, c in enumerate(wanted)
+        replace(_predicted(c, i, time, energy), extrapolated=c in far) for i, c in enumerate(points)
     )
     if far:
         notes.append(_far_in_words(runs.time.log_mean, len(far)))
@@ -145,8 +145,8 @@ def fit_options(
 
 def run_sigma(fitted: FitResult) -> float:
     """Return the standard deviation of one run's log time or energy, whichever is larger."""
-    known = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
-    return max(float(s.get("run_sigma_pct", s["sigma_pct"])) for s in known) / 100
+    response_stats = [s for name in ("time", "energy") if (s := fitted.stats[name]) is not None]
+    return max(float(s.get("run_sigma_pct", s["sigma_pct"])) for s in response_stats) / 100
 
 
 def borne_out(fitted: FitResult, configuration: Configuration) -> bool:
@@ -196,8 +196,8 @@ def _steps(observations: Sequence[Observation], node_type: NodeType | None) -> S
     """Return the caps that runs could have had, where some had one."""
     stored = {f for o in observations if o.space is not None for f in o.space.freqs_khz}
     capped = any(o.configuration.freq_khz for o in observations)
-    known = node_type.freq_khz if node_type is not None and capped else ()
-    return sorted(stored) or known
+    node_steps_khz = node_type.freq_khz if node_type is not None and capped else ()
+    return sorted(stored) or node_steps_khz
 
 
 def _far_in_words(runs: Iterable[Configuration], count: int) -> str:
@@ -230,7 +230,7 @@ def _several_ranks(trained: Mapping[Configuration, float]) -> bool:
 def _forecast(
     model: str,
     runs: Runs,
-    wanted: Sequence[Configuration],
+    points: Sequence[Configuration],
     options: Mapping[str, object] | None,
     notes: list[str],
 ) -> Forecast:
@@ -249,7 +249,7 @@ def _forecast(
             change = format_change(math.expm1(error))
             notes.append(f"{name} at {describe(c)} is {change} off its neighbours: {LEFT_OUT}")
     outside = sorted({c for off in odd.values() for c in off})
-    predictions = forecast(model, clean, [*wanted, *outside], options)
+    predictions = forecast(model, clean, [*points, *outside], options)
     energy = predictions.energy
     return Forecast(
         _with_outsiders(predictions.time, runs.time, outside),
@@ -266,18 +266,18 @@ def _with_outsiders(
     if not outside:
         return prediction
     cut = len(prediction.log_mean) - len(outside)
-    held = dict(prediction.held_out)
+    held_out = dict(prediction.held_out)
     for c, mean, half in zip(
         outside, prediction.log_mean[cut:], prediction.half[cut:], strict=True
     ):
-        if c in response.log_mean and c not in held:
-            held[c] = float(mean), float(half)
+        if c in response.log_mean and c not in held_out:
+            held_out[c] = float(mean), float(half)
     return replace(
         prediction,
         log_mean=prediction.log_mean[:cut],
         half=prediction.half[:cut],
         upper=None if prediction.upper is None else prediction.upper[:cut],
-        held_out=held,
+        held_out=held_out,
         trained=len(prediction.held_out),
     )
 
@@ -333,18 +333,18 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
     nobody knows how much a run may be off, and where the two disagree, one of them is wrong: there
     the own runs stand, a single one with the disagreement as its error.
     """
-    own, half = response.log_mean[c], response.half_width(c)
-    mean, others = prediction.held_out[c]
+    own_mean, half = response.log_mean[c], response.half_width(c)
+    mean, others_half = prediction.held_out[c]
     if not _confirms(response, prediction, c):
         alone = response.counts[c] <= 1
-        return own, math.hypot(half, own - mean) if alone else half
+        return own_mean, math.hypot(half, own_mean - mean) if alone else half
     if not response.repeats:
-        return own, half
+        return own_mean, half
     one_run = response.quantile * response.run_sigma
     least = one_run / math.sqrt(len(response.log_mean))
-    others = math.sqrt(max(others**2 - one_run**2, least**2))
-    weight = others**2 / (others**2 + half**2)
-    return weight * own + (1 - weight) * mean, half * math.sqrt(weight)
+    others_half = math.sqrt(max(others_half**2 - one_run**2, least**2))
+    weight = others_half**2 / (others_half**2 + half**2)
+    return weight * own_mean + (1 - weight) * mean, half * math.sqrt(weight)
 
 
 def _trusted(
@@ -357,8 +357,8 @@ def _trusted(
     chosen -= {o.configuration for o in observations if not _explored(o)}
     options = [replace(o, confirmed=False) if o.configuration in chosen else o for o in options]
     tried = {o.configuration for o in observations if o.source == "confirm"}
-    held = any(o.confirmed for o in options if o.configuration in tried)
-    if len(tried) < MOST_CONFIRMATIONS or held:
+    any_confirmed = any(o.confirmed for o in options if o.configuration in tried)
+    if len(tried) < MOST_CONFIRMATIONS or any_confirmed:
         return options
     notes.append(
         f"none of the {len(tried)} confirmation runs matched its prediction: nothing is confirmed"
@@ -373,11 +373,11 @@ def _explored(run: Observation) -> bool:
 
 def _confirms(response: Response, prediction: Prediction, c: Configuration) -> bool:
     """Tell whether the others predict a configuration's runs, or its own runs agree."""
-    own = response.confirming(c)
-    if c in response.unsteady or own is None:
+    own_mean = response.confirming(c)
+    if c in response.unsteady or own_mean is None:
         return False
     mean, half = prediction.held_out[c]
-    return abs(own - mean) <= half or c in response.agreed
+    return abs(own_mean - mean) <= half or c in response.agreed
 
 
 def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:

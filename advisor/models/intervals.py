@@ -23,43 +23,43 @@ from advisor.models.response import Response
 
 
 def cross_validated(
-    make: Callable[[], Model], response: Response, wanted: Sequence[Configuration]
+    make: Callable[[], Model], response: Response, points: Sequence[Configuration]
 ) -> Prediction:
     """Fit a model to a response and predict the wanted configurations."""
     trained = list(response.log_mean)
     x, log_y = matrix(trained), np.array(list(response.log_mean.values()))
-    n, m = len(trained), len(wanted)
-    everything = np.vstack([matrix(wanted), x])
+    n, m = len(trained), len(points)
+    everything = np.vstack([matrix(points), x])
     parts = folds(n)
     fold_of = np.empty(n, dtype=int)
-    others = np.empty((len(parts), m + n))
+    fold_predictions = np.empty((len(parts), m + n))
     for k, rows in enumerate(parts):
         fold_of[rows] = k
         keep = np.setdiff1d(np.arange(n), rows)
-        others[k] = _log_fit(make(), x[keep], log_y[keep], everything)
+        fold_predictions[k] = _log_fit(make(), x[keep], log_y[keep], everything)
     model = make()
     full = _log_fit(model, x, log_y, everything)
-    held = others[fold_of, m + np.arange(n)]
+    held_out = fold_predictions[fold_of, m + np.arange(n)]
     between = _distances(trained, trained)
     between[fold_of[:, None] == fold_of[None]] = np.inf
-    apart, away = between.min(axis=1), _distances(wanted, trained).min(axis=1)
+    apart, away = between.min(axis=1), _distances(points, trained).min(axis=1)
     own_spread = np.array(
-        [np.delete(others[:, m + i] - held[i], fold_of[i]) ** 2 for i in range(n)]
+        [np.delete(fold_predictions[:, m + i] - held_out[i], fold_of[i]) ** 2 for i in range(n)]
     ).mean(axis=1)
     half, own_half = _half_widths(
-        held - log_y,
+        held_out - log_y,
         apart**2,
         own_spread,
         away**2,
-        ((others[:, :m] - full[:m]) ** 2).mean(axis=0),
+        ((fold_predictions[:, :m] - full[:m]) ** 2).mean(axis=0),
         response.run_sigma,
     )
     return Prediction(
         full[:m],
         half,
-        {c: (float(v), float(h)) for c, v, h in zip(trained, held, own_half, strict=True)},
+        {c: (float(v), float(h)) for c, v, h in zip(trained, held_out, own_half, strict=True)},
         r_squared(log_y, full[m:]),
-        relative_rmse(held - log_y),
+        relative_rmse(held_out - log_y),
         n,
         tuple(model.notes),
         getattr(model, "facts", {}),
@@ -70,8 +70,8 @@ def r_squared(log_y: Vector, log_fitted: Vector) -> float:
     """Return R2 (equation 4.16) on the response itself; NaN where all runs are equal."""
     y = np.exp(log_y)
     total = float(((y - y.mean()) ** 2).sum())
-    left = float(((y - np.exp(log_fitted)) ** 2).sum())
-    return 1.0 - left / total if total else math.nan
+    residual = float(((y - np.exp(log_fitted)) ** 2).sum())
+    return 1.0 - residual / total if total else math.nan
 
 
 def relative_rmse(log_errors: Vector) -> float:
@@ -79,9 +79,9 @@ def relative_rmse(log_errors: Vector) -> float:
     return math.sqrt(float(np.mean(np.expm1(np.clip(log_errors, -50, 50)) ** 2)))
 
 
-def _log_fit(model: Model, x: Matrix, log_y: Vector, wanted: Matrix) -> Vector:
+def _log_fit(model: Model, x: Matrix, log_y: Vector, points: Matrix) -> Vector:
     model.fit(x, np.exp(log_y))
-    predicted: Vector = np.log(model.predict(wanted))
+    predicted: Vector = np.log(model.predict(points))
     return predicted
 
 

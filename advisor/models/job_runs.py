@@ -48,11 +48,11 @@ def error_of(run: Observation) -> float:
     each end.
     """
     resolution_s = run.extra.get("resolution_s", 1.0)
-    known = resolution_s if isinstance(resolution_s, int | float) else 1.0
-    return float(known) / math.sqrt(6) / run.time_s
+    stated_s = resolution_s if isinstance(resolution_s, int | float) else 1.0
+    return float(stated_s) / math.sqrt(6) / run.time_s
 
 
-def with_jobs(of: Response, jobs: Iterable[JobValue]) -> tuple[Response, str]:
+def with_jobs(response: Response, jobs: Iterable[JobValue]) -> tuple[Response, str]:
     """Return a response of measured runs with jobs in it, and why not where none are.
 
     Jobs of every configuration must be alike, and where there are measured runs as well they must
@@ -63,33 +63,41 @@ def with_jobs(of: Response, jobs: Iterable[JobValue]) -> tuple[Response, str]:
         groups.setdefault(job.configuration, []).append(job)
     groups = {c: runs_there for c, runs_there in groups.items() if len(runs_there) >= _FEWEST}
     if not groups:
-        return _first_hand(of), ""
-    summary = {c: _summary(runs_there, of.run_sigma) for c, runs_there in groups.items()}
+        return _first_hand(response), ""
+    summary = {c: _summary(runs_there, response.run_sigma) for c, runs_there in groups.items()}
     if any(spread > _MOST_SPREAD for _, spread, _ in summary.values()):
-        return _first_hand(of), "jobs of one configuration differ: they are not of one input"
-    anchored = [c for c in summary if c in of.log_mean]
+        return _first_hand(response), "jobs of one configuration differ: they are not of one input"
+    anchored = [c for c in summary if c in response.log_mean]
     if not anchored:
-        return _first_hand(of), "no job ran at a measured configuration"
+        return _first_hand(response), "no job ran at a measured configuration"
     for c in anchored:
         mean, spread, _ = summary[c]
-        if abs(mean - of.log_mean[c]) > Z90 * math.hypot(of.noise(c), max(spread, _USUAL_SPREAD)):
-            return _first_hand(of), "jobs differ from the measured runs: another input or meter"
-    means, counts = dict(of.log_mean), dict(of.counts)
+        if abs(mean - response.log_mean[c]) > Z90 * math.hypot(
+            response.noise(c), max(spread, _USUAL_SPREAD)
+        ):
+            return _first_hand(
+                response
+            ), "jobs differ from the measured runs: another input or meter"
+    means, counts = dict(response.log_mean), dict(response.counts)
     for c, (mean, _, weight) in summary.items():
-        own = counts.get(c, 0.0) if c in means else 0.0
-        means[c] = (own * means.get(c, 0.0) + weight * mean) / (own + weight)
-        counts[c] = own + weight
-    return replace(_first_hand(of), log_mean=means, counts=counts), ""
+        own_count = counts.get(c, 0.0) if c in means else 0.0
+        means[c] = (own_count * means.get(c, 0.0) + weight * mean) / (own_count + weight)
+        counts[c] = own_count + weight
+    return replace(_first_hand(response), log_mean=means, counts=counts), ""
 
 
-def of_jobs_alone(of: Response) -> Response:
+def of_jobs_alone(response: Response) -> Response:
     """Return a response that rests on jobs: nothing in it confirms, a configuration is one run."""
-    counts = {c: min(1.0, n) for c, n in of.counts.items()}
-    return replace(of, counts=counts, first_hand={}, agreed=frozenset())
+    counts = {c: min(1.0, n) for c, n in response.counts.items()}
+    return replace(response, counts=counts, first_hand={}, agreed=frozenset())
 
 
-def _first_hand(of: Response) -> Response:
-    return of if of.first_hand is not None else replace(of, first_hand=dict(of.log_mean))
+def _first_hand(response: Response) -> Response:
+    return (
+        response
+        if response.first_hand is not None
+        else replace(response, first_hand=dict(response.log_mean))
+    )
 
 
 def _summary(jobs: Sequence[JobValue], run_sigma: float) -> tuple[float, float, float]:

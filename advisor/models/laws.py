@@ -147,8 +147,8 @@ class Placements:
         cores = np.maximum(x[:, 1], 1.0)
         log_nodes = np.log(np.maximum(x[:, 0], 1.0) / max(1.0, axes.first_nodes))
         if not axes.freq_varies:
-            still = np.ones(len(x))
-            return cls(cores, still, np.log(cores), log_nodes, 0 * still, 0 * still, axes.along(x))
+            ones = np.ones(len(x))
+            return cls(cores, ones, np.log(cores), log_nodes, 0 * ones, 0 * ones, axes.along(x))
         freq = np.maximum(x[:, 2], 1.0) / axes.most_freq
         along = np.log(freq) / math.log(axes.most_freq / axes.least_freq) + 0.5
         top = (x[:, 2] >= axes.most_freq).astype(np.float64)
@@ -239,13 +239,13 @@ def _time(
 ) -> Matrix:
     cores, freq = places.cores[:, None], places.freq[:, None]
     if places.limited:
-        left = (freq - floor) / (saturation - floor)
-        freq = np.maximum(np.clip(left, 0.0, 1.0) ** (1 / root), _LEAST_CLOCK)
+        clock_share = (freq - floor) / (saturation - floor)
+        freq = np.maximum(np.clip(clock_share, 0.0, 1.0) ** (1 / root), _LEAST_CLOCK)
     with np.errstate(invalid="ignore"):
         busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))
     clocked = (serial + (1 - serial) / busy) / freq
-    other = serial + (1 - serial) / np.minimum(cores, ceiling)
-    spent: Matrix = np.log((1 - apart) * clocked + apart * other)
+    unclocked = serial + (1 - serial) / np.minimum(cores, ceiling)
+    spent: Matrix = np.log((1 - apart) * clocked + apart * unclocked)
     return spent - scaling * places.log_nodes[:, None]
 
 

@@ -68,7 +68,7 @@ class _Response:
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, what: What, response: Response, wanted: Sequence[Configuration]) -> _Response:
+    def of(cls, what: What, response: Response, points: Sequence[Configuration]) -> _Response:
         trained = used = list(response.log_mean)
         notes = []
         if len(trained) > _MOST_RUNS:
@@ -76,7 +76,7 @@ class _Response:
             used = [trained[i] for i in sorted(some)]
             notes.append(f"{what} is fitted to {_MOST_RUNS} of {len(trained)} configurations")
         number = {c: i for i, c in enumerate(used)}
-        places = [*wanted, *trained]
+        places = [*points, *trained]
         log_y = np.array([response.log_mean[c] for c in used])
         belief = believe(
             what,
@@ -88,12 +88,12 @@ class _Response:
             np.array([number.get(c, -1) for c in places]),
             limited=(clock := clock_axis(places)) is not None and clock.limits_power,
         )
-        m = len(wanted)
+        m = len(points)
         mean, sigma = belief.mean[:m], belief.sigma[:m]
         at_runs = zip(belief.mean[m:].tolist(), belief.sigma[m:].tolist(), strict=True)
         held_out = dict(zip(trained, at_runs, strict=True))
-        left = zip(belief.held_out.tolist(), belief.held_out_sigma.tolist(), strict=True)
-        held_out |= dict(zip(used, left, strict=True))
+        held_out_pairs = zip(belief.held_out.tolist(), belief.held_out_sigma.tolist(), strict=True)
+        held_out |= dict(zip(used, held_out_pairs, strict=True))
         for i in np.flatnonzero(belief.disturbed):
             off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
             notes.append(
@@ -133,7 +133,7 @@ class _Response:
 
     def _predicting(
         self,
-        of: Response,
+        response: Response,
         mean: Vector,
         sigma: Vector,
         upper: Vector,
@@ -141,8 +141,8 @@ class _Response:
         fitted: Mapping[Configuration, float],
     ) -> Prediction:
         """Return a prediction with this response's notes, judged by the runs held out."""
-        runs = [c for c in of.log_mean if c in held_out]
-        y = np.array([of.log_mean[c] for c in runs])
+        runs = [c for c in response.log_mean if c in held_out]
+        y = np.array([response.log_mean[c] for c in runs])
         return Prediction(
             mean,
             Z90 * sigma,

@@ -95,8 +95,8 @@ class ResidualKind:
         """Return the settings that such axes can distinguish."""
         bends, tops = (self.bend, self.top) if axes.freq_varies else ((0.0,), (0.0,))
         return [
-            Setting(rough, bend, top, own * sigma)
-            for rough, bend, top, own in itertools.product(self.rough, bends, tops, self.own)
+            Setting(rough, bend, top, own_share * sigma)
+            for rough, bend, top, own_share in itertools.product(self.rough, bends, tops, self.own)
         ]
 
 
@@ -138,43 +138,44 @@ def believe(
     log_y: Vector,
     noise: Vector,
     sigma: float,
-    wanted: Matrix,
-    at: NDArray[np.intp],
+    points: Matrix,
+    run_of_point: NDArray[np.intp],
     *,
     limited: bool = False,
 ) -> Belief:
     """Return what n runs say of m places.
 
-    ``trained`` (n, 3) and ``wanted`` (m, 3) are rows of [nodes, threads, frequency], and may have
+    ``trained`` (n, 3) and ``points`` (m, 3) are rows of [nodes, threads, frequency], and may have
     further axes as further columns (see :func:`_with_clock`); ``noise``
-    (n,) is the standard deviation of each ``log_y``, ``sigma`` that of a single run; ``at`` (m,)
-    is the number of the training run made at that very configuration, -1 where there is none.
+    (n,) is the standard deviation of each ``log_y``, ``sigma`` that of a single run;
+    ``run_of_point`` (m,) is the number of the training run made at that very configuration, -1
+    where there is none.
     ``limited``: the axis in the frequency's place is a power limit.
     """
-    trained, wanted = _with_clock(trained, wanted)
-    axes = LawAxes.of(np.vstack([trained, wanted]), limited=limited)
+    trained, points = _with_clock(trained, points)
+    axes = LawAxes.of(np.vstack([trained, points]), limited=limited)
     kind = KINDS[what]
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
     disturbed = np.zeros(len(log_y), dtype=bool)
     while True:
         weighed = process.weigh(np.where(disturbed, np.hypot(noise, _DISTURBED_SIGMA), noise))
-        left = process.leave_out(weighed)
-        more = _disturbed(left, disturbed, what)
+        left_out = process.leave_out(weighed)
+        more = _disturbed(left_out, disturbed, what)
         if not more.any():
             break
         disturbed = disturbed | more
-    mean, variance = process.predict(weighed, Placements.of(wanted, axes), at, sigma)
-    everywhere, own = _scales(left, disturbed)
-    undisturbed = left.variance - np.where(disturbed, _DISTURBED_SIGMA**2, 0.0)
-    disturbances = Disturbances.of(disturbed, left.error)
+    mean, variance = process.predict(weighed, Placements.of(points, axes), run_of_point, sigma)
+    everywhere, own_scales = _scales(left_out, disturbed)
+    undisturbed = left_out.variance - np.where(disturbed, _DISTURBED_SIGMA**2, 0.0)
+    disturbances = Disturbances.of(disturbed, left_out.error)
     wider = disturbances.wider
     parameters = weighed.weight @ family.parameters[weighed.law][:, : len(family.shown)]
     return Belief(
         mean,
         np.sqrt(variance) * everywhere * wider,
-        log_y - left.error,
-        np.sqrt(np.maximum(undisturbed, sigma**2)) * own * wider,
+        log_y - left_out.error,
+        np.sqrt(np.maximum(undisturbed, sigma**2)) * own_scales * wider,
         disturbed,
         disturbances,
         dict(zip(family.shown, parameters.tolist(), strict=True)),
@@ -188,17 +189,17 @@ def believe(
     )
 
 
-def _with_clock(trained: Matrix, wanted: Matrix) -> tuple[Matrix, Matrix]:
+def _with_clock(trained: Matrix, points: Matrix) -> tuple[Matrix, Matrix]:
     """Return the same rows with only those further axes that vary.
 
     Where the processors' frequency does not vary, the first of them takes its place: a GPU's clock
     obeys the same laws, and its power limit those of the clock that it leads to.
     """
-    spread = np.ptp(np.vstack([trained, wanted]), axis=0)
+    spread = np.ptp(np.vstack([trained, points]), axis=0)
     further = [i for i in range(3, len(spread)) if spread[i] > 0]
     clock = further.pop(0) if further and not spread[2] else 2
     columns = [0, 1, clock, *further]
-    return trained[:, columns], wanted[:, columns]
+    return trained[:, columns], points[:, columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +293,15 @@ class _Process:
         for h, pairs, law in weighed.by_setting():
             inverse = np.linalg.inv(self._covariance(h, weighed.noise))
             pulled = inverse @ self._residuals(law)
-            if len(self._folds) == n:  # each run is a fold: the same as below, at once
-                own = np.diagonal(inverse)[:, None]
-                error[pairs], variance[pairs] = (pulled / own).T, 1 / own.T
-                log_likely[pairs] = 0.5 * (np.log(own) - pulled**2 / own).T
+            if len(self._folds) == n:
+                # each run is a fold: the same as below, at once. A run left out is off by its
+                # pulled residual over its precision, its diagonal entry of the inverse covariance
+                precision = np.diagonal(inverse)[:, None]
+                error[pairs], variance[pairs] = (
+                    (pulled / precision).T,
+                    1 / precision.T,
+                )
+                log_likely[pairs] = 0.5 * (np.log(precision) - pulled**2 / precision).T
                 continue
             for rows in self._folds:
                 block = np.linalg.inv(inverse[np.ix_(rows, rows)])
@@ -304,17 +310,17 @@ class _Process:
                 variance[np.ix_(pairs, rows)] = np.diag(block)
                 surprise = (off * pulled[rows]).sum(axis=0) + np.linalg.slogdet(block)[1]
                 log_likely[np.ix_(pairs, rows)] = -0.5 * surprise[:, None]
-        without = np.log(weighed.weight)[:, None] - log_likely
-        without = np.exp(without - without.max(axis=0))
-        without /= without.sum(axis=0)
-        mean = (without * error).sum(axis=0)
-        spread = (without * (variance + error**2)).sum(axis=0) - mean**2
-        likely = (without * _density(error, variance)).sum(axis=0)
+        weight_left_out = np.log(weighed.weight)[:, None] - log_likely
+        weight_left_out = np.exp(weight_left_out - weight_left_out.max(axis=0))
+        weight_left_out /= weight_left_out.sum(axis=0)
+        mean = (weight_left_out * error).sum(axis=0)
+        spread = (weight_left_out * (variance + error**2)).sum(axis=0) - mean**2
+        likely = (weight_left_out * _density(error, variance)).sum(axis=0)
         off = _density(error, variance + _DISTURBED_SIGMA**2)
-        return _LeftOut(mean, spread, likely, (without * off).sum(axis=0))
+        return _LeftOut(mean, spread, likely, (weight_left_out * off).sum(axis=0))
 
     def predict(
-        self, weighed: _Weighed, places: Placements, at: NDArray[np.intp], sigma: float
+        self, weighed: _Weighed, places: Placements, run_of_point: NDArray[np.intp], sigma: float
     ) -> tuple[Vector, Vector]:
         """Return mean and variance (m,) of a new run's logarithm."""
         m = len(places.cores)
@@ -325,16 +331,16 @@ class _Process:
             cross = self._covariances(some, self.places)
             laws = self.family.evaluate(some, np.unique(weighed.law))
             column = {law: i for i, law in enumerate(np.unique(weighed.law))}
-            same = at[part][:, None] == np.arange(len(self._log_y))[None]
+            is_own_run = run_of_point[part][:, None] == np.arange(len(self._log_y))[None]
             for h, pairs, law in weighed.by_setting():
-                own = self.settings[h].own ** 2
-                reach = self._sum(h, cross) + own * same
+                own_variance = self.settings[h].own ** 2
+                reach = self._sum(h, cross) + own_variance * is_own_run
                 inverse = np.linalg.inv(self._covariance(h, weighed.noise))
                 pull = reach @ inverse
                 residuals = self._residuals(law)
                 expected = laws[:, [column[i] for i in law]] + self._levels(law) + pull @ residuals
                 weight = weighed.weight[pairs]
-                variance = self._variance(h, some) + own - (pull * reach).sum(axis=1)
+                variance = self._variance(h, some) + own_variance - (pull * reach).sum(axis=1)
                 mean[part] += expected @ weight
                 square[part] += expected**2 @ weight
                 square[part] += np.maximum(variance, 0.0) * weight.sum()
@@ -354,18 +360,18 @@ class _Process:
     def _sum(self, h: int, parts: tuple[Matrix, ...]) -> Matrix:
         setting = self.settings[h]
         rough, bend, top, *further = parts
-        whole: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
+        total: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
         for part in further:
-            whole = whole + part
-        return whole + _LEVEL**2
+            total = total + part
+        return total + _LEVEL**2
 
     def _variance(self, h: int, places: Placements) -> Vector:
         setting = self.settings[h]
         bend = setting.bend**2 * (places.along**2 + 0.5)
-        whole: Vector = setting.rough**2 + bend + setting.top**2 * places.top + _LEVEL**2
+        total: Vector = setting.rough**2 + bend + setting.top**2 * places.top + _LEVEL**2
         for along in places.further:
-            whole = whole + _FURTHER_TILT**2 * along**2 + _FURTHER_BEND**2
-        return whole
+            total = total + _FURTHER_TILT**2 * along**2 + _FURTHER_BEND**2
+        return total
 
     def _covariances(self, a: Placements, b: Placements) -> tuple[Matrix, ...]:
         """Return the parts' correlations (len(a), len(b)): in cores and nodes, frequency, top.
@@ -408,17 +414,17 @@ def _density(error: Matrix, variance: Matrix) -> Matrix:
     return density
 
 
-def _disturbed(left: _LeftOut, known: NDArray[np.bool_], what: What) -> NDArray[np.bool_]:
+def _disturbed(left_out: _LeftOut, disturbed: NDArray[np.bool_], what: What) -> NDArray[np.bool_]:
     """Return which further runs are more probably disturbed than not.
 
     Of a few runs the worst one only, since it makes others look bad; at most a sixth of all.
     """
     share = _DISTURBED_SHARE / (1 - _DISTURBED_SHARE)
-    odds = share * left.likely_disturbed / np.maximum(left.likely, 1e-300)
+    odds = share * left_out.likely_disturbed / np.maximum(left_out.likely, 1e-300)
     if what == "time":
-        odds = odds * np.where(left.error > 0, _LONGER, _SHORTER)
-    odds = np.where(known, 0.0, odds)
-    room = len(odds) // _MOST_DISTURBED - int(known.sum())
+        odds = odds * np.where(left_out.error > 0, _LONGER, _SHORTER)
+    odds = np.where(disturbed, 0.0, odds)
+    room = len(odds) // _MOST_DISTURBED - int(disturbed.sum())
     allowed = min(room, 1 if len(odds) <= _SCREEN else room)
     worst = np.argsort(-odds)[: max(0, allowed)]
     more = np.zeros(len(odds), dtype=bool)
@@ -426,15 +432,15 @@ def _disturbed(left: _LeftOut, known: NDArray[np.bool_], what: What) -> NDArray[
     return more
 
 
-def _scales(left: _LeftOut, disturbed: NDArray[np.bool_]) -> tuple[float, Vector]:
+def _scales(left_out: _LeftOut, disturbed: NDArray[np.bool_]) -> tuple[float, Vector]:
     """Return by what the errors of held-out runs make all intervals wider, and each run's own.
 
     The mean square of the standardised errors, with the process' own expectation of one counting
     as :data:`_TRUST` runs. A run's own interval does not know the run.
     """
-    squares = np.minimum(left.error**2 / left.variance, _MOST_SURPRISE)
+    squares = np.minimum(left_out.error**2 / left_out.variance, _MOST_SURPRISE)
     squares = np.where(disturbed, 0.0, squares)
     total, count = float(squares.sum()), int((~disturbed).sum())
     everywhere = math.sqrt((_TRUST + total) / (_TRUST + count))
-    own = np.sqrt((_TRUST + total - squares) / (_TRUST + count - ~disturbed))
-    return everywhere, own
+    own_scales = np.sqrt((_TRUST + total - squares) / (_TRUST + count - ~disturbed))
+    return everywhere, own_scales

@@ -44,20 +44,20 @@ def create(name: str, *, bounds: Matrix | None = None, **options: Any) -> Any:
 def forecast(
     name: str,
     runs: Runs,
-    wanted: Sequence[Configuration],
+    points: Sequence[Configuration],
     options: Mapping[str, object] | None = None,
 ) -> Forecast:
     """Fit a model to runs and predict the wanted configurations, with intervals.
 
     Raises InputError for an unknown name or option, or when the model cannot be fitted.
     """
-    make = partial(create, name, bounds=_bounds([*wanted, *runs.time.log_mean]), **(options or {}))
+    make = partial(create, name, bounds=_bounds([*points, *runs.time.log_mean]), **(options or {}))
     model = make()
     if hasattr(model, "forecast"):
         joint: JointModel = model
-        return joint.forecast(runs, wanted)
-    time = cross_validated(make, runs.time, wanted)
-    energy = None if runs.energy is None else cross_validated(make, runs.energy, wanted)
+        return joint.forecast(runs, points)
+    time = cross_validated(make, runs.time, points)
+    energy = None if runs.energy is None else cross_validated(make, runs.energy, points)
     return Forecast(time, energy)
 
 

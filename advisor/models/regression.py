@@ -113,10 +113,10 @@ def inflation(design: Matrix) -> list[float]:
     """
     if design.shape[1] == 1:
         return [1.0]
-    others = (np.delete(design, i, axis=1) for i in range(design.shape[1]))
+    reduced_designs = (np.delete(design, i, axis=1) for i in range(design.shape[1]))
     explained = [
-        least_squares(other, column).r2 if np.ptp(column) else math.nan
-        for other, column in zip(others, design.T, strict=True)
+        least_squares(other_columns, column).r2 if np.ptp(column) else math.nan
+        for other_columns, column in zip(reduced_designs, design.T, strict=True)
     ]
     with np.errstate(divide="ignore"):
         factors: list[float] = (1.0 / np.maximum(1.0 - np.array(explained), 0.0)).tolist()

@@ -177,10 +177,10 @@ def _unsteady(
     unsteady = {}
     for c, logs in repeated.items():
         freedom = len(logs) - 1
-        others = (_PRIOR_REPEATS * assumed**2 + total - squares[c]) / (
+        others_variance = (_PRIOR_REPEATS * assumed**2 + total - squares[c]) / (
             _PRIOR_REPEATS + count - freedom
         )
-        scattered = squares[c] / freedom > _BEYOND_OTHERS**2 * others
+        scattered = squares[c] / freedom > _BEYOND_OTHERS**2 * others_variance
         if (
             scattered
             and max(logs) - min(logs) > math.log1p(_UNSTEADY)

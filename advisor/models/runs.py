@@ -74,15 +74,15 @@ def runs_by_scope(observations: Sequence[Observation]) -> list[ScopedRuns]:
     everybody = [o for o in observations if o.scope == "all"]
     scoped = [ScopedRuns("all", "", tuple(everybody))] if everybody else []
     accounts: dict[str, list[Observation]] = {}
-    own: dict[str, list[Observation]] = {}
+    by_user: dict[str, list[Observation]] = {}
     for o in observations:
         if o.scope == "account" and o.account:
             accounts.setdefault(o.account, []).append(o)
         elif o.scope != "all":
-            own.setdefault(o.contributor, []).append(o)
+            by_user.setdefault(o.contributor, []).append(o)
     for account, runs in sorted(accounts.items()):
         scoped.append(ScopedRuns("account", account, in_order(*everybody, *runs)))
-    for user, runs in sorted(own.items()):
+    for user, runs in sorted(by_user.items()):
         of_account = {o.account for o in runs}
         shared = accounts.get(of_account.pop(), []) if len(of_account) == 1 else []
         scoped.append(ScopedRuns("own", user, in_order(*everybody, *shared, *runs)))
@@ -125,8 +125,8 @@ def gather(
         observations = measured
     observations = without_failed_fast(_without_stragglers(observations, notes), notes)
     observations, work = of_equal_work(observations, notes)
-    if ended := sum(map(ended_early, observations)):
-        notes.append(f"ended early, weigh less: {ended} of {len(observations)} runs")
+    if ended_runs := sum(map(ended_early, observations)):
+        notes.append(f"ended early, weigh less: {ended_runs} of {len(observations)} runs")
     sigma = measurement_error / Z95
     time = response_of(observations, "time", lambda o: o.time_s, sigma)
     quality, chosen = _energies(observations, notes, least)
@@ -200,13 +200,13 @@ def of_one_method(
 def _steadiness(responses: Mapping[str, Response | None]) -> list[str]:
     """Say where repeats are far apart, or not normally distributed."""
     warnings = []
-    for name, of in responses.items():
-        if of is None:
+    for name, response in responses.items():
+        if response is None:
             continue
-        for c, half in of.unsteady.items():
+        for c, half in response.unsteady.items():
             change = format_change(math.expm1(2 * half))
             warnings.append(f"{name} of the runs at {describe(c)} differs by {change}: unsteady")
-        p = of.not_normal()
+        p = response.not_normal()
         if p is not None:
             warnings.append(
                 f"repeats of {name} are not normally distributed (Shapiro-Wilk p {p:.1e}): "
@@ -295,11 +295,13 @@ def _energies(
         return "missing", []
     quality = enough[0]
     if measured and estimated:
-        other = estimated if quality == "measured" else measured
-        notes.append(f"only {quality} energies count; left out: {format_count(len(other), 'run')}")
-    without = sum(o.energy_j is None or o.energy_quality == "missing" for o in observations)
-    if without:
-        notes.append(f"without energy, for time only: {format_count(without, 'run')}")
+        left_out = estimated if quality == "measured" else measured
+        notes.append(
+            f"only {quality} energies count; left out: {format_count(len(left_out), 'run')}"
+        )
+    unmetered = sum(o.energy_j is None or o.energy_quality == "missing" for o in observations)
+    if unmetered:
+        notes.append(f"without energy, for time only: {format_count(unmetered, 'run')}")
     return quality, by_quality[quality]
 
 
@@ -311,8 +313,8 @@ def _of_one_coverage(observations: list[Observation], notes: list[str]) -> list[
     newest = coverage(observations[-1].meter) if observations else ()
     alike = [o for o in observations if coverage(o.meter) == newest]
     if len(alike) < len(observations):
-        others = format_count(len(observations) - len(alike), "reading")
-        notes.append(f"left out: {others} by a meter that sees other accelerators")
+        readings = format_count(len(observations) - len(alike), "reading")
+        notes.append(f"left out: {readings} by a meter that sees other accelerators")
     return alike
 
 

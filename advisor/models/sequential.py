@@ -42,14 +42,14 @@ def first_runs(
 
 def next_run(
     fitted: FitResult,
-    before: FitResult | None,
+    former: FitResult | None,
     baseline: Configuration,
     policy: Policy,
     allowed: Collection[Configuration],
 ) -> Configuration | None:
     """Return the configuration to run next, None when the decision and the zone are settled.
 
-    ``before`` is the fit without the last run. Only ``allowed`` configurations without a run are
+    ``former`` is the fit without the last run. Only ``allowed`` configurations without a run are
     proposed.
     """
     options = [o for o in fitted.options if o.measured or o.configuration in allowed]
@@ -64,7 +64,7 @@ def next_run(
     uncertain = max(open_options, key=_error, default=None)
     if uncertain is None:
         return None
-    settled = _error(uncertain) < _KNOWN * RUN_SIGMA or _overlap(fitted, before) >= _SAME_ZONE
+    settled = _error(uncertain) < _KNOWN * RUN_SIGMA or _overlap(fitted, former) >= _SAME_ZONE
     if settled and fitted.n_train >= _LEAST_RUNS:
         return None
     return uncertain.configuration
@@ -79,16 +79,16 @@ def explore(
     samples: int,
 ) -> list[Configuration]:
     """Return the runs that the design makes on a grid of ``cells``, in order."""
-    made = within(first_runs(space, samples, baseline), space, cells)
-    before = None
-    while len(made) < samples:
-        fitted = fit(made)
-        chosen = next_run(fitted, before, baseline, policy, set(cells))
+    points = within(first_runs(space, samples, baseline), space, cells)
+    former = None
+    while len(points) < samples:
+        fitted = fit(points)
+        chosen = next_run(fitted, former, baseline, policy, set(cells))
         if chosen is None:
             break
-        made.append(chosen)
-        before = fitted
-    return made
+        points.append(chosen)
+        former = fitted
+    return points
 
 
 def _error(option: Option) -> float:
@@ -97,16 +97,16 @@ def _error(option: Option) -> float:
 
 def _maybe_on_front(options: Sequence[Option]) -> list[Option]:
     """Return the options that no other beats in both responses beyond one standard error."""
-    known = [o for o in options if o.energy_j == o.energy_j]
-    values = np.log([[o.time_s, o.energy_j] for o in known]).reshape(-1, 2)
-    errors = np.array([[o.time_sigma, o.energy_sigma] for o in known]).reshape(-1, 2)
+    metered = [o for o in options if o.energy_j == o.energy_j]
+    values = np.log([[o.time_s, o.energy_j] for o in metered]).reshape(-1, 2)
+    errors = np.array([[o.time_sigma, o.energy_sigma] for o in metered]).reshape(-1, 2)
     best, worst = values - errors, values + errors
-    return [o for o, low in zip(known, best, strict=True) if not (worst < low).all(axis=1).any()]
+    return [o for o, low in zip(metered, best, strict=True) if not (worst < low).all(axis=1).any()]
 
 
-def _overlap(now: FitResult, before: FitResult | None) -> float:
+def _overlap(fitted: FitResult, former: FitResult | None) -> float:
     """Return how much of both zones is common to them."""
-    if before is None:
+    if former is None:
         return 0.0
-    a, b = ({o.configuration for o in f.options if o.in_zone} for f in (now, before))
+    a, b = ({o.configuration for o in f.options if o.in_zone} for f in (fitted, former))
     return len(a & b) / len(a | b)

@@ -71,37 +71,39 @@ def wanted(
     ``node_type`` is the inventory's, None where it is not known. Jobs of the past make no options,
     unless fewer than ``enough`` configurations were measured otherwise; then these are all.
     """
-    own = [o for o in observations if not is_job(o)]
-    if len({o.configuration for o in own}) < enough:
+    sweep_runs = [o for o in observations if not is_job(o)]
+    if len({o.configuration for o in sweep_runs}) < enough:
         every = {o.configuration for o in observations}
-        return WantedOptions(tuple(_order(_grid(every))), "runs")
-    cells = {c for space in {o.space for o in own} if space is not None for c in space}
-    loose = {o.configuration for o in own} - cells
+        return WantedOptions(tuple(_ordered(_grid(every))), "runs")
+    cells = {c for space in {o.space for o in sweep_runs} if space is not None for c in space}
+    loose = {o.configuration for o in sweep_runs} - cells
     notes: list[str] = []
     origin: SpaceOrigin = "stored" if cells else "runs"
     if loose:
-        unsaid = {o.configuration for o in own if o.space is None}
+        unsaid = {o.configuration for o in sweep_runs if o.space is None}
         derived = search_space(unsaid, node_type, notes=notes) if unsaid else None
         if derived is not None and len(derived) > len(_grid(unsaid)) and not cells:
             origin = "inventory"
         cells |= loose | (set(derived) if derived is not None else set())
     if len(cells) > MOST_OPTIONS:
         notes.append(f"the grid would have {len(cells)} options: only what was run is kept")
-        return WantedOptions(tuple(_order({o.configuration for o in own})), "runs", tuple(notes))
-    return WantedOptions(tuple(_order(cells)), origin, tuple(notes))
+        return WantedOptions(
+            tuple(_ordered({o.configuration for o in sweep_runs})), "runs", tuple(notes)
+        )
+    return WantedOptions(tuple(_ordered(cells)), origin, tuple(notes))
 
 
 def search_space(
     runs: Collection[Configuration],
     node_type: NodeType | None,
-    asked: NamedAxes = NO_AXES,
+    named_axes: NamedAxes = NO_AXES,
     *,
     notes: list[str] | None = None,
 ) -> SearchSpace:
     """Return the grid for runs that nobody stored one with; never empty.
 
-    ``asked`` values go before the inventory's. ``notes`` take what neither names. Raises InputError
-    for asked values that the node type does not have, and for an axis along which the runs are
+    ``named_axes`` go before the inventory's. ``notes`` take what neither names. Raises InputError
+    for named values that the node type does not have, and for an axis along which the runs are
     alike.
     """
     grid = _grid(runs)
@@ -109,8 +111,8 @@ def search_space(
     cores = _cores(grid, node_type)
     varied = _varied_ranks(grid)
     pairs = set(grid.threads)
-    if asked.threads:
-        pairs |= _asked_threads(asked.threads, grid, varied, node_type, cores)
+    if named_axes.threads:
+        pairs |= _asked_threads(named_axes.threads, grid, varied, node_type, cores)
     elif varied and cores:
         pairs |= {
             (ranks, count)
@@ -119,25 +121,25 @@ def search_space(
             if _LEAST_SHARE * min(counts) <= count <= _MOST_SHARE * max(counts)
         }
     elif varied:
-        missing.append(_unknown(grid, node_type, "cores", "--threads"))
+        missing.append(_unknown_axis(grid, node_type, "cores", "--threads"))
     freqs = set(grid.freqs_khz)
     steps = node_type.freq_khz if node_type is not None else ()
     alike = len(freqs) < 2
-    if asked.freqs_khz:
+    if named_axes.freqs_khz:
         if alike:
             only = format_freq(max(freqs)) if max(freqs) else "no cap"
             raise InputError(f"--frequencies cannot be predicted: every run had {only}")
-        for freq in asked.freqs_khz:
+        for freq in named_axes.freqs_khz:
             if steps and freq not in steps:
                 raise InputError(
                     f"--frequencies {format_freq(freq)} is not a step of {grid.node_type}",
                     hint=f"steps: {' '.join(map(str, steps))} kHz",
                 )
-        freqs |= set(asked.freqs_khz)
+        freqs |= set(named_axes.freqs_khz)
     elif not alike and steps:
         freqs |= set(thin(steps, MAX_FREQS))
     elif not alike:
-        missing.append(_unknown(grid, node_type, "frequency steps", "--frequencies"))
+        missing.append(_unknown_axis(grid, node_type, "frequency steps", "--frequencies"))
     space = SearchSpace(
         grid.node_type,
         grid.nodes,
@@ -145,7 +147,7 @@ def search_space(
         tuple(sorted(freqs)),
         tuple((name, _steps_of(name, values, node_type)) for name, values in grid.extra),
     )
-    if asked and len(space) > MAX_CELLS:
+    if named_axes and len(space) > MAX_CELLS:
         raise InputError(f"these are {len(space)} configurations, at most {MAX_CELLS} are kept")
     return space
 
@@ -196,7 +198,7 @@ def _steps_of(name: str, values: tuple[int, ...], node_type: NodeType | None) ->
     return tuple(sorted({*values, *thin(node_type.gpus.steps(name), MAX_FREQS)}))
 
 
-def _order(cells: Iterable[Configuration]) -> list[Configuration]:
+def _ordered(cells: Iterable[Configuration]) -> list[Configuration]:
     return sorted(
         cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra)
     )
@@ -219,7 +221,7 @@ def _cores(grid: SearchSpace, node_type: NodeType | None) -> int:
 
 
 def _asked_threads(
-    asked: Sequence[int],
+    counts: Sequence[int],
     grid: SearchSpace,
     varied: dict[int, list[int]],
     node_type: NodeType | None,
@@ -228,17 +230,17 @@ def _asked_threads(
     if not varied:
         raise InputError("--threads cannot be predicted: no ranks were run with several counts")
     most = cores * node_type.threads_per_core if node_type is not None and cores else 0
-    for count in asked:
+    for count in counts:
         if count < 1 or (most and count > most):
             raise InputError(f"--threads {count}: {grid.node_type} has {most or 'at least 1'}")
-    pairs = {(ranks, t) for ranks in varied for t in asked if t % ranks == 0}
-    if {t for _, t in pairs} != set(asked):
+    pairs = {(ranks, t) for ranks in varied for t in counts if t % ranks == 0}
+    if {t for _, t in pairs} != set(counts):
         ranks = ", ".join(map(str, sorted(varied)))
         raise InputError(f"--threads are threads per node; here they are multiples of {ranks}")
     return pairs
 
 
-def _unknown(grid: SearchSpace, node_type: NodeType | None, what: str, option: str) -> str:
+def _unknown_axis(grid: SearchSpace, node_type: NodeType | None, what: str, option: str) -> str:
     whose = "knows no" if node_type is None else "names no"
     which = f"node type {grid.node_type}" if node_type is None else f"{what} of {grid.node_type}"
     axis = "threads" if what == "cores" else "frequencies"

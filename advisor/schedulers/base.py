@@ -228,8 +228,8 @@ class SweepJob:
     def threads_to_set(self, run: PlannedRun) -> int:
         """Return the threads per rank a run sets by variables, 0 where the job's own stay."""
         c, base = run.configuration, self.baseline
-        own = base is not None and c.threads_per_node == base.threads_per_node
-        return 0 if own and not self.threads_stated else c.threads_per_rank
+        as_written = base is not None and c.threads_per_node == base.threads_per_node
+        return 0 if as_written and not self.threads_stated else c.threads_per_rank
 
     def cap_to_set(self, run: PlannedRun) -> int:
         """Return the frequency cap a run sets, kHz; 0 where the job's own stays."""
@@ -252,8 +252,8 @@ class SweepJob:
 
     def open_runs(self, results: Sequence[RunResult]) -> list[PlannedRun]:
         """Return the runs that are neither done nor given up."""
-        done = {r.seq for r in results if r.ok}
-        return [r for r in self.runs if r.seq not in done and not self.given_up(r, results)]
+        good_seqs = {r.seq for r in results if r.ok}
+        return [r for r in self.runs if r.seq not in good_seqs and not self.given_up(r, results)]
 
 
 @dataclass(frozen=True, slots=True)

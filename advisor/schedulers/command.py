@@ -24,10 +24,10 @@ _BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 def session_environment() -> dict[str, str]:
     """Return the environment that this process was given, for the programs of a user's job."""
     try:
-        given = Path("/proc/self/environ").read_text(errors="replace").split("\0")
+        entries = Path("/proc/self/environ").read_text(errors="replace").split("\0")
     except OSError:  # no /proc here: take all
         return dict(os.environ)
-    variables = dict(variable.partition("=")[::2] for variable in given)
+    variables = dict(variable.partition("=")[::2] for variable in entries)
     ours = set(_BY_LIBRARIES).difference(variables)
     return {name: value for name, value in os.environ.items() if name not in ours} | as_given(
         variables
@@ -57,18 +57,18 @@ class Shaping:
 
     def environment(self) -> dict[str, str]:
         """Return this process's environment as a question gets it: UTC, and no language."""
-        own = {
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(self.prefixes) and name not in self.names
         }
-        return {**own, "TZ": "UTC", "LC_ALL": "C", **(self.given or {})}
+        return {**inherited, "TZ": "UTC", "LC_ALL": "C", **(self.given or {})}
 
 
 def answer(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> CommandAnswer:
     """Run a command to its end, without input. Raises SchedulerError where it cannot be run."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
             capture_output=True,
             timeout=timeout_s,
@@ -83,18 +83,20 @@ def answer(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
     except subprocess.TimeoutExpired:
         raise SchedulerError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
     return CommandAnswer(
-        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        process.returncode,
+        process.stdout.decode(errors="replace"),
+        process.stderr.decode(errors="replace"),
     )
 
 
 def run_command(argv: Sequence[str], shaping: Shaping, *, timeout_s: float = 60.0) -> str:
     """Ask by a scheduler's command and return its stdout. Raises SchedulerError with its stderr."""
-    done = answer(argv, shaping.environment(), timeout_s)
-    if done.code != 0:
-        lines = done.err.strip().splitlines()
-        message = " ".join(lines[-1].split()) if lines else f"exit code {done.code}"
+    reply = answer(argv, shaping.environment(), timeout_s)
+    if reply.code != 0:
+        lines = reply.err.strip().splitlines()
+        message = " ".join(lines[-1].split()) if lines else f"exit code {reply.code}"
         raise SchedulerError(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
-    return done.out
+    return reply.out
 
 
 class SubmissionRefusedError(SchedulerError):
@@ -107,14 +109,14 @@ def submit(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     Raises SubmissionRefusedError with what the command says against it, SchedulerError where it
     cannot be run or does not end.
     """
-    done = answer(argv, environment, 120.0)
-    if done.code != 0 or not done.out.strip():
+    reply = answer(argv, environment, 120.0)
+    if reply.code != 0 or not reply.out.strip():
         name = Path(argv[0]).name
-        message = " ".join((done.err or done.out).split()) or "no answer"
+        message = " ".join((reply.err or reply.out).split()) or "no answer"
         raise SubmissionRefusedError(
             f"{name} refused the sweep: {message.removeprefix(f'{name}: ')}"
         )
-    return done.out
+    return reply.out
 
 
 CommandProcess = subprocess.Popen[str]

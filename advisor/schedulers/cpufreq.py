@@ -69,13 +69,13 @@ class Cpufreq:
         if not freq_khz:
             yield
             return
-        before = {}
+        former_caps = {}
         for folder in self._folders():
-            before[str(folder)] = (folder / "scaling_max_freq").read_text().strip()
-        write_whole(journal, json.dumps(before), sync=True)
+            former_caps[str(folder)] = (folder / "scaling_max_freq").read_text().strip()
+        write_whole(journal, json.dumps(former_caps), sync=True)
         try:
-            for name in before:
-                self._write(Path(name), str(freq_khz))
+            for name in former_caps:
+                self._write_cap(Path(name), str(freq_khz))
             yield
         finally:
             self.restore(journal)
@@ -83,14 +83,14 @@ class Cpufreq:
     def restore(self, journal: Path) -> None:
         """Put back the caps noted in ``journal``, if there are any."""
         try:
-            before = json.loads(journal.read_text())
+            former_caps = json.loads(journal.read_text())
         except (OSError, ValueError):
             return
-        for name, value in before.items():
-            self._write(Path(name), str(value))
+        for name, value in former_caps.items():
+            self._write_cap(Path(name), str(value))
         journal.unlink(missing_ok=True)
 
-    def _write(self, folder: Path, value: str) -> None:
+    def _write_cap(self, folder: Path, value: str) -> None:
         try:
             (folder / "scaling_max_freq").write_text(f"{value}\n")
         except OSError as error:

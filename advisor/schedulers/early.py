@@ -51,7 +51,7 @@ def beside_words(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
         f"{job.watch.within:g}",
         "--sys",
         str(root),
-        *(["--metered", "--meter", _online(job.meter)] if metered else []),
+        *(["--metered", "--meter", _online_meter(job.meter)] if metered else []),
     ]
     one_thread = [f"{name}=1" for name in _ONE_THREAD]
     return ["env", *one_thread, *own_python(MODULE, *words)]
@@ -119,7 +119,7 @@ ended() { [ -e "$watch/stops/$1" ]; }
 """
 
 
-def _online(meter: str) -> str:
+def _online_meter(meter: str) -> str:
     """Return the meter to read while a run goes on: an estimate is no meter."""
     return "auto" if meter in ("none", "estimate") else meter
 
@@ -131,7 +131,7 @@ def stop_name(job: SweepJob, seq: int, attempt: int) -> str:
 
 def was_ended(job: SweepJob, seq: int, attempt: int) -> bool:
     """Tell whether an attempt was ended early."""
-    return job.watch is not None and _stop(job, seq, attempt) is not None
+    return job.watch is not None and _read_stop(job, seq, attempt) is not None
 
 
 def keep_complete(job: SweepJob, result: RunResult) -> None:
@@ -158,19 +158,19 @@ def ended_early(job: SweepJob, result: RunResult) -> RunResult:
     ``result`` has what it took until then. Without the complete run's own measurement it failed.
     """
     assert job.watch is not None
-    stop = _stop(job, result.seq, result.attempt)
-    whole = _read(job.watch.folder / _WHOLE)
-    time_s = stop and whole and whole["time_s"] + stop["time_s"] - stop["base_time_s"]
-    if not stop or not whole or not time_s or time_s <= 0:
+    stop = _read_stop(job, result.seq, result.attempt)
+    complete = _read_json(job.watch.folder / _WHOLE)
+    time_s = stop and complete and complete["time_s"] + stop["time_s"] - stop["base_time_s"]
+    if not stop or not complete or not time_s or time_s <= 0:
         return replace(result, ok=False, detail="it was ended early, but the complete run is lost")
     errors = {"share": stop["share"], "time": stop["time_half_s"] / time_s}
     energy_j, why = None, f"ended early: {stop['reason']}"
-    if whole["measured"]:
+    if complete["measured"]:
         if not stop["energy_j"] or not stop["base_energy_j"]:
             return replace(result, ok=False, detail="it was ended before its energy was known")
-        energy_j = whole["energy_j"] * stop["energy_j"] / stop["base_energy_j"]
+        energy_j = complete["energy_j"] * stop["energy_j"] / stop["base_energy_j"]
         errors["energy"] = stop["energy_half_j"] / stop["energy_j"]
-    known = replace(
+    estimate = replace(
         result,
         ok=True,
         time_s=time_s,
@@ -179,13 +179,13 @@ def ended_early(job: SweepJob, result: RunResult) -> RunResult:
         extrapolated=errors,
         detail=why,
     )
-    return good_run(job, known, energy_j, str(whole["meter"]), why)
+    return good_run(job, estimate, energy_j, str(complete["meter"]), why)
 
 
 def why_none(job: SweepJob) -> str:
     """Return why nothing can be paired with the complete run; "" where it can, or is not there."""
-    whole = None if job.watch is None else _read(job.watch.folder / "complete.json")
-    return str(whole["why"]) if whole and whole.get("why") else ""
+    complete = None if job.watch is None else _read_json(job.watch.folder / "complete.json")
+    return str(complete["why"]) if complete and complete.get("why") else ""
 
 
 def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
@@ -198,12 +198,12 @@ def why_whole(job: SweepJob, run: PlannedRun, attempt: int) -> str:
         return ""
 
 
-def _stop(job: SweepJob, seq: int, attempt: int) -> Mapping[str, float] | None:
+def _read_stop(job: SweepJob, seq: int, attempt: int) -> Mapping[str, float] | None:
     assert job.watch is not None
-    return _read(job.watch.folder / "stops" / stop_name(job, seq, attempt))
+    return _read_json(job.watch.folder / "stops" / stop_name(job, seq, attempt))
 
 
-def _read(path: Path) -> Mapping[str, float] | None:
+def _read_json(path: Path) -> Mapping[str, float] | None:
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -30,10 +30,10 @@ class Claim:
 def claims_of(node_types: Mapping[str, object]) -> tuple[Claim, ...]:
     """Return what a site file's ``node_types`` say about which nodes belong together."""
     claims = []
-    for name, given in node_types.items():
-        if not isinstance(given, Mapping):
+    for name, entry in node_types.items():
+        if not isinstance(entry, Mapping):
             continue
-        nodes, feature = given.get("nodes"), str(given.get("feature") or "")
+        nodes, feature = entry.get("nodes"), str(entry.get("feature") or "")
         if nodes:
             names = expand(nodes) if isinstance(nodes, str) else [str(n) for n in nodes]
             claims.append(Claim(name, frozenset(names)))
@@ -65,7 +65,7 @@ def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType
             claimed.setdefault(claim.name, []).append(node)
         else:
             groups.setdefault((frozenset(node.features), *node.hardware), []).append(node)
-    taken = set(claimed)
+    used_names = set(claimed)
     types = []
     for name, nodes in claimed.items():
         if len({n.hardware for n in nodes}) > 1:
@@ -74,12 +74,12 @@ def group(cluster: Cluster, claims: Sequence[Claim] = ()) -> tuple[list[NodeType
     clashes = _clashing_prefixes(groups.values(), usable)
     for nodes in groups.values():
         name = _name_of(own_feature(nodes, usable)) or _prefix(nodes)
-        if name in clashes or name in taken:
+        if name in clashes or name in used_names:
             name = f"{name}-{nodes[0].cores}c-{round(nodes[0].memory_mb / 1024)}g"
         base, count = name, 2
-        while name in taken:
+        while name in used_names:
             name, count = f"{base}-{count}", count + 1
-        taken.add(name)
+        used_names.add(name)
         types.append(_node_type(name, nodes, usable, cluster))
     notes += _lookalikes(types, list(groups.values()), usable)
     notes += _unequal_gpus(types, usable)

@@ -54,12 +54,12 @@ def payload_of(
     language = translator(scheduler)
     uid, name = identity(user)
     script, truncated = read_script(path)
-    given = language.environment_options() | language.read_arguments(options)
-    given = language.read_directives(script, given) | given
-    given.setdefault("job-name", path.name)
+    submit_options = language.environment_options() | language.read_arguments(options)
+    submit_options = language.read_directives(script, submit_options) | submit_options
+    submit_options.setdefault("job-name", path.name)
     return {
         "type": language.SUBMIT,
-        "options": given,
+        "options": submit_options,
         "script": script,
         "script_path": str(path),
         "truncated": truncated,
@@ -68,7 +68,7 @@ def payload_of(
         "choices": _choices(name if user is not None else None),
         "uid": uid,
         "cwd": str(Path.cwd()),
-        "program": {} if user is not None else _program(script, moved="chdir" in given),
+        "program": {} if user is not None else _program(script, moved="chdir" in submit_options),
     }
 
 
@@ -125,12 +125,12 @@ def identity(user: str | None) -> tuple[int, str]:
 
 
 def _own_environment() -> dict[str, str]:
-    wanted = {
+    variables = {
         k: v for k, v in os.environ.items() if k.startswith("ADVISOR") and k not in _OWN_PLACES
     }
     if "OMP_NUM_THREADS" in os.environ:
-        wanted["OMP_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
-    return wanted
+        variables["OMP_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+    return variables
 
 
 def _choices(user: str | None) -> str:

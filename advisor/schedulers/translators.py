@@ -166,6 +166,6 @@ class Translator(Protocol):
 def translator(scheduler: str) -> Translator:
     """Return a scheduler's translator. Raises InputError for a scheduler nobody knows."""
     if scheduler not in plugins.names("translators"):
-        known = ", ".join(plugins.names("translators"))
-        raise UnknownNameError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {known}")
+        names = ", ".join(plugins.names("translators"))
+        raise UnknownNameError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {names}")
     return cast(Translator, plugins.load("translators", scheduler))

@@ -56,7 +56,7 @@ def restore(file: Path, store: Path) -> Path | None:
         store.parent.mkdir(parents=True, exist_ok=True)
         with draft(store.parent, store.name) as partial:
             _copy_file(file, partial)
-            _like(store, partial)
+            _copy_mode_and_owner(store, partial)
             _to_live(partial)
             check_copy(partial, store)
             with ExitStack() as stack:
@@ -120,7 +120,7 @@ def _copy_file(source: Path, partial: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _like(store: Path, partial: Path) -> None:
+def _copy_mode_and_owner(store: Path, partial: Path) -> None:
     """Give a draft the mode and owner of the store it replaces."""
     with suppress(FileNotFoundError):
         status = store.stat()
@@ -170,8 +170,8 @@ def _swap(store: Path, partial: Path, former: Path) -> bool:
     Killed at any point, either the old store is there with its log, or the new one; or the new one
     beside the old log, which nobody opens, and restoring again moves that log away.
     """
-    there = store.exists()
-    if there:
+    had_store = store.exists()
+    if had_store:
         former.hardlink_to(store)
     os.utime(partial)
     partial.replace(store)
@@ -179,4 +179,4 @@ def _swap(store: Path, partial: Path, former: Path) -> bool:
         with suppress(FileNotFoundError):
             Path(f"{store}{end}").rename(f"{former}{end}")
     synced(store.parent)
-    return there
+    return had_store

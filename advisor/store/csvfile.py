@@ -94,7 +94,7 @@ _EACH = 2000
 """Rows between two calls."""
 
 
-def _no_step(done: int, of: int) -> None:
+def _no_step(rows: int, total: int) -> None:
     """Nobody looks."""
 
 
@@ -210,10 +210,12 @@ def read_table(path: Path, step: ReadStep = _no_step) -> TextTable:
         raise InputError(f"{path} is empty", hint="the first line names the columns")
     header_line = next(iter(rows))
     names = [name.strip() for name in rows.pop(header_line)]
-    uneven = [at for at, cells in rows.items() if len(cells) != len(names)]
+    uneven = [line for line, cells in rows.items() if len(cells) != len(names)]
     problems = [
-        RowProblem(at, "", f"{len(rows.pop(at))} cells, but the header has {len(names)} columns")
-        for at in uneven
+        RowProblem(
+            line, "", f"{len(rows.pop(line))} cells, but the header has {len(names)} columns"
+        )
+        for line in uneven
     ]
     return TextTable(names, rows, header_line, problems, hashlib.sha256(content).hexdigest())
 
@@ -271,9 +273,9 @@ def _check_header(path: Path, table: TextTable) -> None:
         raise InputError(listing(path, problems), hint=f"the columns are {', '.join(REQUIRED)}")
 
 
-def _own_node_type(own: str, text: str) -> None:
-    if text not in ("", own):
-        raise ValueError(f"{text!r}, but --node-type says {own!r}")
+def _own_node_type(stated_type: str, text: str) -> None:
+    if text not in ("", stated_type):
+        raise ValueError(f"{text!r}, but --node-type says {stated_type!r}")
 
 
 def _number(text: str) -> float:

@@ -74,14 +74,14 @@ def forget(
     by: str,
 ) -> list[MeasuredResults]:
     """Forget, in one transaction; return what was forgotten of each workload that had anything."""
-    results, at = [], _rows.now()
+    results, forgotten_at = [], _rows.now()
     with writer.batch():
         purge(writer)
         for w in writer.workloads(application):
             if workload not in (None, w.name):
                 continue
             counts = {
-                table: _forget(writer, (table, where, values), w.id, at, by)
+                table: _forget(writer, (table, where, values), w.id, forgotten_at, by)
                 for table, where, values in _parts(w.id, since)
             }
             if not since:
@@ -95,8 +95,8 @@ def _forget(
     writer: StoreTransaction,
     part: tuple[str, str, tuple[object, ...]],
     workload_id: int,
-    at: str,
-    by: str,
+    forgotten_at: str,
+    forgotten_by: str,
 ) -> int:
     table, where, values = part
     models = table == "models"
@@ -106,7 +106,7 @@ def _forget(
         writer.change(
             "INSERT INTO forgotten (workload_id, forgotten_at, forgotten_by, kind, record)"
             " VALUES (?, ?, ?, ?, ?)",
-            (workload_id, at, by, table, _rows.to_json(dict(row))),
+            (workload_id, forgotten_at, forgotten_by, table, _rows.to_json(dict(row))),
         )
         if models:
             writer.set_model_state(row["id"], "replaced", _REASON)

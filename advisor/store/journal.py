@@ -120,11 +120,11 @@ class Journal:
             self._ready.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s + 2 * _BUSY_S)
-        left = self.waiting
-        if left:
-            _LOG.warning("event=decisions-left left=%d store=%s", left, self.path)
+        entries_left = self.waiting
+        if entries_left:
+            _LOG.warning("event=decisions-left left=%d store=%s", entries_left, self.path)
         self._report(final=True)
-        return left
+        return entries_left
 
     def _append(self, item: _Item) -> None:
         with self._ready:
@@ -193,18 +193,18 @@ class Journal:
     def _write(self, batch: list[_Item]) -> None:
         connection = self._connected()
         rows = self._rows(batch)
-        written = 0
+        written_rows = 0
         connection.execute("BEGIN IMMEDIATE")
         try:
             for sql, row in rows:
-                written += self._write_one(connection, sql, row)
+                written_rows += self._write_one(connection, sql, row)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.rollback()
             raise
-        self._written += written
-        self._dropped += len(batch) - written
+        self._written += written_rows
+        self._dropped += len(batch) - written_rows
 
     def _rows(self, batch: list[_Item]) -> list[tuple[str, dict[str, Any]]]:
         """Return what to execute, worked out one by one: who asks meanwhile waits for one only."""

@@ -104,9 +104,9 @@ def _checkpointed(log: int, database: int) -> bool:
     if magic not in _MAGIC or not 512 <= size <= 65536:
         return True  # SQLite does not replay it
     nothing = True
-    for page, at in _lowest_by_commit(log, size, tuple(salts)):
+    for page, offset in _lowest_by_commit(log, size, tuple(salts)):
         nothing = False
-        if os.pread(database, size, (page - 1) * size) == os.pread(log, size, at):
+        if os.pread(database, size, (page - 1) * size) == os.pread(log, size, offset):
             return True
     return nothing
 
@@ -144,13 +144,13 @@ def _lowest_by_commit(log: int, size: int, salts: tuple[int, ...]) -> Iterator[t
 
 def _lowest(frames: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
     """Yield for each commit the lowest page so far, 0 being none, and where its copy lies."""
-    lowest, at, seen = 0, 0, (0, 0)
-    for page, place, commit in frames:
+    lowest, lowest_offset, last_yielded = 0, 0, (0, 0)
+    for page, offset, commit in frames:
         if page and (not lowest or page <= lowest):
-            lowest, at = page, place
-        if commit and (lowest, at) != seen:
-            seen = lowest, at
-            yield seen
+            lowest, lowest_offset = page, offset
+        if commit and (lowest, lowest_offset) != last_yielded:
+            last_yielded = lowest, lowest_offset
+            yield last_yielded
 
 
 def _frames(log: int, size: int, salts: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

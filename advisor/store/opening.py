@@ -82,7 +82,7 @@ def _create(path: Path, timeout_s: float) -> None:
                 _prepare(connection, new, False, timeout_s)
             finally:
                 connection.close()
-            _place(new, path)
+            _publish(new, path)
     except sqlite3.Error as error:
         raise faults.translate(error, path) from error
     except OSError as error:
@@ -101,7 +101,7 @@ def _unmakable(path: Path, error: OSError) -> StoreError:
     )
 
 
-def _place(new: Path, path: Path) -> None:
+def _publish(new: Path, path: Path) -> None:
     """Put a finished draft in its place; when another process was first, keep that one."""
     if path.exists() and not path.stat().st_size:
         new.replace(path)

@@ -201,19 +201,19 @@ def forget_kernel(
 
     Without ``node_types`` those of all. The suite's own profiles have no contributor and stay.
     """
-    gone = []
+    types = []
     with writer.transaction() as db:
         for p in profiles(writer):
             if (p.microbenchmark, p.contributor) == (name, contributor) and contributor:
-                gone += [p.node_type] if p.node_type in (node_types or (p.node_type,)) else []
-        gone = list(dict.fromkeys(gone))
-        for node_type in gone:
+                types += [p.node_type] if p.node_type in (node_types or (p.node_type,)) else []
+        types = list(dict.fromkeys(types))
+        for node_type in types:
             db.execute(
                 "DELETE FROM profiles WHERE node_type = ? AND microbenchmark = ?"
                 " AND contributor = ?",
                 (node_type, name, contributor),
             )
-    return gone
+    return types
 
 
 def latest_bench(reader: Reader, node_type: str) -> Bench | None:
@@ -260,21 +260,21 @@ def profiled_types(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows(sql, [])]
 
 
-def want(writer: StoreTransaction, wanted: Sequence[Wanted]) -> int:
+def want(writer: StoreTransaction, requests: Sequence[Wanted]) -> int:
     """Have microbenchmarks wait for the next bench; return how many of them wait now.
 
     Those that were measured on every node type with profiles do not.
     """
     with writer.transaction() as db:
-        before = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
-        for one in wanted[: max(0, MOST_REQUESTS - before)]:
+        waiting_before = db.execute("SELECT count(*) FROM bench_requests").fetchone()[0]
+        for request in requests[: max(0, MOST_REQUESTS - waiting_before)]:
             db.execute(
                 "INSERT OR IGNORE INTO bench_requests"
                 " (microbenchmark, streams, wanted_for, created_at) VALUES (?, ?, ?, ?)",
                 (
-                    one.microbenchmark,
-                    _streams(one.streams),
-                    _rows.clean(one.wanted_for),
+                    request.microbenchmark,
+                    _streams(request.streams),
+                    _rows.clean(request.wanted_for),
                     _rows.now(),
                 ),
             )
@@ -283,7 +283,9 @@ def want(writer: StoreTransaction, wanted: Sequence[Wanted]) -> int:
             tuple(r)
             for r in db.execute("SELECT microbenchmark, streams FROM bench_requests").fetchall()
         }
-    return len(waiting & {(one.microbenchmark, _streams(one.streams)) for one in wanted})
+    return len(
+        waiting & {(request.microbenchmark, _streams(request.streams)) for request in requests}
+    )
 
 
 def wanted(reader: Reader) -> list[Wanted]:

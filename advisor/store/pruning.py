@@ -93,8 +93,8 @@ def to_prune(
 ) -> Pruned:
     """Return how many rows :func:`prune` would take."""
 
-    def count(old: str, before: str) -> int:
-        return int(reader.rows(f"SELECT count(*) FROM ({old})", (before,))[0][0]) if before else 0
+    def count(old: str, cutoff: str) -> int:
+        return int(reader.rows(f"SELECT count(*) FROM ({old})", (cutoff,))[0][0]) if cutoff else 0
 
     return Pruned(
         count(_OLD_DECISIONS, decisions_before),
@@ -110,21 +110,21 @@ def prune(
 
     It can be had back for a day by :func:`restore_pruned`.
     """
-    done = Pruned()
+    pruned = Pruned()
     purge_pruned(store)
     if decisions_before:
         _set_horizon(store, decisions_before)
         note = _NOTE_OUTCOMES + _NEED.format("collected_at")
-        done.outcomes = _steps(
+        pruned.outcomes = _steps(
             store, "outcomes", "rowid", _OLD_OUTCOMES, decisions_before, _SUM_OUTCOMES, note
         )
         note = _NOTE + _NEED.format("created_at")
-        done.decisions = _steps(
+        pruned.decisions = _steps(
             store, "decisions", "id", _OLD_DECISIONS, decisions_before, _SUM, note
         )
     if observations_before:
-        done.observations = _steps(store, "observations", "id", _UNUSED, observations_before)
-    return done
+        pruned.observations = _steps(store, "observations", "id", _UNUSED, observations_before)
+    return pruned
 
 
 def restore_pruned(store: StoreTransaction) -> Pruned:
@@ -132,11 +132,11 @@ def restore_pruned(store: StoreTransaction) -> Pruned:
 
     What is in the store again since wins. The sums by month are less by what is back.
     """
-    done = Pruned()
+    restored = Pruned()
     with store.transaction() as db:
         for kind in ("decisions", "outcomes", "observations"):  # outcomes' sums read decisions
             while part := _kept_rows(db, kind):
-                setattr(done, kind, getattr(done, kind) + _put_back(db, kind, part))
+                setattr(restored, kind, getattr(restored, kind) + _put_back(db, kind, part))
         for number, record in _kept_rows(db, "horizon"):
             former = json.loads(record)
             db.execute("DELETE FROM summed WHERE key = ''")
@@ -146,7 +146,7 @@ def restore_pruned(store: StoreTransaction) -> Pruned:
             break  # the oldest: what was before all that is back
         db.execute("DELETE FROM pruned_rows WHERE kind = 'horizon'")
         db.execute("DELETE FROM months WHERE decisions <= 0 AND outcomes <= 0")
-    return done
+    return restored
 
 
 def pruned_lately(reader: Reader) -> Pruned:
@@ -246,23 +246,25 @@ class Summed:
 
     def has_decision(self, id: str, created_at: str) -> bool:
         """Tell whether a decision was pruned."""
-        return self._has(id, created_at)
+        return self._is_summed(id, created_at)
 
     def has_outcome(self, scheduler: str, job_id: str, submitted_at: str, ended_at: str) -> bool:
         """Tell whether the outcome of a job was pruned."""
-        return self._has(f"{scheduler} {job_id} {submitted_at}", ended_at)
+        return self._is_summed(f"{scheduler} {job_id} {submitted_at}", ended_at)
 
-    def _has(self, key: str, at: str) -> bool:
+    def _is_summed(self, key: str, submitted_at: str) -> bool:
         if not self._horizon:
             return False
-        if "" < at < self._horizon:
+        if "" < submitted_at < self._horizon:
             return True
         return bool(self._reader.rows("SELECT 1 FROM summed WHERE key = ?", (key,)))
 
 
-def _set_horizon(store: StoreTransaction, before: str) -> None:
+def _set_horizon(store: StoreTransaction, cutoff: str) -> None:
     """Note up to when all is pruned; what is known one by one is needed after that only."""
-    at = (datetime.now(UTC) - _BY_NAME).isoformat(timespec="seconds").replace("+00:00", "Z")
+    named_since = (
+        (datetime.now(UTC) - _BY_NAME).isoformat(timespec="seconds").replace("+00:00", "Z")
+    )
     with store.transaction() as db:
         former = db.execute("SELECT at FROM summed WHERE key = ''").fetchone()
         db.execute(
@@ -272,30 +274,30 @@ def _set_horizon(store: StoreTransaction, before: str) -> None:
         db.execute(
             "INSERT INTO summed VALUES ('', ?) ON CONFLICT (key) DO UPDATE"
             " SET at = max(at, excluded.at)",
-            (min(at, before),),
+            (min(named_since, cutoff),),
         )
         db.execute("DELETE FROM summed WHERE at < (SELECT at FROM summed WHERE key = '')")
 
 
-def _steps(store: StoreTransaction, table: str, key: str, old: str, before: str, *also: str) -> int:
+def _steps(store: StoreTransaction, table: str, key: str, old: str, cutoff: str, *also: str) -> int:
     """Delete the rows of a table that ``old`` finds, and do ``also`` with each part of them."""
-    gone = 0
+    deleted_total = 0
     while True:
         with store.transaction() as db:
             db.execute("CREATE TEMP TABLE IF NOT EXISTS pruned (id)")
             db.execute("DELETE FROM pruned")
-            db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (before,))
+            db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (cutoff,))
             for statement in also:
                 db.execute(statement)
-            at = _rows.now()
+            pruned_at = _rows.now()
             doomed = db.execute(f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM pruned)")
             db.executemany(  # SQLite's own JSON would round what it writes
                 "INSERT INTO pruned_rows (pruned_at, kind, record) VALUES (?, ?, ?)",
-                [(at, table, _rows.to_json(dict(row))) for row in doomed.fetchall()],
+                [(pruned_at, table, _rows.to_json(dict(row))) for row in doomed.fetchall()],
             )
             deleted = db.execute(
                 f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM pruned)"
             ).rowcount
-        gone += deleted
+        deleted_total += deleted
         if deleted < _STEP:
-            return gone
+            return deleted_total

@@ -69,14 +69,14 @@ def copied(source: Path, target: Path, *, history: bool, mark: int = 0) -> Itera
     _check_target(source, target)
     workshop = source.parent if os.access(source.parent, os.W_OK) else Path(tempfile.gettempdir())
     try:
-        made = ExitStack()
-        copy = made.enter_context(draft(workshop, source.name))
+        draft_stack = ExitStack()
+        copy = draft_stack.enter_context(draft(workshop, source.name))
     except OSError as error:
         raise StoreError(
             f"{workshop}: no copy can be made there: {error.strerror}",
             hint="nothing was changed",
         ) from None
-    with made:
+    with draft_stack:
         with Reader(source, timeout_s=10.0) as store:
             _copy(store, copy, history, mark)
         yield copy
@@ -106,15 +106,15 @@ def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
     try:
         if not history:
             store.copy_without(HISTORY, copy)
-        made = sqlite3.connect(copy, isolation_level=None)
+        connection = sqlite3.connect(copy, isolation_level=None)
         try:
             if history:
-                store.copy_to(made)
-            made.execute("PRAGMA journal_mode = DELETE")
-            made.execute(f"PRAGMA application_id = {mark}")
-            verdict = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
+                store.copy_to(connection)
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute(f"PRAGMA application_id = {mark}")
+            verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         finally:
-            made.close()
+            connection.close()
     except sqlite3.Error as error:
         raise faults.translate(error, copy.parent / store.path.name) from error
     if verdict != "ok":
@@ -129,7 +129,7 @@ def put(partial: Path, copy: Path, target: Path) -> None:
     """
     synced(partial)
     if not filecmp.cmp(copy, partial, shallow=False):
-        raise _lost(target, "what reads back is not what was written")
+        raise _damaged_copy(target, "what reads back is not what was written")
     partial.replace(target)
     with suppress(OSError):  # some shared file systems cannot sync a folder
         synced(target.parent)
@@ -147,10 +147,10 @@ def check_copy(file: Path, target: Path) -> None:
     if verdict == "ok" and applied != set(MIGRATIONS):
         verdict = "it lacks the advisor's tables"
     if verdict != "ok":
-        raise _lost(target, verdict.splitlines()[-1])
+        raise _damaged_copy(target, verdict.splitlines()[-1])
 
 
-def _lost(target: Path, what: str) -> StoreError:
+def _damaged_copy(target: Path, what: str) -> StoreError:
     return StoreError(
         f"{target}: the copy is damaged: {what}",
         hint="what was there is untouched; try another disk",

@@ -51,15 +51,15 @@ def save_characterisation(
     Raises InputError on a name that cannot be stored, StoreError.
     """
     _rows.check_name("node type", node_type)
-    contributor, at = _rows.clean(contributor), _rows.now()
+    contributor, created_at = _rows.clean(contributor), _rows.now()
     with writer.transaction() as db:
         key = writer.workload_id(db, application, workload), node_type, contributor
-        _drop(db, "characterisations", "node_type", key)
+        _delete_of_contributor(db, "characterisations", "node_type", key)
         cursor = db.execute(
             "INSERT INTO characterisations"
             " (workload_id, node_type, contributor, scope, record, created_at)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (*key, scope, _rows.to_json(dict(record)), at),
+            (*key, scope, _rows.to_json(dict(record)), created_at),
         )
     return StoredCharacterisation(
         cursor.lastrowid or 0,
@@ -69,11 +69,13 @@ def save_characterisation(
         contributor,
         scope,
         dict(record),
-        at,
+        created_at,
     )
 
 
-def _drop(db: sqlite3.Connection, table: str, place: str, key: tuple[int, str, str]) -> None:
+def _delete_of_contributor(
+    db: sqlite3.Connection, table: str, place: str, key: tuple[int, str, str]
+) -> None:
     """Delete what one contributor has of a workload, measured at one node type (``place``)."""
     db.execute(
         f"DELETE FROM {table} WHERE workload_id = ? AND {place} = ? AND contributor = ?", key
@@ -114,9 +116,9 @@ def _where(
     user: str | None,
 ) -> tuple[str, list[str]]:
     """Return the condition of a question, and its values; ``place`` is the node type's column."""
-    given = (("w.application", application), ("w.name", workload), (place, node_type))
-    parts = [f"{column} = ?" for column, value in given if value is not None]
-    values = [value for _, value in given if value is not None]
+    columns = (("w.application", application), ("w.name", workload), (place, node_type))
+    parts = [f"{column} = ?" for column, value in columns if value is not None]
+    values = [value for _, value in columns if value is not None]
     if user is not None:
         parts.append("(scope = 'all' OR contributor = ?)")
         values.append(user)
@@ -163,7 +165,7 @@ def save_ranking(
         _rows.check_name("node type", name)
     with writer.transaction() as db:
         key = writer.workload_id(db, application, workload), base, _rows.clean(contributor)
-        _drop(db, "rankings", "base", key)
+        _delete_of_contributor(db, "rankings", "base", key)
         shared = (*key, scope, method, _rows.now(), by_hand)
         db.executemany(
             "INSERT INTO rankings (workload_id, base, contributor, scope, method, created_at,"

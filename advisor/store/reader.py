@@ -120,9 +120,9 @@ class Reader(StoreConnection):
         Families' models (:meth:`size_models`) are of no workload; only the given ones are yielded.
         """
         if ids is not None:
-            wanted = sorted(set(ids))
-            for start in range(0, len(wanted), _BATCH):
-                part = wanted[start : start + _BATCH]
+            model_ids = sorted(set(ids))
+            for start in range(0, len(model_ids), _BATCH):
+                part = model_ids[start : start + _BATCH]
                 marks = ",".join("?" * len(part))
                 yield from self._models(f"m.id IN ({marks}) ORDER BY m.id", part)
             return

@@ -139,7 +139,7 @@ class StoredModel:
         """Unpack the options. Raises StoreError when they are damaged or in another format."""
         if not self.further_axes:
             return self.written_options()
-        with self._whole():
+        with self._naming_the_model():
             return tuple(row.option(self.node_type) for row in unpack_rows(self.options_blob))
 
     def written_options(self) -> tuple[Option, ...]:
@@ -154,7 +154,7 @@ class StoredModel:
     @property
     def highest_axes(self) -> Extra:
         """The highest value of each of them, at which :meth:`rows` are. Raises StoreError."""
-        with self._whole():
+        with self._naming_the_model():
             return highest_axes(self.options_blob)
 
     def rows(self) -> list[Row]:
@@ -162,22 +162,22 @@ class StoredModel:
 
         Most models have no others. Raises StoreError as :meth:`options` does.
         """
-        with self._whole():
+        with self._naming_the_model():
             rows = unpack_rows(as_written(self.options_blob))
         return self.rows_at(rows, self.table()) if self.size else rows
 
     def rows_at(self, measured: Sequence[Row], table: SizeTable) -> list[Row]:
         """Return the rows at its size. Raises StoreError where the table is of other options."""
-        with self._whole():
+        with self._naming_the_model():
             return table.predict(measured, dict(self.size)).rows
 
     def table(self) -> SizeTable:
         """Return :meth:`size_table`. Raises StoreError as :meth:`options` does."""
-        with self._whole():
+        with self._naming_the_model():
             return self.size_table()
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _naming_the_model(self) -> Iterator[None]:
         try:
             yield
         except ValueError as error:

@@ -183,7 +183,7 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, Any]:
+def observation_row(workload_id: int, run: Observation, created_at: str) -> dict[str, Any]:
     """Return the columns of one observation; InputError on a value that makes no sense."""
     for name, value in (("time_s", run.time_s), ("energy_j", run.energy_j), ("fom", run.fom)):
         if value is None and name != "time_s":
@@ -201,7 +201,7 @@ def observation_row(workload_id: int, run: Observation, at: str) -> dict[str, An
         "energy_quality": "missing" if run.energy_j is None else run.energy_quality,
         "extra": to_json(dict(sorted({**run.extra, **dict(c.extra)}.items()))),
         "space": "" if run.space is None else to_json(run.space.to_dict()),
-        "created_at": at,
+        "created_at": created_at,
     }
 
 
@@ -320,14 +320,14 @@ def decision(row: sqlite3.Row) -> Decision:
 
 def decision_alike(row: sqlite3.Row) -> Decision:
     """Return the decision of a row of ALIKE_DECISION_COLUMNS; many may share what they hold."""
-    alike = _alike(row["record"])
+    alike = _decision_of_record(row["record"])
     if alike is None:
         raise damaged(f"decision {row['id']}")
     return alike.of_job(row["id"], row["created_at"], row["job_id"])
 
 
 @lru_cache(4096)
-def _alike(record: str) -> Decision | None:
+def _decision_of_record(record: str) -> Decision | None:
     """Return the decision of a record, None where it is damaged."""
     value = json.loads(record)
     return Decision.from_dict(value) if isinstance(value, dict) else None

@@ -47,7 +47,7 @@ def apply_added(connection: sqlite3.Connection) -> None:
 
 
 def _database(connection: sqlite3.Connection) -> Any:
-    with _without("numpy", "pandas"):
+    with _without_modules("numpy", "pandas"):
         from sqlite_utils import Database
 
     return Database(connection, recursive_triggers=False, execute_plugins=False)
@@ -62,15 +62,15 @@ def make_from_text(path: Path) -> None:
     row = (
         "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('advisor', ?, ?)"
     )
-    now = datetime.now(UTC).isoformat()
+    applied_at = datetime.now(UTC).isoformat()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {text}")
-        connection.executemany(row, [(name, now) for name in MIGRATIONS])
+        connection.executemany(row, [(name, applied_at) for name in MIGRATIONS])
         connection.execute("COMMIT")
 
 
 @contextmanager
-def _without(*names: str) -> Iterator[None]:
+def _without_modules(*names: str) -> Iterator[None]:
     """Keep what is imported here from importing more: sqlite-utils goes without, too.
 
     It would import pandas, half a second of processor time, only to know the types of its values.

@@ -36,13 +36,13 @@ def copy(
     bounds = {"options": {"application": application}, "history": {"job": job}}
     with Writer(path) as writer, writer.transaction() as db:
         for operation in operations:
-            _take(db, ask, {"op": operation, **bounds.get(operation, {})})
+            _copy_pages(db, ask, {"op": operation, **bounds.get(operation, {})})
 
 
-def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
-    after: object = 0
+def _copy_pages(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
+    page_start: object = 0
     for _ in range(MOST_PAGES):
-        answer = ask({k: v for k, v in {**request, "after": after}.items() if v is not None})
+        answer = ask({k: v for k, v in {**request, "after": page_start}.items() if v is not None})
         for table in _TABLES:
             for row in answer.get(table, ()):
                 if table == "models":
@@ -54,8 +54,8 @@ def _take(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
                     f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({marks})",
                     [row[c] for c in columns],
                 )
-        after = answer.get("next")
-        if after is None:
+        page_start = answer.get("next")
+        if page_start is None:
             return
 
 
@@ -96,8 +96,8 @@ def store_seen(
     store = paths.store_path(db, socket=socket)
     daemon = paths.socket_path(socket)
     named = db or os.environ.get("ADVISOR_DB")
-    here = named or os.access(store, os.R_OK) or not os.path.exists(daemon)  # noqa: PTH110
-    if here and not of_daemon:
+    is_readable = named or os.access(store, os.R_OK) or not os.path.exists(daemon)  # noqa: PTH110
+    if is_readable and not of_daemon:
         return store
     import atexit
     import shutil
@@ -106,8 +106,8 @@ def store_seen(
     folder = Path(tempfile.mkdtemp(prefix="advisor-seen-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
-        wanted = ("applications", *operations)
-        copy(folder / "advisor.db", _asker(daemon), wanted, application=application, job=job)
+        requests = ("applications", *operations)
+        copy(folder / "advisor.db", _asker(daemon), requests, application=application, job=job)
     except AdvisorError:
         if of_daemon:
             raise

@@ -24,11 +24,11 @@ def mean_signature(stored: Sequence[Signature]) -> dict[str, float] | None:
     """Return the mean measures of the newest runs at the newest one's configuration, if any."""
     if not stored:
         return None
-    same = [s for s in stored if s.configuration == stored[0].configuration][:RECENT]
+    repeats = [s for s in stored if s.configuration == stored[0].configuration][:RECENT]
     values: defaultdict[str, list[float]] = defaultdict(list)
-    for s in same:
+    for s in repeats:
         for name, value in s.measures().items():
-            if name != "tpi" or s.release == tpi_release(same):
+            if name != "tpi" or s.release == tpi_release(repeats):
                 values[name].append(value)
     return {name: sum(some) / len(some) for name, some in values.items()}
 

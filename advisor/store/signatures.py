@@ -54,9 +54,9 @@ def save_signatures(
         for signature in signatures:
             columns = zip(_COLUMNS, signature_row(signature), strict=True)
             row: dict[str, object] = {"workload_id": workload_id, **dict(columns)}
-            same = _OF_JOB if signature.job_id else tuple(row)
-            where = _where(same)
-            values = [row[name] for name in same]
+            key_columns = _OF_JOB if signature.job_id else tuple(row)
+            where = _where(key_columns)
+            values = [row[name] for name in key_columns]
             if db.execute(f"SELECT 1 FROM signatures WHERE {where}", values).fetchone():
                 db.execute(f"DELETE FROM signatures WHERE {where}", values)
             else:
@@ -67,9 +67,10 @@ def save_signatures(
 
 
 @lru_cache
-def _where(same: tuple[str, ...]) -> str:
-    condition = " AND ".join(f"{name} IS ?" for name in same)
-    return f"{condition} AND job_id <> ''" if same == _OF_JOB else condition  # by the index of jobs
+def _where(key: tuple[str, ...]) -> str:
+    condition = " AND ".join(f"{name} IS ?" for name in key)
+    # the index of signatures' jobs holds only those that have one: SQLite must be told so
+    return f"{condition} AND job_id <> ''" if key == _OF_JOB else condition
 
 
 def signature_row(signature: Signature) -> list[object]:
@@ -117,9 +118,16 @@ def signatures(
     With ``user``, only those that may advise that user's jobs: scope ``all``, scope ``account`` of
     the same account, and the user's own.
     """
-    given = (("w.application", application), ("w.name", workload), ("s.node_type", node_type))
-    where = ["w.hidden = 0", *(f"{column} = ?" for column, value in given if value is not None)]
-    values = [value for _, value in given if value is not None]
+    name_columns = (
+        ("w.application", application),
+        ("w.name", workload),
+        ("s.node_type", node_type),
+    )
+    where = [
+        "w.hidden = 0",
+        *(f"{column} = ?" for column, value in name_columns if value is not None),
+    ]
+    values = [value for _, value in name_columns if value is not None]
     if user is not None:
         where.append(
             "(s.scope = 'all' OR s.contributor = ? OR (s.scope = 'account' AND s.account = ?))"

@@ -38,16 +38,18 @@ def stale_histories(reader: Reader, most: int) -> list[StaleHistory]:
 
 
 def save_histories(
-    writer: StoreTransaction, histories: Mapping[StaleHistory, JobHistory], before: str
+    writer: StoreTransaction, histories: Mapping[StaleHistory, JobHistory], cutoff: str
 ) -> None:
     """Store histories and take their marks away, of those that nobody marked anew meanwhile.
 
-    One without jobs is none; neither is one that was not renewed since ``before``.
+    One without jobs is none; neither is one that was not renewed since ``cutoff``.
     """
     with writer.transaction() as db:
         for stale, history in histories.items():
-            done = db.execute("DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale)
-            if not done.rowcount:
+            cursor = db.execute(
+                "DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale
+            )
+            if not cursor.rowcount:
                 continue
             if not history.jobs:
                 db.execute("DELETE FROM job_histories WHERE identity = ?", (stale.identity,))
@@ -55,4 +57,4 @@ def save_histories(
             record = _rows.to_json(history.to_dict())
             values = (stale.identity, record, _rows.now())
             db.execute("INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)", values)
-        db.execute("DELETE FROM job_histories WHERE updated_at < ?", (before,))
+        db.execute("DELETE FROM job_histories WHERE updated_at < ?", (cutoff,))

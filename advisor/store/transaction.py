@@ -191,11 +191,11 @@ class StoreTransaction(Reader):
         with self.transaction() as db:
             key = (self.workload_id(db, application, workload), node_type, scope, owner)
             where = "workload_id = ? AND node_type = ? AND scope = ? AND owner = ?"
-            at = _rows.now()
+            created_at = _rows.now()
             db.execute(
                 f"UPDATE models SET state = 'replaced', updated_at = ? WHERE {where}"
                 " AND state <> 'replaced'",
-                (at, *key),
+                (created_at, *key),
             )
             last = db.execute(f"SELECT max(version) FROM models WHERE {where}", key).fetchone()
             values = {
@@ -206,8 +206,8 @@ class StoreTransaction(Reader):
                 "energy_quality": energy_quality,
                 "n_train": n_train,
                 "stats": _rows.to_json(dict(stats)),
-                "created_at": at,
-                "updated_at": at,
+                "created_at": created_at,
+                "updated_at": created_at,
                 "options": blob,
                 "sizes": sizes,
             }
@@ -223,11 +223,11 @@ class StoreTransaction(Reader):
         again: what was found to be wrong advises nobody a moment longer.
         """
         with self.transaction() as db:
-            done = db.execute(
+            cursor = db.execute(
                 "UPDATE models SET state = ?, state_reason = ?, updated_at = ? WHERE id = ?",
                 (state, reason, _rows.now(), id),
             )
-            if not done.rowcount:
+            if not cursor.rowcount:
                 raise StoreError(f"{self.path}: there is no model {id}")
             model = self._models("m.id = ?", [id])[0]
             named, whose = (model.application, model.workload), (model.scope, model.owner)

@@ -110,10 +110,10 @@ def key_of(model: StoredModel) -> ModelKey:
 
 def trials(reader: Reader, where: str = "1", values: Sequence[object] = ()) -> list[StoredTrial]:
     """Return the trials that meet an SQL condition over ``t`` (trials) and ``w`` (workloads)."""
-    own = ("t.class" if name == "class_name" else f"t.{name}" for name in _OWN)
+    own_columns = ("t.class" if name == "class_name" else f"t.{name}" for name in _OWN)
     sql = (
         "SELECT t.id, w.application, w.name, t.node_type, t.scope, t.owner,"
-        f" {', '.join(own)} FROM trials AS t JOIN workloads AS w ON w.id = t.workload_id"
+        f" {', '.join(own_columns)} FROM trials AS t JOIN workloads AS w ON w.id = t.workload_id"
         f" WHERE {where} ORDER BY t.id"
     )
     stored = []
@@ -144,7 +144,7 @@ def under_way(reader: Reader) -> TrialsUnderWay:
 
     A bad trial no longer counts once its own workload was swept: the prior has learned from it.
     """
-    stopped = reader.rows(
+    stopped_classes = reader.rows(
         "SELECT t.node_type, t.class FROM trials AS t WHERE t.state = 'bad' AND NOT EXISTS"
         " (SELECT 1 FROM models AS m WHERE m.workload_id = t.workload_id"
         " AND m.node_type = t.node_type AND m.state <> 'replaced'"
@@ -152,7 +152,7 @@ def under_way(reader: Reader) -> TrialsUnderWay:
         f" GROUP BY t.node_type, t.class HAVING count(*) >= {STOP}"
     )
     pending = {t.key for t in trials(reader, "t.state = 'pending'")}
-    return TrialsUnderWay(pending, frozenset((r[0], r[1]) for r in stopped))
+    return TrialsUnderWay(pending, frozenset((r[0], r[1]) for r in stopped_classes))
 
 
 # -- the daemon's part -----------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
         "created_at": _rows.now(),
         "updated_at": _rows.now(),
     }
-    seen = (
+    visible_trials = (
         "FROM trials AS t WHERE t.workload_id = m.workload_id AND t.node_type = m.node_type"
         " AND (t.scope = 'all' OR (t.scope = m.scope AND t.owner = m.owner))"
     )
@@ -188,8 +188,8 @@ def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
         f"INSERT OR IGNORE INTO trials (workload_id, node_type, scope, owner, {', '.join(values)})"
         f" SELECT workload_id, node_type, scope, owner, {', '.join(f':{n}' for n in values)}"
         " FROM models AS m WHERE id = :model AND state = 'fitted'"
-        f" AND (SELECT count(*) {seen} AND t.state <> 'freed') < :most"
-        f" AND NOT EXISTS (SELECT 1 {seen} AND (t.state = 'pending'"
+        f" AND (SELECT count(*) {visible_trials} AND t.state <> 'freed') < :most"
+        f" AND NOT EXISTS (SELECT 1 {visible_trials} AND (t.state = 'pending'"
         " OR (t.state <> 'freed' AND t.updated_at > m.updated_at)))"
     )
     also = {"model": model.id, "most": decision.policy.cold_start.trials}

@@ -37,10 +37,10 @@ def page(
 
     Raises ProtocolError for a request that makes no sense, and StoreError.
     """
-    after = request.get("after") or 0
-    if not isinstance(after, int) or not 0 <= after < 1 << 62:
+    last_id = request.get("after") or 0
+    if not isinstance(last_id, int) or not 0 <= last_id < 1 << 62:
         raise ProtocolError("after must be a number that a page named as next")
-    values: TableRow = {"user": user, "after": after}
+    values: TableRow = {"user": user, "after": last_id}
     for key in ("application", "workload", "node_type", "job"):
         value = request.get(key)
         if value is not None and not isinstance(value, str):
@@ -75,14 +75,16 @@ def _applications(store: StoreConnection, values: TableRow, all_jobs: bool) -> T
 
 def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableRow:
     # only what is asked for stands there, so that an index finds it
-    given = (("application", "w.application"), ("workload", "w.name"))
-    where = " AND ".join(f"{c} = :{key}" for key, c in given if values[key] is not None) or "1"
-    on = "" if values["node_type"] is None else " AND {}.node_type = :node_type"
+    name_columns = (("application", "w.application"), ("workload", "w.name"))
+    where = (
+        " AND ".join(f"{c} = :{key}" for key, c in name_columns if values[key] is not None) or "1"
+    )
+    on_node_type = "" if values["node_type"] is None else " AND {}.node_type = :node_type"
     rows = _rows(
         store,
         "SELECT m.* FROM models AS m JOIN workloads AS w ON w.id = m.workload_id WHERE"
         " m.state <> 'replaced' AND m.id > :after"
-        f" AND {_SEEN_MODEL} AND {where}{on.format('m')} ORDER BY m.id LIMIT {_MODELS}",
+        f" AND {_SEEN_MODEL} AND {where}{on_node_type.format('m')} ORDER BY m.id LIMIT {_MODELS}",
         values,
     )
     more = len(rows) == _MODELS
@@ -102,16 +104,18 @@ def _options(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
     tables["observations"] = _rows(
         store,
         "SELECT o.* FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id WHERE"
-        f" {_SEEN_RUN} AND {where}{on.format('o')} ORDER BY o.id DESC LIMIT {PAGE}",
+        f" {_SEEN_RUN} AND {where}{on_node_type.format('o')} ORDER BY o.id DESC LIMIT {PAGE}",
         values,
     )
     for row in tables["observations"]:
-        mine = row["contributor"] == values["user"]
-        row.update(import_id=None, extra="{}", contributor=row["contributor"] if mine else "")
+        is_contributor = row["contributor"] == values["user"]
+        row.update(
+            import_id=None, extra="{}", contributor=row["contributor"] if is_contributor else ""
+        )
     requests = (
         "FROM training_requests AS r JOIN workloads AS w ON w.id = r.workload_id"
         f" JOIN training_runs AS t ON t.request_id = r.id WHERE t.role = 'baseline' AND {where}"
-        f"{on.format('r')}"
+        f"{on_node_type.format('r')}"
     )
     tables["training_requests"] = _rows(
         store, f"SELECT DISTINCT r.* {requests} ORDER BY r.created_at DESC LIMIT 20", values
@@ -139,7 +143,7 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
             "array": f"{base}[",
             "no_array": f"{base}\\",
         }
-        those = " UNION ".join(
+        job_rows = " UNION ".join(
             f"SELECT rowid FROM outcomes WHERE {condition}"
             for condition in (
                 "job_id IN (:job, :base)",
@@ -149,7 +153,7 @@ def _history(store: StoreConnection, values: TableRow, all_jobs: bool) -> TableR
         )
         outcomes = _rows(
             store,
-            f"SELECT * FROM outcomes WHERE rowid IN ({those}) AND {whose}"
+            f"SELECT * FROM outcomes WHERE rowid IN ({job_rows}) AND {whose}"
             f" ORDER BY rowid LIMIT {_JOBS}",
             values,
         )
@@ -195,10 +199,10 @@ def _and_of(
     whose: str,
 ) -> list[TableRow]:
     """Return decisions and those that outcomes name besides them."""
-    known = {row["id"] for row in decisions}
+    decision_ids = {row["id"] for row in decisions}
     for outcome in outcomes:
-        if outcome["decision_id"] and outcome["decision_id"] not in known:
-            known.add(outcome["decision_id"])
+        if outcome["decision_id"] and outcome["decision_id"] not in decision_ids:
+            decision_ids.add(outcome["decision_id"])
             named = values | {"id": outcome["decision_id"]}
             decisions += _rows(store, f"SELECT * FROM decisions WHERE id = :id AND {whose}", named)
     return decisions

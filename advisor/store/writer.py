@@ -50,11 +50,11 @@ class Writer(StoreTransaction):
         """Add measured runs and return their ids. Raises InputError on an impossible one."""
         with self.transaction() as db:
             workload_id = self.workload_id(db, application, workload)
-            at = _rows.now()
+            created_at = _rows.now()
             if any(run.source == "job" for run in observations):  # their family knows more by them
                 self.touch(application, workload, "sizes")
             return [
-                insert(db, "observations", _rows.observation_row(workload_id, run, at))
+                insert(db, "observations", _rows.observation_row(workload_id, run, created_at))
                 for run in observations
             ]
 
@@ -79,20 +79,20 @@ class Writer(StoreTransaction):
         file = _rows.clean(file)
         with self.transaction() as db:
             workload_id = self.workload_id(db, application, workload)
-            known = Counter() if again else self._imported(db, workload_id, file, sha256)
-            fresh, at = [], _rows.now()
+            imported_counts = Counter() if again else self._imported(db, workload_id, file, sha256)
+            fresh, imported_at = [], _rows.now()
             for number, run in enumerate(observations):
                 if number % _STEP == 0:
                     step(number)
-                row = _rows.observation_row(workload_id, run, at)
-                same = tuple(row[name] for name in _SAME_RUN) if known else ()
-                if known[same]:
-                    known[same] -= 1
+                row = _rows.observation_row(workload_id, run, imported_at)
+                run_key = tuple(row[name] for name in _SAME_RUN) if imported_counts else ()
+                if imported_counts[run_key]:
+                    imported_counts[run_key] -= 1
                 else:
                     fresh.append(row)
             if fresh:
                 values = {"file": file, "sha256": sha256, "imported_by": by}
-                import_id = insert(db, "imports", {**values, "imported_at": at})
+                import_id = insert(db, "imports", {**values, "imported_at": imported_at})
                 columns = [*fresh[0], "import_id"]
                 db.executemany(
                     f"INSERT INTO observations ({', '.join(columns)}) VALUES ({marks(columns)})",
@@ -136,8 +136,10 @@ class Writer(StoreTransaction):
         """Let one more program count as the one a model was measured with."""
         with self.transaction() as db:
             model = self._models("m.id = ?", [id])[0]
-            known = model.stats.get("program")
-            programs = joined([*(known if isinstance(known, list) else ()), facts])
+            stored_programs = model.stats.get("program")
+            programs = joined(
+                [*(stored_programs if isinstance(stored_programs, list) else ()), facts]
+            )
             db.execute(
                 "UPDATE models SET stats = ?, updated_at = ? WHERE id = ?",
                 (_rows.to_json({**model.stats, "program": programs}), _rows.now(), id),
@@ -182,16 +184,16 @@ class Writer(StoreTransaction):
         """Make an older version the active one. Raises InputError when there is none such."""
         with self.transaction() as db:
             db.execute("UPDATE config_versions SET active = 0 WHERE kind = ?", (kind,))
-            done = db.execute(
+            cursor = db.execute(
                 "UPDATE config_versions SET active = 1, applied_by = ?, applied_at = ?"
                 " WHERE kind = ? AND version = ?",
                 (by, _rows.now(), kind, version),
             )
-            if not done.rowcount:
-                known = [str(c.version) for c in self.config_history(kind)]
+            if not cursor.rowcount:
+                versions = [str(c.version) for c in self.config_history(kind)]
                 raise InputError(
                     f"there is no {kind} version {version}",
-                    hint=f"known: {', '.join(known)}" if known else "none was ever applied",
+                    hint=f"known: {', '.join(versions)}" if versions else "none was ever applied",
                 )
 
     def save_node_types(
@@ -241,15 +243,15 @@ class Writer(StoreTransaction):
     def save_training_request(self, request: TrainingRequest) -> None:
         """Store a training request, or its new state; ``updated_at`` is set here."""
         _rows.check_name("node type", request.node_type)
-        at = _rows.now()
+        updated_at = _rows.now()
         with self.transaction() as db:
-            own = ("id", "node_type", "user", "scheduler", "state", "detail")
+            columns = ("id", "node_type", "user", "scheduler", "state", "detail")
             values = {
-                **{name: getattr(request, name) for name in own},
+                **{name: getattr(request, name) for name in columns},
                 "workload_id": self.workload_id(db, request.application, request.workload),
                 "plan": _rows.to_json(request.plan),
-                "created_at": request.created_at or at,
-                "updated_at": at,
+                "created_at": request.created_at or updated_at,
+                "updated_at": updated_at,
             }
             insert(db, "training_requests", values, key=("id",))
 

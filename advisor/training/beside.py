@@ -189,7 +189,7 @@ def _counter(name: str, root: Path) -> _Counting | None:
     return meter  # type: ignore[return-value]
 
 
-def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> None:
+def _make_pairing(beside: Beside, base: CompleteRun, within: float, metered: bool) -> None:
     """Find the job and make the pairing while the run goes on: what they need is slow to load.
 
     Readings of the meter come meanwhile: a gap in them would hide what the first iterations took.
@@ -202,12 +202,12 @@ def _pair(beside: Beside, base: CompleteRun, within: float, metered: bool) -> No
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
-    whole = Baseline(events, meter if metered else None, phases=base.phases)
-    beside.pairing = Pairing(whole, within=within, metered=metered, beside=True)
+    baseline = Baseline(events, meter if metered else None, phases=base.phases)
+    beside.pairing = Pairing(baseline, within=within, metered=metered, beside=True)
 
 
 def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, object]:
-    spent_j, by = _spent(beside), beside.by
+    spent_j, leading_rank = _spent_j(beside), beside.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
         "time_s": stop.time.total,
@@ -220,12 +220,12 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "spent_j": spent_j,
         "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
-        "reason": f"{stop.reason}, by {by}" if by else stop.reason,
-        **_more(beside),
+        "reason": f"{stop.reason}, by {leading_rank}" if leading_rank else stop.reason,
+        **_plugin_facts(beside),
     }
 
 
-def _more(beside: Beside) -> dict[str, object]:
+def _plugin_facts(beside: Beside) -> dict[str, object]:
     """Return what installed packages keep of the run; a package that fails keeps nothing."""
     from advisor import plugins
 
@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if base is not None:
         threading.Thread(
-            target=_pair, args=(beside, base, args.within, args.metered), daemon=True
+            target=_make_pairing, args=(beside, base, args.within, args.metered), daemon=True
         ).start()
     while not over and os.getppid() == parent:
         stop = beside.look()
@@ -287,34 +287,34 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if args.role == "complete":
                     adopt(args.folder)
                 data = json.dumps(_stop_json(stop, base, beside))
-                _note(args.folder / STOPS / args.name, data)
+                _write_note(args.folder / STOPS / args.name, data)
                 end_run(run)
             return 0
         reason = beside.run.why or (beside.pairing.reason if beside.pairing else "")
         if base is not None and reason:
-            _note(args.folder / "whole" / args.name, reason)
+            _write_note(args.folder / "whole" / args.name, reason)
             if args.role == "paired":
                 return 0
             base, beside.pairing = None, None  # the one to pair others with is this
         time.sleep(POLL_S)
     if not over:
         return 0
-    whole = beside.ended()
-    if base is not None and beside.pairing and whole.times:
-        _note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
+    complete = beside.ended()
+    if base is not None and beside.pairing and complete.times:
+        _write_note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
     if args.role == "complete":
-        if whole.span_s < LEAST_S:
-            whole.why = whole.why or f"it took less than {LEAST_S:g} s"
-        whole.save(args.folder / BASE)
+        if complete.span_s < LEAST_S:
+            complete.why = complete.why or f"it took less than {LEAST_S:g} s"
+        complete.save(args.folder / BASE)
     return 0
 
 
-def _spent(beside: Beside) -> float | None:
+def _spent_j(beside: Beside) -> float | None:
     readings = beside.run.readings
     return readings[-1][1] - readings[0][1] if readings else None
 
 
-def _note(path: Path, text: str) -> None:
+def _write_note(path: Path, text: str) -> None:
     """Write what is known of a run before it is ended: a run ended without a word has failed."""
     path.parent.mkdir(exist_ok=True)
     write_whole(path, text, sync=True)

@@ -47,13 +47,13 @@ class ClassStart:
         """Return the design with a part of it moved, and where to."""
         grid = set(space)
         options = [o for o in self.options if o.configuration in grid]
-        wanted: list[Configuration] = []
-        while len(wanted) < round(MOVED * len(design)):
-            best = recommend(options, self.own, policy, skip=wanted)
+        moved_to: list[Configuration] = []
+        while len(moved_to) < round(MOVED * len(design)):
+            best = recommend(options, self.own, policy, skip=moved_to)
             if best is None:
                 break
-            wanted.append(best.configuration)
-        return moved(design, space, wanted, self.own.configuration), tuple(wanted)
+            moved_to.append(best.configuration)
+        return moved(design, space, moved_to, self.own.configuration), tuple(moved_to)
 
     def note(self, places: Sequence[Configuration]) -> str:
         """Say where a class model has the first runs go."""
@@ -71,8 +71,10 @@ def class_start(store: Path, job: TrainingJob) -> ClassStart | None:
     if model is None:
         return None
     options = model.written_options()
-    own = next((o for o in options if o.configuration == job.baseline), None)
-    return None if own is None else ClassStart(options, own, like_text(model.cold_start)[0])
+    baseline = next((o for o in options if o.configuration == job.baseline), None)
+    return (
+        None if baseline is None else ClassStart(options, baseline, like_text(model.cold_start)[0])
+    )
 
 
 def _model(store: Path, job: TrainingJob) -> StoredModel | None:
@@ -80,5 +82,5 @@ def _model(store: Path, job: TrainingJob) -> StoredModel | None:
     with Reader(store) as reader:
         models = reader.find_models(job.application, job.workload, job.node_type.name)
     fitted = (m for m in models if m.by_class and m.state == "fitted")
-    seen = [m for m in fitted if m.owner == owners[m.scope]]
-    return min(seen, key=lambda m: _SCOPES.index(m.scope), default=None)
+    usable = [m for m in fitted if m.owner == owners[m.scope]]
+    return min(usable, key=lambda m: _SCOPES.index(m.scope), default=None)

@@ -34,7 +34,7 @@ def earlier_complete(root: Path, state: SweepState) -> SweepState | None:
     checked = {i for s in sweeps if CHECK in s.stages for i in (s.id, s.settings.earlier)}
     for sweep in sweeps:
         lends = sweep.id not in checked and not has_borrowed(sweep) and same_work(sweep, state)
-        if lends and _kept(sweep.folder / "watch"):
+        if lends and _has_complete_run(sweep.folder / "watch"):
             return sweep
     return None
 
@@ -45,20 +45,23 @@ def has_borrowed(state: SweepState) -> bool:
     return any((stops / stop_name(job, 0, n + 1)).is_file() for n in range(job.attempts))
 
 
-def same_work(one: SweepState, other: SweepState) -> bool:
+def same_work(sweep: SweepState, other_sweep: SweepState) -> bool:
     """Tell whether two sweeps run the same program with the same input, metered alike.
 
     A program whose file is not known is the same where nothing else differs: its calls will tell.
     """
-    a, b = one.subject, other.subject
+    a, b = sweep.subject, other_sweep.subject
     named = ("application", "workload", "baseline", "method", "arguments", "command")
     if any(getattr(a, name) != getattr(b, name) for name in named):
         return False
-    mine, theirs = one.settings, other.settings
-    metered = mine.scheduler == theirs.scheduler and mine.energy_from == theirs.energy_from
-    known = bool(a.program) == bool(b.program)
+    settings, other_settings = sweep.settings, other_sweep.settings
+    metered = (
+        settings.scheduler == other_settings.scheduler
+        and settings.energy_from == other_settings.energy_from
+    )
+    equally_known = bool(a.program) == bool(b.program)
     built = compare([a.program] if a.program else [], b.program) in ("same", "unknown")
-    return metered and known and built and _text(a.script) == _text(b.script)
+    return metered and equally_known and built and _text(a.script) == _text(b.script)
 
 
 def _text(script: Path | None) -> bytes | None:
@@ -68,7 +71,7 @@ def _text(script: Path | None) -> bytes | None:
         return None
 
 
-def _kept(watch: Path) -> bool:
+def _has_complete_run(watch: Path) -> bool:
     run = load_complete(watch / BASE) if (watch / WHOLE).is_file() else None
     return run is not None and not run.why
 

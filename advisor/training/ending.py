@@ -45,8 +45,10 @@ class RunProcesses:
                 pid = int(folder.name)
                 if self._mark not in (folder / "environ").read_bytes().split(b"\0"):
                     continue
-                state, _, theirs = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-                if state != "Z" and int(theirs) != group and pid != os.getpid():
+                state, _, group_of_process = (
+                    (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+                )
+                if state != "Z" and int(group_of_process) != group and pid != os.getpid():
                     yield pid
 
     def alive(self) -> bool:

@@ -73,7 +73,7 @@ def is_experiment(path: Path) -> bool:
 
 
 def after_run(settings: Mapping[str, Any], folder: Path, working_folder: Path) -> AfterRun:
-    """Return what follows each run, by an experiment's ``after``. Raises LaboratoryError."""
+    """Return what follows each run, by an experiment's ``processor``. Raises LaboratoryError."""
     make = laboratory.load("after_run", FORMAT, "train of experiment files")
-    made: AfterRun = make(settings, folder, working_folder)
-    return made
+    processor: AfterRun = make(settings, folder, working_folder)
+    return processor

@@ -84,35 +84,35 @@ class Measuring:
 
     def make(self, name: str) -> list[RunResult]:
         """Bring a stage to its end, take up its runs, and return the good ones."""
-        results = self._stage(name)
+        results = self._run_stage(name)
         good = {r.seq: r for r in results if r.ok}
         self.failed += self._failures(name, good)
         self.good |= good
         self._post_process(name, good)
-        self.observations += self._observe(results, name)
+        self.observations += self._store_runs(results, name)
         return list(good.values())
 
     # -- stages --------------------------------------------------------------------------------
 
-    def _stage(self, name: str) -> list[RunResult]:
+    def _run_stage(self, name: str) -> list[RunResult]:
         """Bring a stage to its end and return every result of it."""
         state, scheduler = self.state, self.scheduler
         stage = state.stages[name]
         job = replace(state.job(name), results=self.sink.place)
         job.folder.mkdir(parents=True, exist_ok=True)
-        before = read_results(job.folder / "results.jsonl")
-        seen = len(before)
-        if before:
-            self.results[name] = tuple(before)
-            made = sum(r.ok for r in before)
-            self.show(Event("note", name, f"made before: {made} of {len(job.runs)} runs"))
+        earlier = read_results(job.folder / "results.jsonl")
+        shown_count = len(earlier)
+        if earlier:
+            self.results[name] = tuple(earlier)
+            succeeded = sum(r.ok for r in earlier)
+            self.show(Event("note", name, f"made before: {succeeded} of {len(job.runs)} runs"))
         self.show(Event("stage", name, total=len(stage.runs), spent=self.spent()))
         if not stage.handles:
             stage.handles.append(scheduler.submit_sweep(job))
             state.save()
         elif not stage.ended:
             status = scheduler.poll(job, stage.handles[-1])
-            seen = self._show_new(name, status, seen)
+            shown_count = self._show_new(name, status, shown_count)
             if status.state == "ended" and job.open_runs(status.results):
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
@@ -120,7 +120,7 @@ class Measuring:
         shown = ""
         while True:
             status = scheduler.poll(job, stage.handles[-1])
-            seen = self._show_new(name, status, seen)
+            shown_count = self._show_new(name, status, shown_count)
             if name == "design" and not checked and stage.runs[0].seq in status.done():
                 self._check_budget(status.done()[stage.runs[0].seq])
                 checked = True
@@ -144,20 +144,20 @@ class Measuring:
         state.save()
         return list(status.results)
 
-    def _show_new(self, name: str, status: SweepStatus, seen: int) -> int:
+    def _show_new(self, name: str, status: SweepStatus, shown_count: int) -> int:
         """Report results nobody has seen yet and note them in the store."""
         self.results[name] = status.results
         job = self.state.job(name)
         runs = {r.seq: r for r in job.runs}
-        done = 0
+        finished = 0
         for number, result in enumerate(status.results):
             if result.seq not in runs:
                 continue
             so_far = status.results[: number + 1]
             tries = sum(r.seq == result.seq for r in so_far)
             final = result.ok or job.given_up(runs[result.seq], so_far)
-            done += final
-            if number < seen:
+            finished += final
+            if number < shown_count:
                 continue
             run = runs[result.seq]
             self.show(
@@ -166,7 +166,7 @@ class Measuring:
                     name,
                     run=run,
                     result=result,
-                    index=done,
+                    index=finished,
                     total=len(runs),
                     text="" if result.ok or final else "will be tried again",
                     spent=self.spent(),
@@ -233,11 +233,11 @@ class Measuring:
                 hint=f"see the outputs under {self.state.folder}",
             )
         short = {id(self.observations[i]) for i in failed_fast(self.observations)}
-        written = [o for o in self.observations if o.configuration == self.state.subject.baseline]
-        if written and all(id(o) in short for o in written):
+        base_runs = [o for o in self.observations if o.configuration == self.state.subject.baseline]
+        if base_runs and all(id(o) in short for o in base_runs):
             raise AdvisorError(
-                f"the job as written took only {format_duration(written[0].time_s)}, far less than "
-                "its other runs allow: it failed, probably",
+                f"the job as written took only {format_duration(base_runs[0].time_s)}, far less "
+                "than its other runs allow: it failed, probably",
                 hint=f"see its output under {self.state.folder}",
             )
 
@@ -287,14 +287,14 @@ class Measuring:
             limit_s=self.state.settings.run_limit_s,
             basis="",
         )
-        left = self.policy.training.budget_node_hours - self.spent().node_hours
-        return more.node_hours is not None and more.node_hours > left
+        budget_left_node_hours = self.policy.training.budget_node_hours - self.spent().node_hours
+        return more.node_hours is not None and more.node_hours > budget_left_node_hours
 
     def spent(self) -> Spent:
         """Return what all results seen so far have used."""
         runs = 0
         node_s = energy_j = 0.0
-        known = False
+        has_energy = False
         for name, results in self.results.items():
             nodes = {r.seq: r.configuration.nodes for r in self.state.stages[name].runs}
             for result in results:
@@ -305,8 +305,8 @@ class Measuring:
                     used = result.spent_j or used * result.extrapolated["share"]
                 if used is not None:
                     energy_j += used
-                    known = True
-        return Spent(runs, node_s / 3600, energy_j, known)
+                    has_energy = True
+        return Spent(runs, node_s / 3600, energy_j, has_energy)
 
     # -- after each run --------------------------------------------------------------------------
 
@@ -320,16 +320,16 @@ class Measuring:
             if problem:
                 self.show(Event("note", name, f"{describe(run.configuration)}: {problem}"))
         runs = [r for stage in self.state.stages.values() for r in stage.runs]
-        made = [(r, self.good[r.seq]) for r in runs if r.seq in self.good]
+        results = [(r, self.good[r.seq]) for r in runs if r.seq in self.good]
         try:
-            self.processor.summarise(made)
+            self.processor.summarise(results)
         except OSError as error:
             text = f"the summary cannot be written: {error.filename}: {error.strerror}"
             self.show(Event("note", name, text))
 
     # -- what was measured -----------------------------------------------------------------------
 
-    def _observe(self, results: list[RunResult], stage: str) -> list[Observation]:
+    def _store_runs(self, results: list[RunResult], stage: str) -> list[Observation]:
         """Store the good runs that are not stored yet, and return all of them."""
         state, subject = self.state, self.state.subject
         account = self.account(results)

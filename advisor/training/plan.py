@@ -72,35 +72,35 @@ def axes(
 
 
 def _threads_axis(
-    subject: TrainingJob, asked: Sequence[int], notes: list[str]
+    subject: TrainingJob, counts: Sequence[int], notes: list[str]
 ) -> tuple[tuple[int, int], ...]:
     base, ranks = subject.baseline, subject.baseline.ranks_per_node
-    own = (ranks, base.threads_per_node)
+    baseline = (ranks, base.threads_per_node)
     most = base.threads_per_node
-    for count in asked:
+    for count in counts:
         if not 1 <= count <= most:
             whose = subject.node_type.name if most >= subject.node_type.cores else "the job"
             raise InputError(f"--threads {count}: {whose} has {most} per node")
     if subject.threads_kept:
-        if set(asked) - {most}:
+        if set(counts) - {most}:
             raise InputError(f"--threads cannot be varied: {subject.threads_kept}")
         notes.append(f"threads are not varied: {subject.threads_kept}")
-        return (own,)
-    values = asked or thread_counts(most, ranks)
+        return (baseline,)
+    values = counts or thread_counts(most, ranks)
     pairs = {(ranks, t) for t in values if t % ranks == 0}
-    if asked and len(pairs) < len(set(asked)):
+    if counts and len(pairs) < len(set(counts)):
         raise InputError(f"--threads are threads per node; here they must be multiples of {ranks}")
-    if pairs == {own}:
-        why = "no other count is asked for" if asked else "every rank has one CPU"
+    if pairs == {baseline}:
+        why = "no other count is asked for" if counts else "every rank has one CPU"
         notes.append(f"threads are not varied: {why}")
-    return tuple(sorted({*pairs, own}, key=lambda pair: (pair[1], pair[0])))
+    return tuple(sorted({*pairs, baseline}, key=lambda pair: (pair[1], pair[0])))
 
 
 def _freqs_axis(
-    node_type: NodeType, asked: Sequence[int], base: int, notes: list[str]
+    node_type: NodeType, freqs_khz: Sequence[int], base: int, notes: list[str]
 ) -> tuple[int, ...]:
     steps = node_type.freq_khz
-    unknown = [f for f in asked if f not in steps]
+    unknown = [f for f in freqs_khz if f not in steps]
     if unknown:
         raise InputError(
             f"--freqs {unknown[0]} kHz is not a step of {node_type.name}",
@@ -109,7 +109,7 @@ def _freqs_axis(
     if not steps:
         notes.append(f"frequency is not varied: the inventory lists no steps for {node_type.name}")
         return (base,)
-    return tuple(sorted({*(asked or thin(steps, MAX_FREQS)), base}))
+    return tuple(sorted({*(freqs_khz or thin(steps, MAX_FREQS)), base}))
 
 
 def first_runs_of(
@@ -167,8 +167,8 @@ def expected_runs(
     """
     runs, further = list(design), []
     if most > len(runs):
-        known = {r.configuration for r in runs}
-        further = [c for c in uniform(space, most) if c not in known][: most - len(runs)]
+        planned = {r.configuration for r in runs}
+        further = [c for c in uniform(space, most) if c not in planned][: most - len(runs)]
     return [*runs, *(PlannedRun(0, "design", c) for c in further), *runs[:1] * confirm]
 
 

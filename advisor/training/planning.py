@@ -143,7 +143,7 @@ def check_series(plans: Sequence[PlannedSweep]) -> None:
         )
 
 
-def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> PlannedSweep:
+def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -> PlannedSweep:
     """Return the sweep that a wish asks for, to be kept below ``root``.
 
     Raises UsageError, InputError, SchedulerError and RefusedError.
@@ -151,7 +151,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
     scheduler = create(wish.scheduler) if wish.scheduler else default()
     if reason := scheduler.available():
         raise SchedulerError(f"{scheduler.NAME} cannot be used: {reason}")
-    job = _job(wish, known, scheduler)
+    job = _job(wish, context, scheduler)
     if wish.experiment is not None:
         job = of_experiment(job)
     if wish.nodes and wish.nodes != str(job.baseline.nodes):
@@ -159,7 +159,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
             f"--nodes {wish.nodes}: a sweep keeps the number of nodes that the job asks for",
             hint=f"the job asks for {job.baseline.nodes}; train a script for each number",
         )
-    policy = known.policy_for(job)
+    policy = context.policy_for(job)
     if policy.training.mode == "off":
         raise RefusedError("the policy allows no training here: training.mode is off")
     policy = within_budget(policy, wish.budget.node_hours)
@@ -225,7 +225,7 @@ def plan_sweep(wish: SweepWish, known: SiteContext, root: Path, store: Path) -> 
         repeat_baseline=wish.repeat_baseline,
         alone=settings.fits and not adapts,
     )
-    if not _complete(wish, job, policy, grid.space):
+    if not _runs_to_end(wish, job, policy, grid.space):
         settings = replace(settings, within=policy.training.within)
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
@@ -269,7 +269,7 @@ def _at_size(
     return every[size.value]
 
 
-def _complete(wish: SweepWish, job: TrainingJob, policy: Policy, space: SearchSpace) -> bool:
+def _runs_to_end(wish: SweepWish, job: TrainingJob, policy: Policy, space: SearchSpace) -> bool:
     """Tell whether no run may be ended early.
 
     Because that is asked for; because what is printed or written is read after each run; or
@@ -293,9 +293,11 @@ def _of_experiment(
     """Return the settings that an experiment adds; ``warnings`` take what cannot be done here."""
     if experiment is None:
         return {}
-    own, stated = job.node_type.sockets, experiment.node_sockets
-    if experiment.after["parameters"].get("threadPlacement") and stated not in (0, own):
-        warnings.append(f"nodeSockets is {stated}, but {job.node_type.name} has {own}: check it")
+    sockets, stated = job.node_type.sockets, experiment.node_sockets
+    if experiment.after["parameters"].get("threadPlacement") and stated not in (0, sockets):
+        warnings.append(
+            f"nodeSockets is {stated}, but {job.node_type.name} has {sockets}: check it"
+        )
     settings: dict[str, Any] = {"after": experiment.after}
     if experiment.attempts:
         settings["attempts"] = experiment.attempts
@@ -312,7 +314,7 @@ def _of_experiment(
     return settings
 
 
-def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJob:
+def _job(wish: SweepWish, context: SiteContext, scheduler: Scheduler) -> TrainingJob:
     """Return what is to be run, by a job script or by an application's name and a command."""
     if not wish.subject:
         raise UsageError("nothing to train", hint="advisor train SCRIPT")
@@ -340,7 +342,7 @@ def _job(wish: SweepWish, known: SiteContext, scheduler: Scheduler) -> TrainingJ
     job = understand(
         subject,
         scheduler=scheduler.NAME,
-        site=known.site,
+        site=context.site,
         this_machine=scheduler.this_machine(),
         gives_whole_nodes=scheduler.gives_whole_nodes,
     )

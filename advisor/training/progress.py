@@ -91,8 +91,8 @@ class Recorder:
 
     def __post_init__(self) -> None:
         """Take up what was made before."""
-        for made in _read_json(self.state.folder / NAME).get("made", ()):
-            self._made[made["seq"], made.get("attempt", 1)] = made
+        for run in _read_json(self.state.folder / NAME).get("made", ()):
+            self._made[run["seq"], run.get("attempt", 1)] = run
 
     def __call__(self, event: Event) -> None:
         """Note and show one event."""
@@ -138,8 +138,8 @@ def read(folder: Path) -> Progress:
         planned = sum(len(s["runs"]) for s in stages.values())
         if "confirm" not in stages:
             planned = max(planned, int(settings.get("most_runs", 0))) + int(settings["confirm"])
-        now = _read_json(folder / NAME)
-        made = tuple(_made(m) for m in now.get("made", ()))
+        recorded = _read_json(folder / NAME)
+        runs = tuple(_made_run(m) for m in recorded.get("made", ()))
         return Progress(
             id=str(data["id"]),
             folder=folder,
@@ -151,19 +151,19 @@ def read(folder: Path) -> Progress:
             created_at=str(data["created_at"]),
             detail=str(data["detail"]),
             alive=holder(folder) is not None,
-            stage=str(now.get("stage", "")),
-            done=len({m.seq for m in made if m.ok}),
+            stage=str(recorded.get("stage", "")),
+            done=len({m.seq for m in runs if m.ok}),
             planned=planned,
-            spent=Spent(*now["spent"]) if "spent" in now else Spent(),
-            note=str(now.get("note", "")),
-            made=made,
+            spent=Spent(*recorded["spent"]) if "spent" in recorded else Spent(),
+            note=str(recorded.get("note", "")),
+            made=runs,
             store=str(data.get("store", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / 'sweep.json'} is damaged: {error!r}") from None
 
 
-def _made(data: Mapping[str, Any]) -> Made:
+def _made_run(data: Mapping[str, Any]) -> Made:
     return Made(**{k: v for k, v in data.items() if k in Made.__slots__})
 
 
@@ -181,11 +181,11 @@ def every(root: Path, store: Path | None = None) -> list[Progress]:
     return sorted(sweeps, key=lambda p: (p.created_at, p.id), reverse=True)
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(path: Path, other_path: Path) -> bool:
     try:
-        return one.samefile(other)
+        return path.samefile(other_path)
     except OSError:
-        return one == other.absolute()
+        return path == other_path.absolute()
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -255,15 +255,15 @@ def stop(folder: Path) -> None:
         raise RefusedError(f"process {pid} cannot be stopped: {error.strerror}") from None
 
 
-def spent_in_series(root: Path, left: Sequence[SweepState]) -> float:
-    """Return the node-hours that the other sizes of a series took, beside those ``left`` to run."""
-    if not left or left[0].settings.size is None:
+def spent_in_series(root: Path, open_sweeps: Sequence[SweepState]) -> float:
+    """Return the node-hours that a series' other sizes took, beside ``open_sweeps``, yet to run."""
+    if not open_sweeps or open_sweeps[0].settings.size is None:
         return 0.0
-    series = left[0].settings.size.series
-    ids = {state.id for state in left}
+    series = open_sweeps[0].settings.size.series
+    ids = {state.id for state in open_sweeps}
     return sum(
         read(state.folder).spent.node_hours
-        for state in newest_of(root, left[0].subject.application)
+        for state in newest_of(root, open_sweeps[0].subject.application)
         if state.id not in ids
         and state.settings.size is not None
         and state.settings.size.series == series

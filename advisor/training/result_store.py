@@ -126,14 +126,16 @@ class LocalResults(ResultStore):
         self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
         """Add the observations in one transaction; those of this sweep already there are kept."""
-        known = {}
+        stored_ids = {}
         for stored in self._writer.observations(application, workload):
             extra = stored.observation.extra
             if "sweep" in extra:
-                known[extra["sweep"], extra.get("seq")] = stored.id
-        new = [o for o in runs if (o.extra.get("sweep"), o.extra.get("seq")) not in known]
+                stored_ids[extra["sweep"], extra.get("seq")] = stored.id
+        new = [o for o in runs if (o.extra.get("sweep"), o.extra.get("seq")) not in stored_ids]
         ids = iter(self._writer.add_observations(application, workload, new))
-        return [known.get((o.extra.get("sweep"), o.extra.get("seq"))) or next(ids) for o in runs]
+        return [
+            stored_ids.get((o.extra.get("sweep"), o.extra.get("seq"))) or next(ids) for o in runs
+        ]
 
     def model(
         self, application: str, workload: str, node_type: str, fit: FitResult, account: str
@@ -180,14 +182,14 @@ class LocalResults(ResultStore):
         """Store the profiles beside the suite's. Raises InputError where they do not fit."""
         scope = scope_of(self._trust, "")
         save_kernels(self._writer, sent.to_dict(), contributor=self._user, scope=scope)
-        return f"stored in {self._writer.path} {_whose(scope, self._user)}"
+        return f"stored in {self._writer.path} {_audience(scope, self._user)}"
 
     def close(self) -> None:
         """Close the store."""
         self._writer.close()
 
 
-def _whose(scope: Scope, user: str) -> str:
+def _audience(scope: Scope, user: str) -> str:
     return "for everybody's jobs" if scope == "all" else f"for jobs of {user}"
 
 
@@ -207,23 +209,23 @@ class DaemonResults(ResultStore):
         self, application: str, workload: str, runs: Sequence[Observation], *, fit: bool = True
     ) -> list[int]:
         """Send the observations; with ``fit`` the daemon fits then. Raises StoreError."""
-        sent = _sent(application, workload, runs, fit=fit)
-        self._ask({"v": 1, "op": "observe", **sent}, _AGAIN)
+        sent = _observe_message(application, workload, runs, fit=fit)
+        self._send({"v": 1, "op": "observe", **sent}, _AGAIN)
         return [0] * len(runs)
 
     def characterise(self, characterisation: Characterisation) -> str:
         """Send the phases (op ``characterise``). Raises StoreError."""
-        self._ask(
+        self._send(
             {"v": 1, "op": "characterise", "characterisation": characterisation.to_dict()}, ""
         )
         return f"handed to the {self.description}, which stores and ranks it"
 
     def profile(self, sent: SentProfiles) -> str:
         """Send the profiles (op ``profile``). Raises StoreError."""
-        self._ask({"v": 1, "op": "profile", **sent.to_dict()}, "")
+        self._send({"v": 1, "op": "profile", **sent.to_dict()}, "")
         return f"handed to the {self.description}, which stores them and ranks again"
 
-    def _ask(self, message: dict[str, object], hint: str) -> None:
+    def _send(self, message: dict[str, object], hint: str) -> None:
         """Send results and wait until they are taken. Raises StoreError."""
         try:
             call(self._path, message, TIMEOUT_S)
@@ -256,32 +258,32 @@ class LeftResults(ResultStore):
         for start in range(0, len(runs), MAX_RUNS):
             part = runs[start : start + MAX_RUNS]
             last = start + MAX_RUNS >= len(runs)
-            sent = _sent(application, workload, part, fit=fit and last)
-            self._keep("runs", sent, _AGAIN)
+            sent = _observe_message(application, workload, part, fit=fit and last)
+            self._leave_delivery("runs", sent, _AGAIN)
         return [0] * len(runs)
 
     def characterise(self, characterisation: Characterisation) -> str:
         """Keep the phases. Raises StoreError."""
-        self._keep("phases", {"characterisation": characterisation.to_dict()}, "")
+        self._leave_delivery("phases", {"characterisation": characterisation.to_dict()}, "")
         return f"not stored yet; {self.by_hand}"
 
     def profile(self, sent: SentProfiles) -> str:
         """Keep the profiles. Raises StoreError."""
-        self._keep("profiles", sent.to_dict(), "")
+        self._leave_delivery("profiles", sent.to_dict(), "")
         return f"not stored yet; {self.by_hand}"
 
-    def _keep(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:
+    def _leave_delivery(self, kind: DeliveryKind, data: dict[str, object], hint: str) -> None:
         assert self.place is not None
         try:  # a new folder would lie below the mount, where nobody looks
             write_delivery(self.place, new_name(kind), json.dumps(data), make=False)
         except AdvisorError as error:
-            gone = "" if self.place.is_dir() else "; is its file system mounted?"
+            mount_hint = "" if self.place.is_dir() else "; is its file system mounted?"
             raise StoreError(
-                f"the results are not stored: {error.message}{gone}", hint=hint
+                f"the results are not stored: {error.message}{mount_hint}", hint=hint
             ) from error
 
 
-def _sent(
+def _observe_message(
     application: str, workload: str, runs: Sequence[Observation], *, fit: bool
 ) -> dict[str, object]:
     """Return runs as daemon and collect take them."""
@@ -328,40 +330,40 @@ def results_here(
         explicit=bool(db or os.environ.get("ADVISOR_DB")),
         user=user,
         trust=trust,
-        left=(folder or paths.state_dir()) / FOLDER,
+        left_folder=(folder or paths.state_dir()) / FOLDER,
     )
 
 
 def open_results(
-    store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust, left: Path
+    store: Path, daemon: Path, *, explicit: bool, user: str, trust: Trust, left_folder: Path
 ) -> LocalResults | DaemonResults | LeftResults:
     """Return where results can go, tried before anything is run.
 
     A store that was named (``explicit``) and can be written is used; else a daemon that listens
-    and takes results; where it only reads, the folder ``left``; without a daemon the user's own
+    and takes results; where it only reads, ``left_folder``; without a daemon the user's own
     store. The store that such a daemon answers from is a published copy: nobody writes into it,
     whoever may. Raises RefusedError when there is no place.
     """
     answer = _status_of(daemon)
     takes = answer is not None and answer.get("takes_results") is not False
     if answer is not None and not takes and str(store.absolute()) == answer.get("store"):
-        return _left(left, user)
+        return _left_results(left_folder, user)
     if not explicit and answer is not None and not _writable(store):
-        return DaemonResults(daemon) if takes else _left(left, user)
+        return DaemonResults(daemon) if takes else _left_results(left_folder, user)
     try:
         if store.exists() and not _writable(store):
             raise StoreError(f"{store} may not be written by {user}")
         return LocalResults(Writer(store), user=user, trust=trust)
     except AdvisorError as error:
         if answer is not None:
-            return DaemonResults(daemon) if takes else _left(left, user)
+            return DaemonResults(daemon) if takes else _left_results(left_folder, user)
         raise RefusedError(
             f"there is no place for the results: {error.message}",
             hint="name a store you may write with --db, or start the daemon",
         ) from error
 
 
-def _left(folder: Path, user: str) -> LeftResults:
+def _left_results(folder: Path, user: str) -> LeftResults:
     try:
         return LeftResults(folder, user)
     except AdvisorError as error:

@@ -62,10 +62,12 @@ def earlier_runs(store: Path, subject: TrainingJob) -> Earlier | None:
             user=current_user(),
             account=subject.request.account,
         )
-    same = [o.observation for o in measurements if o.observation.configuration == subject.baseline]
-    if not same:
+    repeats = [
+        o.observation for o in measurements if o.observation.configuration == subject.baseline
+    ]
+    if not repeats:
         return None
-    energies = [o.energy_j for o in same if o.energy_j is not None]
+    energies = [o.energy_j for o in repeats if o.energy_j is not None]
     return Earlier(
-        median(o.time_s for o in same), median(energies) if energies else None, len(same)
+        median(o.time_s for o in repeats), median(energies) if energies else None, len(repeats)
     )

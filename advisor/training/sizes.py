@@ -68,7 +68,7 @@ class SizedText:
 
 
 def sized_texts(
-    job: SizedText, asked: AskedSizes, workload_of: Callable[[SizedText], str]
+    job: SizedText, sizes: AskedSizes, workload_of: Callable[[SizedText], str]
 ) -> list[SizedText]:
     """Return the job at each size asked for.
 
@@ -76,32 +76,34 @@ def sized_texts(
     is not the job's, or no place is found where it can be changed alone.
     """
     line = parameters_of(workload_of(job))
-    if asked.parameter not in line.size:
-        known = ", ".join(f"{n} {format_number(v)}" for n, v in line.values)
+    if sizes.parameter not in line.size:
+        parameters = ", ".join(f"{n} {format_number(v)}" for n, v in line.values)
         raise InputError(
-            f"{asked.parameter} is not a parameter of this job",
-            hint=f"it has {known}" if known else "no number stands in its launcher's line",
+            f"{sizes.parameter} is not a parameter of this job",
+            hint=f"it has {parameters}"
+            if parameters
+            else "no number stands in its launcher's line",
         )
-    now = line.size[asked.parameter]
-    at = list(_numbers_of(job, now))
-    stated = [n for n in at if n.stated]
-    for number in (n for n in at if not n.stated):
+    job_size = line.size[sizes.parameter]
+    numbers = list(_numbers_of(job, job_size))
+    stated = [n for n in numbers if n.stated]
+    for number in (n for n in numbers if not n.stated):
         for places in ([number], [number, *stated]):
-            texts = [_changed(job, places, *value) for value in asked.values]
-            lines = [parameters_of(workload_of(one)) for one in texts]
+            texts = [_with_value(job, places, *value) for value in sizes.values]
+            lines = [parameters_of(workload_of(text)) for text in texts]
             if all(
-                _only(line, asked.parameter, value, there)
-                for (value, _), there in zip(asked.values, lines, strict=True)
+                _differs_only_in(line, sizes.parameter, value, new_line)
+                for (value, _), new_line in zip(sizes.values, lines, strict=True)
             ):
                 return texts
     raise InputError(
-        f"nowhere in this job can {asked.parameter}={format_number(now)} be changed alone",
+        f"nowhere in this job can {sizes.parameter}={format_number(job_size)} be changed alone",
         hint="write it once, as a number in the launcher's line or as a variable that it uses",
     )
 
 
-def _only(line: ParameterLine, name: str, value: float, there: ParameterLine) -> bool:
-    return there.family == line.family and there.size == {**line.size, name: value}
+def _differs_only_in(line: ParameterLine, name: str, value: float, new_line: ParameterLine) -> bool:
+    return new_line.family == line.family and new_line.size == {**line.size, name: value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +124,23 @@ def _numbers_of(job: SizedText, value: float) -> Iterator[_WrittenNumber]:
     for word, text in texts:
         for match in _NUMBER.finditer(text):
             try:
-                same = parse_number(match[0]) == value
+                is_value = parse_number(match[0]) == value
             except ValueError:
                 continue
             start = text.rfind("\n", 0, match.start()) + 1
             comment = word < 0 and text[start:].lstrip().startswith("#")
             stated = comment and text[start:].startswith(_STATED)
-            if same and (stated or not comment):
+            if is_value and (stated or not comment):
                 plain = match[0].replace(".", "", 1).isdigit()
                 yield _WrittenNumber(word, match.start(), match.end(), plain, stated)
 
 
-def _changed(
-    job: SizedText, places: Sequence[_WrittenNumber], value: float, written: str
+def _with_value(
+    job: SizedText, places: Sequence[_WrittenNumber], value: float, spelling: str
 ) -> SizedText:
     text, words = job.text, list(job.words)
     for p in sorted(places, key=lambda p: p.start, reverse=True):
-        new = plain_number(value) if p.plain else written
+        new = plain_number(value) if p.plain else spelling
         if p.word < 0:
             assert text is not None
             text = text[: p.start] + new + text[p.end :]

@@ -206,11 +206,11 @@ class SweepState:
 
     def _placement(self) -> tuple[str, int, int]:
         """Return how an experiment places threads, "" where it does not say."""
-        asked = self.settings.after.get("parameters", {})
-        if not isinstance(asked, Mapping) or not asked.get("threadPlacement"):
+        parameters = self.settings.after.get("parameters", {})
+        if not isinstance(parameters, Mapping) or not parameters.get("threadPlacement"):
             return "", 0, 0
-        sockets, rings = asked.get("nodeSockets") or 0, asked.get("socketRings") or 0
-        return str(asked["threadPlacement"]), int(sockets), int(rings)
+        sockets, rings = parameters.get("nodeSockets") or 0, parameters.get("socketRings") or 0
+        return str(parameters["threadPlacement"]), int(sockets), int(rings)
 
 
 def confirm_stage(round_: int) -> str:
@@ -218,14 +218,14 @@ def confirm_stage(round_: int) -> str:
     return f"confirm-{round_ + 1}" if round_ else "confirm"
 
 
-def again_stage(made: int) -> str:
+def again_stage(repeats: int) -> str:
     """Return the name of a further run of the job as written: ``again-1``, ``again-2``."""
-    return f"{AGAIN}-{made + 1}"
+    return f"{AGAIN}-{repeats + 1}"
 
 
-def further_stage(made: int) -> str:
+def further_stage(runs: int) -> str:
     """Return the name of a sequential design's further run: ``next-1``, ``next-2``."""
-    return f"next-{made + 1}"
+    return f"next-{runs + 1}"
 
 
 def new(
@@ -411,30 +411,30 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         node_type=node_type.name,
         options=tuple(settings.extra_options),
     )
-    again = understand(
+    job = understand(
         subject,
         scheduler=settings.scheduler,
         site=TrainingSite(Inventory.of([node_type]), understood_options=understood),
         options=data.get("options"),
     )
     if settings.after:
-        again = of_experiment(again)
-    request = again.request
+        job = of_experiment(job)
+    request = job.request
     request = replace(
         request,
         job_name=data.get("job_name", request.job_name),  # the copy has another name
         exclusive=data.get("exclusive", request.exclusive),  # its partition may say so
     )
     return replace(
-        again,
+        job,
         request=request,
-        threads_kept=data.get("threads_kept", again.threads_kept),
-        freq_kept=data.get("freq_kept", again.freq_kept),
-        left_alone=data.get("left_alone", again.left_alone),
+        threads_kept=data.get("threads_kept", job.threads_kept),
+        freq_kept=data.get("freq_kept", job.freq_kept),
+        left_alone=data.get("left_alone", job.left_alone),
         baseline=Configuration.from_dict(data["baseline"]),
         partition=data["partition"],
         method=data.get("method", "request"),  # a sweep of an earlier version
-        threads_from=tuple(data.get("threads_from", again.threads_from)),
+        threads_from=tuple(data.get("threads_from", job.threads_from)),
         program=checked(data.get("program")),
         rate=RateRule.from_dict(data.get("rate")),
     )

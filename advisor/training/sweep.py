@@ -36,7 +36,7 @@ MOST_AGAIN = 2
 """Further runs of the job as written at most, where the others do not bear it out."""
 
 
-def _apart(one: Configuration, other: Configuration) -> float:
+def _distance(one: Configuration, other: Configuration) -> float:
     """Return how far two configurations are from each other, in logarithms."""
     pairs = [(one.threads_per_node, other.threads_per_node), (one.freq_khz, other.freq_khz)]
     return sum(abs(math.log(a / b)) for a, b in pairs if a and b)
@@ -79,12 +79,12 @@ class Sweep(Measuring):
         if not self.state.settings.fits:
             return self._runs_only()
         if self.state.settings.design == ADAPTIVE:
-            fit, attempts = self._adapt()
+            fit, attempts = self._run_adaptive()
         else:
-            fit, attempts = self._confirm(self._measure())
-        model_id = self._save(fit)
+            fit, attempts = self._confirm_best(self._run_design())
+        model_id = self._save_model(fit)
         baseline = option_at(fit.options, self.state.subject.baseline)
-        choice = confirmed_choice(self._kept(fit), baseline, self.policy)
+        choice = confirmed_choice(self._allowed_options(fit), baseline, self.policy)
         recommended = None if choice is None else option_at(fit.options, choice)
         last = next((a for a in reversed(attempts) if a.configuration == choice), None)
         if last is None and attempts:
@@ -104,7 +104,7 @@ class Sweep(Measuring):
             fit, option_at(fit.options, self.state.subject.baseline), None, None, (), None
         )
 
-    def _measure(self) -> FitResult:
+    def _run_design(self) -> FitResult:
         """Make the runs of the design and return the fit to them."""
         self.make("design")
         self.check_enough()
@@ -112,19 +112,19 @@ class Sweep(Measuring):
         state = self.state
         if state.settings.design != SEQUENTIAL:
             return fit
-        before = None
+        former = None
         for number in itertools.count():
             name = further_stage(number)
             if name not in state.stages:
-                chosen = self._next(fit, before)
+                chosen = self._next_sequential(fit, former)
                 if chosen is None:
                     break
                 self.plan(name, "design", (chosen,))
             if self.make(name):
-                before, fit = fit, self._fit()
+                former, fit = fit, self._fit()
         return fit
 
-    def _adapt(self) -> tuple[FitResult, list[Confirmation]]:
+    def _run_adaptive(self) -> tuple[FitResult, list[Confirmation]]:
         """Make the adaptive design's runs, those that confirm among them."""
         state = self.state
         waiting = [name for name in state.stages if name not in ("design", CHECK)]  # of a resume
@@ -135,7 +135,7 @@ class Sweep(Measuring):
             if waiting:
                 name = waiting.pop(0)
             else:
-                fit = self._compared(fit)
+                fit = self._comparable(fit)
                 step = self._next_runs(fit)
                 if step is None:
                     return fit, attempts
@@ -143,19 +143,19 @@ class Sweep(Measuring):
             first = state.stages[name].runs[0]
             promised = option_at(fit.predicted or fit.options, first.configuration)
             if first.role == "confirm":
-                self._save(fit)
+                self._save_model(fit)
             good = self.make(name)
             if not good:
                 continue
             fit = self._fit()
-            made = [r for r in good if r.seq == first.seq]
-            if first.role != "confirm" or not made:
+            confirm_runs = [r for r in good if r.seq == first.seq]
+            if first.role != "confirm" or not confirm_runs:
                 continue
             self._base_again()
             fit = self._fit()
-            attempt = self._attempt(fit, promised, made)
+            attempt = self._attempt(fit, promised, confirm_runs)
             attempts.append(attempt)
-            if not attempt.holds and self._check(first.configuration):
+            if not attempt.holds and self._check_ended(first.configuration):
                 fit = self._fit()
             self._show_attempt(name, attempt)
 
@@ -165,19 +165,19 @@ class Sweep(Measuring):
         planned = [r for stage in state.stages.values() for r in stage.runs]
         pairs = Counter(r.configuration for r in planned if r.role == "confirm")
         failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
-        options = [o for o in self._kept(fit) if o.configuration not in failed]
-        left = state.settings.most_runs - len(planned)
+        options = [o for o in self._allowed_options(fit) if o.configuration not in failed]
+        runs_left = state.settings.most_runs - len(planned)
         step = next_runs(
             options,
             option_at(fit.options, state.subject.baseline),
             self.policy,
-            left=left,
+            runs_left=runs_left,
             pairs=pairs,
             run_sigma=run_sigma(fit),
             confirm=self.policy.training.confirm,
         )
         measured = {o.configuration for o in without_refuted(self.observations, [])}
-        if step is None and left and too_few_for_a_model(measured):
+        if step is None and runs_left and too_few_for_a_model(measured):
             step = telling_run(options, measured)
         if step is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
@@ -200,7 +200,7 @@ class Sweep(Measuring):
         """Compare confirming runs with what was promised, by the fit made with them."""
         c, work = promised.configuration, Work.of_stats(fit.stats)
         baseline = option_at(fit.options, self.state.subject.baseline)
-        choice = confirmed_choice(self._kept(fit), baseline, self.policy)
+        choice = confirmed_choice(self._allowed_options(fit), baseline, self.policy)
         holds = option_at(fit.options, c).confirmed
         return compare(promised, good, holds=holds, chosen=choice == c, work=work)
 
@@ -209,15 +209,15 @@ class Sweep(Measuring):
         where = describe(attempt.configuration)
         self.show(Event("note", name, f"{where} {attempt.verdict}{why}"))
 
-    def _next(self, fit: FitResult, before: FitResult | None) -> Configuration | None:
+    def _next_sequential(self, fit: FitResult, former: FitResult | None) -> Configuration | None:
         """Return where the sequential design runs next, None when it has ended."""
         state = self.state
         planned = [r for stage in state.stages.values() for r in stage.runs]
         if len(planned) >= state.settings.most_runs or any(r.role == "confirm" for r in planned):
             return None
         tried = {r.configuration for r in planned}
-        allowed = {o.configuration for o in self._kept(fit)} - tried
-        chosen = next_run(fit, before, state.subject.baseline, self.policy, allowed)
+        allowed = {o.configuration for o in self._allowed_options(fit)} - tried
+        chosen = next_run(fit, former, state.subject.baseline, self.policy, allowed)
         if chosen is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))
@@ -226,22 +226,22 @@ class Sweep(Measuring):
             return None
         return chosen
 
-    def _confirm(self, fit: FitResult) -> tuple[FitResult, list[Confirmation]]:
+    def _confirm_best(self, fit: FitResult) -> tuple[FitResult, list[Confirmation]]:
         """Confirm the best option by a run; while that bears nothing out, learn and try again."""
         state = self.state
         attempts: list[Confirmation] = []
         tried: list[Configuration] = []
         while len(tried) < MOST_CONFIRMATIONS and state.settings.confirm > 0:
             name = confirm_stage(len(tried))
-            fit = self._compared(fit)
+            fit = self._comparable(fit)
             if name not in state.stages:
-                c = self._proposed(fit, tried)
+                c = self._proposed_option(fit, tried)
                 if c is None:
                     break
                 self.plan(name, "confirm", (c,) * state.settings.confirm)
             c = state.stages[name].runs[0].configuration
             tried.append(c)
-            self._save(fit)
+            self._save_model(fit)
             self.check_budget_of_confirm()
             promised = option_at(fit.predicted or fit.options, c)
             good = self.make(name)
@@ -249,42 +249,42 @@ class Sweep(Measuring):
                 continue
             self._base_again()
             fit = self._fit()
-            options = self._kept(fit)
+            options = self._allowed_options(fit)
             baseline = option_at(fit.options, state.subject.baseline)
-            now = option_at(fit.options, c)
+            option = option_at(fit.options, c)
             choice = confirmed_choice(options, baseline, self.policy)
             work = Work.of_stats(fit.stats)
-            attempt = compare(promised, good, holds=now.confirmed, chosen=choice == c, work=work)
+            attempt = compare(promised, good, holds=option.confirmed, chosen=choice == c, work=work)
             attempts.append(attempt)
             if choice == c:
                 break
-            if not attempt.holds and self._check(c):
+            if not attempt.holds and self._check_ended(c):
                 fit = self._fit()
             why = "" if attempt.holds else f": {attempt.reason}"
             self.show(Event("note", name, f"{describe(c)} {attempt.verdict}{why}"))
         return fit, attempts
 
-    def _check(self, near: Configuration) -> bool:
+    def _check_ended(self, near: Configuration) -> bool:
         """Make the run nearest to one that came out otherwise again, if it was ended early.
 
         So is the job as written, if it was. Where one takes something else than was expected, no
         fit takes those that were ended from then on. Tells whether so.
         """
-        ended = [o for o in self.observations if ended_early(o)]
-        if not ended or len(without_refuted(self.observations, [])) < len(self.observations):
+        ended_runs = [o for o in self.observations if ended_early(o)]
+        if not ended_runs or len(without_refuted(self.observations, [])) < len(self.observations):
             return False
-        nearest = min(ended, key=lambda o: _apart(o.configuration, near))
+        nearest = min(ended_runs, key=lambda o: _distance(o.configuration, near))
         base = self.state.subject.baseline
-        runs = [o for o in ended if o is nearest or o.configuration == base]
+        runs = [o for o in ended_runs if o is nearest or o.configuration == base]
         if CHECK not in self.state.stages:
             self.plan(CHECK, "design", [o.configuration for o in runs])
         self.make(CHECK)
-        again = [o for o in self.observations if not ended_early(o)]
-        spread = launch_spread(again)
+        complete_runs = [o for o in self.observations if not ended_early(o)]
+        spread = launch_spread(complete_runs)
         off = [
             (refuted(run, o, spread), run)
             for run in runs
-            for o in again
+            for o in complete_runs
             if o.configuration == run.configuration
         ]
         most, run = max(off, key=lambda e: abs(e[0]), default=(0.0, nearest))
@@ -294,7 +294,11 @@ class Sweep(Measuring):
             return False
         text = f"{where}: a complete run is {format_change(most)} off the one ended early"
         self.show(
-            Event("note", CHECK, f"{text}; left out: {format_count(len(ended), 'run')} ended early")
+            Event(
+                "note",
+                CHECK,
+                f"{text}; left out: {format_count(len(ended_runs), 'run')} ended early",
+            )
         )
         return True
 
@@ -312,7 +316,7 @@ class Sweep(Measuring):
             self.plan(CHECK, "design", (base,))
         self.make(CHECK)
 
-    def _compared(self, fit: FitResult) -> FitResult:
+    def _comparable(self, fit: FitResult) -> FitResult:
         """Return a fit in which the job as written can be compared with, after more runs of it.
 
         All advice is against it: a run of it that the others do not bear out is neither believed
@@ -335,10 +339,12 @@ class Sweep(Measuring):
                 fit = self._fit()
         return fit
 
-    def _proposed(self, fit: FitResult, tried: Sequence[Configuration]) -> Configuration | None:
+    def _proposed_option(
+        self, fit: FitResult, tried: Sequence[Configuration]
+    ) -> Configuration | None:
         """Return what to confirm next, None for nothing."""
         baseline = option_at(fit.options, self.state.subject.baseline)
-        options = self._kept(fit, say=not tried)
+        options = self._allowed_options(fit, say=not tried)
         return to_confirm(options, baseline, self.policy, tried, most=MOST_CONFIRMATIONS)
 
     def _fit(self) -> FitResult:
@@ -356,17 +362,17 @@ class Sweep(Measuring):
             least=least,
         )
 
-    def _save(self, fit: FitResult) -> int | None:
+    def _save_model(self, fit: FitResult) -> int | None:
         subject = self.state.subject
         account = self.account([r for rs in self.results.values() for r in rs])
         return self.sink.model(
             subject.application, subject.workload, subject.node_type.name, fit, account
         )
 
-    def _kept(self, fit: FitResult, *, say: bool = False) -> tuple[Option, ...]:
+    def _allowed_options(self, fit: FitResult, *, say: bool = False) -> tuple[Option, ...]:
         """Return the options this job may take; ``say`` why not more."""
         subject = self.state.subject
-        known = {subject.node_type.name: subject.node_type, **self.site.inventory.node_types}
+        node_types = {subject.node_type.name: subject.node_type, **self.site.inventory.node_types}
         by_scheduler = translator(self.state.settings.scheduler).SETS_THREADS
         unset = [name for name in subject.threads_from if name not in by_scheduler]
         unset = [] if subject.fills_cores else unset
@@ -377,7 +383,7 @@ class Sweep(Measuring):
                 request=subject.request,
                 baseline=subject.baseline,
                 policy=self.policy,
-                inventory=Inventory(known),
+                inventory=Inventory(node_types),
                 partition=subject.partition,
                 whole=subject.method == "variables",
                 threads_kept=subject.threads_kept,

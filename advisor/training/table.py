@@ -96,10 +96,10 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
 
 def _quality(observations: Sequence[Observation]) -> Quality:
     """Return the best quality that every configuration has an energy of."""
-    wanted = {o.configuration for o in observations}
+    configurations = {o.configuration for o in observations}
     for quality in ("measured", "estimated"):
-        have = {o.configuration for o in observations if o.energy_quality == quality}
-        if have == wanted:
+        metered = {o.configuration for o in observations if o.energy_quality == quality}
+        if metered == configurations:
             return "measured" if quality == "measured" else "estimated"
     return "missing"
 
@@ -130,9 +130,9 @@ def _interval(
 def _confirms(
     observations: Sequence[Observation], c: Configuration, name: str, sigma: float
 ) -> bool:
-    here = [o for o in observations if o.configuration == c and getattr(o, name) is not None]
-    later = [math.log(getattr(o, name)) for o in here if o.source == "confirm"]
-    first = [math.log(getattr(o, name)) for o in here if o.source != "confirm"]
+    runs = [o for o in observations if o.configuration == c and getattr(o, name) is not None]
+    later = [math.log(getattr(o, name)) for o in runs if o.source == "confirm"]
+    first = [math.log(getattr(o, name)) for o in runs if o.source != "confirm"]
     if not later or not first:
         return False
     half = Z90 * sigma * math.sqrt(1 / len(later) + 1 / len(first))

@@ -183,11 +183,14 @@ def understand(
     text = script_text(script) if script is not None else None
     language = translator(scheduler)
     if options is None:
-        given = {
+        submit_options = {
             **(_from_environment(language) if scheduler != "local" else {}),
             **language.read_arguments(subject.options),
         }
-        options = {**(language.read_directives(text, given) if text else {}), **given}
+        options = {
+            **(language.read_directives(text, submit_options) if text else {}),
+            **submit_options,
+        }
     request = _request(scheduler, options, text, script, arguments, command)
     if request.het:
         raise InputError(
@@ -215,14 +218,14 @@ def understand(
         request = replace(request, freq_khz=use.freq_khz)
     if "place" not in request.options and gives_whole_nodes(partition):
         request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
-    whole = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)
+    whole_nodes = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)
     baseline = _baseline(request, chosen, use, local=scheduler == "local")
     launcher = recognition.command.launcher if recognition.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow
     by_script = "" if CAP_VARIABLE in use.frequency else use.frequency  # which a sweep sets
     freq_kept = by_script or bound(request, "frequency")
-    if not whole:
+    if not whole_nodes:
         freq_kept = "the job shares its nodes"
     launcher_options = recognition.command.launcher_options if recognition.command else ()
     if any(option.startswith("--cpu-freq") for option in launcher_options):
@@ -239,11 +242,11 @@ def understand(
         options=options,
         launcher=launcher,
         threads_kept=threads_kept(request, use, recognition.threads_from)
-        if whole
+        if whole_nodes
         else cores_kept(request, use),
         freq_kept=freq_kept,
         partition=partition,
-        method="variables" if whole else "request",
+        method="variables" if whole_nodes else "request",
         threads_from=recognition.threads_from,
         left_alone=reason(*use.obstacle).cause if use.obstacle[0] else "",
         how="; ".join(r.text for r in recognition.how),
@@ -320,15 +323,15 @@ def _request(
 ) -> JobRequest:
     language = translator(scheduler)
     argv = [str(script), *arguments] if script is not None else list(command)
-    given = dict(options)
-    if "exclusive" in given:
-        given["exclusive"] = given["exclusive"] or "exclusive"
+    job_options = dict(options)
+    if "exclusive" in job_options:
+        job_options["exclusive"] = job_options["exclusive"] or "exclusive"
     if script is not None:
-        given.setdefault("job-name", script.name)
+        job_options.setdefault("job-name", script.name)
     payload = {
         "hook": "train",
         "type": language.SUBMIT,
-        "options": given,
+        "options": job_options,
         "script": text,
         "script_path": str(script or ""),
         "argv": argv,
@@ -354,27 +357,27 @@ def _node_type(
     name: str, request: JobRequest, site: TrainingSite, this_machine: NodeType | None
 ) -> NodeType:
     """Return the node type asked for, else the one the job would land on first."""
-    known = site.inventory.node_types
+    known_types = site.inventory.node_types
     if name:
-        if name in known:
-            return known[name]
+        if name in known_types:
+            return known_types[name]
         if this_machine is not None and name == this_machine.name:
             return this_machine
         raise UnknownNameError(
             f"node type {name!r} is not in the inventory",
-            hint=f"known: {', '.join(sorted(known)) or 'none; run advisor site discover'}",
+            hint=f"known: {', '.join(sorted(known_types)) or 'none; run advisor site discover'}",
         )
     if this_machine is not None:
-        return known.get(this_machine.name, this_machine)
+        return known_types.get(this_machine.name, this_machine)
     node_types = possible_node_types(request, site.inventory, site.default_node_types)
-    if not known:
+    if not known_types:
         raise InputError("the inventory is empty", hint="run advisor site discover")
     if not node_types:
         raise InputError(
             "no node type has the partition and constraint of the job"
             if request.partition or request.constraint
             else "the script names no partition, and site.yaml sets no default_partition",
-            hint=f"give --node-type, one of: {', '.join(sorted(known))}",
+            hint=f"give --node-type, one of: {', '.join(sorted(known_types))}",
         )
     return node_types[0]
 

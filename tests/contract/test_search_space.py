@@ -26,7 +26,7 @@ from advisor.models.space import NamedAxes, far_from, search_space, wanted
 from advisor.store.forgetting import forget, remember
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from advisor.training.result_store import _sent
+from advisor.training.result_store import _observe_message
 
 Advisor = Callable[..., Any]
 FREQS = tuple(range(1_200_000, 2_200_001, 100_000))
@@ -130,7 +130,9 @@ def test_the_sweeps_grid_is_stored_and_a_fit_again_has_the_same_options(
 def test_a_users_delivery_brings_its_grid(store_path: Path) -> None:
     """By the socket, the spool and the folder of left results: one form for all."""
     runs = [observed(c, source="sweep", space=SPACE) for c in uniform(SPACE)]
-    sent = delivered_runs(json.loads(json.dumps(_sent("A", "default", runs, fit=True))), "ann")
+    sent = delivered_runs(
+        json.loads(json.dumps(_observe_message("A", "default", runs, fit=True))), "ann"
+    )
     write_spool_file(spool_folder(store_path), json.dumps(sent))
     with Writer(store_path) as store:
         done = take_spool(store, spool_folder(store_path), refit, lambda *_: "", lambda *_: "")
@@ -157,7 +159,7 @@ def test_a_users_delivery_brings_its_grid(store_path: Path) -> None:
     ],
 )
 def test_a_grid_that_makes_no_sense_is_refused(store_path: Path, space: object) -> None:
-    sent = _sent("A", "default", [observed(c) for c in uniform(SPACE)], fit=True)
+    sent = _observe_message("A", "default", [observed(c) for c in uniform(SPACE)], fit=True)
     bad = json.loads(json.dumps({**sent, "space": space}))
     with pytest.raises(ProtocolError, match="space"):
         delivered_runs(bad, "ann")

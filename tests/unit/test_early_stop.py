@@ -436,7 +436,7 @@ def test_what_packages_keep_of_a_stop_stands_in_it_and_none_can_break_it(
     for time_s, site in zip(events.times[:20], events.sites[:20], strict=True):
         pairing.feed(1.1 * time_s, site)
     beside: Any = SimpleNamespace(pairing=pairing)
-    ratio, power_w, error_w = beside_module._more(beside)["parts"]["solve"]  # type: ignore[index]
+    ratio, power_w, error_w = beside_module._plugin_facts(beside)["parts"]["solve"]  # type: ignore[index]
     assert (round(ratio, 6), power_w, error_w) == (1.1, None, 0.0)
     registered: dict[str, Callable[[Any], object]] = {
         "seen": lambda watched: len(watched.times),
@@ -445,11 +445,13 @@ def test_what_packages_keep_of_a_stop_stands_in_it_and_none_can_break_it(
     }
     monkeypatch.setattr("advisor.plugins.names", lambda kind: tuple(registered))
     monkeypatch.setattr("advisor.plugins.load", lambda kind, name: registered[name])
-    assert beside_module._more(beside) == {"seen": 20}
+    assert beside_module._plugin_facts(beside) == {"seen": 20}
     pairing.feed(12.0, "another")
-    assert beside_module._more(beside) == ({} if pairing.watched() is None else {"seen": 21})
+    assert beside_module._plugin_facts(beside) == (
+        {} if pairing.watched() is None else {"seen": 21}
+    )
     beside.pairing = None
-    assert beside_module._more(beside) == {}
+    assert beside_module._plugin_facts(beside) == {}
 
 
 @pytest.mark.usefixtures("first")

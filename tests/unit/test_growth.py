@@ -199,7 +199,7 @@ def test_whether_a_jobs_run_is_stored_is_found_by_an_index(stores: tuple[Path, P
     with Writer(stores[0]) as store:
         asked: list[str] = []
         store._connection.set_trace_callback(asked.append)
-        RunsOfJobs(store, "slurm", store.inventory(), store.policy())._taken("1", "")
+        RunsOfJobs(store, "slurm", store.inventory(), store.policy())._is_stored("1", "")
         store._connection.set_trace_callback(None)
         (sql,) = (sql for sql in asked if "FROM observations" in sql)
         plan = [row["detail"] for row in store.rows(f"EXPLAIN QUERY PLAN {sql}")]

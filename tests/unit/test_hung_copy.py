@@ -198,5 +198,5 @@ def test_nobody_waits_for_a_reader_that_hangs(
 
     monkeypatch.setattr(left_reader, "look", look)
     entry = left_results._owner(pwd.getpwuid(os.geteuid()).pw_name)
-    assert left_results._read(entry, {}) == {}
+    assert left_results._read_folders(entry, {}) == {}
     assert held.read_text().split() == [os.devnull] * 3

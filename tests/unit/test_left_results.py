@@ -109,7 +109,7 @@ def test_what_was_left_is_stored_once_as_its_owners(
     home.leave(fit=True)
     (left,) = home.folder.iterdir()
     assert (left.stat().st_mode & 0o777, home.folder.stat().st_mode & 0o777) == (0o600, 0o700)
-    read, removing = left_results._read, []
+    read, removing = left_results._read_folders, []
 
     def killed(rights: Any, folders: Any) -> dict[str, Any]:
         removing.append(any(folders.values()))
@@ -118,7 +118,7 @@ def test_what_was_left_is_stored_once_as_its_owners(
         return read(rights, folders)
 
     with monkeypatch.context() as patch:
-        patch.setattr(left_results, "_read", killed)
+        patch.setattr(left_results, "_read_folders", killed)
         with pytest.raises(KeyboardInterrupt):
             home.take()
     assert removing == [False, True] and left.exists()
@@ -212,16 +212,16 @@ def test_a_folder_swapped_while_it_is_read(home: Home, monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", swapped)
-        found = left_reader._look(str(home.folder), {}, [10, 1000])
+        found = left_reader._list_folder(str(home.folder), {}, [10, 1000])
     assert found["files"] == [["runs-1-ab.json", "mine"]]
 
 
 def test_what_is_read_at_once_is_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 8):
         home.put(number, b"x" * 100)
-    found = left_reader._look(str(home.folder), {}, [5, 1000])
+    found = left_reader._list_folder(str(home.folder), {}, [5, 1000])
     assert (len(found["files"]), found["more"]) == (5, 2)  # type: ignore[arg-type]
-    found = left_reader._look(str(home.folder), {}, [100, 350])
+    found = left_reader._list_folder(str(home.folder), {}, [100, 350])
     assert (len(found["files"]), found["more"]) == (3, 4)  # type: ignore[arg-type]
     home.give()
     monkeypatch.setattr(left_results, "_MOST_ANSWER", 100)
@@ -248,7 +248,7 @@ def test_a_file_system_that_hangs_and_an_answer_that_lies(
     )
     for lie in lies:
         with monkeypatch.context() as patch:
-            patch.setattr(left_results, "_read", _answers({str(home.folder): lie}))
+            patch.setattr(left_results, "_read_folders", _answers({str(home.folder): lie}))
             found = home.take()
             assert found.files == 0
             assert all(line.isprintable() and len(line) < 400 for line in found.refused)
@@ -336,7 +336,7 @@ def test_no_place_for_what_would_be_left(tmp_path: Path, monkeypatch: pytest.Mon
                 explicit=False,
                 user="ann",
                 trust="own",
-                left=place,
+                left_folder=place,
             )
         assert caught.value.hint
     assert not (tmp_path / "no.db").exists()
@@ -347,7 +347,7 @@ def test_a_sweep_in_the_background_leaves_its_results_where_others_do(
 ) -> None:
     """It is given the usual work folder; what `advisor run --record` left comes with its job."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(result_store, "open_results", lambda *_, left, **__: left)
+    monkeypatch.setattr(result_store, "open_results", lambda *_, left_folder, **__: left_folder)
     state: Any = SimpleNamespace(settings=SimpleNamespace(user="ann"))
 
     def left(work_dir: Path | None) -> object:

@@ -57,30 +57,32 @@ def test_a_measured_saving_is_confirmed_beside_the_job_as_written() -> None:
     good = Configuration("n", 1, 1, 8, 2_000_000)
     base = option(BASE, 100.0, 1000.0, measured=True)
     options = [base, option(good, 99.0, 800.0, measured=True)]
-    step = next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01)
+    step = next_runs(options, base, POLICY, runs_left=2, pairs={}, run_sigma=0.01)
     assert step is not None and step.confirms
     assert step.configurations == (good, BASE)
     # once its pair bore it out, nothing is left to run
     options[1] = replace(options[1], confirmed=True)
-    assert next_runs(options, base, POLICY, left=9, pairs={good: 1}, run_sigma=0.01) is None
+    assert next_runs(options, base, POLICY, runs_left=9, pairs={good: 1}, run_sigma=0.01) is None
     # a machine that scatters takes more pairs
-    step = next_runs(options, base, POLICY, left=9, pairs={good: 1}, run_sigma=0.05)
+    step = next_runs(options, base, POLICY, runs_left=9, pairs={good: 1}, run_sigma=0.05)
     assert step is not None and step.configurations == (good, BASE)
     # and a policy that confirms nothing none
-    assert next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01, confirm=0) is None
+    assert (
+        next_runs(options, base, POLICY, runs_left=2, pairs={}, run_sigma=0.01, confirm=0) is None
+    )
 
 
 def test_it_explores_while_more_is_left_than_a_pair_and_ends_where_nothing_pays() -> None:
     hope = Configuration("n", 1, 1, 12, 1_800_000)
     base = option(BASE, 100.0, 1000.0, measured=True)
     options = [base, option(hope, 101.0, 700.0, error=0.03)]
-    step = next_runs(options, base, POLICY, left=3, pairs={}, run_sigma=0.01)
+    step = next_runs(options, base, POLICY, runs_left=3, pairs={}, run_sigma=0.01)
     assert step is not None and (step.configurations, step.confirms) == ((hope,), False)
-    step = next_runs(options, base, POLICY, left=2, pairs={}, run_sigma=0.01)
+    step = next_runs(options, base, POLICY, runs_left=2, pairs={}, run_sigma=0.01)
     assert step is not None and step.configurations == (hope, BASE)
-    assert next_runs(options, base, POLICY, left=1, pairs={}, run_sigma=0.01) is None
+    assert next_runs(options, base, POLICY, runs_left=1, pairs={}, run_sigma=0.01) is None
     dull = [base, option(hope, 130.0, 1100.0)]
-    assert next_runs(dull, base, POLICY, left=9, pairs={}, run_sigma=0.01) is None
+    assert next_runs(dull, base, POLICY, runs_left=9, pairs={}, run_sigma=0.01) is None
 
 
 def test_what_ends_too_early_for_a_model_runs_once_more_where_it_tells_most() -> None:
@@ -95,9 +97,9 @@ def test_no_run_steps_farther_below_what_was_made_than_the_first_ones() -> None:
     base = option(BASE, 100.0, 1000.0, measured=True)
     far = option(replace(BASE, freq_khz=1_000_000), 101.0, 500.0)
     few = option(replace(BASE, threads_per_node=4), 101.0, 500.0)
-    assert next_runs([base, far, few], base, POLICY, left=9, pairs={}, run_sigma=0.01) is None
+    assert next_runs([base, far, few], base, POLICY, runs_left=9, pairs={}, run_sigma=0.01) is None
     near = option(replace(BASE, freq_khz=1_600_000), 101.0, 800.0)
-    step = next_runs([base, far, near], base, POLICY, left=9, pairs={}, run_sigma=0.01)
+    step = next_runs([base, far, near], base, POLICY, runs_left=9, pairs={}, run_sigma=0.01)
     assert step is not None and step.configurations == (near.configuration,)
 
 
@@ -107,11 +109,11 @@ def test_what_is_proposed_keeps_the_bound_at_the_noise_seen() -> None:
     edge = option(replace(BASE, freq_khz=1_700_000), 104.0, 800.0, error=0.03)
     mild = option(replace(BASE, freq_khz=1_800_000), 99.0, 850.0, error=0.03)
     steps = [
-        next_runs([base, edge, mild], base, POLICY, left=9, pairs={}, run_sigma=sigma)
+        next_runs([base, edge, mild], base, POLICY, runs_left=9, pairs={}, run_sigma=sigma)
         for sigma in (0.002, 0.03)
     ]
     assert [s.configurations[0] for s in steps if s] == [mild.configuration] * 2
-    quiet = next_runs([base, edge], base, POLICY, left=9, pairs={}, run_sigma=0.002)
+    quiet = next_runs([base, edge], base, POLICY, runs_left=9, pairs={}, run_sigma=0.002)
     assert quiet is not None
     assert quiet.configurations == (edge.configuration,)
 
@@ -148,7 +150,7 @@ def test_pure_noise_is_never_confirmed_above_its_level(noise: float) -> None:
                 fitted.options,
                 base,
                 POLICY,
-                left=10 - len(runs),
+                runs_left=10 - len(runs),
                 pairs=pairs,
                 run_sigma=run_sigma(fitted),
             )

@@ -152,9 +152,9 @@ def test_a_requeue_over_a_change_of_the_clock_is_the_later_one(
 
 
 def test_since_is_asked_in_the_zone_of_the_question(zone: str) -> None:
-    assert accounting._asked("2026-07-01T12:00:00+00:00") == "2026-07-01T12:00:00"
+    assert accounting._sacct_time("2026-07-01T12:00:00+00:00") == "2026-07-01T12:00:00"
     local = datetime(2026, 7, 1, 12).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    assert accounting._asked("2026-07-01T12:00:00") == local
+    assert accounting._sacct_time("2026-07-01T12:00:00") == local
 
 
 def test_pbs_s_times_are_read_as_they_are_asked(zone: str) -> None:

@@ -57,7 +57,7 @@ import advisor.store.opening as opening
 def stuck(draft, path):
     say("ready")
     sys.stdin.readline()
-opening._place = stuck
+opening._publish = stuck
 Writer(path)
 """
     process = start(code, store_path)

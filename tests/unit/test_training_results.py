@@ -198,7 +198,9 @@ def test_where_results_go(tmp_path: Path) -> None:
     left = tmp_path / "to-collect"
 
     def opened(store: Path, daemon: Path, *, explicit: bool) -> ResultStore:
-        return open_results(store, daemon, explicit=explicit, user="ann", trust="own", left=left)
+        return open_results(
+            store, daemon, explicit=explicit, user="ann", trust="own", left_folder=left
+        )
 
     here = opened(store, path, explicit=True)
     assert isinstance(here, LocalResults)

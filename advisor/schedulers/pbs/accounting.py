@@ -179,7 +179,7 @@ def record_of(
         restarts=max(0, _number(a.get("run_count")) - 1),
         cpu_s=_seconds(used.get("cput", "")) or None,
         memory_mb=_kb(used.get("mem", "")) / 1e3 or None,
-        altered=_altered(wants),
+        altered=_altered_request(wants),
     )
     if not (record.finished and hosts and seconds is not None):
         return record
@@ -210,7 +210,7 @@ def _whole_nodes(
     return (bool(alone) and all(alone)) or None
 
 
-def _altered(wants: Mapping[str, str]) -> str:
+def _altered_request(wants: Mapping[str, str]) -> str:
     """Return what of a job is not as the queuejob hook left it, "" where that wrote nothing.
 
     Where PBS has no postqueuejob event, the job's own request tells of a later hook.

@@ -41,7 +41,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     queues = availability.queues if availability is not None else {}
     server = queues.get("", Queue(""))
     name = request.partition or next(iter(server.destinations), "")
-    reached = _reached(name, queues)
+    reached = _reached_queues(name, queues)
     if reached is None:
         why = f"queue {name or 'of the server'} leads where nothing is known of limits"
         chunk = asked(request.options, request.host_resources).resources
@@ -53,7 +53,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         return _with_binds(request, dict.fromkeys(axes, why))
     ends = [queue for queue in reached if not queue.destinations]
     try:
-        completed = [_completed(request, queue, server) for queue in ends]
+        completed = [_completed_options(request, queue, server) for queue in ends]
         shapes = [shape_of(options, request.host_resources) for options in completed]
         chunks = [asked(options, request.host_resources) for options in completed]
     except ValueError as error:
@@ -171,21 +171,23 @@ def _with_binds(request: JobRequest, binds: Mapping[str, str]) -> JobRequest:
     return replace(request, binds={**binds, **request.binds})
 
 
-def _reached(name: str, queues: Mapping[str, Queue], depth: int = _DEEPEST) -> list[Queue] | None:
+def _reached_queues(
+    name: str, queues: Mapping[str, Queue], depth: int = _DEEPEST
+) -> list[Queue] | None:
     """Return a queue and all that its routes lead to, None where one of them is not known."""
     queue = queues.get(name.partition("@")[0]) if name else None
     if queue is None or not depth or ("@" in name and "@" not in queue.name):
         return None
     reached = [queue]
     for destination in queue.destinations:
-        further = _reached(destination, queues, depth - 1)
+        further = _reached_queues(destination, queues, depth - 1)
         if further is None:
             return None
         reached += further
     return reached
 
 
-def _completed(request: JobRequest, queue: Queue, server: Queue) -> dict[str, str]:
+def _completed_options(request: JobRequest, queue: Queue, server: Queue) -> dict[str, str]:
     """Return the options with the defaults of a queue, then of the server, where left open.
 
     A maximum is a default, too: PBS gives it to a job that asks for none.
@@ -256,7 +258,7 @@ def _limits(request: JobRequest, queues: Sequence[Queue]) -> dict[str, str]:
         )
         for kind, names in checked:
             for name in names:
-                for axis in _touched(name, kind, request.host_resources):
+                for axis in _touched_axes(name, kind, request.host_resources):
                     binds.setdefault(axis, f"the {kind} of {name} {where}")
     return binds
 
@@ -265,7 +267,7 @@ _GIVEN = ("default", "default chunk", "maximum")
 """What PBS gives to a job that asks for none: a limit on processor time, say."""
 
 
-def _touched(name: str, kind: str, host_resources: Sequence[str]) -> Sequence[str]:
+def _touched_axes(name: str, kind: str, host_resources: Sequence[str]) -> Sequence[str]:
     """Return the axes whose rewriting a default or limit of a resource would meet."""
     if name == FREQ:
         return ("frequency",)

@@ -223,7 +223,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
     }
     plan.add(f"write {folder}: {', '.join(files)}", lambda: _write_all(folder, files))
     for command in commands:
-        plan.add(f"qmgr: {command}", _manage(command))
+        plan.add(f"qmgr: {command}", _qmgr_step(command))
     plan.notes += _notes(inventory)
     if not settings.frequency_steps:
         plan.notes.append(
@@ -279,7 +279,7 @@ def plan_remove(folder: Path) -> Plan:
         hook = read_hook(name)
         if hook.state == "advisor":
             command = f"delete hook {name}"
-            plan.add(f"qmgr: {command}", _manage(command))
+            plan.add(f"qmgr: {command}", _qmgr_step(command))
         elif hook.state == "foreign":
             plan.notes.append(f"hook {name} is not the advisor's and stays")
     server_resources = pbs_control.custom_resources()
@@ -294,11 +294,11 @@ def plan_remove(folder: Path) -> Plan:
         "made.json",
     ]
     if any((folder / name).exists() for name in file_names):
-        plan.add(f"delete the files in {folder}", lambda: _delete(folder, file_names, plan))
+        plan.add(f"delete the files in {folder}", lambda: _delete_files(folder, file_names, plan))
     return plan
 
 
-def _manage(command: str) -> Callable[[], None]:
+def _qmgr_step(command: str) -> Callable[[], None]:
     def step() -> None:
         shorter = command
         try:
@@ -337,7 +337,7 @@ def _drop_resource(name: str, plan: Plan) -> Callable[[], None]:
     return step
 
 
-def _delete(folder: Path, names: list[str], plan: Plan) -> None:
+def _delete_files(folder: Path, names: list[str], plan: Plan) -> None:
     """Delete the files; which resources are still to be deleted is remembered."""
     for name in names:
         (folder / name).unlink(missing_ok=True)

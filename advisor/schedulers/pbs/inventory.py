@@ -46,7 +46,7 @@ class Host:
     @property
     def parted(self) -> bool:
         """Tell whether a vnode is not the whole host, or of another name."""
-        return [_short(name) for name in self.vnodes] != [_short(self.name)]
+        return [_short_name(name) for name in self.vnodes] != [_short_name(self.name)]
 
     @property
     def sharings(self) -> tuple[str, ...]:
@@ -110,10 +110,10 @@ def hook_inventory(
     text -= {k for h in hosts for k, v in h.resources.items() if truth(v) in ("True", "False")}
     ignored = () if scheduled is None else tuple(sorted(text - scheduled))
     hosts_by_queue: dict[str, list[Mapping[str, Any]]] = {}
-    for queue in _usable(queues):
+    for queue in _usable_queues(queues):
         inside = hosts_of(queue, queues, hosts)
         classes = Counter(
-            json.dumps(_class(h, ignored), sort_keys=True) for h in hosts if h.name in inside
+            json.dumps(_host_class(h, ignored), sort_keys=True) for h in hosts if h.name in inside
         )
         hosts_by_queue[queue] = [
             {"nodes": count, **json.loads(kind)} for kind, count in sorted(classes.items())
@@ -124,13 +124,13 @@ def hook_inventory(
         tuple(site_resources),
         ignored,
         _leading_away(queues, str(server.get("name") or "")),
-        tuple(sorted(_short(h.name) for h in hosts if h.parted)),
-        {_short(h.name): h.sharings for h in hosts if h.sharings != (DEFAULT_SHARING,)},
+        tuple(sorted(_short_name(h.name) for h in hosts if h.parted)),
+        {_short_name(h.name): h.sharings for h in hosts if h.sharings != (DEFAULT_SHARING,)},
         {name: _defaults(name, queues, server) for name in hosts_by_queue},
     )
 
 
-def _class(host: Host, ignored: Sequence[str]) -> dict[str, Any]:
+def _host_class(host: Host, ignored: Sequence[str]) -> dict[str, Any]:
     """Return what equal hosts have in common, as the hook reads it."""
     return {
         "resources": _limits(host, ignored),
@@ -178,7 +178,7 @@ def _leading_away(queues: Mapping[str, Any], server: str) -> tuple[str, ...]:
     return tuple(sorted(away))
 
 
-def _short(host: str) -> str:
+def _short_name(host: str) -> str:
     return host.partition(".")[0]
 
 
@@ -221,7 +221,7 @@ def cluster_of(
     """
     grouping = {k for k in str(server.get("node_group_key") or "").split(",") if k}
     hosts = read_hosts(nodes)
-    places = {name: hosts_of(name, queues, hosts) for name in _usable(queues)}
+    places = {name: hosts_of(name, queues, hosts) for name in _usable_queues(queues)}
     cluster_nodes = tuple(
         Node(
             host.name,
@@ -285,7 +285,7 @@ def _words(host: Host, but: AbstractSet[str], scheduled: frozenset[str] | None) 
         yield from (f"{name}={part}" for part in value.split(",") if part and part != "False")
 
 
-def _usable(queues: Mapping[str, Any]) -> list[str]:
+def _usable_queues(queues: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, q in queues.items()

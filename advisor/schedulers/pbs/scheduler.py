@@ -178,8 +178,8 @@ class Pbs(Scheduler):
         An attempt that is queued or running already is taken over instead.
         """
         results = read_results(job.folder / "results.jsonl")
-        self._adopt(job)
-        open_attempts = self._open(job, results) or self._submit_due(job, results)
+        self._adopt_unnoted_jobs(job)
+        open_attempts = self._open_attempts(job, results) or self._submit_due(job, results)
         return open_attempts[-1].job_id if open_attempts else "-"
 
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
@@ -188,9 +188,9 @@ class Pbs(Scheduler):
         state: JobPhase = "running"
         detail = ""
         waiting = 0
-        pending = self._open(job, results)
+        pending = self._open_attempts(job, results)
         for attempt in pending:
-            result, note = self._settle(job, attempt)
+            result, note = self._settled_result(job, attempt)
             if result is not None:
                 result = rated(job, result)
                 append_result(job.folder / "results.jsonl", result)
@@ -199,7 +199,7 @@ class Pbs(Scheduler):
                 waiting += 1
                 detail = note
         self._submit_due(job, results)
-        if not job.open_runs(results) or self._hopeless(job, results):
+        if not job.open_runs(results) or self._is_hopeless(job, results):
             return SweepStatus("ended", tuple(results))
         if pending and waiting == len(pending):
             state = "queued"
@@ -207,34 +207,34 @@ class Pbs(Scheduler):
 
     def cancel(self, job: SweepJob, handle: str) -> None:
         """Delete the jobs that have not ended; what they finished stays."""
-        self._adopt(job)
+        self._adopt_unnoted_jobs(job)
         results = read_results(job.folder / "results.jsonl")
-        for attempt in self._open(job, results):
+        for attempt in self._open_attempts(job, results):
             try:
                 pbs_control.ask("qdel", attempt.job_id)
             except SchedulerError as error:
                 if "has finished" not in error.message and "Unknown Job Id" not in error.message:
                     raise
 
-    def _open(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
+    def _open_attempts(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
         """Return the attempts that were submitted and are not settled."""
         settled = {(r.seq, r.attempt) for r in results}
         submitted = {(s.seq, s.attempt): s for s in read_submitted(job.folder)}
         return [s for key, s in submitted.items() if key not in settled]
 
-    def _hopeless(self, job: SweepJob, results: Sequence[RunResult]) -> bool:
+    def _is_hopeless(self, job: SweepJob, results: Sequence[RunResult]) -> bool:
         """Tell whether the job as it is does not run: then the others are worth nothing."""
         first = job.runs[0]
         return first.role == "baseline" and job.given_up(first, results)
 
     def _submit_due(self, job: SweepJob, results: Sequence[RunResult]) -> list[Submitted]:
         """Submit attempts as far as they may be at work at once; the job as it is goes first."""
-        pending = self._open(job, results)
+        pending = self._open_attempts(job, results)
         due = job.open_runs(results)
         first = job.runs[0]
         if first.role == "baseline" and first in due:
             due = [first]
-        if self._hopeless(job, results):
+        if self._is_hopeless(job, results):
             due = []
         busy = {s.seq for s in pending}
         for run in due:
@@ -246,7 +246,7 @@ class Pbs(Scheduler):
             pending.append(Submitted(run.seq, attempt, job_id))
         return pending
 
-    def _adopt(self, job: SweepJob) -> None:
+    def _adopt_unnoted_jobs(self, job: SweepJob) -> None:
         """Find jobs of this stage that a process killed right after qsub did not note."""
         noted_ids = {s.job_id for s in read_submitted(job.folder)}
         if not (job.folder / "submitting").exists():
@@ -267,7 +267,7 @@ class Pbs(Scheduler):
             *("-o", str(job.folder / "output" / f"job-{run.seq}-{attempt}.log")),
             str(script),
         ]
-        # Until its id is noted: after a kill in between, _adopt looks for the job.
+        # Until its id is noted: after a kill in between, _adopt_unnoted_jobs looks for the job.
         (job.folder / "submitting").touch()
         try:
             return submit(argv, _environment()).split()[0]
@@ -287,7 +287,7 @@ class Pbs(Scheduler):
 
     # -- results -------------------------------------------------------------------------------
 
-    def _settle(self, job: SweepJob, attempt: Submitted) -> tuple[RunResult | None, str]:
+    def _settled_result(self, job: SweepJob, attempt: Submitted) -> tuple[RunResult | None, str]:
         """Return an attempt's result, or None and why it waits ("" when it runs)."""
         noted = read_note(job.folder, attempt.seq, attempt.attempt)
         record = self._record(attempt, eager=noted is not None)
@@ -297,14 +297,17 @@ class Pbs(Scheduler):
             if not has_ended:
                 assert record is not None
                 queued = record.state == "PENDING"
-                return None, f"job {attempt.job_id} is queued{_why(record)}" if queued else ""
+                return (
+                    None,
+                    f"job {attempt.job_id} is queued{_comment_of(record)}" if queued else "",
+                )
             if time.monotonic() - self._since.setdefault(key, time.monotonic()) < VANISH_S:
                 return None, ""
-            why = f"job {attempt.job_id} ended without a run{_why(record)}"
-            return _failed(job, attempt, None, why), ""
+            why = f"job {attempt.job_id} ended without a run{_comment_of(record)}"
+            return _failed_result(job, attempt, None, why), ""
         if not has_ended or record is None:
             waited = time.monotonic() - self._since.setdefault(key, time.monotonic())
-            if waited < SETTLE_S and not (record is None and self._forgets()):
+            if waited < SETTLE_S and not (record is None and self._forgets_jobs()):
                 return None, ""
         if noted.verdict == "early":
             run = RunResult(
@@ -312,24 +315,26 @@ class Pbs(Scheduler):
             )
             return ended_early(job, run), ""
         if noted.verdict != "ok" or noted.time_s <= 0:
-            return _failed(job, attempt, noted, _why_failed(job, attempt, noted)), ""
+            return _failed_result(job, attempt, noted, _why_failed(job, attempt, noted)), ""
         result = _good_result(job, attempt, noted, record)
         keep_complete(job, result)
         return result, ""
 
     def _record(self, attempt: Submitted, *, eager: bool) -> JobRecord | None:
         """Return what PBS says of a job, asked now and then; None when it knows nothing."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         last = self._asked.get(attempt.job_id, -math.inf)
         last_record = self._states.get(attempt.job_id)
-        if last_record is not None and (last_record.finished or (not eager and now - last < ASK_S)):
+        if last_record is not None and (
+            last_record.finished or (not eager and now_s - last < ASK_S)
+        ):
             return last_record
-        if last_record is None or now - last >= min(1.0, ASK_S):
-            self._asked[attempt.job_id] = now
+        if last_record is None or now_s - last >= min(1.0, ASK_S):
+            self._asked[attempt.job_id] = now_s
             self._states[attempt.job_id] = pbs_records.job(attempt.job_id)
         return self._states[attempt.job_id]
 
-    def _forgets(self) -> bool:
+    def _forgets_jobs(self) -> bool:
         """Tell whether the server keeps no finished jobs."""
         return not pbs_control.truthy(pbs_control.server().get("job_history_enable", "False"))
 
@@ -349,7 +354,7 @@ class Pbs(Scheduler):
 
     def finished_jobs(self, since: str) -> list[JobRecord]:
         """Return the jobs that ended since a time."""
-        if self._forgets():
+        if self._forgets_jobs():
             raise SchedulerError(
                 "PBS forgets jobs as they end", hint='qmgr -c "set server job_history_enable=True"'
             )
@@ -382,7 +387,7 @@ def _good_result(
     return good_run(job, run, energy_j, "pbs", why)
 
 
-def _failed(job: SweepJob, attempt: Submitted, noted: Noted | None, why: str) -> RunResult:
+def _failed_result(job: SweepJob, attempt: Submitted, noted: Noted | None, why: str) -> RunResult:
     late = noted is not None and noted.verdict in ("late", "uncapped")
     return RunResult(
         attempt.seq,
@@ -407,7 +412,7 @@ def _why_failed(job: SweepJob, attempt: Submitted, noted: Noted) -> str:
     return f"exit code {noted.code}; output in {output}"
 
 
-def _why(record: JobRecord | None) -> str:
+def _comment_of(record: JobRecord | None) -> str:
     return f": {record.comment}" if record is not None and record.comment else ""
 
 

@@ -34,7 +34,7 @@ def qsub_words(
     options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
     if job.method == "request":
         options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
-        options |= _smaller(job, run)
+        options |= _smaller_chunks(job, run)
     else:
         options |= _chunks_of_job(job, threads)
     if job.partition:
@@ -84,7 +84,7 @@ def _chunks_of_job(job: SweepJob, threads: int) -> dict[str, str]:
     }
 
 
-def _smaller(job: SweepJob, run: PlannedRun) -> dict[str, str]:
+def _smaller_chunks(job: SweepJob, run: PlannedRun) -> dict[str, str]:
     """Return whole nodes with the chunk of a smaller request in each: nobody else disturbs it."""
     c = run.configuration
     job_chunks = asked(job.options)

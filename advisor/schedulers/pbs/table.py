@@ -210,7 +210,7 @@ def bound(
     """
     axes: dict[str, str] = {}
     unknown = []
-    held = False
+    is_held = False
     for name, value in resources.items():
         entry = RESOURCES.get(name)
         if entry is None and not is_amount(value) and (kinds is None or name in kinds):
@@ -227,11 +227,11 @@ def bound(
             if not _reads_sh(value):
                 axes.setdefault("all", f"-S {value}")
         elif entry is HELD:
-            held = held or not (name == "Hold_Types" and value == "n")
+            is_held = is_held or not (name == "Hold_Types" and value == "n")
         else:
             for axis in entry:
                 axes.setdefault(axis, name)
-    return Bound(axes, tuple(unknown), held)
+    return Bound(axes, tuple(unknown), is_held)
 
 
 def _reads_sh(shells: str) -> bool:

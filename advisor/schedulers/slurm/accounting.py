@@ -86,10 +86,10 @@ def _lacks_start(record: JobRecord) -> bool:
     if record.partition or not record.finished:
         return False
     try:
-        ended = datetime.fromisoformat(record.ended_at).astimezone()
+        ended_at = datetime.fromisoformat(record.ended_at).astimezone()
     except (ValueError, OverflowError, OSError):
         return False
-    return abs((datetime.now().astimezone() - ended).total_seconds()) < START_S
+    return abs((datetime.now().astimezone() - ended_at).total_seconds()) < START_S
 
 
 def finished_jobs(since: str) -> list[JobRecord]:
@@ -101,7 +101,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
                 [
                     "--allusers",
                     "--duplicates",
-                    f"--starttime={_asked(since)}",
+                    f"--starttime={_sacct_time(since)}",
                     "--endtime=now",
                     f"--state={ENDED}",
                 ]
@@ -133,8 +133,8 @@ def again(jobs: Sequence[JobRecord]) -> list[JobRecord]:
     by_job: dict[tuple[str, str, str], JobRecord] = {}
     for record in sorted(jobs, key=lambda r: r.submitted_at):
         key = record.job_id, record.user, record.name
-        before = by_job.get(key)
-        by_job[key] = replace(record, restarts=before.restarts + 1) if before else record
+        former = by_job.get(key)
+        by_job[key] = replace(record, restarts=former.restarts + 1) if former else record
     return list(by_job.values())
 
 
@@ -177,8 +177,8 @@ def parse(text: str, separator: str) -> list[JobRecord]:
     steps: dict[int, list[StepRecord]] = {}
     used: dict[int, list[tuple[float | None, float | None]]] = {}
     tokens = text.split(separator)
-    for at in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
-        row = dict(zip(FIELDS, tokens[at : at + len(FIELDS)], strict=True))
+    for offset in range(0, len(tokens) - len(FIELDS) + 1, len(FIELDS)):
+        row = dict(zip(FIELDS, tokens[offset : offset + len(FIELDS)], strict=True))
         name = row["JobID"].strip()
         if JOB_ID.fullmatch(name):
             latest[name] = len(jobs)
@@ -389,7 +389,7 @@ def _state(text: str) -> str:
     return words[0].rstrip("+") if words else ""
 
 
-def _asked(since: str) -> str:
+def _sacct_time(since: str) -> str:
     """Return an ISO 8601 time as sacct is asked: in UTC, without a zone, never in the future."""
     try:
         moment = datetime.fromisoformat(since)

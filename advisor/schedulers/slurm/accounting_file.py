@@ -167,8 +167,8 @@ def _damage(job_id: str, row: dict[str, str]) -> str:
 
 def _unreadable(text: str) -> bool:
     """Tell whether a time is neither seconds nor ISO 8601: another SLURM_TIME_FORMAT wrote it."""
-    written = time_of(text)
+    iso_time = time_of(text)
     try:
-        return bool(written) and not datetime.fromisoformat(written)
+        return bool(iso_time) and not datetime.fromisoformat(iso_time)
     except ValueError:
         return True

@@ -82,8 +82,10 @@ def read() -> NodeReading:
     """Return what nodes and partitions do now. Raises SchedulerError."""
     settings = parse_settings(_scontrol("config"))
     _check_seen(settings)
-    now = time.time()
-    nodes = parse_nodes(_scontrol("node"), parse_reservations(_scontrol("reservation"), now), now)
+    now_s = time.time()
+    nodes = parse_nodes(
+        _scontrol("node"), parse_reservations(_scontrol("reservation"), now_s), now_s
+    )
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     partitions = parse_partitions(_scontrol("partition"), settings)
@@ -146,8 +148,8 @@ def parse_settings(text: str) -> dict[str, str]:
         if match:
             name, value = match[1], match[3].strip()
             value = "" if value in ("(null)", "N/A", "UNLIMITED", "Unknown") else value
-            before = settings.get(name) if match[2] else ""
-            settings[name] = f"{before},{value}" if before else value
+            former = settings.get(name) if match[2] else ""
+            settings[name] = f"{former},{value}" if former else value
     return settings
 
 
@@ -163,7 +165,7 @@ def prolog_settings(settings: Mapping[str, str]) -> dict[str, str]:
 # -- nodes ---------------------------------------------------------------------------------------
 
 
-def parse_reservations(text: str, now: float) -> dict[str, float]:
+def parse_reservations(text: str, now_s: float) -> dict[str, float]:
     """Return from when on (seconds since 1970) each reserved node is kept from other jobs.
 
     The time has passed where a reservation holds already; it is -inf where it holds for so long
@@ -173,9 +175,9 @@ def parse_reservations(text: str, now: float) -> dict[str, float]:
     starts: dict[str, float] = {}
     for fields in records(text, "ReservationName"):
         begin, end = _moment(fields.get("StartTime", "")), _moment(fields.get("EndTime", ""))
-        if end <= now or not fields.get("Nodes"):
+        if end <= now_s or not fields.get("Nodes"):
             continue
-        if begin <= now and end - now > FOR_EVER_S:
+        if begin <= now_s and end - now_s > FOR_EVER_S:
             begin = -math.inf
         try:
             names = expand(fields["Nodes"])
@@ -196,14 +198,14 @@ def _moment(text: str) -> float:
         return math.inf
 
 
-def parse_nodes(text: str, blocked: Mapping[str, float], now: float) -> list[NodeState]:
+def parse_nodes(text: str, blocked: Mapping[str, float], now_s: float) -> list[NodeState]:
     """Return the nodes of ``scontrol --oneliner show node``; see :func:`parse_reservations`."""
     states = []
     for fields in records(text, "NodeName"):
         name, until = fields["NodeName"], blocked.get(fields["NodeName"], math.inf)
         base, *flags = fields.get("State", "").split("+")
         usable = base in _BUSY and _LOST.isdisjoint(flags) and until > -math.inf
-        idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now
+        idle = usable and base == "IDLE" and _READY.issuperset(flags) and until > now_s
         states.append(
             NodeState(
                 name,
@@ -228,24 +230,26 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
 
     Memory per CPU or node that a partition does not state is the cluster's.
     """
-    whole = settings.get("SelectType", "").endswith("/linear")
+    whole_nodes = settings.get("SelectType", "").endswith("/linear")
     consumable = "MEMORY" in settings.get("SelectTypeParameters", "").upper()
     partitions = {}
-    for given in records(text, "PartitionName"):
-        fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in given.items()}
-        own = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
+    for record in records(text, "PartitionName"):
+        fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in record.items()}
+        own_memory = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
         cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
         memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))
         sharing = fields.get("OverSubscribe", "")
         partitions[fields["PartitionName"]] = PartitionState(
             up=fields.get("State") == "UP",
-            whole_nodes=whole or sharing.startswith("EXCLUSIVE"),
+            whole_nodes=whole_nodes or sharing.startswith("EXCLUSIVE"),
             shared_cores=f"OverSubscribe={sharing}" if _FORCED.fullmatch(sharing) else "",
             time_limit_s=_time_limit(fields),
             most=(_smallest(cpus), _smallest(memory)),
             qos=fields.get("QoS", ""),
             default=fields.get("Default") == "YES",
-            default_memory_mb=_default_memory(fields if own else settings, consumable=consumable),
+            default_memory_mb=_default_memory(
+                fields if own_memory else settings, consumable=consumable
+            ),
         )
     return partitions
 
@@ -295,11 +299,13 @@ def parse_limits(associations: str, qos: str, users: str = "") -> JobLimits:
     """
     lines = [dict(zip(_ASSOC, line.split("|"), strict=False)) for line in associations.splitlines()]
     parents = {a["Account"]: a.get("ParentName", "") for a in lines if not a.get("User")}
-    own: defaultdict[str, Bounds] = defaultdict(Bounds)
+    account_bounds: defaultdict[str, Bounds] = defaultdict(Bounds)
     for fields in lines:
         if not fields.get("User"):
             account = fields["Account"]
-            own[account] = _joined(own[account], _bounds(fields, f"account {account}"))
+            account_bounds[account] = _joined(
+                account_bounds[account], _bounds(fields, f"account {account}")
+            )
     by_user: defaultdict[str, dict[str, Bounds]] = defaultdict(dict)
     for fields in lines:
         user, account = fields.get("User", ""), fields["Account"]
@@ -308,8 +314,8 @@ def parse_limits(associations: str, qos: str, users: str = "") -> JobLimits:
         bounds = replace(
             _bounds(fields, f"{user}'s association with {account}"), qos=_default_qos(fields)
         )
-        for name in _above(account, parents):
-            bounds = _joined(bounds, own[name])
+        for name in _ancestors(account, parents):
+            bounds = _joined(bounds, account_bounds[name])
         partition = fields.get("Partition", "")
         by_user[user][account_in(account, partition) if partition else account] = bounds
     pairs = (line.split("|") for line in users.splitlines())
@@ -339,7 +345,7 @@ def _joined(a: Bounds, b: Bounds) -> Bounds:
     )
 
 
-def _above(account: str, parents: Mapping[str, str]) -> list[str]:
+def _ancestors(account: str, parents: Mapping[str, str]) -> list[str]:
     """Return an account and those above it, the nearest first."""
     ancestors: list[str] = []
     while account and account not in ancestors:

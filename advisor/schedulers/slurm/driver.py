@@ -249,11 +249,11 @@ def write_files(
     """
     for name in ("bin", "output", "steps"):
         (job.folder / name).mkdir(parents=True, exist_ok=True)
-    _write(job.folder / "bin" / "srun", _SHIM)
-    _write(job.folder / "bin" / "epilog", _EPILOG)
+    _write_program(job.folder / "bin" / "srun", _SHIM)
+    _write_program(job.folder / "bin" / "epilog", _EPILOG)
     write_counter(job.folder / "bin")
     driver = job.folder / "driver.sh"
-    _write(driver, driver_text(job, due, metered=metered))
+    _write_program(driver, driver_text(job, due, metered=metered))
     return driver
 
 
@@ -264,8 +264,9 @@ def driver_text(
     argv: Sequence[str] = job.command
     if job.script is not None:
         argv = [*interpreter(job.script), str(job.script), *job.arguments]
-    given = job.options.get("input", "")
-    source = given if given and "%" not in given else "/dev/null"  # patterns name the job's id
+    job_input = job.options.get("input", "")
+    # patterns name the job's id
+    source = job_input if job_input and "%" not in job_input else "/dev/null"
     steps = job.node_type.freq_khz
     limit = "" if job.run_limit_s is None else str(max(1, round(job.run_limit_s)))
     head = [
@@ -289,8 +290,8 @@ def driver_text(
     for run, attempt in due:
         call = f"run {run.seq:d} {attempt:d} {_numbers(job, run)}"
         # without the job as it is, the others are worth nothing
-        needed = run == job.runs[0] and run.role == "baseline"
-        calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if needed else call)
+        is_needed = run == job.runs[0] and run.role == "baseline"
+        calls.append(f'{call} || {{ log done "$SLURM_JOB_ID"; exit 1; }}' if is_needed else call)
     driver = (
         _DRIVER.replace(
             "@CONFIGURE@", _CONFIGURE["request" if job.method == "request" else "variables"].strip()
@@ -312,7 +313,7 @@ def _numbers(job: SweepJob, run: PlannedRun) -> str:
     return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d} {run.configuration.freq_khz:d}"
 
 
-def _write(path: Path, text: str) -> None:
+def _write_program(path: Path, text: str) -> None:
     write_whole(path, text, 0o700)
 
 

@@ -139,11 +139,11 @@ def _energy(s: Mapping[str, str]) -> Iterator[Check]:
             "slurm.conf: AcctGatherEnergyType=acct_gather_energy/rapl (or ipmi, xcc, pm_counters)",
         )
     elif plugin == "gpu" or (plugin == "rapl" and "gpu" in s.get("GresTypes", "").split(",")):
-        seen = "GPUs alone" if plugin == "gpu" else "processors, not the nodes' GPUs"
+        metered_parts = "GPUs alone" if plugin == "gpu" else "processors, not the nodes' GPUs"
         yield Check(
             "energy",
             "warn",
-            f"metered by {plugin}: the energy of {seen}",
+            f"metered by {plugin}: the energy of {metered_parts}",
             "slurm.conf: AcctGatherEnergyType=acct_gather_energy/ipmi (or xcc, pm_counters)",
         )
     else:
@@ -192,7 +192,7 @@ def _node_cap(s: Mapping[str, str]) -> Iterator[Check]:
         )
         return
     for path in dict.fromkeys(filter(None, programs)):
-        if why := _unsafe(path):
+        if why := _safety_problem(path):
             yield Check(
                 "node-cap",
                 "fail",
@@ -201,11 +201,13 @@ def _node_cap(s: Mapping[str, str]) -> Iterator[Check]:
                 f"advisor hook install --node-cap, and copy {path} to the nodes",
             )
             return
-    here = Cpufreq().controllable() or "frequencies can be set here"
-    yield Check("node-cap", "ok", f"{program} caps whole nodes as prolog and epilog ({here})")
+    cap_support = Cpufreq().controllable() or "frequencies can be set here"
+    yield Check(
+        "node-cap", "ok", f"{program} caps whole nodes as prolog and epilog ({cap_support})"
+    )
 
 
-def _unsafe(path: Path) -> str:
+def _safety_problem(path: Path) -> str:
     """Return what is wrong with a program that Slurm runs as root, "" for nothing."""
     try:
         state = path.stat()
@@ -239,21 +241,21 @@ def check_hooks(
     if loading.startswith("do not load"):
         checks.append(Check("hook", "fail", f"the hooks' modules {loading}", install))
     try:
-        known = state.check_inventory(modules, read_cluster())
+        comparison = state.check_inventory(modules, read_cluster())
     except SchedulerError as error:
-        known = f"not compared: {error.message}"
-    if known != "current":
+        comparison = f"not compared: {error.message}"
+    if comparison != "current":
         checks.append(
-            Check("hook", "warn", f"what the hooks know of the cluster: {known}", install)
+            Check("hook", "warn", f"what the hooks know of the cluster: {comparison}", install)
         )
     if old := state.check_steps(modules, frequency_steps):
         checks.append(Check("hook", "warn", old, install))
-    at_work = any(h.state == "advisor" and _runs(h, settings) for h in hooks)
+    at_work = any(h.state == "advisor" and _is_configured(h, settings) for h in hooks)
     socket = state.read_settings(modules).get("socket")
     return str(socket) if at_work and socket else None, checks
 
 
-def _runs(hook: HookFile, settings: Mapping[str, str]) -> bool:
+def _is_configured(hook: HookFile, settings: Mapping[str, str]) -> bool:
     return "lua" in settings.get(KEYS[hook.name], "").split(",")
 
 
@@ -271,7 +273,7 @@ def _hook(folder: Path, hook: HookFile, settings: Mapping[str, str]) -> Check:
             f"{path} {problem}: no job is {_DOES[hook.name]}",
             f"advisor hook install --scheduler slurm --dir {folder}",
         )
-    if not _runs(hook, settings):
+    if not _is_configured(hook, settings):
         return Check(
             "hook",
             "fail",

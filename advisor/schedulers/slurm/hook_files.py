@@ -108,7 +108,10 @@ def module_files(
     sources_of = dict(BUNDLES)
     if native is None:
         sources_of["filter"] += ("portable",)
-    code = {name: f"{_parts(files, of)}return parts\n" for name, of in sources_of.items()}
+    code = {
+        name: f"{_parts(files, part_names)}return parts\n"
+        for name, part_names in sources_of.items()
+    }
     code["filter"] = f"local home, main = ...\n{_parts(files, sources_of['filter'])}{_LOADER}"
     for compiler in lua_programs("luac"):
         for name, text in code.items():
@@ -146,12 +149,12 @@ def syntax_problem(name: str, code: bytes) -> str:
     """Return what Lua's compiler says is wrong, "" when nothing or when there is no compiler."""
     problem = ""
     for compiler in lua_programs("luac"):
-        done = subprocess.run(
+        syntax_check = subprocess.run(
             [compiler, "-p", "-"], input=code, capture_output=True, check=False, timeout=30
         )
-        if done.returncode == 0:  # which Lua Slurm uses is not known
+        if syntax_check.returncode == 0:  # which Lua Slurm uses is not known
             return ""
-        first = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        first = syntax_check.stderr.decode(errors="replace").strip().partition("\n")[0]
         problem = problem or first.partition("stdin:")[2] or f"{name}: {first}"
     return problem
 
@@ -282,17 +285,17 @@ def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:
 
 def _compiled(compiler: str, code: str) -> tuple[str, bytes]:
     """Return the version of a compiler's Lua and its bytecode, which other Luas refuse to load."""
-    done = subprocess.run(
+    compilation = subprocess.run(
         [compiler, "-s", "-o", "/dev/stdout", "-"],
         input=code.encode(),
         capture_output=True,
         check=False,
         timeout=30,
     )
-    if done.returncode or not done.stdout.startswith(b"\x1bLua"):
-        problem = done.stderr.decode(errors="replace").strip()
+    if compilation.returncode or not compilation.stdout.startswith(b"\x1bLua"):
+        problem = compilation.stderr.decode(errors="replace").strip()
         raise AdvisorError(f"{compiler} cannot compile the hook: {problem}", hint="report this")
-    return f"{done.stdout[4] >> 4}.{done.stdout[4] & 15}", done.stdout
+    return f"{compilation.stdout[4] >> 4}.{compilation.stdout[4] & 15}", compilation.stdout
 
 
 def _native(source: Path) -> bytes | None:
@@ -306,13 +309,13 @@ def _native(source: Path) -> bytes | None:
         flags = ["-s", "-Wl,--build-id=none", "-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
         names = ("MAX_ANSWER", "MAX_SCRIPT", "MAX_CHOICES", "MAX_VARIABLE", "CUT")
         flags += [f"-D{name}={getattr(protocol, name)}" for name in names]
-        done = subprocess.run(
+        compilation = subprocess.run(
             [compiler, "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", target, source],
             capture_output=True,
             check=False,
             timeout=60,
         )
-        return target.read_bytes() if done.returncode == 0 else None
+        return target.read_bytes() if compilation.returncode == 0 else None
 
 
 def _lua_text(text: str) -> str:

@@ -63,7 +63,7 @@ def check_modules(modules: Path | None) -> str:
     loaded: dict[str, list[str]] = {}
     problem = ""
     for lua in lua_programs("lua"):
-        done = subprocess.run(
+        load_test = subprocess.run(
             [lua, "-", str(modules)],
             input=_TRY,
             capture_output=True,
@@ -71,11 +71,11 @@ def check_modules(modules: Path | None) -> str:
             check=False,
             timeout=30,
         )
-        version, _, way = done.stdout.strip().partition(": ")
-        if done.returncode == 0:
+        version, _, way = load_test.stdout.strip().partition(": ")
+        if load_test.returncode == 0:
             loaded.setdefault(way, []).append(version)
         else:
-            first = (done.stderr.strip() or "no word why").partition("\n")[0]
+            first = (load_test.stderr.strip() or "no word why").partition("\n")[0]
             problem = problem or first.removeprefix(f"{Path(lua).name}: ")
     if len(loaded) == 1:
         return f"load ({next(iter(loaded))})"
@@ -99,23 +99,23 @@ def of_this_release(hook: HookFile, modules: Path) -> bool:
 def check_inventory(modules: Path, cluster: Cluster | None) -> str:
     """Compare what the hooks know of the cluster with what Slurm says now."""
     try:
-        known = (modules / "inventory.lua").read_text()
+        installed = (modules / "inventory.lua").read_text()
     except OSError as error:
         return f"{modules / 'inventory.lua'}: {error.strerror} (run: advisor hook install)"
-    if "partitions" not in known:
+    if "partitions" not in installed:
         return "empty, so no job is rewritten (run: advisor hook install while slurmctld runs)"
     if cluster is None:
         return "not compared: Slurm does not answer"
-    return "current" if known == inventory_text(cluster) else "old (run: advisor hook install)"
+    return "current" if installed == inventory_text(cluster) else "old (run: advisor hook install)"
 
 
 def check_steps(modules: Path, frequency_steps: Mapping[str, Sequence[int]]) -> str:
     """Compare the caps that the hooks let through with the store's, "" when they are the same."""
     try:
-        known = (modules / "steps.lua").read_text()
+        installed = (modules / "steps.lua").read_text()
     except OSError:
-        known = ""
-    if not frequency_steps or known == steps_text(frequency_steps):
+        installed = ""
+    if not frequency_steps or installed == steps_text(frequency_steps):
         return ""
     return "the hooks know other frequency steps than the store (run: advisor hook install)"
 
@@ -125,17 +125,17 @@ def cluster_of(folder: Path) -> Cluster | None:
 
     None when neither tells.
     """
-    before = os.environ.get("SLURM_CONF")
+    former = os.environ.get("SLURM_CONF")
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
     try:
         return read_cluster()
     except SchedulerError:
         return read_conf(folder / "slurm.conf")
     finally:
-        if before is None:
+        if former is None:
             del os.environ["SLURM_CONF"]
         else:
-            os.environ["SLURM_CONF"] = before
+            os.environ["SLURM_CONF"] = former
 
 
 def breaker(retry_s: int) -> str:

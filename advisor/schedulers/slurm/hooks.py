@@ -113,7 +113,7 @@ def plan_install(folder: Path, settings: SlurmHookSettings, cluster: Cluster | N
     copies: dict[str, bytes] = {}
     for name, path in sites.items():
         if path is not None:
-            copies[_site_name(name)] = code = _read(path)
+            copies[_site_name(name)] = code = _read_file(path)
             if problem := syntax_problem(name, code):
                 raise InputError(f"{path}:{problem}", hint="mend the site's own script first")
     files = module_files(settings, cluster, copies)
@@ -213,7 +213,9 @@ def _site_source(folder: Path, hook: HookFile) -> Path | None:
 def _plan_stub(plan: Plan, folder: Path, hook: HookFile, has_site: bool) -> None:
     path, site = folder / hook.name, folder / _site_name(hook.name)
     if hook.state == "site":
-        plan.add(f"keep the site's own {path} as {site.name}", lambda: _keep(path, site))
+        plan.add(
+            f"keep the site's own {path} as {site.name}", lambda: _keep_site_script(path, site)
+        )
     text = stub(hook.name, folder, plan.folder_id, site.name if has_site else "")
     calling = f", which calls {site.name}" if has_site else ""
     plan.add(f"write {path}{calling}", _write_step(path, text))
@@ -233,7 +235,7 @@ def _plan_node_cap(plan: Plan, folder: Path) -> None:
         )
 
 
-def _keep(path: Path, site: Path) -> None:
+def _keep_site_script(path: Path, site: Path) -> None:
     """Give the site's script a second name, so that the first never points at nothing."""
     with draft(site.parent, site.name) as partial:
         partial.unlink()
@@ -246,10 +248,10 @@ def _keep(path: Path, site: Path) -> None:
 
 def _restore_step(site: Path, path: Path) -> Callable[[], None]:
     def step() -> None:
-        after = _next_time(path)
+        mtime_s = _next_time(path)
         site.replace(path)
         with contextlib.suppress(OSError):
-            os.utime(path, (after, after))
+            os.utime(path, (mtime_s, mtime_s))
 
     return step
 
@@ -257,10 +259,10 @@ def _restore_step(site: Path, path: Path) -> Callable[[], None]:
 def _write_step(path: Path, data: bytes, mode: int = 0o644) -> Callable[[], None]:
     def step() -> None:
         with draft(path.parent, path.name) as partial:
-            after = _next_time(path)
-            _write(partial, data)
+            mtime_s = _next_time(path)
+            _write_new(partial, data)
             partial.chmod(mode)
-            os.utime(partial, (after, after))
+            os.utime(partial, (mtime_s, mtime_s))
             partial.replace(path)
 
     return step
@@ -275,7 +277,7 @@ def _next_time(path: Path) -> int:
     return max(int(time.time()), last) + 1
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_new(path: Path, data: bytes) -> None:
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         file.write(data)
@@ -285,7 +287,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _write_folder(target: Path, files: dict[str, bytes]) -> None:
-    if target.is_dir() and all(_same(target / n, data) for n, data in files.items()):
+    if target.is_dir() and all(_has_content(target / n, data) for n, data in files.items()):
         return
     target.parent.mkdir(mode=0o755, exist_ok=True)
     target.parent.chmod(0o755)
@@ -294,20 +296,20 @@ def _write_folder(target: Path, files: dict[str, bytes]) -> None:
     partial.mkdir()
     partial.chmod(0o755)
     for name, data in files.items():
-        _write(partial / name, data)
+        _write_new(partial / name, data)
     if target.exists():
         shutil.rmtree(target)
     partial.rename(target)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", hint="mend the site's own script") from None
 
 
-def _same(path: Path, data: bytes) -> bool:
+def _has_content(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() == data
     except OSError:
@@ -370,5 +372,7 @@ def _settings(conf: Path, depth: int) -> list[tuple[str, str]]:
 
 def _missing_line(conf: Path, hook: str) -> str:
     plugins = [*_plugins(conf)[hook], "lua"]
-    then = "then restart slurmctld" if hook == "job_submit.lua" else "on every submitting host"
-    return f"{conf} needs the line {KEYS[hook]}={','.join(plugins)} ({then})"
+    instruction = (
+        "then restart slurmctld" if hook == "job_submit.lua" else "on every submitting host"
+    )
+    return f"{conf} needs the line {KEYS[hook]}={','.join(plugins)} ({instruction})"

@@ -107,8 +107,8 @@ def _without_free_text(line: str) -> str:
         if match[0].strip() != "OS=":
             return line[: match.start()]
         rest = line[match.end() :]
-        after = re.search(r"\sRealMemory=", rest)
-        line = line[: match.start()] + (rest[after.start() :] if after else "")
+        known_key = re.search(r"\sRealMemory=", rest)
+        line = line[: match.start()] + (rest[known_key.start() :] if known_key else "")
         match = _FREE_TEXT.search(line)
     return line
 
@@ -118,7 +118,7 @@ def _node(fields: Mapping[str, str]) -> Node:
         text = fields.get(key, "")
         return int(text) if text.isdecimal() else default
 
-    return _made(
+    return _node_of(
         fields["NodeName"],
         features=fields.get("ActiveFeatures", ""),
         sockets=number("Sockets", 1),
@@ -133,7 +133,7 @@ def _node(fields: Mapping[str, str]) -> Node:
     )
 
 
-def _made(
+def _node_of(
     name: str,
     *,
     features: str | Sequence[object],
@@ -193,7 +193,7 @@ def _node_json(data: Mapping[str, object]) -> Node:
         features, partitions = data["active_features"], data["partitions"]
         if not isinstance(features, str | list) or not isinstance(partitions, list):
             raise ValueError("features or partitions of an unknown form")
-        return _made(
+        return _node_of(
             str(data["name"]),
             features=features,
             sockets=_number(data["sockets"]),

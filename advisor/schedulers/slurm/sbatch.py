@@ -71,38 +71,38 @@ def split_directive(text: str) -> list[str]:
     Quotes group, a backslash takes the next character as it is, and a ``#`` ends the line even
     inside of a word. As in sbatch a word of nothing but quotes ends it, too.
     """
-    words, at = [], 0
-    while at < len(text):
-        while text[at : at + 1] and text[at] in _BLANK:
-            at += 1
-        word, at = _directive_word(text, at)
+    words, position = [], 0
+    while position < len(text):
+        while text[position : position + 1] and text[position] in _BLANK:
+            position += 1
+        word, position = _directive_word(text, position)
         if not word:
             break
         words.append(word)
     return words
 
 
-def _directive_word(text: str, at: int) -> tuple[str, int]:
+def _directive_word(text: str, position: int) -> tuple[str, int]:
     word, quote, escaped = "", "", False
-    while at < len(text) and (quote or text[at] not in _BLANK):
-        character = text[at]
+    while position < len(text) and (quote or text[position] not in _BLANK):
+        character = text[position]
         if escaped:
             escaped = False
         elif character == "\\":
-            escaped = text[at + 1 : at + 2] != " "
-            word, at = (word, at + 1) if escaped else (word + " ", at + 2)
+            escaped = text[position + 1 : position + 2] != " "
+            word, position = (word, position + 1) if escaped else (word + " ", position + 2)
             continue
         elif quote:
             if character == quote:
-                quote, at = "", at + 1
+                quote, position = "", position + 1
                 continue
         elif character in "\"'":
-            quote, at = character, at + 1
+            quote, position = character, position + 1
             continue
         elif character == "#":
             break
-        word, at = word + character, at + 1
-    return word, at
+        word, position = word + character, position + 1
+    return word, position
 
 
 def _read_pbs(words: Iterable[str]) -> dict[str, str]:
@@ -164,7 +164,7 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
                 name = option.name
                 if not equals and option.value == "required" and queue:
                     value = queue.popleft()
-            _put(options, slurm_table.SAME.get(name, name), value)
+            _put_last(options, slurm_table.SAME.get(name, name), value)
             continue
         letters = word[1:]
         while letters:
@@ -174,11 +174,11 @@ def read_arguments(words: Iterable[str]) -> dict[str, str]:
                 value, letters = letters, ""
                 if not value and option.value == "required" and queue:
                     value = queue.popleft()
-            _put(options, option.name if option is not None else letter, value)
+            _put_last(options, option.name if option is not None else letter, value)
     return options
 
 
-def _put(options: dict[str, str], name: str, value: str) -> None:
+def _put_last(options: dict[str, str], name: str, value: str) -> None:
     """Set an option behind all others: of two that exclude each other the last counts."""
     options.pop(name, None)
     options[name] = value

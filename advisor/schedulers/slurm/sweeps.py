@@ -101,7 +101,7 @@ class Sweeps:
         A job of this very stage that is still queued or running is taken over instead: a process
         killed right after sbatch leaves one.
         """
-        if running := self._running(job):
+        if running := self._id_in_queue(job):
             return running
         results = read_results(job.folder / "results.jsonl")
         due = [(run, 1 + sum(r.seq == run.seq for r in results)) for run in job.open_runs(results)]
@@ -166,7 +166,7 @@ class Sweeps:
         most = partition_minutes(job.partition)
         return minutes if most is None else min(minutes, most)
 
-    def _running(self, job: SweepJob) -> str:
+    def _id_in_queue(self, job: SweepJob) -> str:
         try:
             text = ask(
                 "squeue",
@@ -189,7 +189,7 @@ class Sweeps:
         for attempt in log.attempts:
             if (attempt.seq, attempt.number) in settled:
                 continue
-            result = self._settle(job, attempt)
+            result = self._settled_result(job, attempt)
             if result is None:
                 waiting += 1
                 continue
@@ -215,11 +215,11 @@ class Sweeps:
 
     def _ask_queue(self, job: SweepJob, handle: str) -> tuple[JobPhase, str]:
         """Return whether the allocation waits, runs or has ended, asking only now and then."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         last = self._phase.get(handle)
-        if last is not None and (last[0] == "ended" or now - self._asked[handle] < QUEUE_S):
+        if last is not None and (last[0] == "ended" or now_s - self._asked[handle] < QUEUE_S):
             return last
-        self._asked[handle] = now
+        self._asked[handle] = now_s
         try:
             text = ask(
                 "squeue", "--noheader", f"--jobs={handle}", "--states=all", "--format=%T %r"
@@ -243,7 +243,7 @@ class Sweeps:
 
     # -- results -------------------------------------------------------------------------------
 
-    def _settle(self, job: SweepJob, attempt: SweepRun) -> RunResult | None:
+    def _settled_result(self, job: SweepJob, attempt: SweepRun) -> RunResult | None:
         """Return an attempt's result, None while its energy may still come."""
         mode = mode_of(job)
         time_s = attempt.time_s(mode)
@@ -307,17 +307,17 @@ class Sweeps:
         return energy_j, "" if energy_j is not None else "Slurm metered no energy"
 
     def _record(self, job_id: str) -> tuple[JobRecord | None, str]:
-        now = time.monotonic()
+        now_s = time.monotonic()
         cached = self._records.get(job_id)
-        if cached is None or now - cached[0] >= ACCOUNTING_S:
+        if cached is None or now_s - cached[0] >= ACCOUNTING_S:
             try:
                 records_there = [
                     r for r in sacct.records([f"--jobs={job_id}"]) if r.job_id == job_id
                 ]
                 latest = max(records_there, key=lambda r: r.submitted_at, default=None)
-                cached = (now, latest, "")
+                cached = (now_s, latest, "")
             except SchedulerError as error:
-                cached = (now, None, str(error))
+                cached = (now_s, None, str(error))
             self._records[job_id] = cached
         return cached[1], cached[2]
 
@@ -331,13 +331,13 @@ def _steps_of(
     """
     if record is None:
         return None
-    wanted = [s.step_id for s in attempt.steps]
-    if all(wanted):
-        steps = [s for s in record.steps if s.step_id in wanted]
+    step_ids = [s.step_id for s in attempt.steps]
+    if all(step_ids):
+        steps = [s for s in record.steps if s.step_id in step_ids]
     else:
         name = step_name(job, attempt.seq, attempt.number)
         steps = [s for s in record.steps if s.name == name and s.numbered]
-    if len(steps) < len(wanted) or any(s.state in UNFINISHED for s in steps):
+    if len(steps) < len(step_ids) or any(s.state in UNFINISHED for s in steps):
         return None
     return steps
 

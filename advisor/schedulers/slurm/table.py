@@ -102,8 +102,8 @@ def _records() -> Iterable[SlurmOption]:
     for classes, words in _OPTIONS.items():
         for match in _RECORD.finditer(words):
             letter, name, value, programs = match.groups()
-            known = ("sbatch", "srun", "salloc") if programs is None else programs.split("+")
-            yield SlurmOption(name, letter or "", _VALUE[value], frozenset(known), classes)
+            readers = ("sbatch", "srun", "salloc") if programs is None else programs.split("+")
+            yield SlurmOption(name, letter or "", _VALUE[value], frozenset(readers), classes)
 
 
 RECORDS = tuple(_records())
@@ -347,17 +347,17 @@ def judge(options: Mapping[str, str], environment: Mapping[str, str], program: s
     names = {k.replace("_", "-"): v for k, v in options.items()}
     judged: list[tuple[str, tuple[str, ...]]] = []
     for name, value in names.items():
-        known = OPTIONS.get(name)
-        if known is None:
+        option = OPTIONS.get(name)
+        if option is None:
             judged.append((f"--{name}", (UNKNOWN,)))
         elif value not in NOT_SET:
-            judged.append((f"--{name}", classes_of(name, value, known)))
+            judged.append((f"--{name}", classes_of(name, value, option)))
     reads = READS.get(program, PREFIXES)
     caps = frequency_variables(environment, program)  # last: a site may vouch for what they bind
     for name in [*(n for n in environment if n not in caps), *caps]:
         if name.startswith(reads):
             judged.append((name, _variable(name, environment[name], names, program)))
-    return _gather(judged)
+    return _gather_judged(judged)
 
 
 def frequency_variables(environment: Mapping[str, str], program: str) -> dict[str, str]:
@@ -371,21 +371,21 @@ def frequency_variables(environment: Mapping[str, str], program: str) -> dict[st
 
 
 def _variable(name: str, value: str, options: Mapping[str, str], program: str) -> tuple[str, ...]:
-    known, option = VARIABLES.get(name), SETS.get(name)
-    if known is None:
+    classes, option = VARIABLES.get(name), SETS.get(name)
+    if classes is None:
         return ("harmless" if name.startswith(FAMILIES) or _COMPONENT.search(name) else UNKNOWN,)
     if option in FLAGS:
-        on = value.lower() in ("", "yes") or _NUMBER.fullmatch(value) is not None
+        is_set = value.lower() in ("", "yes") or _NUMBER.fullmatch(value) is not None
     else:
-        on = bool(value) or option == "exclusive"
+        is_set = bool(value) or option == "exclusive"
     read_as_option = option in options and (
         program == "srun" or (name.startswith("SLURM_") and option in OVERWRITTEN)
     )
-    if not on or read_as_option:
+    if not is_set or read_as_option:
         return ("harmless",)
     if option == "export" and name.startswith(("SLURM_", "SRUN_")) and value.upper() != "ALL":
         return ("binds:threads",)
-    return classes_of(option or "", value, known)
+    return classes_of(option or "", value, classes)
 
 
 def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
@@ -406,14 +406,14 @@ def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
             continue
         for value in values:
             if option == "export":
-                known = value is not None and value.upper() in ("", "ALL")
-                judged.append((name, ("harmless" if known else "binds:threads",)))
+                exports_all = value is not None and value.upper() in ("", "ALL")
+                judged.append((name, ("harmless" if exports_all else "binds:threads",)))
             elif value is None and (rules := VALUES.get(option or "")):
                 special = [extra for _, extra in rules]
                 judged.append((name, tuple(" ".join((classes, *special)).split())))
             else:
                 judged.append((name, classes_of(option or "", value or "", classes)))
-    return _gather(judged)
+    return _gather_judged(judged)
 
 
 def both(first: Judged, second: Judged) -> Judged:
@@ -423,9 +423,9 @@ def both(first: Judged, second: Judged) -> Judged:
     return Judged(binds, tuple(unknown), first.held or second.held)
 
 
-def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
+def _gather_judged(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
     binds: dict[str, str] = {}
-    unknown, held = [], False
+    unknown, is_held = [], False
     for shown, classes in judged:
         for word in classes:
             kind, _, axis = word.partition(":")
@@ -433,8 +433,8 @@ def _gather(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
                 binds.setdefault(axis or "all", shown)
             elif kind == UNKNOWN:
                 unknown.append(shown)
-            held = held or kind == "held"
-    return Judged(binds, tuple(dict.fromkeys(unknown)), held)
+            is_held = is_held or kind == "held"
+    return Judged(binds, tuple(dict.fromkeys(unknown)), is_held)
 
 
 def option_of(word: str, program: str) -> SlurmOption | None:

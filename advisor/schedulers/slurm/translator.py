@@ -222,9 +222,12 @@ def parse_request(
 
     cwd = str(payload.get("cwd") or "")
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
-    given = {**dict.fromkeys(_mapping(payload.get("options")), ""), **options}  # null is set, too
-    judged = slurm_table.judge(given, environment, program)
-    assigned = _assigned(script, argv) if isinstance(script, str) else {}
+    stated_options = {
+        **dict.fromkeys(_mapping(payload.get("options")), ""),
+        **options,
+    }  # null is set, too
+    judged = slurm_table.judge(stated_options, environment, program)
+    assigned = _assigned_variables(script, argv) if isinstance(script, str) else {}
     if assigned:
         judged = slurm_table.both(judged, slurm_table.judge_script(assigned))
 
@@ -265,7 +268,7 @@ def parse_request(
         environment=environment,
         choices=choices,
         explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
-        nodes=number("nodes") or _named(get("nodelist")),
+        nodes=number("nodes") or _listed_nodes(get("nodelist")),
         ntasks=number("ntasks"),
         ntasks_per_node=number("ntasks-per-node"),
         cpus_per_task=number("cpus-per-task") or (1 if one_each else None),
@@ -289,7 +292,7 @@ def parse_request(
     )
 
 
-def _assigned(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
+def _assigned_variables(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
     """Return what a script sets, {} where it cannot be anything that srun reads."""
     return read(script, tuple(argv[1:])).assigned if _SETS.search(script) else {}
 
@@ -358,7 +361,7 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
     """
     if request.scheduler == "local":
         return ""
-    assigned = _assigned(request.script or "", request.command).get("SLURM_CPU_BIND", ())
+    assigned = _assigned_variables(request.script or "", request.command).get("SLURM_CPU_BIND", ())
     stated = (request.options.get("cpu-bind"), request.environment.get("SLURM_CPU_BIND"))
     bindings = [use.binding] if use.binding else [*filter(None, (*assigned, *stated))]
     if any(leaves_unbound(binding) for binding in bindings):
@@ -519,7 +522,7 @@ def limited(limits: str, nodes: int, options: Mapping[str, str]) -> dict[str, st
     return {**bounds, **options}
 
 
-def _named(text: str) -> int | None:
+def _listed_nodes(text: str) -> int | None:
     """Return how many nodes a node list names: a job that states no number gets them all."""
     try:
         return len(expand(text)) or None

@@ -16,7 +16,10 @@ from pathlib import Path
 HOME = "/home/ann/tour"
 """What pages show in place of the folder that a session runs in."""
 
-ELSEWHERE = {"README.md": "needs a Slurm cluster: tests/slurm/test_readme.py"}
+ELSEWHERE = {
+    "README.md": "needs a Slurm cluster: tests/slurm/test_readme.py",
+    "gpu.md": "needs two GPUs",
+}
 """Pages whose session runs in another test, and why."""
 
 NOT_RUN = {

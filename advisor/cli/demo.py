@@ -30,9 +30,9 @@ _POLICY = """\
 version: 1
 mode: apply
 goal: min_energy
-max_slowdown: 5%
+max_slowdown: {max_slowdown:.0%}
 min_saving: 3%
-resources: greedy
+resources: {resources}
 holdout: 0%
 """
 _JOB = """\
@@ -97,7 +97,14 @@ def run(args: argparse.Namespace) -> int:
 def _one_program(program: JudgedProgram) -> None:
     from advisor.cli import run_verb
     from advisor.core.units import format_change, format_duration, format_energy
-    from advisor.views.measured_example import COLUMNS, CORES, FREQ_KHZ, NODE_TYPE
+    from advisor.views.measured_example import (
+        COLUMNS,
+        CORES,
+        FREQ_KHZ,
+        MAX_SLOWDOWN,
+        NODE_TYPE,
+        RESOURCES,
+    )
 
     decision = program.evaluation.decision
     with _own_place() as place:
@@ -106,7 +113,8 @@ def _one_program(program: JudgedProgram) -> None:
                 name=NODE_TYPE, cores=CORES, freq=f"{FREQ_KHZ / 1e6:g} GHz", program=program.name
             )
         )
-        (place / "policy.yaml").write_text(_POLICY)
+        policy = _POLICY.format(max_slowdown=MAX_SLOWDOWN, resources=RESOURCES)
+        (place / "policy.yaml").write_text(policy)
         (place / "job.sh").write_text(_JOB)
         rows = [
             f"{r.configuration.nodes},{r.configuration.ranks_per_node},"
@@ -158,7 +166,7 @@ def _row(program: JudgedProgram) -> list[str]:
 
     written_threads = program.written.configuration.threads_per_node
     advised_threads = program.advised.configuration.threads_per_node
-    best = -program.evaluation.decision.best_saving
+    best = program.best_energy_change
     return [
         program.name,
         f"{written_threads} -> {advised_threads}"

@@ -18,7 +18,7 @@ from advisor.core.mark_front import place
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.pareto import ErrorLimits, TradeOff, overlap, trade_off
-from advisor.core.policy import Policy
+from advisor.core.policy import Policy, Resources
 from advisor.core.rate import Work
 from advisor.errors import InputError, UnknownNameError
 from advisor.models.decision_score import DecisionScore, GridCell, decide
@@ -105,6 +105,7 @@ def evaluate(
     model_options: Mapping[str, object] | None = None,
     confirmations: int | None = None,
     train_on: Collection[Configuration] | None = None,
+    resources: Resources = "thrifty",
 ) -> Evaluation:
     """Train on ``samples`` configurations out of a measured grid and judge what comes out.
 
@@ -112,9 +113,9 @@ def evaluate(
     limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
     forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
     be, by default as many as a sweep makes; ``train_on`` are the configurations to train on instead
-    of a design's. Raises InputError when the grid has too few
-    cells with time and energy, nothing beside what is trained on, or for a bad model or design
-    name.
+    of a design's; ``resources`` is the policy's word on ties. Raises InputError when the grid has
+    too few cells with time and energy, nothing beside what is trained on, or for a bad model or
+    design name.
     """
     truth = _truth(grid)
     limit = error if forecast_error is None else forecast_error
@@ -143,7 +144,13 @@ def evaluate(
         return result
 
     # the policy's own confidence, ties and confirmations
-    policy = replace(Policy(), goal="min_energy", max_slowdown=max_slowdown, min_saving=min_saving)
+    policy = replace(
+        Policy(),
+        goal="min_energy",
+        max_slowdown=max_slowdown,
+        min_saving=min_saving,
+        resources=resources,
+    )
     if train_on is not None:
         trained, design = {*train_on, baseline}, "given"
     elif design == SEQUENTIAL:

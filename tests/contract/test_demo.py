@@ -68,7 +68,7 @@ def test_it_shows_what_is_saved_and_touches_nothing(tmp_path: Path) -> None:
         "%",
         "−15.8",
         "%",
-        "14",
+        "15",
         "of",
         "48",
     ]

@@ -141,7 +141,7 @@ def test_however_a_job_ends_its_node_is_as_before(cluster: Testbed, how: str) ->
 
 
 def test_the_next_job_lifts_what_no_epilog_lifted_and_nothing_else(cluster: Testbed) -> None:
-    state = Path("/run/advisor-caps/bdw1/7")
+    state = cluster.directory / "nodes" / "bdw1" / "caps" / "bdw1" / "7"
     file = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq"
     state.write_text(f"{file} {HIGHEST - 1}\n/etc/hostname 5\n{file}/../x 5\n{file} x\n")
     assert run(cluster, "", *WHOLE, "-w", "bdw1")[1] == [HIGHEST - 1, HIGHEST]

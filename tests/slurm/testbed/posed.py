@@ -18,6 +18,8 @@ from .silicon import START_J
 GOVERNORS = "conservative ondemand userspace powersave performance"
 GOVERNOR = "ondemand"
 MARKER = ".testbed"
+CAPS = "/run/advisor-caps"
+"""Where hooks/slurm/advisor-node-cap keeps what stood on a node before its cap."""
 HERE = Path(__file__).resolve().parent
 
 
@@ -79,6 +81,7 @@ def build_nodes(root: Path) -> None:
         for node in node_type.nodes:
             folder = root / "nodes" / node
             build_sys(folder / "sys", node_type)
+            (folder / "caps").mkdir()
             loads = folder / "loads"
             loads.mkdir()
             loads.chmod(0o1777)
@@ -126,15 +129,19 @@ def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:
     """Return the command which runs slurmd for `node` inside its own posed /sys.
 
     hwloc is told the posed topology, so slurmd sees as many cores as the node poses; the cgroup
-    tree is put back under the posed /sys.
+    tree is put back under the posed /sys. What the node-cap program keeps of its node is the
+    node's own: nodes of other testbeds have the same names.
     """
     node_sys = root / "nodes" / node / "sys"
+    caps = root / "nodes" / node / "caps"
     script = (
-        'set -e; sys="$1"; shift;'
+        'set -e; sys="$1"; caps="$2"; shift 2;'
+        f' mkdir -p {CAPS}; mount --bind "$caps" {CAPS};'
         ' if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$sys/fs/cgroup"; fi;'
         ' mount --rbind "$sys" /sys; exec "$@"'
     )
-    return ["unshare", "-m", "sh", "-c", script, "sh", str(node_sys), slurmd, "-D", "-N", node]
+    folders = [str(node_sys), str(caps)]
+    return ["unshare", "-m", "sh", "-c", script, "sh", *folders, slurmd, "-D", "-N", node]
 
 
 def slurmd_environ(root: Path, node_type: NodeType) -> dict[str, str]:

@@ -127,7 +127,7 @@ KINDS: dict[str, ReasonKind] = {
         "{0} options exceed {1} slowdown at {2} confidence",
         one="1 option exceeds {1} slowdown at {2} confidence",
     ),
-    "saving-too-small": _ended("best saving {0} is below the policy's {1}"),
+    "saving-too-small": _ended("best saving {0}, less its uncertainty, is below the policy's {1}"),
     "unconfirmed": ReasonKind(
         "{0} promising options are not confirmed by a run yet",
         one="1 promising option is not confirmed by a run yet",

@@ -31,6 +31,8 @@ class JobSums:
     """Counts of all jobs, by a name and what they are split by, and sums by workload."""
 
     def __init__(self) -> None:
+        # A Counter's 0 is a whole number, so that counts stay whole; sums become floats, which its
+        # type does not foresee.
         self.counts: Counter[tuple[str, ...]] = Counter()
         self.compared: defaultdict[Named, Counter[str]] = defaultdict(Counter)
 

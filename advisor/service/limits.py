@@ -26,8 +26,11 @@ BEGUN = 4 << 20
 
 RATE = 200.0
 """Units that each user gets in a second."""
-BURST = 400.0
-"""Units that a user may have saved."""
+BURST = 1000.0
+"""Units that a user may have saved: some decisions at their slowest, as after a daemon's start, or
+some hundred usual ones at once. A user who never pauses has ``RATE`` alone."""
+MOST_OF_ONE = 400.0
+"""Units that one request counts, at most."""
 _DEBT = 2000.0
 """Units nobody is deeper in debt than: ten seconds without an answer."""
 
@@ -107,7 +110,7 @@ class Use:
 
     def charge(self, seconds: float) -> None:
         """Note a request and the processor's time it took."""
-        self.left = max(-_DEBT, self.left - 1 - min(BURST, 2e6 * seconds * seconds))
+        self.left = max(-_DEBT, self.left - 1 - min(MOST_OF_ONE, 2e6 * seconds * seconds))
 
 
 class Limits:

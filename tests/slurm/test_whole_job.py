@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def steps(site: AdvisedSite, number: int) -> list[tuple[str, ...]]:
     """What a job's steps were, and what its programs say that they had, but for the clock."""
     shown = ("JobName", "State", "NCPUS", "NTasks")
     rows = [tuple(row[name] for name in shown) for row in site.testbed.sacct(number)]
+    # not srun's own words: on a busy machine it says that it waits for "Requested nodes"
     text = (site.folder / f"{number}.out").read_text()
-    words = (w for w in text.split() if w.startswith(("threads", "ranks", "nodes", "kernel")))
+    words = (w for w in text.split() if re.match(r"(threads|ranks|nodes|kernel)\w*=", w))
     return [*rows, tuple(words)]
 
 

@@ -90,7 +90,7 @@ def main() -> int:
         make = lua.mutants if source.endswith(".lua") else pbs_hooks.mutants
         chosen = [
             mutant
-            for mutant in make(text)
+            for mutant in sorted(make(text), key=lambda mutant: mutant.line)
             if any(int(low) <= mutant.line <= int(high or low) for low, _, high in ranges)
         ]
         new = [mutant for mutant in chosen if written(source, mutant) not in equivalent]

@@ -395,10 +395,12 @@ def give_back(text):
     except OSError:  # no room: a child writes it as qsub reads
         number, write_end = os.pipe()
         if os.fork() == 0:
-            os.close(number)
-            with os.fdopen(write_end, "wb") as pipe:
-                pipe.write(text)
-            os._exit(0)
+            try:
+                os.close(number)
+                with os.fdopen(write_end, "wb") as pipe:
+                    pipe.write(text)
+            finally:  # a qsub that reads no more of it: this is none itself
+                os._exit(0)
         os.close(write_end)
     os.dup2(number, 0)
     os.close(number)

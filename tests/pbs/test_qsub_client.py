@@ -460,6 +460,24 @@ def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) 
     assert (done.stdout, done.stderr) == (text, b"")
 
 
+def test_what_writes_such_a_script_ends_with_qsub_and_is_no_second_one(qsub: Qsub) -> None:
+    """Where qsub refuses the job before it reads a script."""
+    calls = qsub.folder / "calls"
+    (qsub.folder / "pbs" / "qsub").write_text(f"#!/bin/sh\necho call >> {calls}\nexit 3\n")
+    done = subprocess.run(  # ends once nobody holds its output
+        [qsub.folder / "bin" / "qsub"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        input=b"x" * (4 << 20),
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert calls.read_text() == "call\n"
+
+
 def test_a_script_in_a_pipe_is_read_by_qsub_alone(qsub: Qsub) -> None:
     (qsub.folder / "pbs" / "qsub").write_text('#!/bin/sh\nexec cat "$1"\n')
     done = subprocess.run(

@@ -106,7 +106,7 @@ def _instead(node: ast.expr | ast.stmt) -> Iterator[str]:
         yield REPLACED[node.id]
     elif isinstance(node, STATEMENTS):
         yield "pass"
-    elif isinstance(node, ast.Return) and node.value is not None:
+    elif isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return False"):
         yield "return None"
     elif isinstance(node, ast.Try):
         body = ast.unparse(ast.Module(node.body, []))

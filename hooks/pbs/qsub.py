@@ -304,7 +304,7 @@ def default_arguments(server):
 
     paths = [os.path.join(p, "qstat") for p in os.environ.get("PATH", "").split(os.pathsep) if p]
     paths.append(os.path.join(os.path.dirname(QSUB or "/opt/pbs/bin/qsub"), "qstat"))
-    words = [next((p for p in paths if os.access(p, os.X_OK)), "qstat"), "-B", "-f"]
+    words = [next((p for p in paths if os.access(p, os.X_OK)), paths[-1]), "-B", "-f"]
     try:
         with tempfile.TemporaryFile() as file:  # a pipe would be held by qstat's own children
             subprocess.run(

@@ -813,6 +813,8 @@ def test_a_qstat_of_the_folder_one_is_in_is_not_run(qsub: Qsub) -> None:
     plant.chmod(0o755)
     qsub.env["PATH"] = f"{qsub.folder}/bin::{qsub.folder}/pbs:/usr/bin:/bin"
     assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    (qsub.folder / "pbs" / "qstat").unlink()  # nor where there is no other
+    assert qsub("job.sh", env={"PBS_SERVER": "other"}).argv == ["job.sh"]
     assert not (qsub.folder / "planted").exists()
 
 

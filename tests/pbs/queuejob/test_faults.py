@@ -222,9 +222,11 @@ def test_what_a_job_asks_for_is_kept_up_to_four_thousand_characters(
 
 
 POSED_CLOCK = """
-import pbs, select, socket, sys, time, types
+import pbs, select, socket, struct, sys, time, types
 lets_in_s, stands_s, now_s = {lets_in_s}, {stands_s}, [100.0]
 class Slow(socket.socket):
+    def setsockopt(self, level, option, room):
+        pbs.logmsg(pbs.EVENT_DEBUG, f"{{option}} {{struct.unpack('ll', room)}}")
     def connect(self, path):
         now_s[0] += lets_in_s
 class Poll:
@@ -240,26 +242,35 @@ sys.modules["time"] = types.SimpleNamespace(monotonic=lambda: now_s[0], time=tim
 
 
 @pytest.mark.parametrize(
-    ("lets_in_s", "stands_s", "pieces"),
+    ("deadline_s", "room", "lets_in_s", "stands_s", "pieces"),
     [
-        (0, 0, 26),
-        (0.1, 0, 16),  # one deadline for all of it
-        (5, 0, 13),  # nobody waits as long to be let in: the host stood still
-        (0, 3, 26),  # it stands still in each piece of waiting
+        (0.255, (0, 127_500), 0, 0, 26),
+        (0.255, (0, 127_500), 0.1, 0, 16),  # one deadline for all of it
+        (0.255, (0, 127_500), 5, 0, 13),  # nobody waits as long to be let in: the host stood still
+        (0.255, (0, 127_500), 0, 3, 26),  # it stands still in each piece of waiting
+        (3.0625, (1, 531_250), 0, 0, 307),
+        (0.0, (0, 1), 0, 0, 0),  # no time at all: 0 would be for ever
     ],
 )
 def test_the_deadline_is_that_of_all_waiting(
-    tmp_path: Path, settings: dict[str, object], lets_in_s: float, stands_s: float, pieces: int
+    tmp_path: Path,
+    settings: dict[str, object],
+    deadline_s: float,
+    room: tuple[int, int],
+    lets_in_s: float,
+    stands_s: float,
+    pieces: int,
 ) -> None:
-    """By a posed clock: being let in counts for half of it, then each piece of 10 ms for itself."""
+    """By a posed clock: half of it to be let in, then each piece of 10 ms counts for itself."""
     hook = tmp_path / "posed.py"
     posed = POSED_CLOCK.format(lets_in_s=lets_in_s, stands_s=stands_s)
     text = (HOOKS / HOOK).read_text()
     hook.write_text(text.replace("import pbs\n", f"import pbs; exec({posed!r})\n", 1))
-    known = {**settings, "deadline_s": 0.255}
+    known = {**settings, "deadline_s": deadline_s}
     [done] = run_hook(str(hook), [job(WHOLE)], known, folder=tmp_path)
     assert untouched(done, job(WHOLE))
-    assert done["log"][:-1] == ["waits 10.0 ms"] * pieces
+    waits = ["waits 10.0 ms"] * pieces
+    assert done["log"][:-1] == [f"{int(socket.SO_SNDTIMEO)} {room}", *waits]
     assert "did not answer in time" in done["log"][-1]
 
 

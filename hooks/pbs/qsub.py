@@ -304,7 +304,7 @@ def default_arguments(server):
 
     paths = [os.path.join(p, "qstat") for p in os.environ.get("PATH", "").split(os.pathsep) if p]
     paths.append(os.path.join(os.path.dirname(QSUB or "/opt/pbs/bin/qsub"), "qstat"))
-    words = [next((p for p in paths if os.access(p, os.X_OK)), "qstat"), "-B", "-f"]
+    words = [next((p for p in paths if os.access(p, os.X_OK)), paths[-1]), "-B", "-f"]
     try:
         with tempfile.TemporaryFile() as file:  # a pipe would be held by qstat's own children
             subprocess.run(
@@ -395,10 +395,12 @@ def give_back(text):
     except OSError:  # no room: a child writes it as qsub reads
         number, write_end = os.pipe()
         if os.fork() == 0:
-            os.close(number)
-            with os.fdopen(write_end, "wb") as pipe:
-                pipe.write(text)
-            os._exit(0)
+            try:
+                os.close(number)
+                with os.fdopen(write_end, "wb") as pipe:
+                    pipe.write(text)
+            finally:  # a qsub that reads no more of it: this is none itself
+                os._exit(0)
         os.close(write_end)
     os.dup2(number, 0)
     os.close(number)

@@ -33,6 +33,8 @@ CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
 STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 MESSAGE = re.compile(r"[a-z] [a-z%]|^ [a-z]")
 """Texts that people read."""
+ENCODINGS = ("ascii", "utf-8")
+"""Python leaves out what is no letter and no number: `ascii~` is `ascii`."""
 REPLACED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -104,7 +106,7 @@ def _instead(node: ast.expr | ast.stmt) -> Iterator[str]:
         yield REPLACED[node.id]
     elif isinstance(node, STATEMENTS):
         yield "pass"
-    elif isinstance(node, ast.Return) and node.value is not None:
+    elif isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return False"):
         yield "return None"
     elif isinstance(node, ast.Try):
         body = ast.unparse(ast.Module(node.body, []))
@@ -118,7 +120,7 @@ def _constants(value: object) -> Iterator[str]:
         yield str(value + 1)
         if value:
             yield str(value - 1)
-    elif isinstance(value, str) and not MESSAGE.search(value):
+    elif isinstance(value, str) and value not in ENCODINGS and not MESSAGE.search(value):
         yield repr(value + "~")
         if value.startswith("^"):
             yield repr(value[1:])

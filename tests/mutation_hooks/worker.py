@@ -4,7 +4,7 @@ python -m tests.mutation_hooks.worker SOURCE TEST...
 
 Reads the mutants' texts from standard input, a line of JSON each, and writes what became of each.
 Tests are collected once; a child runs them for each mutant: those that reach its lines, first the
-quick ones and those that noticed others.
+quick ones and those that noticed others, of the same lines above all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Tries:
     def __init__(self, source: Path, texts: IO[str], answers: IO[str]) -> None:
         self.source, self.texts, self.answers = source, texts, answers
         self.reached: dict[str, set[int]] = {}
-        self.took_s, self.noticed = Counter[str](), Counter[str]()
+        self.took_s, self.noticed = Counter[str](), Counter[tuple[str, int]]()
         self.everybody = set[int]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -104,14 +104,14 @@ class Tries:
             if self.reached:  # else this is the source as it is, and the tests' lines are noted
                 session.items = [
                     item
-                    for item in sorted(items, key=self.place)
+                    for item in sorted(items, key=lambda item: self.place(item, near))
                     if near & (self.reached[item.nodeid] or near) or near & self.everybody
                 ]
             NOTICED.unlink(missing_ok=True)
             self.answers.write(outcome(session) + "\n")
             self.answers.flush()
             if NOTICED.exists():
-                self.noticed[NOTICED.read_text()] += 1
+                self.noticed.update((NOTICED.read_text(), line) for line in {0, *near})
             if LINES.exists():
                 self.reached = {item.nodeid: set() for item in items}
                 for line in LINES.read_text().splitlines():
@@ -122,9 +122,10 @@ class Tries:
                 LINES.unlink()
         return True
 
-    def place(self, item: pytest.Item) -> float:
+    def place(self, item: pytest.Item, near: set[int]) -> float:
         """Return what is less for tests that are quicker, and for those that noticed more."""
-        return self.took_s[item.nodeid] / (1 + self.noticed[item.nodeid])
+        noticed = sum(self.noticed[item.nodeid, line] for line in near)
+        return self.took_s[item.nodeid] / (1 + self.noticed[item.nodeid, 0] + 100 * noticed)
 
 
 def note(test: str, lines: set[int], took_s: float = 0.0) -> None:

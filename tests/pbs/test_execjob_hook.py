@@ -334,6 +334,27 @@ def test_a_job_whose_meter_began_again_is_suspended_as_any(node: PosedSys, mom: 
     assert node.caps() == [1_900_000] * 4
 
 
+@pytest.mark.parametrize("when", ["begin", "resume", "meanwhile"])
+def test_a_cap_that_once_did_not_hold_is_told_of_no_run_that_is_resumed(
+    node: PosedSys, mom: Mom, when: str
+) -> None:
+    """Not capped at first, after the first suspension, or beside another job; then capped."""
+    alone, shared = (" ".join(map(str, range(count))) + "\n" for count in (4, 5))
+    affected = node.cpufreq(0) / "affected_cpus"
+    suspended = [event("EXECJOB_POSTSUSPEND"), event("EXECJOB_PRERESUME")]
+    affected.write_text(shared if when == "begin" else alone)
+    mom(event("EXECJOB_BEGIN"))
+    if when == "meanwhile":
+        mom(event("EXECJOB_BEGIN", "8.pbs1", mhz=None), event("EXECJOB_END", "8.pbs1"))
+    affected.write_text(shared if when == "resume" else alone)
+    mom(*suspended)
+    affected.write_text(alone)
+    mom(*suspended)
+    assert node.caps() == [1_900_000] * 4
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert done["used"]["cpu_freq_mhz"] == "0"
+
+
 def test_a_suspended_job_that_ends_leaves_nothing(node: PosedSys, state: Path, mom: Mom) -> None:
     mom(event("EXECJOB_BEGIN"), event("EXECJOB_PROLOGUE"))
     node.rapl({"intel-rapl:0": 1_100_000_000})

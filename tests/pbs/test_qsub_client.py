@@ -212,6 +212,7 @@ def test_a_script_s_telling_lines_go_along(qsub: Qsub) -> None:
     assert telling <= set(sent)
     assert "s3cr3t" not in json.dumps(client)
     assert len(client["fingerprint"]) == 16
+    assert "ADVISOR_QSUB_PREPARED" not in seen.env
     again = qsub("job.sh").client()["fingerprint"]
     (qsub.folder / "job.sh").write_text(SCRIPT + "\n")
     assert again == client["fingerprint"] != qsub("job.sh").client()["fingerprint"]
@@ -342,6 +343,7 @@ def test_a_user_s_choices_are_where_the_environment_says(qsub: Qsub) -> None:
         ["--version"],
         ["-l"],
         ["-Z", "x", "job.sh"],
+        ["-~", "job.sh"],
         ["nosuch.sh"],
         ["."],
     ],
@@ -398,6 +400,21 @@ def test_signals_and_a_terminal_are_qsub_s(qsub: Qsub) -> None:
     assert out == b"got a line\n"
 
 
+def test_the_next_one_knows_itself_by_no_other_name(qsub: Qsub) -> None:
+    """By which PBS's own begins what it has to say; here it is ls."""
+    (qsub.folder / "pbs" / "qsub").unlink()
+    (qsub.folder / "pbs" / "qsub").symlink_to("/bin/ls")
+    done = subprocess.run(
+        [qsub.folder / "bin" / "qsub", "--nosuch"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.startswith("qsub: ")
+
+
 def test_without_a_qsub_behind_it_that_is_said(qsub: Qsub) -> None:
     (qsub.folder / "pbs" / "qsub").unlink()
     done = subprocess.run(
@@ -441,6 +458,24 @@ def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) 
         check=True,
     )
     assert (done.stdout, done.stderr) == (text, b"")
+
+
+def test_what_writes_such_a_script_ends_with_qsub_and_is_no_second_one(qsub: Qsub) -> None:
+    """Where qsub refuses the job before it reads a script."""
+    calls = qsub.folder / "calls"
+    (qsub.folder / "pbs" / "qsub").write_text(f"#!/bin/sh\necho call >> {calls}\nexit 3\n")
+    done = subprocess.run(  # ends once nobody holds its output
+        [qsub.folder / "bin" / "qsub"],
+        env=qsub.env,
+        cwd=qsub.folder,
+        input=b"x" * (4 << 20),
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert calls.read_text() == "call\n"
 
 
 def test_a_script_in_a_pipe_is_read_by_qsub_alone(qsub: Qsub) -> None:
@@ -602,6 +637,8 @@ def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
     old = qsub.left / ("a" * 32)
     old.write_text("x")
     os.utime(old, (1, 1))
+    (qsub.left / ("c" * 32)).mkdir()  # whatever it is, it keeps nothing from its place
+    os.utime(qsub.left / ("c" * 32), (1, 1))
     foreign = qsub.left / "notes"
     foreign.write_text("x")
     os.utime(foreign, (1, 1))
@@ -610,8 +647,18 @@ def test_what_no_daemon_takes_does_not_pile_up(qsub: Qsub) -> None:
     seen = qsub("job.sh")
     assert not old.exists()
     assert foreign.exists()
-    assert len(list(qsub.left.glob("?" * 32))) == 64
+    assert len([path for path in qsub.left.glob("?" * 32) if path.is_file()]) == 64
     assert seen.client()["script"]
+
+
+def test_what_is_taken_meanwhile_need_not_be_removed(
+    client: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a" * 32, "b" * 32]
+    (tmp_path / names[1]).write_text("x")
+    monkeypatch.setattr(os, "listdir", lambda _: names)
+    client.tidy(str(tmp_path), time.time() + 1000)
+    assert not (tmp_path / names[1]).exists()
 
 
 def test_what_no_daemon_takes_is_there_for_ten_minutes(qsub: Qsub) -> None:
@@ -766,6 +813,8 @@ def test_a_qstat_of_the_folder_one_is_in_is_not_run(qsub: Qsub) -> None:
     plant.chmod(0o755)
     qsub.env["PATH"] = f"{qsub.folder}/bin::{qsub.folder}/pbs:/usr/bin:/bin"
     assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
+    (qsub.folder / "pbs" / "qstat").unlink()  # nor where there is no other
+    assert qsub("job.sh", env={"PBS_SERVER": "other"}).argv == ["job.sh"]
     assert not (qsub.folder / "planted").exists()
 
 
@@ -943,6 +992,7 @@ def test_no_script_breaks_it(client: ModuleType, text: str) -> None:
         # what runs something, or depends on more, is told: nothing else says what a script does
         ("A=$(nproc)", None),
         ("A=x ./b", None),
+        ("./b A=x", None),
         ("A=x; ./b", None),
         ('A="$B"', None),
         ("A=`nproc`", None),

@@ -24,8 +24,8 @@ from advisor.schedulers.pbs.hooks import (
 )
 from advisor.schedulers.pbs.inventory import HookInventory, read_hook_inventory
 
-ALTERED = "/run/advisor-pbs-altered"
-"""Where the queuejob hook notes jobs that a later hook has changed."""
+BREAKER, ALTERED = "/run/advisor-pbs-breaker", "/run/advisor-pbs-altered"
+"""Where the queuejob hook notes that the daemon hung, and jobs that a later hook has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def breaker(settings: Mapping[str, object]) -> str:
     """Say whether submissions ask the daemon now (on the server's host)."""
     retry = settings.get("retry_s")
     retry_s = retry if isinstance(retry, int | float) else 30
-    path = str(settings.get("breaker") or "/run/advisor-pbs-breaker")
+    path = str(settings.get("breaker") or BREAKER)
     try:
         status = os.lstat(path)
     except OSError:

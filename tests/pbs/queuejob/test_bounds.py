@@ -176,6 +176,7 @@ def test_steps_that_were_not_known_at_install(
         ({"node_type=skl": [1901]}, "1901", False),
         ({"": [1901]}, "1901", True),
         ({"": [1900]}, "1901", False),
+        ({}, "20000", True),
         ({}, "20001", False),
     ):
         path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from hooked import HOOKS, STAMP, answering, daemon, dripping, full, hanging, job, plan, run_hook
 from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
+from advisor.schedulers.pbs import hook_state, hooks
 from tests.stopped import stop_peer
 
 Behaviour = Callable[[socket.socket, bytes], None]
@@ -74,7 +76,7 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, stamp="advisor:{'}")), "stamp is malformed"),
         (answering(plan(REWRITE, stamp="advisor:{}\nx")), "stamp is malformed"),
         (answering(plan(REWRITE, stamp=None)), "no stamp"),
-        (answering(plan(REWRITE, stamp="advisor:{" + "x" * 2000 + "}")), "no stamp"),
+        (answering(plan(REWRITE, stamp="advisor:{" + "x" * 1991 + "}")), "no stamp"),
         (answering(plan({"select": 4})), "is not valid"),  # type: ignore[dict-item]
         (answering(plan({"select": "1:ncpus=" + "1" * 4000})), "is not valid"),
         (answering(plan({"select": "1:ncpus=4 rm"})), "not one the advisor writes"),
@@ -151,11 +153,6 @@ def test_a_plan_that_cannot_be_is_not_begun(
         ({}, {"place": "excl"}, "not the advisor's to write"),
         ({"ncpus": "4"}, {"select": "1:ncpus=4"}, "does not make chunks"),
         (
-            {"select": "+".join(["1:ncpus=28:node_type=bdw"] * 170), "place": "excl"},
-            {"cpu_freq_mhz": "1900"},
-            "too long to be kept",
-        ),
-        (
             {"select": "1:ncpus=14:mem=4gb+1:ncpus=14"},
             {"select": "1:ncpus=10:mem=4gb+1:ncpus=14"},
             "does not write ncpus=10 for ncpus=14",
@@ -203,6 +200,78 @@ def test_where_nobody_is_let_in_the_job_goes_on(
     assert untouched(done, job(WHOLE))
     assert "did not answer in time" in done["log"][0]
     assert done["took_s"] < 1.5
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_a_job_asks_for_is_kept_up_to_four_thousand_characters(
+    tmp_path: Path, path: Path, settings: dict[str, object], more: int
+) -> None:
+    """Behind its stamp, to be taken back where a later hook changes it."""
+    rewrite = {"cpu_freq_mhz": "1900"}
+    given = {"select": "+".join(["1:ncpus=28:node_type=bdw"] * 150) + ":mem=", "place": "excl"}
+    length = len(stamped(given, rewrite)["advisor_stamp"]) - len(STAMP)
+    given["select"] += "1".zfill(4000 + more - length)
+    event = job(given)
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [event], settings, folder=tmp_path)
+    if more:
+        assert untouched(done, event)
+        assert "what it asks for is too long to be kept" in done["log"][0]
+    else:
+        assert done["resources"] == stamped(given, rewrite), done["log"]
+
+
+POSED_CLOCK = """
+import pbs, select, socket, struct, sys, time, types
+lets_in_s, stands_s, now_s = {lets_in_s}, {stands_s}, [100.0]
+class Slow(socket.socket):
+    def setsockopt(self, level, option, room):
+        pbs.logmsg(pbs.EVENT_DEBUG, f"{{option}} {{struct.unpack('ll', room)}}")
+    def connect(self, path):
+        now_s[0] += lets_in_s
+class Poll:
+    def register(self, *_):
+        pass
+    def poll(self, wait_ms):
+        now_s[0] += wait_ms / 1000 + stands_s
+        pbs.logmsg(pbs.EVENT_DEBUG, f"waits {{wait_ms}} ms")
+        return []
+socket.socket, select.poll = Slow, Poll
+sys.modules["time"] = types.SimpleNamespace(monotonic=lambda: now_s[0], time=time.time)
+"""
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "room", "lets_in_s", "stands_s", "pieces"),
+    [
+        (0.255, (0, 127_500), 0, 0, 26),
+        (0.255, (0, 127_500), 0.1, 0, 16),  # one deadline for all of it
+        (0.255, (0, 127_500), 5, 0, 13),  # nobody waits as long to be let in: the host stood still
+        (0.255, (0, 127_500), 0, 3, 26),  # it stands still in each piece of waiting
+        (3.0625, (1, 531_250), 0, 0, 307),
+        (0.0, (0, 1), 0, 0, 0),  # no time at all: 0 would be for ever
+    ],
+)
+def test_the_deadline_is_that_of_all_waiting(
+    tmp_path: Path,
+    settings: dict[str, object],
+    deadline_s: float,
+    room: tuple[int, int],
+    lets_in_s: float,
+    stands_s: float,
+    pieces: int,
+) -> None:
+    """By a posed clock: half of it to be let in, then each piece of 10 ms counts for itself."""
+    hook = tmp_path / "posed.py"
+    posed = POSED_CLOCK.format(lets_in_s=lets_in_s, stands_s=stands_s)
+    text = (HOOKS / HOOK).read_text()
+    hook.write_text(text.replace("import pbs\n", f"import pbs; exec({posed!r})\n", 1))
+    known = {**settings, "deadline_s": deadline_s}
+    [done] = run_hook(str(hook), [job(WHOLE)], known, folder=tmp_path)
+    assert untouched(done, job(WHOLE))
+    waits = ["waits 10.0 ms"] * pieces
+    assert done["log"][:-1] == [f"{int(socket.SO_SNDTIMEO)} {room}", *waits]
+    assert "did not answer in time" in done["log"][-1]
 
 
 def test_who_is_let_in_late_is_answered(
@@ -337,6 +406,22 @@ def test_settings_that_are_gone(tmp_path: Path) -> None:
     [done] = run_hook(HOOK, [event], tmp_path / "nosuch.json", folder=tmp_path)
     assert untouched(done, event)
     assert "No such file" in done["log"][0]
+
+
+def test_without_settings_holds_what_an_installation_writes() -> None:
+    """And what it does not write is where `advisor doctor` looks."""
+    [own] = [
+        ast.literal_eval(node.value)
+        for node in ast.parse((HOOKS / HOOK).read_text()).body
+        if isinstance(node, ast.Assign) and "DEFAULTS" in ast.dump(node.targets[0])
+    ]
+    socket_path = Path("/run/advisor/advisor.sock")
+    written = hooks.queuejob_config(hooks.PbsHookSettings(socket_path), None)
+    same = {"socket", "deadline_s", "retry_s", "host_resources", "inventory", "steps_mhz", "away"}
+    assert {name: own[name] for name in same} == {name: written[name] for name in same}
+    assert set(own["variables"]) <= set(hooks.protocol.SETTINGS)
+    assert own.keys() - written.keys() == {"breaker", "altered"}
+    assert (own["breaker"], own["altered"]) == (hook_state.BREAKER, hook_state.ALTERED)
 
 
 def test_without_settings_the_server_s_environment_names_the_socket(

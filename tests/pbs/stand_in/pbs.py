@@ -238,6 +238,7 @@ class Job:
         values: Dict[str, Any] = dict.fromkeys(self._names)
         values.update(data)
         values["estimated"] = ""  # an empty one, as the real module has it
+        values["_connect_server"] = "pbs1"
         values["Resource_List"] = Resources(data.get("Resource_List", {}))
         values["resources_used"] = Resources(data.get("resources_used", {}))
         values["Variable_List"] = Variables(data.get("Variable_List", {}))
@@ -252,7 +253,7 @@ class Job:
         return bool(self._ms)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._names:
+        if name not in self._names:
             raise AttributeError(f"job attribute '{name}' not found")
         return self._values[name]
 

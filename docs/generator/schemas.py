@@ -28,30 +28,38 @@ from advisor.views.worth import Worth
 COLUMNS = 100
 """Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
-VERBS = (
-    "backup",
-    "choose",
-    "classify",
-    "collect",
-    "completion",
-    "demo",
-    "doctor",
-    "metrics",
-    "pareto",
-    "predict",
-    "promote",
-    "prune",
-    "publish",
-    "rank",
-    "report",
-    "restore",
-    "service",
-    "train",
-    "why",
+BY_HAND = (
+    "bench",
+    "characterise",
+    "classes",
+    "decision",
+    "error",
+    "evaluate",
+    "explain",
+    "fit",
+    "forget",
+    "hook",
+    "import",
+    "models",
+    "options",
+    "phases",
+    "policy",
+    "policy-simulate",
+    "prospect",
+    "protocol",
+    "run",
+    "site",
 )
-"""The verbs whose answers are dataclasses; other schemas are kept by hand."""
-MODULES = {"pareto": "advisor_lab.cli.pareto", "train": "advisor.cli.train_output"}
-"""Of a verb whose answers do not lie in the module of ``advisor.cli`` of its name."""
+"""Schemas that are kept by hand; those of all other answers follow from their dataclasses."""
+NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
+MODULES = {
+    "jobs": "advisor.views.recent",
+    "note": "advisor.views.recent",
+    "pareto": "advisor_lab.cli.pareto",
+    "profile": "advisor_lab.cli.profile",
+    "train": "advisor.cli.train_output",
+}
+"""Of a verb, and of its actions, whose answers do not lie in ``advisor.cli`` under its name."""
 TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
 """Of a verb that has two words, both."""
 SHARED = {
@@ -72,7 +80,7 @@ _PLAIN = {
 
 def files() -> dict[Path, str]:
     """Return the generated schemas by their files."""
-    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in VERBS}
+    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in NAMES}
 
 
 def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
@@ -93,13 +101,16 @@ def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one answer's name."""
-    module = import_module(MODULES.get(name, f"advisor.cli.{name}"))
-    answer = getattr(module, f"{name.title()}Answer")
+    verb, dash, action = name.partition("-")
+    module = import_module(
+        MODULES.get(verb, f"advisor.cli.{verb}") + dash.replace("-", "_") + action
+    )
+    answer = getattr(module, f"{verb.title()}{action.title()}Answer")
     answers = getattr(module, "ANSWERS", (answer,))
     head: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{name}.json",
-        "title": TITLES[name],
+        "title": f"{TITLES[verb]} {action}".rstrip(),
         "description": summary(answer),
         "type": "object",
     }

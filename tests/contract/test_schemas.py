@@ -283,6 +283,9 @@ def test_what_a_verb_prints_is_what_its_schema_says(
                     check(wrong)
 
 
+MAY_BE_LEFT_OUT = {"threads_per_rank", "period_events", "sites", "rare", "outer_period_s"}
+
+
 def planted(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield an answer with a key more, and with each of its values of a wrong kind."""
     yield {**answer, "more": 1}
@@ -293,7 +296,7 @@ def planted(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**answer, key: [*value, 7]}
             if key in ("train", "test", "excluded"):  # scales: the application's own parameters
                 continue
-            for part in value[0].keys() - {"threads_per_rank"}:  # which may be left out
+            for part in value[0].keys() - MAY_BE_LEFT_OUT:
                 yield {**answer, key: [{k: v for k, v in value[0].items() if k != part}]}
 
 

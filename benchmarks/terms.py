@@ -46,9 +46,9 @@ def main(arguments: list[str]) -> int:
                     table = MetricTable("drawn", {"p": places}, {"t": y})
                     models = fit_table(table, built_in_setup(), "manual" if manual else "strict")
                     (one,) = predictions(models, [at])
-                    low, high = one["interval"] or (np.nan, np.nan)
+                    low, high = one.interval or (np.nan, np.nan)
                     held += low <= truth <= high
-                    errors.append(abs(one["value"] / truth - 1))
+                    errors.append(abs(one.value / truth - 1))
                 shares.append(held / _DRAWS)
                 print(
                     f"{runs} runs, {noise:.0%}, {name:18} holds {shares[-1]:4.0%}, "

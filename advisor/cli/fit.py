@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths
@@ -19,11 +19,13 @@ from advisor.cli.pictures import (
     print_statistics,
     save_plot,
 )
+from advisor.core.codec import JsonForm, wire
 from advisor.core.parameters import format_number
 from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.models.base import ModelOption
     from advisor.models.runs import ScopedRuns
     from advisor.models.space import NamedAxes
     from advisor.store.records import StoredModel, StoredObservation
@@ -104,37 +106,53 @@ def model_options(option_texts: Iterable[str]) -> dict[str, str]:
     return options
 
 
+@dataclass(frozen=True, slots=True)
+class ListedOption(JsonForm):
+    """One setting of a model: what may be chosen, or the range of a number."""
+
+    name: str
+    default: float | str
+    help: str
+    choices: Sequence[str] | None = field(default=None, metadata=wire(omit=True))
+    minimum: float | None = field(default=None, metadata=wire(omit=True))
+    maximum: float | None = field(default=None, metadata=wire(omit=True))
+
+    @classmethod
+    def of(cls, option: ModelOption) -> ListedOption:
+        """Return an option as it is printed."""
+        common = option.name, option.default, option.help
+        if option.type is str:
+            return cls(*common, choices=option.choices)
+        return cls(*common, minimum=option.minimum, maximum=option.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel(JsonForm):
+    """A model and its options."""
+
+    name: str
+    description: str
+    options: Sequence[ListedOption]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsAnswer(JsonForm):
+    """The models there are, and their options."""
+
+    models: Sequence[ListedModel]
+
+
 def list_models(args: argparse.Namespace) -> int:
     """Print the models and their settings."""
     from advisor.models.registry import find, names
 
     models = [(name, find(name)) for name in names()]
     if args.json:
-        print_json(
-            "models",
-            {
-                "models": [
-                    {
-                        "name": name,
-                        "description": model.DESCRIPTION,
-                        "options": [
-                            {
-                                "name": o.name,
-                                "default": o.default,
-                                "help": o.help,
-                                **(
-                                    {"choices": list(o.choices)}
-                                    if o.type is str
-                                    else {"minimum": o.minimum, "maximum": o.maximum}
-                                ),
-                            }
-                            for o in model.OPTIONS
-                        ],
-                    }
-                    for name, model in models
-                ]
-            },
-        )
+        listed = [
+            ListedModel(name, model.DESCRIPTION, [ListedOption.of(o) for o in model.OPTIONS])
+            for name, model in models
+        ]
+        print_json("models", ModelsAnswer(listed))
         return 0
     for name, model in models:
         print(f"{name}: {model.DESCRIPTION}")

@@ -79,22 +79,20 @@ def read_span(args: argparse.Namespace) -> Span:
     since = clock.since(args.since)
     user = "" if args.everybody else args.user or caller()
     with Reader(store_seen(args.db, "history")) as reader:
-        jobs, complete = recent_jobs(reader, since, user or None)
-        return Span(since, user, jobs, complete, Tariff.of(reader.site()))
+        tariff = Tariff.of(reader.site())
+        return Span(since, user, *recent_jobs(reader, since, user or None, tariff), tariff)
 
 
 def run(args: argparse.Namespace) -> int:
     """List them."""
     from advisor.loop import clock
-    from advisor.views.recent import HEADS
+    from advisor.views.recent import HEADS, JobsAnswer
 
     span = read_span(args)
     every, tariff = span.jobs, span.tariff
     jobs = [job for job in every if _fits(job, args)]
     if args.json:
-        data = [job.to_dict(tariff) for job in jobs]
-        since = clock.form(span.since)
-        print_json("jobs", {"since": since, "complete": span.complete, "jobs": data})
+        print_json("jobs", JobsAnswer(clock.form(span.since), span.complete, jobs))
         return 0
     if not jobs:
         latest = "" if span.complete else "the latest "
@@ -104,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"no jobs since {args.since} that the advisor knows of{unfiltered_note}")
         return 0
     heads: tuple[str, ...] = HEADS
-    rows = [job.row(tariff) for job in jobs]
+    rows = [job.row() for job in jobs]
     if tariff.price is None:
         column = HEADS.index("worth")
         heads, rows = (

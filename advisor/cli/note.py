@@ -14,7 +14,7 @@ from advisor.cli.output import print_json
 from advisor.core.units import format_count
 
 if TYPE_CHECKING:
-    from advisor.views.recent import Note
+    from advisor.views.recent import NoteAnswer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     span = read_span(args)
     summary = note(span.jobs, span.since, span.user, span.tariff, complete=span.complete)
     if args.json:
-        print_json("note", summary.to_dict())
+        print_json("note", summary)
     elif args.mail:
         from advisor.store.opening import caller
 
@@ -49,20 +49,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _message(summary: Note, recipients: str) -> str:
+def _message(summary: NoteAnswer, recipients: str) -> str:
     """Return a message for a program like sendmail; the header's lines hold no breaks."""
     message = EmailMessage()
     message["To"] = " ".join(recipients.split())
-    message["Subject"] = (
-        f"advisor: {format_count(summary.jobs, 'job')} since {summary.since.astimezone():%Y-%m-%d}"
-        f" on {socket.gethostname()}"
-    )
+    jobs = format_count(summary.jobs, "job")
+    message["Subject"] = f"advisor: {jobs} since {summary.day} on {socket.gethostname()}"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content("\n".join([*summary.lines(), ""]), cte="quoted-printable")
     return message.as_string()
 
 
-def _page(summary: Note) -> str:
+def _page(summary: NoteAnswer) -> str:
     lines = escape("\n".join(summary.lines()))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

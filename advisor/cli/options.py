@@ -6,14 +6,19 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from advisor.cli.arguments import add_application, size_argument
 from advisor.cli.bars import bar, room_for
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import Drawing, add_plot_argument, check_plot, print_picture, save_plot
 from advisor.core.axes import AXES
+from advisor.core.codec import JsonForm, wire
+from advisor.core.configuration import Configuration
 from advisor.core.objectives import MEASURES, clusters, ed2p, edp, node_hours, resource_front
+from advisor.core.observation import Quality, Scope
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
@@ -24,36 +29,101 @@ from advisor.views.worth import Worth
 
 _BAR = 10
 """Cells of a bar of energy beside an option."""
-_OF_MODEL = (
-    "id",
-    "workload",
-    "node_type",
-    "scope",
-    "owner",
-    "version",
-    "state",
-    "state_reason",
-    "energy_quality",
-    "n_train",
-    "stats",
-    "created_at",
-)
 _RATES = {"rate": "time", "rate-per-joule": "energy"}
 """Orders of a rate, the highest first, are those of what it is the reciprocal of."""
-_OF_OPTION = (
-    "time_s",
-    "time_lo_s",
-    "time_hi_s",
-    "energy_j",
-    "energy_lo_j",
-    "energy_hi_j",
-    "measured",
-    "confirmed",
-    "estimated",
-    "extrapolated",
-    "in_zone",
-    "on_front",
-)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOfOptions(JsonForm):
+    """A model that may advise the user's jobs."""
+
+    id: int
+    workload: str
+    node_type: str
+    scope: Scope
+    owner: str
+    version: int
+    state: str
+    state_reason: str
+    energy_quality: Quality
+    n_train: int
+    stats: Mapping[str, object]
+    created_at: str
+    model: str
+    rate_unit: str | None
+    baseline: Configuration
+    worth: Worth | None
+
+    @classmethod
+    def of(cls, view: View, worth: Worth | None) -> ModelOfOptions:
+        """Return what is printed of a model."""
+        m = view.model
+        return cls(
+            m.id,
+            m.workload,
+            m.node_type,
+            m.scope,
+            m.owner,
+            m.version,
+            m.state,
+            m.state_reason,
+            m.energy_quality,
+            m.n_train,
+            m.stats,
+            m.created_at,
+            m.name,
+            None if view.work is None else view.work.unit,
+            view.baseline.configuration,
+            worth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConfiguration(JsonForm):
+    """An option beside the baseline; what is not known is null."""
+
+    model: int
+    workload: str
+    configuration: Configuration = field(metadata=wire(inline=True))
+    time_s: float | None
+    time_lo_s: float | None
+    time_hi_s: float | None
+    energy_j: float | None
+    energy_lo_j: float | None
+    energy_hi_j: float | None
+    measured: bool
+    confirmed: bool
+    estimated: bool
+    extrapolated: Annotated[bool, "fewer or more cores, or a lower or higher cap, than any run had"]
+    in_zone: bool
+    on_front: bool
+    time_change: float | None
+    energy_change: float | None
+    edp_js: Annotated[float | None, "energy times time, J s"]
+    ed2p_js2: Annotated[float | None, "energy times time squared, J s2"]
+    rate: Annotated[float | None, "the program's own, where known"]
+    rate_per_joule: Annotated[float | None, "what it does per joule"]
+    cores: Annotated[int, "of all its nodes"]
+    node_hours: float | None
+    cluster: Annotated[str | None, "on the front: the goal whose choice is nearest"]
+    on_resource_front: Annotated[bool, "on the front of time, energy and cores"]
+    baseline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsAnswer(JsonForm):
+    """An application's options by model; changes are fractions against the baseline."""
+
+    application: str
+    models: Sequence[ModelOfOptions]
+    options: Sequence[ListedConfiguration]
+    at: Annotated[Mapping[str, float] | None, "with --at: the size"] = field(
+        default=None, metadata=wire(omit=True)
+    )
+    beyond: Annotated[
+        Mapping[str, float] | None, "how many times what was measured it is, where beyond it"
+    ] = field(default=None, metadata=wire(omit=True))
+    shared_error_pct: float | None = field(default=None, metadata=wire(omit=True))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,15 +174,7 @@ def run(args: argparse.Namespace) -> int:
     if old := old_copy(args.db):
         print(f"advisor: {old}", file=sys.stderr)
     if args.json:
-        print_json(
-            "options",
-            {
-                "application": args.application,
-                "models": [_model_json(v, worth) for v, worth in views],
-                "options": [j for v, _ in views for j in _options_json(v)],
-                **_size_json(args.at, views),
-            },
-        )
+        print_json("options", _answer(args, views))
         return 0
     for i, (view, worth) in enumerate(views):
         if i:
@@ -265,56 +327,56 @@ def _rates(view: View, o: Option) -> list[str]:
     ]
 
 
-def _model_json(view: View, worth: Worth | None) -> dict[str, object]:
-    model = view.model
-    return {
-        **{name: getattr(model, name) for name in _OF_MODEL},
-        "model": model.name,
-        "rate_unit": None if view.work is None else view.work.unit,
-        "baseline": view.baseline.configuration.to_dict(),
-        "worth": worth.to_dict() if worth else None,
-    }
-
-
-def _size_json(
-    requested_size: dict[str, float] | None, views: Sequence[tuple[View, object]]
-) -> dict[str, object]:
-    """Return the size that was asked for, and how far it is from what was measured."""
+def _answer(args: argparse.Namespace, views: Sequence[tuple[View, Worth | None]]) -> OptionsAnswer:
     from advisor.views.sized_options import beyond
 
-    if not requested_size:
-        return {}
-    shared = [100 * v.shared_error for v, _ in views]
-    return {
-        "at": requested_size,
-        "beyond": beyond(views[0][0].model),
-        "shared_error_pct": shared[0],
-    }
+    answer = OptionsAnswer(
+        args.application,
+        [ModelOfOptions.of(view, worth) for view, worth in views],
+        [option for view, _ in views for option in _listed(view)],
+    )
+    if not args.at:
+        return answer
+    first = views[0][0]
+    return replace(
+        answer,
+        at=args.at,
+        beyond=beyond(first.model),
+        shared_error_pct=100 * first.shared_error,
+    )
 
 
-def _options_json(view: View) -> Sequence[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def _listed(view: View) -> Iterator[ListedConfiguration]:
+    """Yield the options as they are printed."""
     work = view.work
     goals, thrifty = clusters(view.options), set(resource_front(view.options))
     for i, o in enumerate(view.options):
         energy, time = view.change(o)
-        rows.append(
-            {
-                "model": view.model.id,
-                "workload": view.model.workload,
-                **o.configuration.to_dict(),
-                **{name: getattr(o, name) for name in _OF_OPTION},
-                "time_change": time,
-                "energy_change": energy,
-                "edp_js": edp(o),
-                "ed2p_js2": ed2p(o),
-                "rate": work.amount / o.time_s if work else None,
-                "rate_per_joule": work.amount / o.energy_j if work else None,
-                "cores": o.configuration.cores,
-                "node_hours": node_hours(o),
-                "cluster": goals.get(i),
-                "on_resource_front": i in thrifty,
-                "baseline": o is view.baseline,
-            }
+        yield ListedConfiguration(
+            view.model.id,
+            view.model.workload,
+            o.configuration,
+            o.time_s,
+            o.time_lo_s,
+            o.time_hi_s,
+            o.energy_j,
+            o.energy_lo_j,
+            o.energy_hi_j,
+            o.measured,
+            o.confirmed,
+            o.estimated,
+            o.extrapolated,
+            o.in_zone,
+            o.on_front,
+            time,
+            energy,
+            edp(o),
+            ed2p(o),
+            work.amount / o.time_s if work else None,
+            work.amount / o.energy_j if work else None,
+            o.configuration.cores,
+            node_hours(o),
+            goals.get(i),
+            i in thrifty,
+            o is view.baseline,
         )
-    return rows

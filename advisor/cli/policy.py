@@ -9,15 +9,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.errors import InputError, RefusedError, UnknownNameError
 from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
     from advisor.policy.problems import Problem
+    from advisor.policy.render import SettingChange
     from advisor.store.records import ConfigVersion
     from advisor.store.writer import Writer
 
@@ -35,6 +37,115 @@ class Checked:
     text: str
     compiled: dict[str, object] | None
     problems: list[Problem] = field(default_factory=list)
+
+
+class PolicyAnswer(JsonForm):
+    """The policy file: checked, applied, compared, rolled back or shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileVerdict(JsonForm):
+    """What is wrong with a file, and the keys of every error where it has a mistake."""
+
+    ok: bool
+    problems: Sequence[Problem]
+    error: Annotated[str, "Where the file has mistakes: how many."] = field(
+        default="", metadata=wire(omit=True)
+    )
+    hint: str = field(default="", metadata=wire(omit=True))
+    exit_code: Literal[1] | None = field(default=None, metadata=wire(omit=True))
+
+    @classmethod
+    def of(cls, checked: Checked) -> FileVerdict:
+        """Return that of a file that was read."""
+        if checked.compiled is not None:
+            return cls(True, checked.problems)
+        error = f"{checked.name}: {_count(checked.problems)}"
+        return cls(False, checked.problems, error, "problems names them", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile(JsonForm):
+    """A file that was checked."""
+
+    action: Literal["check"] = field(default="check", init=False)
+    file: str
+    verdict: FileVerdict = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class UntriedFile(JsonForm):
+    """A file with mistakes, which is not tried; policy-simulate.json is what others give."""
+
+    action: Literal["simulate"] = field(default="simulate", init=False)
+    file: str
+    verdict: FileVerdict = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFile(JsonForm):
+    """A file that was applied, or has mistakes."""
+
+    action: Literal["apply"] = field(default="apply", init=False)
+    file: str
+    version: int
+    applied: bool
+    changes: Sequence[SettingChange] | None = field(
+        default=None, metadata=wire(omit=True), kw_only=True
+    )
+    notes: Sequence[str] | None = field(default=None, metadata=wire(omit=True), kw_only=True)
+    verdict: FileVerdict = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFile(JsonForm):
+    """A file beside the one in effect."""
+
+    action: Literal["diff"] = field(default="diff", init=False)
+    file: str
+    version: int
+    same: bool
+    diff: str
+    changes: Sequence[SettingChange] | None
+    verdict: FileVerdict = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack(JsonForm):
+    """An earlier version that is in effect again."""
+
+    action: Literal["rollback"] = field(default="rollback", init=False)
+    version: int
+    former: int = field(metadata=wire("from"))
+    applied: bool
+    changes: Sequence[SettingChange]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVersion(JsonForm):
+    """The settings of a version; 0 is the built-in default."""
+
+    action: Literal["show"] = field(default="show", init=False)
+    version: int = 0
+    active: bool = True
+    path: str = ""
+    applied_by: str = ""
+    applied_at: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHistory(JsonForm):
+    """All versions."""
+
+    action: Literal["show"] = field(default="show", init=False)
+    versions: Sequence[ConfigVersion]
+
+
+COMMON_ANSWERS = (CheckedFile, AppliedFile, ComparedFile, RolledBack, ShownVersion, ShownHistory)
+"""Those of ``advisor site``, too."""
+ANSWERS = (*COMMON_ANSWERS, UntriedFile)
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind = "policy") -> Any:
@@ -77,7 +188,7 @@ def run(
 
         checked = read(args, kind)
         if args.json and checked.compiled is None:
-            print_json(kind, {"action": "simulate", "file": checked.name, **_problems(checked)})
+            print_json(kind, UntriedFile(checked.name, FileVerdict.of(checked)))
             return 1
         _print_problems(checked.problems, sys.stderr)
         return simulate_action(args, checked.name, checked.compiled)
@@ -157,7 +268,7 @@ def _check(args: argparse.Namespace, kind: Kind) -> int:
     checked = read(args, kind)
     ok = checked.compiled is not None
     if args.json:
-        print_json(kind, {"action": "check", "file": checked.name, **_problems(checked)})
+        print_json(kind, CheckedFile(checked.name, FileVerdict.of(checked)))
         return 0 if ok else 1
     _print_problems(checked.problems, sys.stdout)
     if not checked.problems:
@@ -165,18 +276,6 @@ def _check(args: argparse.Namespace, kind: Kind) -> int:
     else:
         print(f"{checked.name}: {_count(checked.problems)}")
     return 0 if ok else 1
-
-
-def _problems(checked: Checked) -> dict[str, object]:
-    """Return what is wrong with a file, and the keys of every error where it has a mistake."""
-    ok = checked.compiled is not None
-    error = {
-        "error": f"{checked.name}: {_count(checked.problems)}",
-        "hint": "problems names them",
-        "exit_code": 1,
-    }
-    problems = [p.to_dict() for p in checked.problems]
-    return {"ok": ok, "problems": problems, **({} if ok else error)}
 
 
 def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | None) -> int:
@@ -192,8 +291,8 @@ def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | Non
         )
         if args.json:
             version = current.version if current else 0
-            data = {"action": "apply", "file": checked.name, "version": version, "applied": False}
-            print_json(kind, {**data, **_problems(checked)})
+            verdict = FileVerdict.of(checked)
+            print_json(kind, AppliedFile(checked.name, version, applied=False, verdict=verdict))
         else:
             print(
                 f"advisor: {checked.name}: {_count(checked.problems)}; not applied, "
@@ -209,18 +308,15 @@ def _apply(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | Non
         (current.version, []) if is_applied else _store(args, kind, checked, when_applied)
     )
     if args.json:
-        print_json(
-            kind,
-            {
-                "action": "apply",
-                "file": checked.name,
-                "version": version,
-                "applied": not is_applied,
-                "changes": _change_dicts(changed),
-                "notes": notes,
-                **_problems(checked),
-            },
+        answer = AppliedFile(
+            checked.name,
+            version,
+            not is_applied,
+            FileVerdict.of(checked),
+            changes=changed,
+            notes=notes,
         )
+        print_json(kind, answer)
         return 0
     if is_applied:
         print(f"already applied: {kind} version {version}")
@@ -249,13 +345,9 @@ def _store(
         return version, when_applied(writer, compiled, former) if when_applied else []
 
 
-def _change_dicts(changed: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
-    return [{"key": key, "from": old, "to": new} for key, old, new in changed]
-
-
-def _print_changes(changed: Sequence[tuple[str, str, str]]) -> None:
-    for key, old, new in changed:
-        print(f"  {key}: {old or '(not set)'} -> {new or '(not set)'}")
+def _print_changes(changed: Sequence[SettingChange]) -> None:
+    for change in changed:
+        print(f"  {change.key}: {change.old or '(not set)'} -> {change.new or '(not set)'}")
 
 
 def _print_notes(notes: Sequence[str]) -> None:
@@ -275,18 +367,15 @@ def _diff(args: argparse.Namespace, kind: Kind) -> int:
     if checked.compiled is not None:
         changed = changes(kind, current.compiled if current else {}, checked.compiled)
     if args.json:
-        print_json(
-            kind,
-            {
-                "action": "diff",
-                "file": checked.name,
-                "version": current.version if current else 0,
-                "same": not lines,
-                "diff": lines,
-                "changes": None if changed is None else _change_dicts(changed),
-                **_problems(checked),
-            },
+        answer = ComparedFile(
+            checked.name,
+            current.version if current else 0,
+            not lines,
+            lines,
+            changed,
+            FileVerdict.of(checked),
         )
+        print_json(kind, answer)
         return 0 if changed is not None else 1
     if lines:
         print(lines)
@@ -336,11 +425,8 @@ def _rollback(args: argparse.Namespace, kind: Kind, when_applied: WhenApplied | 
             notes = when_applied(writer, target.compiled, current.compiled) if when_applied else []
     changed = changes(kind, current.compiled, target.compiled)
     if args.json:
-        data = {"action": "rollback", "version": target.version, "from": current.version}
-        print_json(
-            kind,
-            {**data, "applied": not is_current, "changes": _change_dicts(changed), "notes": notes},
-        )
+        answer = RolledBack(target.version, current.version, not is_current, changed, notes)
+        print_json(kind, answer)
         return 0
     if is_current:
         print(f"{kind} version {current.version} is already in effect")
@@ -364,18 +450,12 @@ def _show(args: argparse.Namespace, kind: Kind) -> int:
     current = applied(args, kind, args.version)
     compiled = current.compiled if current else {}
     if args.json:
-        print_json(
-            kind,
-            {
-                "action": "show",
-                "version": current.version if current else 0,
-                "active": current.active if current else True,
-                "path": current.path if current else "",
-                "applied_by": current.applied_by if current else "",
-                "applied_at": current.applied_at if current else "",
-                "settings": effective(kind, compiled),
-            },
-        )
+        settings = effective(kind, compiled)
+        answer = ShownVersion(settings=settings)
+        if current is not None:
+            origin = current.path, current.applied_by, current.applied_at
+            answer = ShownVersion(current.version, current.active, *origin, settings)
+        print_json(kind, answer)
         return 0
     if current is None:
         print(f"# the built-in default: no {kind} file was applied")
@@ -388,16 +468,17 @@ def _show(args: argparse.Namespace, kind: Kind) -> int:
 
 def _show_history(args: argparse.Namespace, kind: Kind) -> int:
     versions = _history(args, kind)
-    names = ("version", "active", "applied_at", "applied_by", "path")
-    rows = [{name: getattr(v, name) for name in names} for v in versions]
     if args.json:
-        print_json(kind, {"action": "show", "versions": rows})
+        print_json(kind, ShownHistory(versions))
         return 0
-    if not rows:
+    if not versions:
         print(f"no {kind} file was ever applied: the built-in default is in effect")
         return 0
     print_table(
         ("version", "active", "applied", "by", "from"),
-        [(r["version"], "*" if r["active"] else "", *list(r.values())[2:]) for r in rows],
+        [
+            (v.version, "*" if v.active else "", v.applied_at, v.applied_by, v.path)
+            for v in versions
+        ],
     )
     return 0

@@ -67,7 +67,7 @@ def simulate_action(
     name = file if file.startswith("<") else Path(file).name
     save_plot(words.picture(simulation, name), args.plot)
     if args.json:
-        print_json("policy-simulate", {"file": file, **words.to_dict(simulation)})
+        print_json("policy-simulate", words.answer(simulation, file))
         return 0
     for line in words.sentences(simulation, name):
         print(line)

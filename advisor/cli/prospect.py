@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.prospect.estimate import estimate
     from advisor.prospect.usage import Usage
     from advisor.schedulers.accounting_lines import DamagedLines
-    from advisor.views.prospect import ProspectAnswer
+    from advisor.views.prospect import ProspectView
 
     for path in (args.html, args.svg):
         if path is not None and not path.parent.is_dir():
@@ -88,15 +88,15 @@ def run(args: argparse.Namespace) -> int:
     if not usage.groups:
         where = ", ".join(map(str, args.files))
         raise InputError(f"{where}: no job of it ever ran", hint="export ended jobs, of a year")
-    answer = ProspectAnswer(estimate(usage), usage, damaged.count, damaged.first, Tariff.of(site))
+    view = ProspectView(estimate(usage), usage, damaged.count, damaged.first, Tariff.of(site))
     if args.html is not None:
-        _write(args.html, answer.html())
+        _write(args.html, view.html())
     if args.svg is not None:
-        _write(args.svg, answer.svg())
+        _write(args.svg, view.svg())
     if args.json:
-        print_json("prospect", answer.to_dict())
+        print_json("prospect", view.answer())
     else:
-        say(*answer.lines())
+        say(*view.lines())
     return 0
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from advisor.cli import policy
 from advisor.cli.arguments import add_action
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.errors import InputError, MeterError
 from advisor.paths import config_dir, whole_store
 
@@ -17,6 +18,38 @@ if TYPE_CHECKING:
     from advisor.core.inventory import Gpus, NodeType
     from advisor.policy.inventory import Missing
     from advisor.store.writer import Writer
+
+TypeStatus = Literal["new", "changed", "as before"]
+
+
+class SiteAnswer(JsonForm):
+    """The site file: checked, applied, compared, rolled back or shown; and what was discovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredType(JsonForm):
+    """A node type, and how it differs from what was known."""
+
+    node_type: NodeType = field(metadata=wire(inline=True))
+    status: TypeStatus
+    changes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredSite(JsonForm):
+    """The node types that a scheduler states."""
+
+    action: Literal["discover"] = field(default="discover", init=False)
+    scheduler: str | None
+    source: str
+    dry_run: bool
+    node_types: Sequence[DiscoveredType]
+    gone: Sequence[str]
+    notes: Sequence[str]
+    missing: Sequence[Missing]
+
+
+ANSWERS = (*policy.COMMON_ANSWERS, DiscoveredSite)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,27 +173,21 @@ def _discover(args: argparse.Namespace) -> int:
     notes = [*discovered.notes, *merged.notes, *doubts(site, all_types), *_unapplied(args, site)]
     lacks = missing(current_types, by_feature=discovered.features is not None)
     differences = {t.name: changes(inventory.get(t.name), t) for t in current_types}
-    status = {
+    status: dict[str, TypeStatus] = {
         name: "new" if name not in inventory else "changed" if differences[name] else "as before"
         for name in names
     }
     if args.json:
-        print_json(
-            "site",
-            {
-                "action": "discover",
-                "scheduler": args.scheduler,
-                "source": discovered.who,
-                "dry_run": args.dry_run,
-                "node_types": [
-                    {**t.to_dict(), "status": status[t.name], "changes": differences[t.name]}
-                    for t in current_types
-                ],
-                "gone": vanished_types,
-                "notes": notes,
-                "missing": [m.to_dict() for m in lacks],
-            },
+        answer = DiscoveredSite(
+            args.scheduler,
+            discovered.who,
+            args.dry_run,
+            [DiscoveredType(t, status[t.name], differences[t.name]) for t in current_types],
+            vanished_types,
+            notes,
+            lacks,
         )
+        print_json("site", answer)
         return 0
     count = sum(len(t.nodes) for t in merged.known)
     print(

@@ -151,7 +151,7 @@ def load(kind: type[T], data: object, path: KeyPath = ()) -> T:
 
 
 def to_plain(value: object) -> Any:
-    """Return a value as JSON has it: records as objects, sets sorted, sequences as lists."""
+    """Return a value as JSON has it: records as objects, sets sorted, arrays as lists."""
     if type(value) in _PLAIN:
         return value
     if (form := getattr(value, "to_dict", None)) is not None:
@@ -164,7 +164,10 @@ def to_plain(value: object) -> Any:
         return {name: to_plain(getattr(value, name)) for name in cast(Any, value)._fields}
     if hasattr(value, "__dataclass_fields__"):
         return JsonForm.to_dict(cast(Any, value))
-    return [to_plain(part) for part in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [to_plain(part) for part in value]
+    # an array of numbers, or one of them; this module knows no numpy
+    return cast(Any, value).tolist() if hasattr(value, "tolist") else value
 
 
 @cache

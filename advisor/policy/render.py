@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import yaml
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.policy import PolicySet, shares
 from advisor.core.units import format_freq, parse_freq_khz
 from advisor.policy.schema import VERSION
@@ -124,16 +125,23 @@ def _freq(freq_khz: int) -> str | int:
     return text if freq_khz and parse_freq_khz(text) == freq_khz else freq_khz
 
 
-def changes(
-    kind: str, old: Mapping[str, object], new: Mapping[str, object]
-) -> list[tuple[str, str, str]]:
-    """Return the effective settings that differ: key, old and new value; "" where not set."""
+@dataclass(frozen=True, slots=True)
+class SettingChange(JsonForm):
+    """A setting's old and new value, "" where not set."""
+
+    key: str
+    old: str = field(metadata=wire("from"))
+    new: str = field(metadata=wire("to"))
+
+
+def changes(kind: str, old: Mapping[str, object], new: Mapping[str, object]) -> list[SettingChange]:
+    """Return the effective settings that differ."""
     before, after = (
         dict(_flat(_site_file(c) if kind == "site" else _policy_file(c), "")) for c in (old, new)
     )
     keys = list(dict.fromkeys((*before, *after)))
     return [
-        (key, before.get(key, ""), after.get(key, ""))
+        SettingChange(key, before.get(key, ""), after.get(key, ""))
         for key in keys
         if before.get(key) != after.get(key)
     ]

@@ -14,18 +14,24 @@ published, and all that jobs share is drawn once for all of them: it does not av
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import numpy as np
 
+from advisor.core.codec import AtLeast, AtMost, Count, JsonForm, wire
 from advisor.core.inventory import Inventory
 from advisor.core.policy import Policy
 from advisor.core.worth import J_PER_KWH
 from advisor.prior.surface import Array
 from advisor.prospect.usage import GroupUse, Usage, UseGroup, workload
 
+Portion = Annotated[float, AtLeast(0), AtMost(1)]
+_SCRIPT = re.compile(r"[\w./+@%=,-]+\.(?:sh|bash|slurm|sbatch|batch|pbs|job|cmd|sub|run)")
 CPU_BOUND, MEMORY_BOUND, UNKNOWN = "cpu-bound", "memory-bound", ""
 BETA: Mapping[str, tuple[float, float]] = {
     CPU_BOUND: (9.0, 1.0),
@@ -76,37 +82,81 @@ _SEED = 20_250_101
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(JsonForm):
     """The use of an application, user group or partition; energies in kWh.
 
     ``saving`` is mean, 5 % and 95 % quantile; ``of_class`` is "" where none is published.
     """
 
+    JSON = (
+        "jobs",
+        "node_hours",
+        "kwh",
+        "assumed_share",
+        "actionable_jobs",
+        "actionable_kwh",
+        "saving_kwh",
+        "saving_interval",
+    )
+
     name: str
-    jobs: int
+    jobs: Count
     node_hours: float
     kwh: float
-    assumed_share: float
-    actionable_jobs: int
+    assumed_share: Portion = field(metadata=wire("kwh_assumed_share"))
+    actionable_jobs: Count
     actionable_kwh: float
     saving: tuple[float, float, float]
     of_class: str = ""
 
+    @property
+    def saving_kwh(self) -> float:
+        """The mean saving."""
+        return self.saving[0]
+
+    @property
+    def saving_interval(self) -> tuple[float, float]:
+        """Its 90 % interval."""
+        return self.saving[1:]
+
 
 @dataclass(frozen=True, slots=True)
-class TrainingCandidate:
+class TrainingCandidate(JsonForm):
     """A user's program on so many nodes, worth training: what it used and would save, kWh."""
+
+    JSON = (
+        "application",
+        "user",
+        "account",
+        "partition",
+        "nodes",
+        "jobs",
+        "kwh",
+        "saving_kwh",
+        "training_kwh",
+        "command",
+    )
 
     application: str
     user: str
-    account: str
+    account: str = field(metadata=wire("user_group"))
     partition: str
-    nodes: int
-    jobs: int
+    nodes: Count
+    jobs: Count
     kwh: float
     saving_kwh: float
     training_kwh: float
     submit_line: str
+
+    @property
+    def command(self) -> str:
+        """The command that trains it; JOBSCRIPT where its script is not known."""
+        try:
+            words = shlex.split(self.submit_line)
+        except ValueError:
+            words = []
+        script = next((w for w in words[1:] if _SCRIPT.fullmatch(w) and not w.startswith("-")), "")
+        return f"advisor train {shlex.quote(script) if script else 'JOBSCRIPT'}"
 
 
 @dataclass(frozen=True, slots=True)

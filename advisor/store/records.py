@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.core.axes import Extra
+from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.decision import FROM_STAMP, Decision
@@ -287,8 +288,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigVersion:
+class ConfigVersion(JsonForm):
     """One applied version of the policy or the site file: its text and its compiled form."""
+
+    JSON = ("version", "active", "applied_at", "applied_by", "path")
 
     kind: ConfigKind
     version: int

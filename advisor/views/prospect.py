@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
+from typing import Annotated
 
+from advisor.core.codec import Count, JsonForm, wire
 from advisor.core.recognise import clean_name
 from advisor.core.units import format_count
 from advisor.core.words import interval_words
-from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
-from advisor.prospect.estimate import Prospect, Slice, TrainingCandidate
+from advisor.core.worth import J_PER_KWH, EnergyWorth, Tariff, format_kwh
+from advisor.prospect.estimate import Portion, Prospect, Slice, TrainingCandidate
 from advisor.prospect.usage import DEFAULT_W, MOST_GROUPS, REPEATED, Usage
 from advisor.views.tables import table
 
-_SCRIPT = re.compile(r"[\w./+@%=,-]+\.(?:sh|bash|slurm|sbatch|batch|pbs|job|cmd|sub|run)")
 _SHOWN = 6
 """Applications of the screen; the JSON and the page have all."""
 _BARS = 8
@@ -33,7 +32,62 @@ ASSUMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class ProspectAnswer:
+class ApplicationUse(JsonForm):
+    """The use of an application, and its published class."""
+
+    application: str
+    use: Slice = field(metadata=wire(inline=True))
+    class_name: str | None = field(metadata=wire("class"))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOfUsers(JsonForm):
+    """The use of a group of users."""
+
+    user_group: str
+    use: Slice = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUse(JsonForm):
+    """The use of a partition."""
+
+    partition: str
+    use: Slice = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ProspectAnswer(JsonForm):
+    """What a site would save, from its accounting alone; intervals are at 90 %."""
+
+    jobs: Count
+    node_hours: float
+    kwh: float
+    kwh_interval: tuple[float, float]
+    kwh_assumed_share: Annotated[Portion, "of the energy that was not metered"]
+    assumed_by: Annotated[
+        Mapping[str, Portion],
+        "the share by where the assumed power is from: partition, site, default",
+    ]
+    actionable_jobs: Count
+    actionable_kwh: float
+    saving_kwh: float
+    saving_interval: tuple[float, float]
+    saving_by_threads_kwh: float
+    training_kwh: float
+    worth: EnergyWorth
+    first_end: str
+    last_end: str
+    by_application: Sequence[ApplicationUse]
+    by_user_group: Sequence[GroupOfUsers]
+    by_partition: Sequence[PartitionUse]
+    train_first: Sequence[TrainingCandidate]
+    damaged_lines: Count
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProspectView:
     """The estimate with what was read; of damaged lines how many, and the first with its place."""
 
     prospect: Prospect
@@ -92,46 +146,32 @@ class ProspectAnswer:
             notes.append(f"{lines} skipped, the first: {self.first_damaged}")
         return notes
 
-    def to_dict(self) -> dict[str, object]:
+    def answer(self) -> ProspectAnswer:
         """Return the JSON form."""
         p, all_jobs = self.prospect, self.prospect.whole
-        return {
-            "jobs": all_jobs.jobs,
-            "node_hours": all_jobs.node_hours,
-            "kwh": all_jobs.kwh,
-            "kwh_interval": list(p.kwh_interval),
-            "kwh_assumed_share": all_jobs.assumed_share,
-            "assumed_by": dict(p.assumed_by),
-            "actionable_jobs": all_jobs.actionable_jobs,
-            "actionable_kwh": all_jobs.actionable_kwh,
-            "saving_kwh": all_jobs.saving[0],
-            "saving_interval": list(all_jobs.saving[1:]),
-            "saving_by_threads_kwh": p.thread_kwh,
-            "training_kwh": p.training_kwh,
-            "worth": self.tariff.worth(all_jobs.saving[0] * J_PER_KWH).to_dict(),
-            "first_end": _day(self.usage.first_end),
-            "last_end": _day(self.usage.last_end),
-            "by_application": [_slice(s, "application") for s in p.by_application],
-            "by_user_group": [_slice(s, "user_group") for s in p.by_account],
-            "by_partition": [_slice(s, "partition") for s in p.by_partition],
-            "train_first": [
-                {
-                    "application": c.application,
-                    "user": c.user,
-                    "user_group": c.account,
-                    "partition": c.partition,
-                    "nodes": c.nodes,
-                    "jobs": c.jobs,
-                    "kwh": c.kwh,
-                    "saving_kwh": c.saving_kwh,
-                    "training_kwh": c.training_kwh,
-                    "command": train_command(c),
-                }
-                for c in p.train_first
-            ],
-            "damaged_lines": self.damaged,
-            "notes": self.notes(),
-        }
+        return ProspectAnswer(
+            all_jobs.jobs,
+            all_jobs.node_hours,
+            all_jobs.kwh,
+            p.kwh_interval,
+            all_jobs.assumed_share,
+            p.assumed_by,
+            all_jobs.actionable_jobs,
+            all_jobs.actionable_kwh,
+            all_jobs.saving_kwh,
+            all_jobs.saving_interval,
+            p.thread_kwh,
+            p.training_kwh,
+            self.tariff.worth(all_jobs.saving_kwh * J_PER_KWH),
+            _day(self.usage.first_end),
+            _day(self.usage.last_end),
+            [ApplicationUse(s.name, s, s.of_class or None) for s in p.by_application],
+            [GroupOfUsers(s.name, s) for s in p.by_account],
+            [PartitionUse(s.name, s) for s in p.by_partition],
+            p.train_first,
+            self.damaged,
+            self.notes(),
+        )
 
     def lines(self) -> list[str]:
         """Return the screen."""
@@ -160,7 +200,7 @@ class ProspectAnswer:
                 lines.append(f"{title}: {', '.join(parts)}{more}")
         if p.train_first:
             rows = [
-                (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), train_command(c))
+                (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), c.command)
                 for c in p.train_first
             ]
             heads = ("train first", "user", "nodes", "jobs", "saves", "command")
@@ -226,7 +266,7 @@ class ProspectAnswer:
             heads, rows = _table_of(slices[:_PAGE_ROWS], name)
             sections.append(f"<h2>{title}</h2>{_html_table(heads, rows)}")
         rows = [
-            (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), train_command(c))
+            (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), c.command)
             for c in p.train_first
         ]
         train = _html_table(("program", "user", "nodes", "jobs", "saves", "command"), rows)
@@ -242,31 +282,6 @@ class ProspectAnswer:
             f"<h2>Train first</h2>{train}{''.join(sections)}"
             f"<h2>What limits this answer</h2><ul>{notes}</ul></body></html>\n"
         )
-
-
-def train_command(candidate: TrainingCandidate) -> str:
-    """Return the command that trains a workload; JOBSCRIPT where its script is not known."""
-    try:
-        words = shlex.split(candidate.submit_line)
-    except ValueError:
-        words = []
-    script = next((w for w in words[1:] if _SCRIPT.fullmatch(w) and not w.startswith("-")), "")
-    return f"advisor train {shlex.quote(script) if script else 'JOBSCRIPT'}"
-
-
-def _slice(s: Slice, name: str) -> dict[str, object]:
-    return {
-        name: s.name,
-        "jobs": s.jobs,
-        "node_hours": s.node_hours,
-        "kwh": s.kwh,
-        "kwh_assumed_share": s.assumed_share,
-        "actionable_jobs": s.actionable_jobs,
-        "actionable_kwh": s.actionable_kwh,
-        "saving_kwh": s.saving[0],
-        "saving_interval": list(s.saving[1:]),
-        **({"class": s.of_class or None} if name == "application" else {}),
-    }
 
 
 def _table_of(

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from advisor.core.codec import Count, JsonForm
 from advisor.core.decision import Decision
 from advisor.core.units import format_change, format_count
 from advisor.core.words import difference_words
-from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
+from advisor.core.worth import J_PER_KWH, EnergyWorth, Tariff, format_kwh
 from advisor.loop import clock
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
@@ -38,75 +40,98 @@ _NO_MODEL = "no-model"
 
 
 @dataclass(frozen=True, slots=True)
-class RecentJob:
-    """A job of the last days; changes of energy and time are fractions, None where not known.
+class RecentJob(JsonForm):
+    """A job of the last days; changes of energy and time are in percent, None where not known.
 
-    ``ended_at`` is "" and ``verdict`` None until it was collected; ``change`` says in words what
-    was changed, or why nothing was.
+    ``verdict`` is None until it was collected; ``change`` says in words what was changed, or why
+    nothing was.
     """
+
+    JSON = (
+        "job",
+        "ended_at",
+        "application",
+        "workload",
+        "changed",
+        "change",
+        "promised_pct",
+        "promised_time_pct",
+        "measured_pct",
+        "measured_time_pct",
+        "kwh",
+        "money",
+        "currency",
+        "verdict",
+        "user",
+        "state",
+    )
 
     job: str
     user: str
-    ended_at: str
+    ended_at: Annotated[str | None, "null: not collected yet"]
     decided_at: str
     application: str
     workload: str
     changed: bool
     change: str
-    promised: float | None
-    promised_time: float | None
-    measured: float | None
-    measured_time: float | None
+    promised_pct: Annotated[float | None, "energy"]
+    promised_time_pct: float | None
+    measured_pct: float | None
+    measured_time_pct: float | None
     energy_j: float | None
     saved_j: float | None
-    verdict: str | None
+    verdict: Annotated[str | None, "as-promised, better, worse, unknown or left-alone"]
     state: str
     code: str
+    tariff: Tariff
 
-    def to_dict(self, tariff: Tariff) -> dict[str, object]:
-        """Return the JSON form; a change is in percent, less than 0 where it is less."""
-        worth = tariff.worth(self.energy_j).to_dict() if self.energy_j is not None else None
-        return {
-            "job": self.job,
-            "ended_at": self.ended_at or None,
-            "application": self.application,
-            "workload": self.workload,
-            "changed": self.changed,
-            "change": self.change,
-            "promised_pct": _percent(self.promised),
-            "promised_time_pct": _percent(self.promised_time),
-            "measured_pct": _percent(self.measured),
-            "measured_time_pct": _percent(self.measured_time),
-            "kwh": None if self.energy_j is None else self.energy_j / J_PER_KWH,
-            "money": worth["money"] if worth else None,
-            "currency": tariff.currency,
-            "verdict": self.verdict,
-            "user": self.user,
-            "state": self.state,
-        }
+    @property
+    def kwh(self) -> float | None:
+        """What it used."""
+        return None if self.energy_j is None else self.energy_j / J_PER_KWH
 
-    def row(self, tariff: Tariff) -> tuple[str, ...]:
+    @property
+    def money(self) -> float | None:
+        """What that cost, where the site states a price."""
+        return None if self.energy_j is None else self.tariff.worth(self.energy_j).money
+
+    @property
+    def currency(self) -> str:
+        """Of the site's price."""
+        return self.tariff.currency
+
+    def row(self) -> tuple[str, ...]:
         """Return the cells of :data:`HEADS`."""
-        money = ""
-        if tariff.price is not None and self.energy_j is not None:
-            money = tariff.money(self.energy_j / J_PER_KWH * tariff.price)
         return (
             self.job,
             _moment_cell(self.ended_at),
             self.application or "-",
             self.change,
-            _change_cell(self.promised),
-            _change_cell(self.measured),
-            "-" if self.energy_j is None else format_kwh(self.energy_j / J_PER_KWH),
-            money,
+            _change_cell(self.promised_pct),
+            _change_cell(self.measured_pct),
+            "-" if self.kwh is None else format_kwh(self.kwh),
+            "" if self.money is None else self.tariff.money(self.money),
             _BRIEF.get(self.verdict or "", VERDICTS.get(self.verdict or "", UNDECIDED)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAnswer(JsonForm):
+    """The jobs of the last days, the latest first; changes are in percent against the job as
+    written.
+    """
+
+    since: str
+    complete: Annotated[bool, "false: only the latest jobs are there"]
+    jobs: Sequence[RecentJob]
 
 
 _BRIEF = {"left-alone": "as you wrote it", "better": "better", "worse": "worse"}
 
 
-def recent_jobs(reader: Reader, since: datetime, user: str | None) -> tuple[list[RecentJob], bool]:
+def recent_jobs(
+    reader: Reader, since: datetime, user: str | None, tariff: Tariff
+) -> tuple[list[RecentJob], bool]:
     """Return the jobs of a user, or of all, submitted since a moment; the latest first.
 
     Those that were collected, and decisions whose job was not collected yet. Of more than
@@ -120,7 +145,8 @@ def recent_jobs(reader: Reader, since: datetime, user: str | None) -> tuple[list
     pending = [
         d for d in decisions if d.id not in ended_ids and _ARRAY.split(d.job_id)[0] not in ended_ids
     ]
-    jobs = [_job(o.decision, o) for o in outcomes] + [_job(d, None) for d in pending]
+    jobs = [_job(o.decision, o, tariff) for o in outcomes]
+    jobs += [_job(d, None, tariff) for d in pending]
     jobs.sort(key=lambda j: (j.ended_at or "9", j.decided_at, j.job), reverse=True)
     return jobs, max(len(outcomes), len(decisions)) < MOST
 
@@ -137,73 +163,92 @@ def last_job(reader: Reader, user: str) -> str:
     return str(max((tuple(row) for rows in latest for row in rows), default=("", ""))[1])
 
 
-def _job(d: Decision, outcome: Outcome | None) -> RecentJob:
+def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
     chosen = d.chosen if d.changed else None
     time_s, energy_j = (outcome.time_s, outcome.energy_j) if outcome else (None, None)
     change = cause_of(d.reasons) or "nothing"
     if chosen is not None:
         change = difference_words(d.baseline, chosen.configuration)
-    base_j = d.baseline_energy_j
+    base_s, base_j = d.baseline_time_s, d.baseline_energy_j
     saved_j = base_j - energy_j if chosen and energy_j is not None and base_j else None
     return RecentJob(
         outcome.job_id if outcome else d.job_id,
         outcome.user if outcome else d.user,
-        str(outcome.record.get("ended_at") or "") if outcome else "",
+        str(outcome.record.get("ended_at") or "") or None if outcome else None,
         outcome.submitted_at if outcome else d.created_at,
         d.application,
         d.workload,
         chosen is not None,
         change,
-        _finite(chosen.energy.change) if chosen else None,
-        _finite(chosen.time.change) if chosen else None,
-        energy_j / base_j - 1 if energy_j is not None and base_j else None,
-        time_s / d.baseline_time_s - 1 if time_s is not None and d.baseline_time_s else None,
+        _percent(chosen.energy.change) if chosen else None,
+        _percent(chosen.time.change) if chosen else None,
+        _percent(energy_j / base_j - 1) if energy_j is not None and base_j else None,
+        _percent(time_s / base_s - 1) if time_s is not None and base_s else None,
         energy_j,
         saved_j,
         outcome.verdict if outcome else None,
         outcome.state if outcome else "",
         next((r.code for r in d.reasons if r.changes_nothing), ""),
+        tariff,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What a span of jobs comes to: counts, energy, one suggestion and the command for it."""
+class NoteAnswer(JsonForm):
+    """What a span of jobs comes to, one suggestion and its command."""
 
-    since: datetime
-    whose: str
-    jobs: int
-    changed: int
-    metered: int
+    JSON = (
+        "since",
+        "whose",
+        "jobs",
+        "complete",
+        "changed",
+        "metered",
+        "kwh",
+        "saved_kwh",
+        "worse",
+        "worth",
+        "suggestion",
+        "command",
+    )
+
+    since: str
+    whose: Annotated[str, 'the user, "" for the whole site']
+    jobs: Count
+    changed: Count
+    metered: Count
     energy_j: float
     saved_j: float | None
-    worse: int
+    worse: Count
     suggestion: str
     command: str
     tariff: Tariff
-    complete: bool = True
+    complete: Annotated[bool, "false: only the latest jobs count"] = True
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return {
-            "since": clock.form(self.since),
-            "whose": self.whose,
-            "jobs": self.jobs,
-            "complete": self.complete,
-            "changed": self.changed,
-            "metered": self.metered,
-            "kwh": self.energy_j / J_PER_KWH,
-            "saved_kwh": None if self.saved_j is None else self.saved_j / J_PER_KWH,
-            "worse": self.worse,
-            "worth": self.tariff.worth(self.energy_j).to_dict(),
-            "suggestion": self.suggestion,
-            "command": self.command,
-        }
+    @property
+    def day(self) -> str:
+        """The first one, local time."""
+        return f"{datetime.fromisoformat(self.since).astimezone():%Y-%m-%d}"
+
+    @property
+    def kwh(self) -> float:
+        """What they used."""
+        return self.energy_j / J_PER_KWH
+
+    @property
+    def saved_kwh(self) -> float | None:
+        """What changes saved."""
+        return None if self.saved_j is None else self.saved_j / J_PER_KWH
+
+    @property
+    def worth(self) -> EnergyWorth:
+        """What their energy is worth."""
+        return self.tariff.worth(self.energy_j)
 
     def lines(self) -> list[str]:
         """Return it as lines."""
         whose = f"jobs of {self.whose}" if self.whose else "all jobs of the site"
-        lines = [f"{whose} since {self.since.astimezone():%Y-%m-%d}", ""]
+        lines = [f"{whose} since {self.day}", ""]
         metered = f" ({self.metered} metered)" if self.metered < self.jobs else ""
         lines.append(f"jobs         {self.jobs}{metered}, {self.changed} changed by the advisor")
         if not self.complete:
@@ -223,7 +268,7 @@ def note(
     tariff: Tariff,
     *,
     complete: bool = True,
-) -> Note:
+) -> NoteAnswer:
     """Sum jobs up; ``whose``: the user's name, "" for the whole site.
 
     ``complete``: they are all since then.
@@ -231,8 +276,8 @@ def note(
     saved = [j.saved_j for j in jobs if j.saved_j is not None]
     suggestion, command = _suggest(jobs, site=not whose)
     energies = [j.energy_j for j in jobs if j.energy_j is not None]
-    return Note(
-        since,
+    return NoteAnswer(
+        clock.form(since),
         whose,
         len(jobs),
         sum(j.changed for j in jobs),
@@ -271,18 +316,14 @@ def _suggest(jobs: Sequence[RecentJob], *, site: bool) -> tuple[str, str]:
     return "nothing to do", "advisor jobs"
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _percent(change: float) -> float | None:
+    return 100 * change if math.isfinite(change) else None
 
 
-def _percent(change: float | None) -> float | None:
-    return None if change is None else 100 * change
+def _change_cell(change_pct: float | None) -> str:
+    return "-" if change_pct is None else format_change(change_pct / 100)
 
 
-def _change_cell(change: float | None) -> str:
-    return "-" if change is None else format_change(change)
-
-
-def _moment_cell(text: str) -> str:
+def _moment_cell(text: str | None) -> str:
     moment = clock.moment(text) if text else None
     return f"{moment.astimezone():%a %d %b %H:%M}" if moment else "-"

@@ -7,9 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from advisor.core.codec import Count, JsonForm
 from advisor.core.worth import J_PER_KWH
-
-QUANTITIES = ("energy_kwh", "node_hours", "job_hours", "money", "co2_kg")
 
 
 class Interval(NamedTuple):
@@ -18,10 +17,6 @@ class Interval(NamedTuple):
     value: float = 0.0
     lo: float = 0.0
     hi: float = 0.0
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return self._asdict()
 
     def times(self, factor: float) -> Interval:
         """Return it in another unit."""
@@ -71,10 +66,12 @@ class BothWays:
 
 
 @dataclass(slots=True)
-class Pace:
+class Pace(JsonForm):
     """How many jobs change their time one way, and by how much: sum and largest, fractions."""
 
-    jobs: int = 0
+    JSON = ("jobs", "mean_pct", "most_pct")
+
+    jobs: Count = 0
     total: float = 0.0
     most: float = 0.0
 
@@ -89,9 +86,15 @@ class Pace:
         """The mean of them, 0 without any."""
         return self.total / self.jobs if self.jobs else 0.0
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return {"jobs": self.jobs, "mean_pct": 100 * self.mean, "most_pct": 100 * self.most}
+    @property
+    def mean_pct(self) -> float:
+        """The mean in percent."""
+        return 100 * self.mean
+
+    @property
+    def most_pct(self) -> float:
+        """The largest in percent."""
+        return 100 * self.most
 
 
 @dataclass(slots=True)
@@ -153,7 +156,7 @@ class Sums:
             _add_interval(sums, "co2_kg", energy.times(co2_g / 1000))
 
     def change(self, quantity: str) -> Interval:
-        """Return the sum of one of :data:`QUANTITIES` with its interval."""
+        """Return the sum of one of :class:`Quantities` with its interval."""
         value = lower_variance = upper_variance = 0.0
         for sums in self._by_model.values():
             part, lower, upper = sums.get(quantity, (0.0, 0.0, 0.0))

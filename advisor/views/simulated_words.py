@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
 
+from advisor.core.codec import Count, JsonForm, wire
 from advisor.core.units import format_change, format_count, format_percent
 from advisor.core.words import interval_words
 from advisor.core.worth import J_PER_KWH, Tariff, format_co2, format_kwh
 from advisor.plotting.panels import Panels
 from advisor.plotting.statistics import IntervalPanel
-from advisor.views.simulated_sums import NO_CHANGE, QUANTITIES, Interval, Pace, Sums
+from advisor.views.simulated_sums import NO_CHANGE, Interval, Pace, Sums
 from advisor.views.simulation import AccountSums, Simulation, energy_share
 
 HEADERS = (
@@ -24,6 +27,78 @@ HEADERS = (
 )
 _MOST_ROWS = 20
 """Rows of the table by application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities(JsonForm):
+    """By how much what jobs take would differ; None where the site does not state it."""
+
+    energy_kwh: Interval
+    node_hours: Interval
+    job_hours: Interval
+    money: Interval | None
+    co2_kg: Interval | None
+
+    @classmethod
+    def of(cls, sums: Sums, tariff: Tariff) -> Quantities:
+        """Return those of summed jobs."""
+        return cls(
+            sums.change("energy_kwh"),
+            sums.change("node_hours"),
+            sums.change("job_hours"),
+            None if tariff.price is None else sums.change("money"),
+            None if tariff.co2_g is None else sums.change("co2_kg"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswer(JsonForm):
+    """The same for one account's jobs of one application."""
+
+    account: str
+    application: str
+    decisions: Count
+    different: Count
+    gained: Count
+    lost: Count
+    slower: Pace
+    faster: Pace
+    quantities: Quantities = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonPair(JsonForm):
+    """What decided today and then."""
+
+    now: str
+    then: str
+    jobs: Count
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySimulateAnswer(JsonForm):
+    """What another policy would have done with the jobs of the past. Changes are of that policy
+    against the one in effect, each with its 90 % interval.
+    """
+
+    file: str
+    since: str
+    policy_version: Annotated[int, "of the policy in effect; 0 is the built-in one"]
+    decisions: Annotated[Count, "stored since then"]
+    decided: Annotated[Count, "of them made again"]
+    undecided: Annotated[Mapping[str, Count], "how many were not made again, by why"]
+    different: Annotated[Count, "jobs that would get something else"]
+    gained: Annotated[Count, "of them left alone today"]
+    lost: Annotated[Count, "of them left alone then"]
+    unknown: Annotated[Count, "of them without a model, so in no sum"]
+    slower: Annotated[Pace, "jobs that change their time one way, and by how many percent"]
+    faster: Pace
+    quantities: Quantities = field(metadata=wire(inline=True))
+    energy_now_kwh: Annotated[float, "what all jobs with a model take today"]
+    energy_pct: Interval | None
+    currency: str
+    groups: Sequence[GroupAnswer]
+    reasons: Annotated[Sequence[ReasonPair], "what decided today and then, of the jobs that differ"]
 
 
 def sentences(s: Simulation, name: str) -> list[str]:
@@ -117,51 +192,42 @@ def _row(g: AccountSums) -> tuple[str, ...]:
     )
 
 
-def to_dict(s: Simulation) -> dict[str, object]:
-    """Return the JSON form."""
-    share = energy_share(s)
-    return {
-        "since": s.since,
-        "policy_version": s.version,
-        "decisions": s.decisions,
-        "decided": s.total.decisions,
-        "undecided": dict(s.undecided),
-        "different": s.different,
-        "gained": s.total.gained,
-        "lost": s.total.lost,
-        "unknown": s.total.unknown,
-        "slower": s.total.slower.to_dict(),
-        "faster": s.total.faster.to_dict(),
-        **_quantities(s.total, s.tariff),
-        "energy_now_kwh": s.total.energy_now_j / J_PER_KWH,
-        "energy_pct": None if share is None else share.times(100).to_dict(),
-        "currency": s.tariff.currency,
-        "groups": [
-            {
-                "account": g.account,
-                "application": g.application,
-                "decisions": g.sums.decisions,
-                "different": g.sums.different,
-                "gained": g.sums.gained,
-                "lost": g.sums.lost,
-                "slower": g.sums.slower.to_dict(),
-                "faster": g.sums.faster.to_dict(),
-                **_quantities(g.sums, s.tariff),
-            }
+def answer(s: Simulation, file: str) -> PolicySimulateAnswer:
+    """Return the JSON form; ``file`` has the policy."""
+    share, total = energy_share(s), s.total
+    return PolicySimulateAnswer(
+        file,
+        s.since,
+        s.version,
+        s.decisions,
+        total.decisions,
+        s.undecided,
+        s.different,
+        total.gained,
+        total.lost,
+        total.unknown,
+        total.slower,
+        total.faster,
+        Quantities.of(total, s.tariff),
+        total.energy_now_j / J_PER_KWH,
+        None if share is None else share.times(100),
+        s.tariff.currency,
+        [
+            GroupAnswer(
+                g.account,
+                g.application,
+                g.sums.decisions,
+                g.sums.different,
+                g.sums.gained,
+                g.sums.lost,
+                g.sums.slower,
+                g.sums.faster,
+                Quantities.of(g.sums, s.tariff),
+            )
             for g in s.groups
         ],
-        "reasons": [
-            {"now": present_reason, "then": tried_reason, "jobs": count}
-            for (present_reason, tried_reason), count in s.reasons.items()
-        ],
-    }
-
-
-def _quantities(sums: Sums, tariff: Tariff) -> dict[str, object]:
-    stated = {"money": tariff.price is not None, "co2_kg": tariff.co2_g is not None}
-    return {
-        name: sums.change(name).to_dict() if stated.get(name, True) else None for name in QUANTITIES
-    }
+        [ReasonPair(*reasons, count) for reasons, count in s.reasons.items()],
+    )
 
 
 def picture(s: Simulation, name: str) -> Panels:

@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from advisor import cli
 from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
 from advisor.core.configuration import Configuration
@@ -28,31 +30,37 @@ from advisor.views.worth import Worth
 COLUMNS = 100
 """Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
-VERBS = (
-    "backup",
-    "choose",
-    "classify",
-    "collect",
-    "completion",
-    "demo",
-    "doctor",
-    "metrics",
-    "pareto",
-    "predict",
-    "promote",
-    "prune",
-    "publish",
-    "rank",
-    "report",
-    "restore",
-    "service",
-    "train",
-    "why",
+BY_HAND = (
+    "bench",
+    "characterise",
+    "classes",
+    "decision",
+    "error",
+    "evaluate",
+    "explain",
+    "fit",
+    "forget",
+    "hook",
+    "import",
+    "protocol",
+    "run",
 )
-"""The verbs whose answers are dataclasses; other schemas are kept by hand."""
-MODULES = {"pareto": "advisor_lab.cli.pareto", "train": "advisor.cli.train_output"}
-"""Of a verb whose answers do not lie in the module of ``advisor.cli`` of its name."""
+"""Schemas that are kept by hand; those of all other answers follow from their dataclasses."""
+NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
+MODULES = {
+    "jobs": "advisor.views.recent",
+    "note": "advisor.views.recent",
+    "models": "advisor.cli.fit",
+    "phases": "advisor_lab.cli.phases",
+    "policy-simulate": "advisor.views.simulated_words",
+    "prospect": "advisor.views.prospect",
+    "pareto": "advisor_lab.cli.pareto",
+    "profile": "advisor_lab.cli.profile",
+    "train": "advisor.cli.train_output",
+}
+"""Of a verb, and of its actions, whose answers do not lie in ``advisor.cli`` under its name."""
 TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
+TITLES["models"] = "advisor fit --list-models"
 """Of a verb that has two words, both."""
 SHARED = {
     Decision: "decision.json",
@@ -61,6 +69,8 @@ SHARED = {
     MeasuredChange: "decision.json#/$defs/change",
 }
 """Classes that a schema of its own defines."""
+_SCALARS = {np.float64: float, np.intp: int, np.int64: int, np.bool_: bool}
+"""Of arrays."""
 _PLAIN = {
     str: "string",
     int: "integer",
@@ -72,7 +82,7 @@ _PLAIN = {
 
 def files() -> dict[Path, str]:
     """Return the generated schemas by their files."""
-    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in VERBS}
+    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in NAMES}
 
 
 def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
@@ -93,13 +103,15 @@ def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one answer's name."""
-    module = import_module(MODULES.get(name, f"advisor.cli.{name}"))
-    answer = getattr(module, f"{name.title()}Answer")
+    verb, _, action = name.partition("-")
+    room = MODULES.get(verb, f"advisor.cli.{verb}")
+    module = import_module(MODULES.get(name, f"{room}_{action}" if action else room))
+    answer = getattr(module, f"{verb.title()}{action.title()}Answer")
     answers = getattr(module, "ANSWERS", (answer,))
     head: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{name}.json",
-        "title": TITLES[name],
+        "title": f"{TITLES[verb]} {action}".rstrip(),
         "description": summary(answer),
         "type": "object",
     }
@@ -139,13 +151,21 @@ def record(kind: type) -> dict[str, Any]:
             continue
         key = form.name or name
         if form.omit and part and part.default is None:
-            hint = Union[tuple(p for p in get_args(hint) if p is not type(None))]  # noqa: UP007
+            hint = without_none(hint)
         properties[key] = value(hint)
         if not form.omit:
             required.append(key)
     schema = {"type": "object", "properties": properties, "required": required}
     closed = {"unevaluatedProperties": False} if getattr(kind, "CLOSED", False) else {}
     return {**({"allOf": inline} if inline else {}), **schema, **closed}
+
+
+def without_none(hint: Any) -> Any:
+    """Return the type of what is left out where it would be None."""
+    parts = get_args(hint)
+    if get_origin(hint) is Annotated:
+        return Annotated[(without_none(parts[0]), *parts[1:])]
+    return Union[tuple(p for p in parts if p is not type(None))]  # noqa: UP007
 
 
 def value(hint: Any) -> dict[str, Any]:
@@ -156,6 +176,9 @@ def value(hint: Any) -> dict[str, Any]:
         return {"$ref": SHARED[hint]}
     if is_dataclass(hint) and isinstance(hint, type):
         return record(hint)
+    if hasattr(hint, "_fields"):  # a NamedTuple
+        properties = {name: value(part) for name, part in hints_of(hint).items()}
+        return {"type": "object", "properties": properties, "required": list(properties)}
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         form = value(parts[0])
@@ -174,6 +197,8 @@ def value(hint: Any) -> dict[str, Any]:
             "minItems": len(parts),
             "maxItems": len(parts),
         }
+    if origin is np.ndarray:
+        return {"type": "array", "items": value(_SCALARS[get_args(parts[1])[0]])}
     if origin in (tuple, list, Sequence):
         return {"type": "array", "items": value(parts[0])}
     if origin in (dict, Mapping):

@@ -18,9 +18,9 @@ ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A goal": (r'"min_time"', EVERYWHERE, "", 2),
     "A column of `options`": (
         r"\bed2p\(|\bed2p_js2\b",
-        ("advisor/core", "advisor/cli", "config/schemas"),
+        ("advisor/core", "advisor/cli"),
         "",
-        3,
+        2,
     ),
     "A microbenchmark": (r'"copy2"', EVERYWHERE, "", 2),
     "A protocol field": (

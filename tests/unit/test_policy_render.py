@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.core import policy as core
-from advisor.policy.render import changes, effective, to_yaml
+from advisor.policy.render import SettingChange, changes, effective, to_yaml
 from tests.unit.policy_text import check
 
 WORD = st.text("abz*09._-", min_size=1, max_size=8)
@@ -62,7 +62,7 @@ def test_changes_name_the_settings_that_differ() -> None:
     new, _ = check("version: 1\nmode: apply\nrules:\n  - {match: {user: a}, max_slowdown: 1%}\n")
     assert old is not None and new is not None
     assert changes("policy", old, new) == [
-        ("mode", "advise", "apply"),
-        ("rules[0].match.user", "", "a"),
-        ("rules[0].max_slowdown", "", "1%"),
+        SettingChange("mode", "advise", "apply"),
+        SettingChange("rules[0].match.user", "", "a"),
+        SettingChange("rules[0].max_slowdown", "", "1%"),
     ]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, percent, print_picture, save_plot
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count, format_duration, format_energy
 from advisor_lab.cli import phases_caps, phases_show
 
 if TYPE_CHECKING:
+    from advisor.phases.arrays import Ints
     from advisor.phases.extrapolate import Extrapolated
     from advisor.phases.metered import Metered
+    from advisor_lab.cli.phases_bursts import BurstCluster
     from advisor_lab.phases.files import SampledSignal
+    from advisor_lab.phases.fold import FoldedSignal
 
 _NO_PERIOD = "no period"
 
@@ -117,6 +122,96 @@ def _share(text: str) -> float:
     return 1.0 if text.strip().rstrip("%") == "100" else percent(text)
 
 
+class PhasesAnswer(JsonForm):
+    """Iterations, bursts, folded signals, early stops and caps by phase, by action. Times in s,
+    energies in J; a label is 0 for a burst of no cluster; x runs from 0 to 1 over an iteration.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class BurstsFile(JsonForm):
+    """A file of bursts, and how many they are."""
+
+    file: str
+    bursts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersAnswer(JsonForm):
+    """The kinds of bursts."""
+
+    action: Literal["cluster"] = field(default="cluster", init=False)
+    file: Annotated[str, "the first file"]
+    files: Annotated[Sequence[BurstsFile], "one a node; labels are in their order"]
+    clusters: Sequence[BurstCluster]
+    labels: Ints
+    eps: float
+    min_points: int
+    unclustered_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class IteratedStretch(JsonForm):
+    """Iterations of events, or of a signal, which may have a longer pattern."""
+
+    begin_s: float
+    end_s: float
+    period_s: float
+    iterations: int
+    period_events: int = field(default=0, metadata=wire(omit=True))
+    sites: tuple[str, ...] = field(default=(), metadata=wire(omit=True))
+    rare: Mapping[str, int] = field(default_factory=dict, metadata=wire(omit=True))
+    outer_period_s: float = field(default=0.0, metadata=wire(omit=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodAnswer(JsonForm):
+    """The iterations of a file."""
+
+    action: Literal["period"] = field(default="period", init=False)
+    file: str
+    phases: Sequence[IteratedStretch]
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoldAnswer(JsonForm):
+    """Power inside of an iteration."""
+
+    action: Literal["fold"] = field(default="fold", init=False)
+    file: str
+    folded: FoldedSignal = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayAnswer(JsonForm):
+    """When a run would have ended early, and what it would have been taken for."""
+
+    action: Literal["replay"] = field(default="replay", init=False)
+    base: str
+    run: str
+    stopped: bool
+    stop_s: float
+    share: float
+    iterations: int
+    time_s: float
+    time_interval_s: tuple[float, float]
+    energy_j: float | None
+    energy_interval_j: tuple[float, float] | None
+    unseen_share: float
+    reason: str
+
+
+ANSWERS = (
+    ClustersAnswer,
+    PeriodAnswer,
+    FoldAnswer,
+    ReplayAnswer,
+    phases_show.ShowAnswer,
+    phases_caps.CapsAnswer,
+)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run one action."""
     actions = {
@@ -134,7 +229,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    from advisor_lab.cli.phases_bursts import clusters_json, print_clusters
+    from advisor_lab.cli.phases_bursts import described_clusters, print_clusters
     from advisor_lab.phases.burst_tree import cluster_nodes, joined
     from advisor_lab.phases.bursts import cluster
     from advisor_lab.phases.files import read_bursts
@@ -145,20 +240,18 @@ def _cluster(args: argparse.Namespace) -> int:
     else:
         bursts = nodes[0]
         groups = cluster(bursts, subset=args.subset, seed=args.seed)
-    clusters = clusters_json(bursts, groups)
+    clusters = described_clusters(bursts, groups)
     if args.json:
-        data = {
-            "file": str(args.files[0]),
-            "files": [
-                {"file": str(f), "bursts": n.size} for f, n in zip(args.files, nodes, strict=True)
-            ],
-            "clusters": [c for c in clusters if c["label"]],
-            "labels": groups.labels.tolist(),
-            "eps": groups.eps,
-            "min_points": groups.min_points,
-            "unclustered_share": sum(c["time_share"] for c in clusters if not c["label"]),
-        }
-        print_json("phases", {"action": "cluster", **data})
+        answer = ClustersAnswer(
+            str(args.files[0]),
+            [BurstsFile(str(f), n.size) for f, n in zip(args.files, nodes, strict=True)],
+            [c for c in clusters if c.label],
+            groups.labels,
+            groups.eps,
+            groups.min_points,
+            sum(c.time_share for c in clusters if not c.label),
+        )
+        print_json("phases", answer)
         return 0
     print_clusters(bursts, clusters)
     return 0
@@ -172,42 +265,33 @@ def _period(args: argparse.Namespace) -> int:
     from advisor_lab.phases.files import SITE, columns_of, read_events, read_signal
     from advisor_lab.phases.signal import find_periods
 
-    phases: list[dict[str, Any]]
+    phases: list[IteratedStretch]
     if SITE in columns_of(args.file):
         events = read_events(args.file)
         what = f"{len(events.times)} events"
         phases = [
-            {
-                "begin_s": p.begin_s,
-                "end_s": p.end_s,
-                "period_s": p.period_s,
-                "iterations": p.iterations,
-                "period_events": p.events,
-                "sites": list(p.sites),
-                **({"rare": p.rare} if p.rare else {}),
-            }
+            IteratedStretch(
+                p.begin_s, p.end_s, p.period_s, p.iterations, p.events, tuple(p.sites), p.rare
+            )
             for p in find_iterations(events.times, events.sites)
         ]
     else:
         signal = read_signal(args.file)
         what = f"{len(signal.times)} samples of {signal.name}"
         phases = [
-            {
-                "begin_s": s.begin_s,
-                "end_s": s.end_s,
-                "period_s": s.period_s,
-                "iterations": s.iterations,
-                **({"outer_period_s": s.outer_period_s} if s.outer_period_s else {}),
-            }
+            IteratedStretch(
+                s.begin_s,
+                s.end_s,
+                s.period_s,
+                s.iterations,
+                outer_period_s=s.outer_period_s or 0.0,
+            )
             for s in find_periods(signal.times, signal.values)
         ]
     count = format_count(len(phases), "phase")
     answer = count if phases else _NO_PERIOD
     if args.json:
-        print_json(
-            "phases",
-            {"action": "period", "file": str(args.file), "phases": phases, "answer": answer},
-        )
+        print_json("phases", PeriodAnswer(str(args.file), phases, answer))
         return 0
     print(f"{what}: {answer}")
     if phases:
@@ -216,10 +300,10 @@ def _period(args: argparse.Namespace) -> int:
             [
                 [
                     i,
-                    f"{p['begin_s']:.4g} s",
-                    f"{p['end_s']:.4g} s",
-                    f"{p['period_s']:.4g} s",
-                    p["iterations"],
+                    f"{p.begin_s:.4g} s",
+                    f"{p.end_s:.4g} s",
+                    f"{p.period_s:.4g} s",
+                    p.iterations,
                     _details(p),
                 ]
                 for i, p in enumerate(phases, 1)
@@ -228,15 +312,11 @@ def _period(args: argparse.Namespace) -> int:
     return 0
 
 
-def _details(phase: dict[str, Any]) -> str:
-    parts = []
-    if "period_events" in phase:
-        parts.append(f"{phase['period_events']} events each")
-    rare = phase.get("rare")
-    if isinstance(rare, dict):
-        parts += [f"{site} {times} times" for site, times in rare.items()]
-    if "outer_period_s" in phase:
-        parts.append(f"a longer pattern of {phase['outer_period_s']:.4g} s")
+def _details(phase: IteratedStretch) -> str:
+    parts = [f"{phase.period_events} events each"] if phase.period_events else []
+    parts += [f"{site} {times} times" for site, times in phase.rare.items()]
+    if phase.outer_period_s:
+        parts.append(f"a longer pattern of {phase.outer_period_s:.4g} s")
     return ", ".join(parts)
 
 
@@ -262,19 +342,7 @@ def _fold(args: argparse.Namespace) -> int:
     if args.plot is not None:
         save_plot(picture, args.plot)
     if args.json:
-        data = {
-            "file": str(args.file),
-            "x": folded.x.tolist(),
-            "value": folded.value.tolist(),
-            "low": folded.low.tolist(),
-            "high": folded.high.tolist(),
-            "answer": folded.answer,
-            "per_iteration": folded.per_iteration,
-            "iteration_s": folded.iteration_s,
-            "iterations": folded.iterations,
-            "kept": folded.kept,
-        }
-        print_json("phases", {"action": "fold", **data})
+        print_json("phases", FoldAnswer(str(args.file), folded))
         return 0
     print_picture(picture)
     print(folded.answer)
@@ -313,22 +381,22 @@ def _replay(args: argparse.Namespace) -> int:
     stop = replay(Baseline(base, meter), recorded, pairs, within=args.within)
     run_s = recorded.times[-1] - recorded.times[0]
     share = stop.stop_s / run_s if run_s > 0 else 1.0
-    data = {
-        "base": str(args.base),
-        "run": str(args.run),
-        "stopped": stop.stopped,
-        "stop_s": stop.stop_s,
-        "share": share,
-        "iterations": stop.iterations,
-        "time_s": stop.time.total,
-        "time_interval_s": list(stop.time.interval),
-        "energy_j": None if stop.energy is None else stop.energy.total,
-        "energy_interval_j": None if stop.energy is None else list(stop.energy.interval),
-        "unseen_share": stop.time.unseen_share,
-        "reason": stop.reason,
-    }
     if args.json:
-        print_json("phases", {"action": "replay", **data})
+        answer = ReplayAnswer(
+            str(args.base),
+            str(args.run),
+            stop.stopped,
+            stop.stop_s,
+            share,
+            stop.iterations,
+            stop.time.total,
+            stop.time.interval,
+            None if stop.energy is None else stop.energy.total,
+            None if stop.energy is None else stop.energy.interval,
+            stop.time.unseen_share,
+            stop.reason,
+        )
+        print_json("phases", answer)
         return 0
     took = format_duration(stop.stop_s)
     first = (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import percent
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_duration, format_energy, format_freq
 
 if TYPE_CHECKING:
@@ -85,6 +86,15 @@ def _watts(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a power in watts") from None
 
 
+@dataclass(frozen=True, slots=True)
+class CapsAnswer(JsonForm):
+    """The best caps of a table's phases."""
+
+    action: Literal["caps"] = field(default="caps", init=False)
+    file: str
+    caps: CapsByPhase = field(metadata=wire(inline=True))
+
+
 class CapBounds(TypedDict):
     """What caps are chosen under: a fraction of the time, and seconds for a change of the cap."""
 
@@ -115,31 +125,14 @@ def run(args: argparse.Namespace) -> int:
     changes = {p: share + (i < more) for i, p in enumerate(pairs)}
     caps = best_caps(costs, changes, **cap_bounds(args), switch_w=args.switch_power)
     if args.json:
-        print_json("phases", {"action": "caps", "file": str(args.file), **caps_json(caps)})
+        print_json("phases", CapsAnswer(str(args.file), caps))
     else:
         print_caps(caps)
     return 0
 
 
-def caps_json(caps: CapsByPhase) -> dict[str, Any]:
-    """Return caps by phase as JSON."""
-    from advisor_lab.phases.views import caps_answer
-
-    return {
-        "reference_khz": caps.reference_khz,
-        "bound_s": caps.bound_s,
-        "one_cap": asdict(caps.best_one),
-        "by_phase": asdict(caps.best),
-        "saving": caps.saving,
-        "saving_half": caps.saving_half,
-        "answer": caps_answer(caps),
-    }
-
-
 def print_caps(caps: CapsByPhase) -> None:
     """Print the caps of each phase and what the whole run would take."""
-    from advisor_lab.phases.views import caps_answer
-
     best, single = caps.best, caps.best_one
     print_table(
         ["phase", "best cap"], [[name, format_freq(khz)] for name, khz in best.caps_khz.items()]
@@ -151,4 +144,4 @@ def print_caps(caps: CapsByPhase) -> None:
             for what, c in (("one cap", single), ("by phase", best))
         ],
     )
-    print(f"{caps_answer(caps)} (at most {format_duration(caps.bound_s)})")
+    print(f"{caps.answer} (at most {format_duration(caps.bound_s)})")

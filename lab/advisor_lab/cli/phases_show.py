@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, save_plot
+from advisor.core.codec import JsonForm
 from advisor.core.units import format_count
-from advisor_lab.cli.phases_bursts import clusters_json, print_clusters
-from advisor_lab.cli.phases_caps import add_bounds, cap_bounds, caps_json, print_caps
+from advisor_lab.cli.phases_bursts import BurstCluster, described_clusters, print_clusters
+from advisor_lab.cli.phases_caps import add_bounds, cap_bounds, print_caps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from advisor.phases.arrays import Floats
     from advisor.training.state import SweepState
     from advisor_lab.phases.caps import CapsByPhase
     from advisor_lab.phases.inside import InsideSignal
-    from advisor_lab.phases.routines import FoldedRoutines, RunningCode
-    from advisor_lab.phases.watching import WatchedRun
+    from advisor_lab.phases.routines import FoldedRoutines, RoutineInside, RunningCode
+    from advisor_lab.phases.watching import SeenProcess, WatchedRun
 
 _SUBSET = 0.15
 """Share of the bursts that is clustered; the rest is classified."""
@@ -38,6 +40,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bounds(parser)
     add_plot_argument(parser)
     parser.set_defaults(takes_tail=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPhase(JsonForm):
+    """A phase of iterations; sites and rare ones where it was found by events."""
+
+    begin_s: float
+    end_s: float
+    period_s: float
+    iterations: int
+    period_events: int
+    sites: Sequence[str]
+    rare: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InsideForm(JsonForm):
+    """One quantity inside of a mean iteration."""
+
+    name: str
+    unit: str
+    answer: str
+    x: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, signal: InsideSignal) -> InsideForm:
+        """Return a signal as it is printed."""
+        folded = signal.folded
+        curve = (folded.x, folded.value, folded.low, folded.high)
+        return cls(signal.name, signal.unit, folded.answer, *curve)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutineForm(JsonForm):
+    """The cores that a routine keeps busy in a mean iteration."""
+
+    name: str
+    share: Annotated[float, "of the processor time of the iterations"]
+    x: Floats
+    cores: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, routine: RoutineInside, x: Floats) -> RoutineForm:
+        """Return a routine as it is printed."""
+        return cls(routine.name, routine.share, x, routine.cores, routine.low, routine.high)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowAnswer(JsonForm):
+    """What was seen of a run."""
+
+    action: Literal["show"] = field(default="show", init=False)
+    subject: str
+    exit_code: int
+    source: Annotated[str, "by what iterations were looked for"]
+    events: int
+    time_s: float
+    phases: Sequence[SeenPhase]
+    answer: str
+    head_s: float | None
+    tail_s: float | None
+    processes: Sequence[SeenProcess]
+    notes: Sequence[str]
+    inside: Annotated[
+        Sequence[InsideForm], "what meters and counters tell of a mean iteration, x from 0 to 1"
+    ]
+    bursts: Annotated[
+        Sequence[BurstCluster] | None,
+        "kinds of bursts between calls, label 0 for those of none; null: they have no counters",
+    ]
+    routines: Annotated[
+        Sequence[RoutineForm],
+        "which routine runs where in a mean iteration: the cores it keeps busy, x from 0 to 1, "
+        "with a 90 % band",
+    ]
+    caps: Annotated[CapsByPhase | None, "the best cap of each phase; null: not known"]
+    no_caps: Annotated[str, "why caps are not known"]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,16 +148,16 @@ def run(args: argparse.Namespace) -> int:
     )
     times = watched_run.run.times
     begin = times[0] if times else 0.0
-    phases: list[dict[str, Any]] = [
-        {
-            "begin_s": p.begin_s - begin,
-            "end_s": p.end_s - begin,
-            "period_s": p.period_s,
-            "iterations": p.iterations,
-            "period_events": p.events,
-            "sites": list(p.sites),
-            "rare": p.rare,
-        }
+    phases = [
+        SeenPhase(
+            p.begin_s - begin,
+            p.end_s - begin,
+            p.period_s,
+            p.iterations,
+            p.events,
+            p.sites,
+            p.rare,
+        )
         for p in watched_run.run.iterations()
     ]
     source, span_s = watched_run.source, watched_run.run.span_s
@@ -85,122 +169,99 @@ def run(args: argparse.Namespace) -> int:
         if counter:
             source, span_s = counter, max(r[-1][0] for r in watched_run.counted.values()) - first
         phases = [
-            {
-                "begin_s": s.begin_s - first,
-                "end_s": s.end_s - first,
-                "period_s": s.period_s,
-                "iterations": s.iterations,
-                "period_events": 0,
-                "sites": [],
-                "rare": {},
-            }
+            SeenPhase(s.begin_s - first, s.end_s - first, s.period_s, s.iterations, 0, (), {})
             for s in stretches
         ]
     inside = signals_inside(watched_run.run, counted)
     routines = routines_inside(watched_run.run, watched_run.running)
     count = format_count(len(phases), "phase")
-    data = {
-        "subject": args.subject or " ".join(args.tail),
-        "exit_code": watched_run.exit_code,
-        "source": source,
-        "events": max(0, len(times) - 2),
-        "time_s": span_s,
-        "phases": phases,
-        "answer": count if phases else "no period",
-        "head_s": phases[0]["begin_s"] if phases else None,
-        "tail_s": span_s - phases[-1]["end_s"] if phases else None,
-        "processes": [
-            dict(zip(("program", "pid", "rank", "events", "lost"), p, strict=True))
-            for p in watched_run.processes
-        ],
-        "notes": [
-            *watched_run.notes,
-            *([waiting] if waiting else []),
-            *([f"not counted: {watched_run.why_not}"] if watched_run.why_not else []),
-            *(
-                [_too_few(watched_run.running)]
-                if phases and watched_run.running and not routines
-                else []
-            ),
-        ],
-    }
+    notes = list(watched_run.notes)
+    if waiting:
+        notes.append(waiting)
+    if watched_run.why_not:
+        notes.append(f"not counted: {watched_run.why_not}")
+    if phases and watched_run.running and not routines:
+        notes.append(_too_few(watched_run.running))
     caps = _caps(args)
-    clusters = _clusters(watched_run)
+    answer = ShowAnswer(
+        args.subject or " ".join(args.tail),
+        watched_run.exit_code,
+        source,
+        max(0, len(times) - 2),
+        span_s,
+        phases,
+        count if phases else "no period",
+        phases[0].begin_s if phases else None,
+        span_s - phases[-1].end_s if phases else None,
+        watched_run.processes,
+        notes,
+        [InsideForm.of(s) for s in inside],
+        _clusters(watched_run),
+        [] if routines is None else [RoutineForm.of(r, routines.x) for r in routines.routines],
+        None if isinstance(caps, str) else caps,
+        caps if isinstance(caps, str) else "",
+    )
     if args.json:
-        by_phase: dict[str, Any] = {"caps": None, "no_caps": ""}
-        if isinstance(caps, str):
-            by_phase["no_caps"] = caps
-        else:
-            by_phase["caps"] = caps_json(caps)
-        drawn = [
-            {
-                "name": s.name,
-                "unit": s.unit,
-                "answer": s.folded.answer,
-                **{k: getattr(s.folded, k).tolist() for k in ("x", "value", "low", "high")},
-            }
-            for s in inside
-        ]
-        data |= {"inside": drawn, "bursts": clusters, **_routines_json(routines), **by_phase}
-        print_json("phases", {"action": "show", **data})
+        print_json("phases", answer)
         return 1 if watched_run.exit_code else 0
-    _print(data, watched_run)
-    if watched_run.bursts is not None and clusters is not None:
-        print_clusters(watched_run.bursts, clusters)
+    _print(answer)
+    if watched_run.bursts is not None and answer.bursts is not None:
+        print_clusters(watched_run.bursts, answer.bursts)
     _print_inside(inside, routines, args.plot)
-    if not isinstance(caps, str):
-        print_caps(caps)
+    if answer.caps is not None:
+        print_caps(answer.caps)
     elif args.subject:
         print(f"caps by phase are not known: {caps}")
     return 1 if watched_run.exit_code else 0
 
 
-def _print(data: dict[str, Any], watched_run: WatchedRun) -> None:
+def _print(answer: ShowAnswer) -> None:
     from advisor.core.units import format_duration
 
-    took = format_duration(data["time_s"])
-    by_events = data["events"] and (not data["phases"] or data["phases"][0]["period_events"])
-    source = f"{data['events']} {data['source']}" if by_events else data["source"]
-    has_answer = by_events or data["phases"]
+    took = format_duration(answer.time_s)
+    phases = answer.phases
+    by_events = answer.events and (not phases or phases[0].period_events)
+    source = f"{answer.events} {answer.source}" if by_events else answer.source
     print(
-        f"{data['subject']}: {data['answer']} in {took}, by {source}"
-        if has_answer
-        else f"{data['subject']}: {source}"
+        f"{answer.subject}: {answer.answer} in {took}, by {source}"
+        if by_events or phases
+        else f"{answer.subject}: {source}"
     )
-    if data["phases"]:
+    if answer.head_s is not None and answer.tail_s is not None:
         print_table(
             ["phase", "from", "to", "iterations", "period", "events each", "sites", "rare"],
             [
                 [
                     i,
-                    format_duration(p["begin_s"]),
-                    format_duration(p["end_s"]),
-                    p["iterations"],
-                    format_duration(p["period_s"]),
-                    p["period_events"],
-                    len(set(p["sites"])),
-                    sum(p["rare"].values()) or "",
+                    format_duration(p.begin_s),
+                    format_duration(p.end_s),
+                    p.iterations,
+                    format_duration(p.period_s),
+                    p.period_events,
+                    len(set(p.sites)),
+                    sum(p.rare.values()) or "",
                 ]
-                for i, p in enumerate(data["phases"], 1)
+                for i, p in enumerate(phases, 1)
             ],
         )
-        head, tail = format_duration(data["head_s"]), format_duration(data["tail_s"])
+        head, tail = format_duration(answer.head_s), format_duration(answer.tail_s)
         print(f"before the first iteration {head}, after the last {tail}")
-    for program, pid, rank, events, lost_events in watched_run.processes:
-        where = "" if rank is None else f", rank {rank}"
-        lost_text = f", {lost_events} lost" if lost_events else ""
-        print(f"process {pid} ({program}{where}): {format_count(events, 'event')}{lost_text}")
-    for note in data["notes"]:
+    for process in answer.processes:
+        where = "" if process.rank is None else f", rank {process.rank}"
+        lost_text = f", {process.lost} lost" if process.lost else ""
+        events = format_count(process.events, "event")
+        print(f"process {process.pid} ({process.program}{where}): {events}{lost_text}")
+    for note in answer.notes:
         print(f"note: {note}")
 
 
-def _clusters(watched_run: WatchedRun) -> list[dict[str, Any]] | None:
+def _clusters(watched_run: WatchedRun) -> list[BurstCluster] | None:
     """Return the kinds of bursts between calls, by a subset; None where they have no counters."""
     if watched_run.bursts is None:
         return None
     from advisor_lab.phases.bursts import cluster
 
-    return clusters_json(watched_run.bursts, cluster(watched_run.bursts, subset=_SUBSET))
+    return described_clusters(watched_run.bursts, cluster(watched_run.bursts, subset=_SUBSET))
 
 
 def _too_few(code: RunningCode) -> str:
@@ -210,22 +271,6 @@ def _too_few(code: RunningCode) -> str:
         f"{1e3 * code.every_s:.1f} ms of processor time) are too few for these iterations; measure "
         "a longer run"
     )
-
-
-def _routines_json(routines: FoldedRoutines | None) -> dict[str, Any]:
-    if routines is None:
-        return {"routines": []}
-    return {
-        "routines": [
-            {
-                "name": r.name,
-                "share": r.share,
-                "x": routines.x.tolist(),
-                **{k: getattr(r, k).tolist() for k in ("cores", "low", "high")},
-            }
-            for r in routines.routines
-        ]
-    }
 
 
 def _print_inside(

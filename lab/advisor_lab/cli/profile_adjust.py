@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError, RefusedError, UsageError
 from advisor_lab.cli.profile import values_of
@@ -14,14 +17,26 @@ from advisor_lab.cli.profile_show import chosen
 from advisor_lab.cli.profile_steps import keep_step, open_study, say_notes
 
 if TYPE_CHECKING:
+    from advisor_lab.profile.models import ClassModelForm
     from advisor_lab.profile.study import ModelSpec, ProfileStudy
 
 _OPTIONS = ("terms", "type", "model", "mode", "constraints", "boundaries")
 _Specs = dict[str, dict[str, "ModelSpec"]]
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileAdjustAnswer(JsonForm):
+    """The models that were fitted again."""
+
+    application: str
+    excluded: Sequence[Mapping[str, float]]
+    notes: Sequence[str]
+    models: Sequence[ClassModelForm]
+
+
 def run(args: argparse.Namespace) -> int:
     """Work out what changes, fit it again, keep it and print it."""
+    from advisor_lab.profile.models import class_forms
     from advisor_lab.profile.study import refit
 
     study = open_study(args)
@@ -41,26 +56,11 @@ def run(args: argparse.Namespace) -> int:
         name: {m: v for m, v in class_models.items() if m in specs.get(name, {})}
         for name, class_models in chosen(models, None, None).items()
     }
-    notes = [
-        n
-        for class_models in shown.values()
-        for m in class_models.values()
-        for n in m.to_dict()["notes"]
-    ]
+    forms = class_forms(shown)
+    notes = [n for form in forms for n in form.model.notes]
     if args.json:
-        print_json(
-            "profile-adjust",
-            {
-                "application": args.application,
-                "excluded": study.excluded,
-                "notes": notes,
-                "models": [
-                    {"class": name, **m.to_dict()}
-                    for name, class_models in shown.items()
-                    for m in class_models.values()
-                ],
-            },
-        )
+        answer = ProfileAdjustAnswer(args.application, study.excluded, notes, forms)
+        print_json("profile-adjust", answer)
         return 0
     print_models(shown)
     say_notes(notes)

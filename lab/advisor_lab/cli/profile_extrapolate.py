@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.core.nearest import suggestion
 from advisor.errors import UsageError
 from advisor_lab.cli.profile import combinations, values_of
 from advisor_lab.cli.profile_steps import keep_step, open_study, say_notes
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenClass(JsonForm):
+    """A class of threads; whether it sends to a group of processes."""
+
+    name: str
+    threads: float = field(metadata=wire("NThreads"))
+    group: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenProfile(JsonForm):
+    """A profile's file, and its scale."""
+
+    file: str
+    at: Mapping[str, float]
+    classes: Sequence[WrittenClass]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileExtrapolateAnswer(JsonForm):
+    """The profiles that were written."""
+
+    application: str
+    files: Sequence[WrittenProfile]
+    notes: Sequence[str]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,20 +83,14 @@ def run(args: argparse.Namespace) -> int:
     say_notes(notes)
     if args.json:
         listed = [
-            {
-                "file": str(p),
-                "at": s,
-                "classes": [
-                    {"name": c.name, "NThreads": c.threads, "group": c.group is not None}
-                    for c in classes
-                ],
-            }
+            WrittenProfile(
+                str(p),
+                s,
+                [WrittenClass(c.name, c.threads, c.group is not None) for c in classes],
+            )
             for p, s, classes in files
         ]
-        print_json(
-            "profile-extrapolate",
-            {"application": args.application, "files": listed, "notes": notes},
-        )
+        print_json("profile-extrapolate", ProfileExtrapolateAnswer(args.application, listed, notes))
         return 0
     print_table(
         ("file", "scale", "threads"),

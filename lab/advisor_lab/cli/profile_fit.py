@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm
 from advisor.core.nearest import suggestion
 from advisor.errors import UsageError
 from advisor_lab.cli.profile import combinations, values_of
 from advisor_lab.cli.profile_steps import keep_step, open_study, say_notes
 
 if TYPE_CHECKING:
-    from advisor_lab.profile.models import ClassModels
+    from advisor_lab.profile.models import ClassModelForm, ClassModels
+    from advisor_lab.profile.scalar import SearchMethod
+    from advisor_lab.profile.table import TableModelForm, TablePrediction
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFitAnswer(JsonForm):
+    """Models of metrics, with the keys of the manual's appendix B.4, and predictions."""
+
+    application: str
+    method: SearchMethod
+    models: Sequence[ClassModelForm]
+    predictions: Sequence[TablePrediction]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFitAnswer(JsonForm):
+    """Models of a table's metrics."""
+
+    table: str
+    method: SearchMethod
+    models: Sequence[TableModelForm]
+    predictions: Sequence[TablePrediction]
+
+
+ANSWERS = (ProfileFitAnswer, TableFitAnswer)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,13 +72,8 @@ def _table(args: argparse.Namespace) -> int:
     predicted = predictions(models, places)
     if args.json:
         say_notes([note for m in models for note in m.model.notes])
-        data: dict[str, Any] = {
-            "table": str(args.table),
-            "method": args.method,
-            "models": [m.to_dict() for m in models],
-            "predictions": predicted,
-        }
-        print_json("profile-fit", data)
+        answer = TableFitAnswer(str(args.table), args.method, [m.form for m in models], predicted)
+        print_json("profile-fit", answer)
         return 0
     print_table(
         ("metric", "terms", "weights", "R2", "MRE"),
@@ -58,24 +82,23 @@ def _table(args: argparse.Namespace) -> int:
                 m.name,
                 ", ".join(t.text for t in m.model.terms) or "constant",
                 m.model.weighting or "-",
-                f"{m.accuracy['R2']:.4f}",
-                f"{m.accuracy['MRE']:.2%}",
+                f"{m.r2:.4f}",
+                f"{m.mre:.2%}",
             )
             for m in models
         ],
     )
     for prediction in predicted:
-        place_text = ", ".join(f"{n}={v:g}" for n, v in prediction["at"].items())
-        reach = prediction["interval"]
+        place_text = ", ".join(f"{n}={v:g}" for n, v in prediction.at.items())
+        reach = prediction.interval
         interval_text = f" (90 %: {reach[0]:.6g} to {reach[1]:.6g})" if reach else ""
-        print(
-            f"{prediction['metricName']} at {place_text}: {prediction['value']:.6g}{interval_text}"
-        )
+        print(f"{prediction.metric} at {place_text}: {prediction.value:.6g}{interval_text}")
     say_notes([note for m in models for note in m.model.notes])
     return 0
 
 
 def _application(args: argparse.Namespace) -> int:
+    from advisor_lab.profile.models import class_forms
     from advisor_lab.profile.study import fit_all
 
     if args.at:
@@ -91,25 +114,11 @@ def _application(args: argparse.Namespace) -> int:
         text = args.setup.read_text(encoding="utf-8-sig")
     result, models, notes = fit_all(study, text, file, args.method)
     keep_step(args, result, setup_text=text)
-    notes += [
-        n
-        for class_models in models.values()
-        for m in class_models.values()
-        for n in m.to_dict()["notes"]
-    ]
+    forms = class_forms(models)
+    notes += [n for form in forms for n in form.model.notes]
     if args.json:
-        data: dict[str, Any] = {
-            "application": args.application,
-            "method": args.method,
-            "models": [
-                {"class": name, **m.to_dict()}
-                for name, class_models in models.items()
-                for m in class_models.values()
-            ],
-            "predictions": [],
-            "notes": notes,
-        }
-        print_json("profile-fit", data)
+        answer = ProfileFitAnswer(args.application, args.method, forms, (), notes)
+        print_json("profile-fit", answer)
         return 0
     print_models(models)
     say_notes(notes)
@@ -125,7 +134,9 @@ def print_models(models: ClassModels) -> None:
                 name,
                 m.name,
                 ", ".join(t.text for t in m.first.terms) or "constant",
-                *(_number(m.accuracy.get(k)) for k in ("R2", "MRE_train", "MRE_test")),
+                _number(m.accuracy.r2),
+                _number(m.accuracy.train_error),
+                _number(m.accuracy.test_error),
                 ", ".join(m.flags),
             )
             for name, class_models in models.items()

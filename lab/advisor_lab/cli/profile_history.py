@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm
 from advisor.errors import RefusedError, UsageError
 from advisor.store.reader import Reader
 from advisor_lab.profile.store import ProfileStep, profile_files, profile_steps
@@ -20,6 +23,14 @@ _MODULES = {
     "extrapolate": "profile_extrapolate",
 }
 _PATHS = ("folder", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileHistoryAnswer(JsonForm):
+    """What was done with an application's profiles."""
+
+    application: str
+    steps: Sequence[ProfileStep]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,17 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _history(args: argparse.Namespace, steps: list[ProfileStep]) -> int:
     if args.json:
-        listed = [
-            {
-                "step": s.number,
-                "action": s.action,
-                "arguments": dict(s.arguments),
-                "made_by": s.made_by,
-                "created_at": s.created_at,
-            }
-            for s in steps
-        ]
-        print_json("profile-history", {"application": args.application, "steps": listed})
+        print_json("profile-history", ProfileHistoryAnswer(args.application, steps))
         return 0
     print_table(
         ("step", "action", "with", "by", "at"),

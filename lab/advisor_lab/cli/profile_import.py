@@ -4,16 +4,47 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from advisor import paths
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm
 from advisor.errors import InputError
 from advisor_lab.cli.profile import values_of
 from advisor_lab.cli.profile_steps import keep_step, say_notes
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRun(JsonForm):
+    """A profiled run: its file, its scale, and how many threads it had."""
+
+    file: str
+    scale: Mapping[str, float]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedApplication(JsonForm):
+    """What was read of an application, and how many runs are new."""
+
+    application: str
+    new: int
+    parameters: Sequence[str]
+    runs: Sequence[ReadRun]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileImportAnswer(JsonForm):
+    """What profiles were read and kept."""
+
+    role: Literal["train", "test"]
+    applications: Sequence[ImportedApplication]
+    warnings: Sequence[str]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,21 +90,16 @@ def run(args: argparse.Namespace) -> int:
         )
     say_notes(warnings)
     if args.json:
-        data = [
-            {
-                "application": name,
-                "new": new,
-                "parameters": sorted(application_runs[0].scale),
-                "runs": [
-                    {"file": r.file, "scale": dict(r.scale), "threads": len(r.threads)}
-                    for r in application_runs
-                ],
-            }
+        applications = [
+            ImportedApplication(
+                name,
+                new,
+                sorted(application_runs[0].scale),
+                [ReadRun(r.file, r.scale, len(r.threads)) for r in application_runs],
+            )
             for name, application_runs, new in answer
         ]
-        print_json(
-            "profile-import", {"role": args.role, "applications": data, "warnings": warnings}
-        )
+        print_json("profile-import", ProfileImportAnswer(args.role, applications, warnings))
         return 0
     for name, application_runs, new in answer:
         print(f"{name}: {len(application_runs)} runs to {_purpose(args.role)}, {new} new")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
 from advisor.cli.pictures import check_plot, print_picture, save_plot
+from advisor.core.codec import JsonForm
 from advisor.core.nearest import suggestion
 from advisor.errors import UsageError
 from advisor_lab.cli.profile import values_of
@@ -15,8 +18,22 @@ from advisor_lab.cli.profile_steps import open_study
 
 if TYPE_CHECKING:
     from advisor.plotting.panels import Panels
-    from advisor_lab.profile.models import ClassModels, ThreadCounts
+    from advisor_lab.profile.models import ClassModelForm, ClassModels, ThreadCounts
+    from advisor_lab.profile.scalar import SearchMethod
     from advisor_lab.profile.study import ProfileStudy
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileShowAnswer(JsonForm):
+    """The models as they are kept, and how good they are."""
+
+    application: str
+    method: SearchMethod
+    parameters: Sequence[str]
+    train: Sequence[Mapping[str, float]]
+    test: Sequence[Mapping[str, float]]
+    excluded: Sequence[Mapping[str, float]]
+    models: Sequence[ClassModelForm]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,22 +46,18 @@ def run(args: argparse.Namespace) -> int:
     for picture in drawn[:1]:
         save_plot(picture, args.plot)
     if args.json:
-        print_json(
-            "profile-show",
-            {
-                "application": args.application,
-                "method": study.method,
-                "parameters": list(study.runs.parameters),
-                "train": [dict(r.scale) for r in study.trained],
-                "test": [dict(r.scale) for r in study.runs.test],
-                "excluded": study.excluded,
-                "models": [
-                    {"class": name, **m.to_dict()}
-                    for name, class_models in shown.items()
-                    for m in class_models.values()
-                ],
-            },
+        from advisor_lab.profile.models import class_forms
+
+        answer = ProfileShowAnswer(
+            args.application,
+            study.method,
+            study.runs.parameters,
+            [r.scale for r in study.trained],
+            [r.scale for r in study.runs.test],
+            study.excluded,
+            class_forms(shown),
         )
+        print_json("profile-show", answer)
         return 0
     print(_summary(study))
     print_models(shown)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 
+from advisor.core.codec import JsonForm, wire
+from advisor.core.units import format_change, format_freq
 from advisor.phases.arrays import Floats, Ints
 
 SWITCH_S = 0.0005
@@ -39,10 +42,10 @@ CostByCap = Mapping[int, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class CapChoice:
+class CapChoice(JsonForm):
     """A cap (kHz) for each phase, and the whole run's time (s) and energy (J) with them."""
 
-    caps_khz: dict[str, int]
+    caps_khz: Annotated[dict[str, int], "kHz by phase"]
     time_s: float
     energy_j: float
     switches: int
@@ -54,20 +57,37 @@ class CapChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class CapsByPhase:
+class CapsByPhase(JsonForm):
     """The best single cap, and the best caps by phase, under one bound of time."""
 
-    reference_khz: int
+    JSON = ("reference_khz", "bound_s", "best_one", "best", "saving", "saving_half", "answer")
+
+    reference_khz: Annotated[int, "the slowdown is against this cap everywhere"]
     bound_s: float
-    best_one: CapChoice
-    best: CapChoice
-    saving_half: float = 0.0
+    best_one: CapChoice = field(metadata=wire("one_cap"))
+    best: CapChoice = field(metadata=wire("by_phase"))
+    saving_half: Annotated[
+        float, "90 % half width of the saving, where powers were estimated from readings"
+    ] = 0.0
     """90 % half width of the saving that the phases' powers leave, where these were estimated."""
 
     @property
-    def saving(self) -> float:
+    def saving(self) -> Annotated[float, "of the energy of one cap, a fraction"]:
         """What the caps by phase save of the best single cap's energy, a fraction."""
         return 1 - self.best.energy_j / self.best_one.energy_j
+
+    @property
+    def answer(self) -> str:
+        """What they are worth, in a sentence."""
+        khz = next(iter(self.best_one.caps_khz.values()))
+        if self.best.one:
+            return f"the same cap everywhere is best: {format_freq(khz)}"
+        longer = format_change(self.best.time_s / self.best_one.time_s - 1)
+        half = f" (give or take {100 * self.saving_half:.1f})" if self.saving_half else ""
+        return (
+            f"caps by phase would save {100 * self.saving:.2f} %{half} of the energy that "
+            f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
+        )
 
 
 def best_caps(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
+from advisor.core.codec import JsonForm
 from advisor.phases.arrays import Floats
 
 KEEPS_STEP = "the meter keeps step with the iteration: only the mean is known"
@@ -49,11 +50,23 @@ _SPREAD = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedSignal:
+class FoldedSignal(JsonForm):
     """The mean iteration: ``value`` at places ``x`` from 0 to 1, with a 90 % band.
 
     ``per_iteration`` is the integral over a mean iteration; ``kept`` of ``iterations`` count.
     """
+
+    JSON = (
+        "x",
+        "value",
+        "low",
+        "high",
+        "answer",
+        "per_iteration",
+        "iteration_s",
+        "iterations",
+        "kept",
+    )
 
     x: Floats
     value: Floats

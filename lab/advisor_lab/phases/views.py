@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.core.units import (
-    format_change,
     format_count,
     format_duration,
     format_energy,
@@ -72,20 +71,7 @@ def caps_lines(choice: CapsByPhase | str, slowdown: float) -> list[str]:
         for what, c in (("one cap", choice.best_one), ("by phase", choice.best))
     ]
     title = f"Best cap of each phase, at most {100 * slowdown:.0f} % slower as a whole:"
-    return [title, *caps, *took, f"{caps_answer(choice)}."]
-
-
-def caps_answer(caps: CapsByPhase) -> str:
-    """Return what caps by phase are worth, in a sentence."""
-    khz = next(iter(caps.best_one.caps_khz.values()))
-    if caps.best.one:
-        return f"the same cap everywhere is best: {format_freq(khz)}"
-    longer = format_change(caps.best.time_s / caps.best_one.time_s - 1)
-    half = f" (give or take {100 * caps.saving_half:.1f})" if caps.saving_half else ""
-    return (
-        f"caps by phase would save {100 * caps.saving:.2f} %{half} of the energy that "
-        f"{format_freq(khz)} everywhere takes, time {longer}; nothing is set"
-    )
+    return [title, *caps, *took, f"{choice.answer}."]
 
 
 def picture_of(inside: Sequence[InsideSignal], routines: FoldedRoutines | None = None) -> Panels:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from advisor.core.codec import JsonForm
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.instruments.characterise_runs import timing_library
 from advisor.phases.complete import BEGIN, END, CompleteRun, load_complete
@@ -36,19 +37,30 @@ _LONGEST = 80
 
 
 @dataclass(frozen=True, slots=True)
+class SeenProcess(JsonForm):
+    """A process that was watched: how many events its ring has, and how many were lost."""
+
+    program: str
+    pid: int
+    rank: int | None
+    events: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedRun:
     """What was seen of a run: its events from begin to end, and which source they are of.
 
     ``counted`` are readings of counters beside it, by name; ``why_not`` what could not be counted.
     ``running`` is which routine its threads were in, None where that could not be sampled.
     ``bursts`` are those whose counters were read in the program, None where none were.
-    ``processes`` are (program, process id, rank or None, events, lost) of all that were watched;
+    ``processes`` are all that were watched;
     ``notes`` say what is missing and why.
     """
 
     run: CompleteRun
     source: str
-    processes: tuple[tuple[str, int, int | None, int, int], ...]
+    processes: tuple[SeenProcess, ...]
     notes: tuple[str, ...]
     exit_code: int = 0
     counted: Counted = field(default_factory=dict)
@@ -146,7 +158,9 @@ def _watched_run(
     code: int,
 ) -> WatchedRun:
     """Choose the source: calls where there are any, else lines."""
-    processes = tuple((p.exe.name, p.pid, p.rank, p.made, p.lost) for p in rings.processes)
+    processes = tuple(
+        SeenProcess(p.exe.name, p.pid, p.rank, p.made, p.lost) for p in rings.processes
+    )
     notes += lost_notes(rings)
     if apart := ranks_apart(rings.folder):
         notes.append(f"{apart}: what is shown is of the lowest rank only")

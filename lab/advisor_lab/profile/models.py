@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.expression import Expression, parse_expression
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError
@@ -26,9 +27,18 @@ from advisor_lab.profile.runs import (
 from advisor_lab.profile.scalar import ScalarModel, SearchMethod, fit_scalar
 from advisor_lab.profile.selection import SearchData
 from advisor_lab.profile.setup import MetricOptions, ProfileSetup, default_options
-from advisor_lab.profile.table import coefficients_of, model_json, usable_mains
+from advisor_lab.profile.table import (
+    CurvePart,
+    Fitted,
+    MixCell,
+    ModelForm,
+    coefficients_of,
+    model_form,
+    usable_mains,
+)
 
 Members = Sequence[ThreadId]
+ModelFlag = Literal["low_r2", "test_gap"]
 ClassModels = dict[str, dict[str, "MetricModel"]]
 """Models by class and metric."""
 _POOR, _APART = 0.7, 2.0
@@ -48,6 +58,15 @@ class ClassRuns:
     test: tuple[tuple[ProfiledRun, tuple[ThreadId, ...]], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Accuracy(JsonForm):
+    """R2 of the training runs, mean relative errors (chapter 8); None where there are no runs."""
+
+    train_error: float | None = field(default=None, metadata=wire("MRE_train"))
+    r2: float | None = field(default=None, metadata=wire("R2"))
+    test_error: float | None = field(default=None, metadata=wire("MRE_test"))
+
+
 @dataclass(slots=True)
 class MetricModel:
     """One metric of one class; cells of a mix have a model each, with the same terms."""
@@ -58,8 +77,8 @@ class MetricModel:
     cells: dict[tuple[int, int], ScalarModel] = field(default_factory=dict)
     curve: CurveModel | None = None
     divisor: MetricModel | None = None
-    accuracy: dict[str, float | None] = field(default_factory=dict)
-    flags: list[str] = field(default_factory=list)
+    accuracy: Accuracy = field(default_factory=Accuracy)
+    flags: list[ModelFlag] = field(default_factory=list)
 
     @property
     def first(self) -> ScalarModel:
@@ -89,28 +108,39 @@ class MetricModel:
             return [float(parts[0, 0][i]) for i in range(count)]
         return [{key: float(column[i]) for key, column in parts.items()} for i in range(count)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the model with appendix B.4's keys, how good it is, and its flags."""
-        data = model_json(self.name, self.options, self.first)
+    @property
+    def form(self) -> ModelForm:
+        """The model as appendix B.4 has it."""
+        form = model_form(self.name, self.options, self.first)
         if self.curve is not None:
-            top = self.curve.largest
-            data["maxMemModel"] = {
-                "predictorTerms": [t.text for t in top.terms],
-                "coefficients": coefficients_of(top),
-            }
-            data["knotMemModels"] = [
-                {"predictorTerms": [t.text for t in k.terms], "coefficients": coefficients_of(k)}
-                for k in self.curve.knots
-            ]
-            data["notes"] = self.curve.notes
+            largest, *knots = (
+                CurvePart([t.text for t in m.terms], coefficients_of(m))
+                for m in (self.curve.largest, *self.curve.knots)
+            )
+            form = replace(form, largest=largest, knots=knots, notes=self.curve.notes)
         if self.cells:
-            data["model"] = {
-                "cells": [
-                    {"vector": v, "bits": d, "coefficients": coefficients_of(m)}
-                    for (v, d), m in self.cells.items()
-                ]
-            }
-        return {**data, **self.accuracy, "flags": self.flags}
+            cells = (MixCell(v, d, coefficients_of(m)) for (v, d), m in self.cells.items())
+            form = replace(form, fitted=Fitted(cells=tuple(cells)))
+        return form
+
+
+@dataclass(frozen=True, slots=True)
+class ClassModelForm(JsonForm):
+    """A metric's model of one class, how good it is, and what a person should look at."""
+
+    class_name: str = field(metadata=wire("class"))
+    model: ModelForm = field(metadata=wire(inline=True))
+    accuracy: Accuracy = field(metadata=wire(inline=True))
+    flags: Sequence[ModelFlag]
+
+
+def class_forms(models: ClassModels) -> list[ClassModelForm]:
+    """Return the models of classes as appendix B.4 has them, and how good they are."""
+    return [
+        ClassModelForm(name, m.form, m.accuracy, m.flags)
+        for name, class_models in models.items()
+        for m in class_models.values()
+    ]
 
 
 @dataclass(slots=True)
@@ -296,28 +326,28 @@ def observed_and_predicted(
 
 def _judge(model: MetricModel, class_runs: ClassRuns, threads: ThreadCounts) -> None:
     """Work out R2 and MRE (chapter 8), and what a person should look at."""
-    for name, runs in (("train", class_runs.train), ("test", class_runs.test)):
-        model.accuracy[f"MRE_{name}"] = None
-        if not runs:
-            continue
-        observed, predicted = observed_and_predicted(model, runs, threads)
-        if model.curve is not None:
-            errors = [
-                curve_error(_pairs(a), _pairs(b)) for a, b in zip(observed, predicted, strict=True)
-            ]
-            model.accuracy[f"MRE_{name}"] = float(np.mean(errors))
-            observed_totals = np.array([total(v) for v in observed])
-            predicted_totals = np.array(
-                [_mean_at(a, b) for a, b in zip(observed, predicted, strict=True)]
-            )
-        else:
-            observed_totals = np.array([total(v) for v in observed])
-            predicted_totals = np.array([total(v) for v in predicted])
-            model.accuracy[f"MRE_{name}"] = relative_error(observed_totals, predicted_totals)
-        if name == "train":
-            r2 = determination(observed_totals, predicted_totals)
-            model.accuracy["R2"] = r2 if math.isfinite(r2) else None
-    model.flags = _flags(model)
+    train_error, r2 = _error_and_r2(model, class_runs.train, threads)
+    test_error, _ = _error_and_r2(model, class_runs.test, threads)
+    model.accuracy = Accuracy(train_error, r2, test_error)
+    model.flags = _flags(model.accuracy)
+
+
+def _error_and_r2(
+    model: MetricModel, runs: Sequence[tuple[ProfiledRun, Members]], threads: ThreadCounts
+) -> tuple[float | None, float | None]:
+    if not runs:
+        return None, None
+    observed, predicted = observed_and_predicted(model, runs, threads)
+    observed_totals = np.array([total(v) for v in observed])
+    pairs = list(zip(observed, predicted, strict=True))
+    if model.curve is not None:
+        error = float(np.mean([curve_error(_pairs(a), _pairs(b)) for a, b in pairs]))
+        predicted_totals = np.array([_mean_at(a, b) for a, b in pairs])
+    else:
+        predicted_totals = np.array([total(v) for v in predicted])
+        error = relative_error(observed_totals, predicted_totals)
+    r2 = determination(observed_totals, predicted_totals)
+    return error, r2 if math.isfinite(r2) else None
 
 
 def _pairs(value: MetricValue) -> tuple[tuple[float, float], ...]:
@@ -331,9 +361,9 @@ def _mean_at(observed: MetricValue, predicted: MetricValue) -> float:
     return sum(share_at(curve, d) for d in distances) / len(distances) if distances else 0.0
 
 
-def _flags(model: MetricModel) -> list[str]:
-    flags = []
-    r2, train, test = (model.accuracy.get(n) for n in ("R2", "MRE_train", "MRE_test"))
+def _flags(accuracy: Accuracy) -> list[ModelFlag]:
+    flags: list[ModelFlag] = []
+    r2, train, test = accuracy.r2, accuracy.train_error, accuracy.test_error
     varies = train is not None and train > _EXACT_ENOUGH
     if varies and (r2 is None or r2 < _POOR):
         flags.append("low_r2")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from advisor.core.expression import Expression, parse_expression
 from advisor.core.nearest import suggestion
@@ -98,7 +98,7 @@ class ProfileSetup:
         return self.metrics.get(metric) or default_options(metric)
 
 
-def bound_text(bound: float) -> float | str:
+def bound_text(bound: float) -> float | Literal["Infinity", "-Infinity"]:
     """Return a boundary as JSON can have it."""
     return bound if math.isfinite(bound) else ("Infinity" if bound > 0 else "-Infinity")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.nearest import suggestion
 from advisor.errors import RefusedError
 from advisor.store import rows as _rows
@@ -34,10 +35,12 @@ class ProfileFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileStep:
+class ProfileStep(JsonForm):
     """One thing that was done: which action, with what, and what came out."""
 
-    number: int
+    JSON = ("number", "action", "arguments", "made_by", "created_at")
+
+    number: int = field(metadata=wire("step"))
     action: str
     arguments: Mapping[str, Any]
     result: Mapping[str, Any]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.nearest import suggestion
 from advisor.errors import InputError
 from advisor_lab.profile.regression import (
@@ -35,6 +36,71 @@ class MetricTable:
     metrics: dict[str, FloatColumn]
 
 
+@dataclass(frozen=True, slots=True)
+class MixCell(JsonForm):
+    """The coefficients of one cell of a mix."""
+
+    vector: int
+    bits: int
+    coefficients: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted(JsonForm):
+    """A regression's coefficients, the constant's first; of a mix those of its cells."""
+
+    coefficients: tuple[float, ...] = field(default=(), metadata=wire(omit=True))
+    cells: tuple[MixCell, ...] = field(default=(), metadata=wire(omit=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePart(JsonForm):
+    """The model of one point of a memory function."""
+
+    terms: Sequence[str] = field(metadata=wire("predictorTerms"))
+    coefficients: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelForm(JsonForm):
+    """A metric's model with the keys of the manual's appendix B.4."""
+
+    metric: str = field(metadata=wire("metricName"))
+    type: str = field(metadata=wire("metricType"))
+    model_type: str = field(metadata=wire("modelType"))
+    parameters: Sequence[str] = field(metadata=wire("predictorNames"))
+    terms: Sequence[str] = field(metadata=wire("predictorTerms"))
+    weighting: str = field(metadata=wire("heteroscedasticityCompensation"))
+    fitted: Fitted = field(metadata=wire("model"))
+    constraints: Annotated[
+        Mapping[str, bool | Sequence[str]], "lower_bound, growing and ranges, where there are any"
+    ] = field(metadata=wire("posNmonotonConstraints"))
+    largest: CurvePart | None = field(metadata=wire("maxMemModel"))
+    knots: Sequence[CurvePart] = field(metadata=wire("knotMemModels"))
+    boundaries: Sequence[float | Literal["Infinity", "-Infinity"]]
+    candidates: int
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableModelForm(JsonForm):
+    """A metric's model, and how good it is."""
+
+    model: ModelForm = field(metadata=wire(inline=True))
+    r2: float = field(metadata=wire("R2"))
+    mre: float = field(metadata=wire("MRE"))
+
+
+@dataclass(frozen=True, slots=True)
+class TablePrediction(JsonForm):
+    """A metric at a place, with its 90 % interval where one is known."""
+
+    at: Mapping[str, float]
+    metric: str = field(metadata=wire("metricName"))
+    value: float
+    interval: tuple[float, float] | None
+
+
 @dataclass(slots=True)
 class TableModel:
     """A metric's model, over that of LSys where the metric is a share of its count."""
@@ -43,7 +109,8 @@ class TableModel:
     options: MetricOptions
     model: ScalarModel
     divisor: ScalarModel | None = None
-    accuracy: dict[str, float] = field(default_factory=dict)
+    r2: float = math.nan
+    mre: float = math.nan
 
     def predict(self, values: Values) -> FloatColumn:
         """Return the predictions; boundaries hold after the query, of shares on the count."""
@@ -53,35 +120,35 @@ class TableModel:
                 predicted = predicted / self.divisor.predict(values)
         return predicted
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the model with the keys of appendix B.4, and how good it is."""
-        return {**model_json(self.name, self.options, self.model), **self.accuracy}
+    @property
+    def form(self) -> TableModelForm:
+        """The model as appendix B.4 has it, and how good it is."""
+        return TableModelForm(model_form(self.name, self.options, self.model), self.r2, self.mre)
 
 
-def model_json(name: str, options: MetricOptions, model: ScalarModel) -> dict[str, Any]:
-    """Return a model with the keys of appendix B.4."""
-    coefficients = coefficients_of(model)
-    return {
-        "metricName": name,
-        "metricType": options.type,
-        "modelType": options.model,
-        "predictorNames": sorted({n for t in model.terms for n in t.names}),
-        "predictorTerms": [t.text for t in model.terms],
-        "heteroscedasticityCompensation": model.weighting,
-        "model": {"coefficients": coefficients} if coefficients else {},
-        "posNmonotonConstraints": options.to_dict()["constraints"],
-        "maxMemModel": None,
-        "knotMemModels": [],
-        "boundaries": [bound_text(b) for b in options.boundaries],
-        "candidates": model.candidates,
-        "notes": model.notes,
-    }
+def model_form(name: str, options: MetricOptions, model: ScalarModel) -> ModelForm:
+    """Return a model as appendix B.4 has it."""
+    return ModelForm(
+        name,
+        options.type,
+        options.model,
+        sorted({n for t in model.terms for n in t.names}),
+        [t.text for t in model.terms],
+        model.weighting,
+        Fitted(coefficients_of(model)),
+        options.to_dict()["constraints"],
+        None,
+        (),
+        [bound_text(b) for b in options.boundaries],
+        model.candidates,
+        model.notes,
+    )
 
 
-def coefficients_of(model: ScalarModel) -> list[float]:
+def coefficients_of(model: ScalarModel) -> tuple[float, ...]:
     """Return a regression's coefficients, the constant's first; none of another model."""
     fit = model.fit
-    return [float(c) for c in fit.coefficients] if isinstance(fit, LinearFit) else []
+    return tuple(map(float, fit.coefficients)) if isinstance(fit, LinearFit) else ()
 
 
 def read_metric_table(path: Path, parameters: tuple[str, ...]) -> MetricTable:
@@ -191,10 +258,7 @@ def _fit_column(
     model = fit_scalar(data, options, method)
     fitted = TableModel(name, options, model, counts.model if counts is not None else None)
     predicted = fitted.predict(table.values)
-    fitted.accuracy = {
-        "R2": determination(y, predicted),
-        "MRE": relative_error(y, predicted),
-    }
+    fitted.r2, fitted.mre = determination(y, predicted), relative_error(y, predicted)
     return fitted
 
 
@@ -229,7 +293,7 @@ def usable_mains(
     return usable
 
 
-def predictions(models: list[TableModel], places: list[dict[str, float]]) -> list[dict[str, Any]]:
+def predictions(models: list[TableModel], places: list[dict[str, float]]) -> list[TablePrediction]:
     """Return every metric at every place, with its 90 % interval where one is known."""
     predicted = []
     for place in places:
@@ -241,8 +305,6 @@ def predictions(models: list[TableModel], places: list[dict[str, float]]) -> lis
                 half = float(model.model.half_widths(values, raw)[0])
             if model.divisor is not None:
                 half = half / float(model.divisor.predict(values)[0])
-            interval = [value - half, value + half] if math.isfinite(half) else None
-            predicted.append(
-                {"at": place, "metricName": model.name, "value": value, "interval": interval}
-            )
+            interval = (value - half, value + half) if math.isfinite(half) else None
+            predicted.append(TablePrediction(place, model.name, value, interval))
     return predicted

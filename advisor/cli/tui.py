@@ -19,6 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", metavar="USER", help="show what this user would see; choices cannot be changed"
     )
+    parser.add_argument(
+        "--browser",
+        metavar="[HOST:]PORT",
+        help="serve it to a browser, at the address with a key that is printed; "
+        "HOST is localhost unless a portal on another machine asks (needs the extra tui)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,11 +36,33 @@ def run(args: argparse.Namespace) -> int:
             "the TUI needs textual, and it is not installed",
             hint="install hpc-advisor again: its requirement textual is missing",
         ) from None
+    if args.browser is not None:
+        return _serve(args)
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _is_served():
         raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")
     from advisor_tui.app import start
 
     return start(db=args.db, socket=args.socket, user=args.user, demo=args.demo)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    try:
+        import textual_serve  # noqa: F401
+    except ImportError:
+        raise AdvisorError(
+            "--browser needs textual-serve, and it is not installed",
+            hint="pip install 'hpc-advisor[tui]'",
+        ) from None
+    from advisor_tui.browser import serve
+
+    given = {
+        "--db": args.db,
+        "--config-dir": args.config_dir,
+        "--socket": args.socket,
+        "--user": args.user,
+    }
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    return serve(args.browser, [*words, *(["--demo"] if args.demo else [])])
 
 
 def _is_served() -> bool:

@@ -43,6 +43,10 @@ VARIABLES = {
         "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "
         "owner leaves its results for the store's host",
     },
+    "Read by `advisor tui --browser`": {
+        "ADVISOR_TUI_KEY": "the key that the page asks for, of at least 16 characters, where "
+        "a portal chose one; else the verb makes one and prints it",
+    },
     "To find faults": {
         "ADVISOR_DEBUG": "any value makes the hooks print their log to standard error too",
     },

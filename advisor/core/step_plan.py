@@ -112,7 +112,7 @@ def read_plan(text: str) -> PlanText | None:
             return None
         counts = int(ranks), int(threads), unset == "u", int(new), int(khz)
         entries.append(PlanEntry(key, *counts, variable or _OMP, build))
-    plan = PlanText(match[1], *(int(match[i]) for i in (2, 3, 4)), tuple(entries))
+    plan = PlanText(match[1], int(match[2]), int(match[3]), int(match[4]), tuple(entries))
     words = " ".join(entry.text for entry in entries)
     return plan if words == match[5].strip() else None  # one way to write each entry
 
@@ -168,6 +168,11 @@ class StepPlan(Record):
     nodes: int
     cpus: int
     steps: tuple[PlannedStep, ...]
+
+    @property
+    def least_time(self) -> float:
+        """What a step takes at least of its time as written, by the lower ends: 1 at most."""
+        return min([1.0, *(1 + step.time_pct[1] / 100 for step in self.steps if step.time_pct)])
 
     def text(self, decision: str) -> str:
         """Return the plan as the variable has it, for the decision of one job."""

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
             "worth": worth and worth.to_dict(),
             "last_submission": differs and differs.to_dict(),
             "earlier_hooks": list(earlier_hooks),
+            "steps": [step.to_dict() for step in (decision.plan.steps if decision.plan else ())],
         }
         print_json("explain", {**decision.to_dict(), **more})
     else:

@@ -17,6 +17,7 @@ from advisor.errors import AdvisorError, InputError
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.loop.step_outcomes import StepOutcome
     from advisor.loop.why import Answer, Compared
     from advisor.store.reader import Reader
     from advisor.store.records import Outcome
@@ -61,6 +62,7 @@ class WhyAnswer(JsonForm):
     ]
     compared: Comparisons
     tasks: list[ArrayTask]
+    steps: Annotated[list[StepOutcome], "of a job with a plan, once it has ended"]
     notes: list[str]
     worth: Worth | None
 
@@ -78,6 +80,7 @@ class WhyAnswer(JsonForm):
             verdict=answer.outcome.verdict if answer.outcome is not None else None,
             compared=Comparisons(**answer.compared()),
             tasks=[ArrayTask(o.job_id, o.state, o.verdict) for o in answer.tasks],
+            steps=answer.steps(),
             notes=answer.notes,
             worth=worth,
         )

@@ -13,12 +13,14 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
+from advisor.core.codec import FieldError
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Goal, Mode, Policy
 from advisor.core.program import checked
 from advisor.core.reading import JobReading
 from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 from advisor.core.request import JobRequest
+from advisor.core.step_plan import StepPlan
 
 _OF_REQUEST = ("scheduler", "hook", "user", "account")
 _TEXTS = (
@@ -207,6 +209,9 @@ class Decision:
     parts: tuple[Mapping[str, object], ...] = ()
     """What the promise of a whole job is made of (:mod:`advisor.core.whole_job`)."""
 
+    plan: StepPlan | None = None
+    """What the job's steps get where they start, of a job that is left as it is written."""
+
     origin: str = ""
     """:data:`FROM_STAMP` or "": made by a daemon that wrote it into the store."""
 
@@ -264,7 +269,13 @@ class Decision:
     def withdrawn(self) -> Decision:
         """Return the decision with nothing of it applied."""
         return replace(
-            self, rewrite={}, environment={}, message="", binds_node_type=False, node_cap_khz=0
+            self,
+            rewrite={},
+            environment={},
+            message="",
+            binds_node_type=False,
+            node_cap_khz=0,
+            plan=None,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -286,6 +297,7 @@ class Decision:
             "request": self.request.summary() if self.request else {},
             "program": dict(self.program),
             **({"reading": self.reading.to_dict()} if self.reading else {}),
+            **({"plan": self.plan.to_dict()} if self.plan else {}),
             **{name: value for name in _IF_SET if (value := getattr(self, name))},
         }
 
@@ -366,6 +378,7 @@ class Decision:
             program=program,
             cold_start=dict(_mapping(data.get("cold_start"))),
             parts=tuple(map(_mapping, parts)) if isinstance(parts, list) else (),
+            plan=_plan_of(data.get("plan")),
             node_cap_khz=int(number_or_none(data.get("node_cap_khz")) or 0),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
@@ -408,6 +421,13 @@ class Decision:
             cold_start=dict(_mapping(data.get("cold_start"))),
             stamped_change=bool(data.get("changed")),
         )
+
+
+def _plan_of(data: object) -> StepPlan | None:
+    try:
+        return None if data is None else StepPlan.from_dict(data)
+    except FieldError:
+        return None
 
 
 def _codes(decision: Decision) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ and energy that no part took are the job's too: nothing is known of them but how
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from advisor.core.codec import Record, wire
@@ -74,10 +74,18 @@ class JobHistory(Record):
     """The latest jobs of an identity, the newest first.
 
     ``worse``: why nothing is promised of the next one, as jobs came out worse than promised.
+    ``planned`` are the latest that had a plan for their steps: they tell what such jobs run, and
+    how long they would take at most as written, and nothing of energy.
     """
 
     jobs: tuple[PastJob, ...] = ()
     worse: str = ""
+    planned: tuple[PastJob, ...] = field(default=(), metadata=wire(omit=True))
+
+    @property
+    def timed(self) -> JobHistory:
+        """The same of all jobs that tell how long the next one takes, as written first."""
+        return replace(self, jobs=(*self.jobs, *self.planned)[:MOST_JOBS])
 
     @property
     def obstacle(self) -> str:

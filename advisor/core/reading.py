@@ -15,6 +15,7 @@ from advisor.core.reasons import Reason
 from advisor.core.recognise import ApplicationRule, Recognised, StepProgram
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import Settings
+from advisor.core.step_commands import JobSteps
 
 _SETTINGS = (
     "advisor",
@@ -58,6 +59,8 @@ class JobReading:
     where it may wait; "" where nothing did."""
     programs: tuple[StepProgram, ...] | None = None
     """What the script starts, where its job's own history was looked at."""
+    steps: JobSteps | None = None
+    """What the script starts as steps, where these are planned."""
 
     @property
     def frequency_kept(self) -> str:
@@ -94,6 +97,8 @@ class JobReading:
             data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
         if self.programs is not None:
             data["programs"] = [[t[:_LONGEST] for t in program] for program in self.programs]
+        if self.steps is not None:
+            data["steps"] = self.steps.to_dict()
         return data
 
     @classmethod
@@ -127,6 +132,7 @@ class JobReading:
                 bool(data.get("node_cap")),
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
                 _programs_of(data["programs"]) if "programs" in data else None,
+                JobSteps.from_dict(data["steps"]) if "steps" in data else None,
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None

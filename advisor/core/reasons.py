@@ -39,6 +39,7 @@ KINDS: dict[str, ReasonKind] = {
     "node-cap": ReasonKind("the job's nodes apply the cap, to all that it runs"),
     "confirmed": ReasonKind("confirmed by a run within its predicted interval"),
     "node-type-estimated": ReasonKind("{0} is estimated from microbenchmarks, {1}"),
+    "step-plan": ReasonKind("each step of srun is looked up as it starts; known are {0}"),
     # how the job was understood
     "application-rule": ReasonKind("application {0} by site rule"),
     "application-launcher": ReasonKind("application {0} from the script's first launcher line"),
@@ -204,6 +205,8 @@ EXTRAPOLATED = "extrapolated"
 
 WHOLE_JOB = "whole-job"
 """The reason of a choice for a job that is known by its own earlier jobs alone."""
+STEP_PLAN = "step-plan"
+"""The reason of a job that is left as it is written and carries a plan for its steps."""
 SEVERAL_RUNS = "several-runs"
 """The reason of a decision whose times and energies are of several runs of the program."""
 

@@ -194,7 +194,7 @@ def recognise(
         named = next((r for r in rules if r.name == application), None)
     if "workload" in stated:
         workload = clean_name(stated["workload"][0])
-    workload = workload or clean_name(_without_secrets(main.arguments if main else ())) or "default"
+    workload = workload or clean_name(without_secrets(main.arguments if main else ())) or "default"
     sizes |= {k.removeprefix(SIZE): v for k, v in stated.items() if k.startswith(SIZE)}
     if sizes or (named and named.ignore):
         workload, wrong = _with_sizes(workload, sizes, named.ignore if named else ())
@@ -202,7 +202,7 @@ def recognise(
     return Recognised(application, workload, main, tuple(how), named)
 
 
-def _without_secrets(arguments: Sequence[str]) -> str:
+def without_secrets(arguments: Sequence[str]) -> str:
     """Return arguments as one line, dots for what looks like a password or a token.
 
     A workload is named by its arguments, and its name stands in stamps that others can see.

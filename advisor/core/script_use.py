@@ -337,7 +337,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         detail = f"it is not known which options {main.launcher} gets from {main.unclear}"
         return ScriptUse(("script-not-understood", detail))
     pinned = (
-        _lists_cores(text)
+        lists_cores(text)
         or _TASKSET.search(wrapped)
         or _BINDS_TO_CORES.search(wrapped.partition("numactl ")[2])
     )
@@ -398,6 +398,14 @@ def _ends_after_s(wrappers: Sequence[str]) -> float | None:
     return least
 
 
+def ranks_of_step(command: Command) -> tuple[int | None, bool]:
+    """Return the ranks that a line of srun states for its step, None for the job's own number, and
+    whether it states any that reading cannot follow."""
+    if any(option.startswith("--ntasks-per-") for option in command.launcher_options):
+        return None, True
+    return _stated_number(command, ("-n", "--ntasks"), _NTASKS)
+
+
 def _stated_number(
     main: Command, names: tuple[str, ...], job_number: re.Pattern[str]
 ) -> tuple[int | None, bool]:
@@ -434,12 +442,12 @@ def leaves_unbound(cpu_bind: str) -> bool:
 def binds_to_cores(environment: Mapping[str, str]) -> str:
     """Return the variable that binds threads to a list of cores, or bounds them; "" for none."""
     for name, value in environment.items():
-        if value and _lists_cores(f"{name}={value}"):
+        if value and lists_cores(f"{name}={value}"):
             return name
     return ""
 
 
-def _lists_cores(text: str) -> bool:
+def lists_cores(text: str) -> bool:
     """Tell whether a text binds threads to a list of cores, or bounds them.
 
     Word by word: one search for the whole would look at a long word again and again.

@@ -147,7 +147,7 @@ def whole_job(
         _spread([job.parts_s for job, _ in past], resolution_s),
     )
     spread_e = _spread(energies_j, 0.0)
-    longest_s = max(job.time_s for job, _ in past) * math.exp(spread_t)
+    most_s = max(job.time_s for job, _ in past) * math.exp(spread_t)
 
     def option(khz: int, response: CapResponse, *, confirmed: bool) -> Option:
         low_t = time_s * response.time**2 / response.time_hi  # as far below as the end is above
@@ -158,7 +158,7 @@ def whole_job(
             ),
             time_s * response.time,
             low_t,
-            longest_s * response.time_hi,
+            most_s * response.time_hi,
             energy_j * response.energy,
             low_e,
             energy_j * response.energy_hi,
@@ -174,6 +174,12 @@ def whole_job(
         capped.append(option(cap, worst, confirmed=every))
     uncapped = option(place.freq_khz, CapResponse(1.0, 1.0, 1.0, 1.0), confirmed=True)
     return WholeJob(uncapped, tuple(capped), (spread_t, spread_e))
+
+
+def longest_s(jobs: Sequence[PastJob]) -> float:
+    """Return the upper end (90 %) of what the next job like these takes."""
+    times_s = [job.time_s for job in jobs]
+    return max(times_s) * math.exp(_spread(times_s, max(job.resolution_s for job in jobs)))
 
 
 def _energy_j(parts: Sequence[KnownPart]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from advisor.core.axes import extra_words
 from advisor.core.configuration import Configuration
+from advisor.core.step_plan import PlannedStep
 from advisor.core.units import format_count, format_freq
 
 
@@ -37,6 +38,17 @@ def difference_words(old: Configuration | None, new: Configuration) -> str:
     if new.extra and (old is None or new.extra != old.extra):
         parts.append(extra_words(new.extra))
     return ", ".join(parts) or "the same configuration"
+
+
+def step_words(step: PlannedStep) -> str:
+    """Return what a plan changes of a step: ``7 of 14 threads a rank, at most 1.8 GHz``."""
+    parts = []
+    if step.threads_new:
+        a_rank = " a rank" if step.ranks > 1 else ""
+        parts.append(f"{step.threads_new} of {format_count(step.threads, 'thread')}{a_rank}")
+    if step.cap_khz:
+        parts.append(f"at most {format_freq(step.cap_khz)}")
+    return ", ".join(parts) or "as it is written"
 
 
 def change_words(

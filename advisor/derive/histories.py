@@ -13,7 +13,7 @@ from advisor.core.codec import FieldError
 from advisor.core.complaint import is_harm, last_worse
 from advisor.core.inventory import Inventory
 from advisor.core.job_history import COARSEST, MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
-from advisor.core.reasons import WHOLE_JOB
+from advisor.core.reasons import STEP_PLAN, WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
 from advisor.store.reader import Reader
 from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
@@ -65,8 +65,15 @@ def _history_or_empty(
 def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
     rows = reader.rows(_OUTCOMES, (mark.identity, since))
     outcomes = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
-    past = [job for row in outcomes if (job := _past_job(row, inventory)) is not None]
-    return JobHistory(tuple(past[:MOST_JOBS]), _broken_promises(outcomes))
+    past = [(_is_planned(row), job) for row in outcomes if (job := _past_job(row, inventory))]
+    written, planned = ([job for p, job in past if p is kind] for kind in (False, True))
+    worse = _broken_promises(outcomes)
+    return JobHistory(tuple(written[:MOST_JOBS]), worse, tuple(planned[:MOST_JOBS]))
+
+
+def _is_planned(outcome: _Ended) -> bool:
+    """Tell whether a job had a plan, so that its steps may have run otherwise than written."""
+    return STEP_PLAN in (outcome[3].get("reasons") or ())
 
 
 def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
@@ -80,13 +87,15 @@ def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
         return None
     if ran.get("whole_nodes") is not True or ran.get("step_failed"):
         return None
-    if ran.get("freq_khz") not in (0, default_freq(node_type)):
+    planned = _is_planned(outcome)
+    if not planned and ran.get("freq_khz") not in (0, default_freq(node_type)):
         return None
+    faster = float(record.get("planned_time") or 1.0) if planned else 1.0
     try:
         job = PastJob(
             node_type.name,
             int(ran["nodes"]),
-            float(elapsed_s),
+            float(elapsed_s) / faster,
             float(ran["resolution_s"]),
             int(ran["ranks_per_node"]),
             int(ran["threads_per_node"]),

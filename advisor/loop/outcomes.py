@@ -8,12 +8,13 @@ from typing import Any, Protocol
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.policy import JobFacts, Policy, PolicySet
-from advisor.core.reasons import BY_CLASS, ESTIMATED
+from advisor.core.reasons import BY_CLASS, ESTIMATED, STEP_PLAN
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.execution import Execution, ran
 from advisor.loop.job_parts import parts_of
 from advisor.loop.match import MatchedJob
+from advisor.loop.step_outcomes import step_outcomes
 from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
 from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
@@ -94,6 +95,10 @@ def make_outcome(
         details["notes"] = list(judgement.notes)
         if match.decision.identity and match.trust == "verified" and (parts := parts_of(job)):
             details["parts"] = [part.to_dict() for part in parts]
+        if match.trust != "unverified" and (steps := step_outcomes(job, match.decision.plan)):
+            details["steps"] = [step.to_dict() for step in steps]
+        if match.decision.plan is not None:
+            details["planned_time"] = match.decision.plan.least_time
         details["far"] = judgement.far
     return Outcome(
         job_id=job.job_id,
@@ -129,6 +134,8 @@ def _judged(
         "mismatch": mismatch,
         "judged_model": None,
     }
+    if STEP_PLAN in decision.codes:
+        return Judgement("unknown", ("its steps were planned, and no whole job promised",)), facts
     if not decision.changed:
         return Judgement("left-alone"), facts
     if match.trust == "unverified":

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation, Scope
+from advisor.core.reasons import STEP_PLAN
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.core.requested_configuration import default_freq
 from advisor.loop import clock
 from advisor.loop.execution import IMPOSSIBLE, Execution, ran
+from advisor.loop.match import stamp_of
 from advisor.schedulers.base import JobRecord
 
 COARSEST = 0.05
@@ -103,6 +105,8 @@ def _obstacle(job: JobRecord, execution: Execution, name: str) -> str:
         return "its nodes are of no single known node type"
     if execution.whole_nodes is not True:
         return "it shared its nodes, or that is not known"
+    if (stamp := stamp_of(job)) and STEP_PLAN in stamp.codes:
+        return "its steps were planned: with how many threads they ran is not known"
     if sum(step.numbered for step in job.steps) != 1:
         return "it is not one step: srun started none, or several"
     if not execution.ranks_per_node or not execution.threads_per_node:

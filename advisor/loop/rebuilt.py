@@ -27,7 +27,7 @@ def let_count(
 ) -> bool:
     """Note with its model the program a job confirmed; return whether it is one more now."""
     decision = match.decision
-    if REBUILT not in decision.codes or decision.changed:
+    if REBUILT not in decision.codes or decision.changed or decision.plan is not None:
         return False
     if match.trust == "unverified" or outcome.record.get("mismatch"):
         return False

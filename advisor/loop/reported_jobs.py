@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.core.decision import against, number_or_none, read_configuration
-from advisor.core.reasons import ESTIMATED, KINDS, TRIAL
+from advisor.core.reasons import ESTIMATED, KINDS, STEP_PLAN, TRIAL
 from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
@@ -148,7 +148,12 @@ class ReportedJob:
 
 
 def deciding(codes: Sequence[str]) -> str:
-    """Return the reason code that ended a decision: the last that says nothing was changed."""
+    """Return the reason code that ended a decision: the last that says nothing was changed.
+
+    Of a job with a plan that is not all: its steps may have been.
+    """
+    if STEP_PLAN in codes:
+        return STEP_PLAN
     for code in reversed(codes):
         if code in KINDS and KINDS[code].changes_nothing:
             return code

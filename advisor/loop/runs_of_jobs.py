@@ -9,7 +9,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
-from advisor.core.reasons import SEVERAL_RUNS, WHOLE_JOB
+from advisor.core.reasons import SEVERAL_RUNS, STEP_PLAN, WHOLE_JOB
 from advisor.loop import clock
 from advisor.loop.execution import Execution, differs
 from advisor.loop.match import MatchedJob
@@ -21,6 +21,11 @@ from advisor.schedulers.base import JobRecord
 from advisor.store.families import family_models
 from advisor.store.rows import PLACE
 from advisor.store.writer import Writer
+
+_NOT_AS_MEASURED = frozenset(
+    {"baseline-nearest", "workload-fallback", SEVERAL_RUNS, WHOLE_JOB, STEP_PLAN}
+)
+"""Reasons of decisions whose jobs say nothing of one point of a model."""
 
 
 class RunsOfJobs:
@@ -148,12 +153,13 @@ def really_ran(
 
     Cores and ranks are the decision's where the accounting does not tell them; so a decision that
     was made for a neighbouring point, for another workload's model, or for a whole job of several
-    programs, does not count. Nor does a job of several runs: its time is that of all.
+    programs, does not count. Nor does a job of several runs, whose time is that of all, nor one
+    with a plan, whose steps may have run otherwise than it was written.
     """
     decision = match.decision
     if match.trust == "unverified" or not decision.application:
         return None
-    if {"baseline-nearest", "workload-fallback", SEVERAL_RUNS, WHOLE_JOB} & set(decision.codes):
+    if not _NOT_AS_MEASURED.isdisjoint(decision.codes):
         return None
     configuration = decision.configuration
     return (

@@ -13,6 +13,7 @@ from advisor.core.worth import Tariff
 from advisor.errors import InputError, SchedulerError, UsageError
 from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
+from advisor.loop.step_outcomes import StepOutcome
 from advisor.loop.verdict import MEASUREMENT_ERROR, QUANTITIES, PromiseInterval, in_words, promised
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.reader import Reader
@@ -51,6 +52,11 @@ class Answer:
     notes: list[str] = field(default_factory=list)
     tasks: list[Outcome] = field(default_factory=list)
     tariff: Tariff = field(default_factory=Tariff)
+
+    def steps(self) -> list[StepOutcome]:
+        """Return what each step got of a job with a plan, as far as it is known."""
+        records = self.outcome.record.get("steps") if self.outcome else None
+        return [StepOutcome.from_dict(record) for record in records or ()]
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""

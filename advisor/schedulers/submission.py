@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 SCRIPT_ENDINGS = (".sh", ".slurm", ".sbatch", ".pbs", ".job", ".bash")
 """What the names of job scripts end with."""
-_OWN_PLACES = ("ADVISOR_DB", "ADVISOR_CONFIG_DIR", "ADVISOR_SOCKET", "ADVISOR_STAMP")
+_OWN_PLACES = (
+    "ADVISOR_DB",
+    "ADVISOR_CONFIG_DIR",
+    "ADVISOR_SOCKET",
+    "ADVISOR_STAMP",
+    "ADVISOR_PLAN",
+)
 
 
 def read_script(path: Path) -> tuple[str, bool]:

@@ -122,6 +122,9 @@ class Translator(Protocol):
         Asked where :meth:`cap_obstacle` says that the job's own options reach no program.
         """
 
+    def plans_steps(self, request: JobRequest) -> bool:
+        """Tell whether a job's steps look up where they start what the job's plan says of them."""
+
     def render(
         self,
         baseline: Configuration,

@@ -30,8 +30,9 @@ class Answered:
     def line(self, identity: str, created_at: str) -> bytes:
         """Return the answer's line under the id and time of one job's own decision.
 
-        Only those two are put in. Neither can be a part of anything else: the id is 64 random
-        bits, and before the time stand the quotes of its key, which no other text has bare.
+        Only those two are put in, and the plan's sum. None can be a part of anything else: the id
+        is 64 random bits, and before the time stand the quotes of its key, which no other text has
+        bare.
         """
         decision = self.decision
         if not self._line:
@@ -43,10 +44,15 @@ class Answered:
                 "to": "always" if decision.policy.message == "always" else "tty",
                 "stamp": make_stamp(decision),
             }
+            if decision.plan is not None:
+                answer["plan"] = decision.plan.text(decision.id)
             if decision.look_at and decision.changed:
                 answer["program"] = dict(decision.look_at)
             self._line = answer_line(answer)
-        line = self._line.replace(decision.id.encode(), identity.encode())
+        line = self._line
+        if plan := decision.plan:
+            line = line.replace(plan.text(decision.id).encode(), plan.text(identity).encode())
+        line = line.replace(decision.id.encode(), identity.encode())
         return line.replace(_time_field(decision.created_at), _time_field(created_at))
 
 

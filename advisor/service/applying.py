@@ -41,7 +41,7 @@ def apply_choice(
     conclude = partial(baseline.conclude, job, *choice.reasons, choice=choice)
     if choice.chosen is None:
         return conclude()
-    if why := _why_only_shown(job, baseline, choice, chance):
+    if why := why_only_shown(job, baseline, choice, chance):
         return conclude(why)
     rewrite = _write(job, baseline, bounds, choice.chosen.configuration)
     if isinstance(rewrite, Reason):
@@ -58,7 +58,7 @@ def keeping(job: UnderstoodJob, unwritable: Unwritable) -> UnderstoodJob:
     return replace(job, request=replace(job.request, binds=binds))
 
 
-def _why_only_shown(
+def why_only_shown(
     job: UnderstoodJob, baseline: JobBaseline, choice: Choice, chance: Callable[[], float]
 ) -> Reason | None:
     """Return why the job does not get a choice, None where it does."""

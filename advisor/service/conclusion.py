@@ -12,9 +12,10 @@ from advisor.core.policy import Policy
 from advisor.core.reading import JobReading
 from advisor.core.reasons import Reason
 from advisor.core.request import JobRequest
+from advisor.core.step_plan import StepPlan
 from advisor.service.choice import Choice, cold_start_of
 from advisor.service.issue import new_id, timestamp
-from advisor.service.message import effect_line
+from advisor.service.message import effect_line, plan_line
 from advisor.service.same_program import to_look_at
 from advisor.service.snapshot import Snapshot
 from advisor.store.records import StoredModel
@@ -52,7 +53,8 @@ NO_REWRITE = Rewrite()
 class Conclusion:
     """The end of a decision: why, and how far it came.
 
-    Where there is no ``rewrite`` the job stays as it is written. ``baseline`` is what the job gets
+    Where there is no ``rewrite`` the job stays as it is written; then a ``plan`` may say what its
+    steps get. ``baseline`` is what the job gets
     then, as far as that is known, and ``row`` what its ``model`` predicts of it.
     """
 
@@ -64,6 +66,7 @@ class Conclusion:
     row: Row | None = None
     choice: Choice = NO_CHOICE
     rewrite: Rewrite = NO_REWRITE
+    plan: StepPlan | None = None
 
 
 def record(conclusion: Conclusion) -> Decision:
@@ -90,6 +93,7 @@ def record(conclusion: Conclusion) -> Decision:
             bool(rewrite.options or rewrite.environment),
             quality,
         )
+        message = message if conclusion.plan is None else plan_line(conclusion.plan)
     return Decision(
         id=new_id(),
         created_at=timestamp(),
@@ -122,4 +126,5 @@ def record(conclusion: Conclusion) -> Decision:
         cold_start=cold_start_of(model, choice),
         binds_node_type=rewrite.binds_node_type,
         node_cap_khz=rewrite.node_cap_khz,
+        plan=conclusion.plan,
     )

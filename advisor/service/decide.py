@@ -20,6 +20,7 @@ from advisor.service.choice import Choice, choose, trial_of
 from advisor.service.conclusion import Conclusion, Submission, record
 from advisor.service.read_job import PastAvailability
 from advisor.service.snapshot import Snapshot
+from advisor.service.step_plans import with_plan
 from advisor.service.understand import UnderstoodJob, understand
 from advisor.service.whole_job import by_history, with_spread
 
@@ -40,7 +41,7 @@ def decide(
     request = translator(request.scheduler).fold(request, snapshot.availability)
     request = request.with_understood(snapshot.understood_options)
     submission = Submission(request, snapshot, snapshot.policy.base)
-    return record(_conclude(submission, chance, trials))
+    return record(with_plan(_conclude(submission, chance, trials), chance))
 
 
 def decide_again(
@@ -56,7 +57,7 @@ def decide_again(
     if threads or counts:
         request = replace(request, script_threads=threads, script_counts=counts)
     submission = Submission(request, snapshot, snapshot.policy.base, reading)
-    return record(_conclude(submission, chance, False))
+    return record(with_plan(_conclude(submission, chance, False), chance))
 
 
 def unchanged(request: JobRequest, snapshot: Snapshot, why: Reason) -> Decision:

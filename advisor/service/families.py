@@ -99,6 +99,10 @@ class Families:
         key = application, line.family
         return key in self.over_sizes or key in self.measured
 
+    def has(self, application: str) -> bool:
+        """Tell whether any family of an application is known."""
+        return any(name == application for name, _ in (*self.over_sizes, *self.measured))
+
     def knows_scales(self, application: str, workload: str) -> bool:
         """Tell whether a workload's family is known over node counts."""
         line = line_of(workload)

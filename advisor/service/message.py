@@ -7,10 +7,30 @@ from collections.abc import Sequence
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
 from advisor.core.reasons import EXTRAPOLATED, TRIAL, WHOLE_JOB, Reason
+from advisor.core.step_plan import StepPlan
 from advisor.core.units import format_change
-from advisor.core.words import difference_words
+from advisor.core.words import difference_words, step_words
 
 _REFUSE = "refuse with ADVISOR=off"
+_NAMED = 3
+"""Programs that a line names."""
+
+
+def plan_line(plan: StepPlan) -> str:
+    """Return the line for the user of a job whose steps get what its plan says.
+
+    Without a promise: which steps the job has is not known yet.
+    """
+    changes: dict[str, set[str]] = {}
+    for step in plan.steps:
+        if step.changes:
+            changes.setdefault(step.program, set()).add(step_words(step))
+    programs = [
+        f"{name} {next(iter(words))}" if len(words) == 1 else f"{name} by its ranks and threads"
+        for name, words in changes.items()
+    ]
+    more = [f"{len(programs) - _NAMED} more"] if len(programs) > _NAMED else []
+    return f"advisor: steps: {'; '.join([*programs[:_NAMED], *more])}; {_REFUSE}"
 
 
 def effect_line(

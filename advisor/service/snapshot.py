@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,6 +67,7 @@ class Snapshot:
     histories: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a job's identity: when its history changed, and the history as JSON text."""
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
+    _workloads: dict[str, list[str]] = field(default_factory=dict)
     _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _longest: dict[object, tuple[str, float]] = field(default_factory=dict)
@@ -88,6 +89,10 @@ class Snapshot:
         for model in self.models.values():
             index[model.application, model.workload].append(model)
         self._index = dict(index)
+        workloads: defaultdict[str, list[str]] = defaultdict(list)
+        for application, workload in self._index:
+            workloads[application].append(workload)
+        self._workloads = dict(workloads)
         self.families = Families.of(self.models.values())
 
     def find(
@@ -99,6 +104,10 @@ class Snapshot:
         own signature before one from another node type.
         """
         return narrowest(self._index.get((application, workload), ()), user, account)
+
+    def workloads_of(self, application: str) -> Sequence[str]:
+        """Return the workloads of an application that have models, anybody's."""
+        return self._workloads.get(application, ())
 
     def rows(self, model: StoredModel) -> list[Row]:
         """Return a model's options, decoded once while it is in use."""

@@ -51,7 +51,7 @@ def save_histories(
             )
             if not cursor.rowcount:
                 continue
-            if not history.jobs:
+            if not history.timed.jobs:
                 db.execute("DELETE FROM job_histories WHERE identity = ?", (stale.identity,))
                 continue
             record = _rows.to_json(history.to_dict())

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from advisor.core.decision import Alternative, Decision
 from advisor.core.reasons import NOTHING_CHANGED, Reason
+from advisor.core.step_plan import ANY, PlannedStep, StepPlan
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
-from advisor.core.words import describe, with_interval
+from advisor.core.words import describe, step_words, with_interval
 from advisor.schedulers.choose import named
 from advisor.schedulers.translators import translator
 from advisor.views.tables import table
@@ -30,7 +31,24 @@ def decision_lines(decision: Decision, worth: Sequence[str] = ()) -> list[str]:
         place = describe(d.chosen.configuration, node_type=True)
         lines += [f"{label} {place}{cost}", f"promised     {effects_text(d)}", *worth]
     lines.append(f"rewritten    {rewrite_text(d) or 'nothing'}")
-    return [*lines, *_alternatives(d.alternatives), *reason_lines(d)]
+    return [*lines, *_alternatives(d.alternatives), *_steps(d.plan), *reason_lines(d)]
+
+
+def _steps(plan: StepPlan | None) -> list[str]:
+    """Return what a plan has for steps that are as they are read, by program and shape."""
+    changed = {_step_row(step): None for step in (plan.steps if plan else ()) if step.changes}
+    if not changed:
+        return []
+    headers = ["program", "arguments", "ranks", "threads", "gets", "time", "energy"]
+    return ["", "steps of srun as they start, others run as written", *table(headers, [*changed])]
+
+
+def _step_row(step: PlannedStep) -> tuple[str, ...]:
+    """Return a step as a row; where its variable is unset, too, its threads stand in brackets."""
+    threads = f"({step.threads})" if step.unset else str(step.threads)
+    arguments = {ANY: "any others", "": "none"}.get(step.arguments, step.arguments)
+    changes = [format_change(c[0] / 100) for c in (step.time_pct, step.energy_pct) if c]
+    return (step.program, arguments, str(step.ranks), threads, step_words(step), *changes)
 
 
 def heading(decision: Decision) -> list[str]:

@@ -77,7 +77,7 @@ def from_store(store: Path, payload: Mapping[str, object], *, user: str, uid: in
     choices, _ = parse_choices(str(payload.get("choices") or ""))
     parse = translator(str(payload["scheduler"])).parse_request
     try:
-        request = parse(payload, user=user, uid=uid, choices=choices)
+        request = parse({**payload, "hook": "explain"}, user=user, uid=uid, choices=choices)
     except ValueError as error:
         raise InputError(f"{payload['script_path']}: {error}") from None
     request = replace(request, program=request.program or checked(payload.get("program")))
@@ -92,6 +92,7 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
     """
     from advisor.service.decide import decide
     from advisor.service.snapshot import site_of
+    from advisor.service.step_plans import planned_applications
     from advisor.service.whole_job import applications_of
     from advisor.store.histories import history_records
 
@@ -99,6 +100,7 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
     read = decide(request, snapshot, chance=_no_holdout)
     snapshot.histories = history_records(reader, [read.identity])
     names = {read.application} | applications_of(request, snapshot, read.identity)
+    names |= planned_applications(request, snapshot, read.identity)
     for application in sorted(filter(None, names)):
         snapshot.take([*reader.find_models(application), *reader.size_models(application)])
     return decide(request, snapshot, chance=_no_holdout)

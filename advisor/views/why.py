@@ -9,6 +9,7 @@ from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
 from advisor.core.words import describe, interval_words
 from advisor.loop.execution import observed_khz
+from advisor.loop.step_outcomes import StepOutcome
 from advisor.loop.why import Answer, Compared
 from advisor.schedulers.choose import named
 from advisor.schedulers.translators import translator
@@ -44,7 +45,7 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
             "was lost",
         ]
     promised = worth.lines() if worth and effects_text(decision) else []
-    lines += [*_decision(answer, decision, promised), *_comparison(answer)]
+    lines += [*_decision(answer, decision, promised), *_comparison(answer), *_steps(answer)]
     lines += reason_lines(decision)
     if decision.changed:
         of_scheduler = translator(named(decision.scheduler)).LEFT_ALONE
@@ -122,6 +123,22 @@ def _comparison(answer: Answer) -> list[str]:
             f"came out     {VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}"
         )
     return lines
+
+
+def _steps(answer: Answer) -> list[str]:
+    """Say which steps of a job with a plan got what, as far as the accounting tells."""
+    rows = [[s.step, s.program, s.ranks, _got(s)] for s in answer.steps()]
+    return ["", *table(["step", "program", "ranks", "got"], rows)] if rows else []
+
+
+def _got(step: StepOutcome) -> str:
+    got = f"at most {format_freq(step.cap_khz)}" if step.cap_khz else "no cap"
+    if step.as_planned:
+        got += ", as planned"
+    if step.threads_new:
+        threads = f"{step.threads_new} threads a rank"
+        got += f"; {threads} where it was written with {step.threads}"
+    return got
 
 
 def _frequency(answer: Answer, o: Outcome) -> list[str]:

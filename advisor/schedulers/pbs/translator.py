@@ -73,6 +73,7 @@ __all__ = [
     "fold",
     "limited",
     "parse_request",
+    "plans_steps",
     "read_arguments",
     "read_directives",
     "render",
@@ -362,6 +363,11 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
 
 def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     """Return False: the hook on the nodes reads the cap that the job asks for, not its stamp."""
+    return False
+
+
+def plans_steps(request: JobRequest) -> bool:
+    """Return False: no hook of PBS sees what a script starts."""
     return False
 
 

@@ -58,6 +58,7 @@ __all__ = [
     "launched",
     "limited",
     "parse_request",
+    "plans_steps",
     "read_arguments",
     "read_directives",
     "render",
@@ -67,6 +68,8 @@ __all__ = [
 DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
 _CONTROLLER = "job_submit"
 """The hook in slurmctld, which sees jobs that passed by the filter."""
+_FILTERED = frozenset({"cli_filter", "explain"})
+"""Who asks for a job that passes by the filter; explain asks as it would."""
 _LIMITS = {
     "file": "tmp",
     "mem": "mem",
@@ -378,9 +381,24 @@ def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     """
     if request.kind != "batch" or not request.exclusive:
         return False
+    return not (_states_cap(request) or nodes_uncapped(settings))
+
+
+def plans_steps(request: JobRequest) -> bool:
+    """Tell whether a job's steps look up where they start what the job's plan says of them.
+
+    The filter does so, and gives the job its plan. Not where the job states a cap, which its steps
+    would have on top.
+    """
+    if request.scheduler != "slurm" or request.hook not in _FILTERED or request.kind == "run":
+        return False
+    return not (request.het or _states_cap(request))
+
+
+def _states_cap(request: JobRequest) -> bool:
+    """Tell whether a job states a cap itself: that one stays where it is."""
     stated = request.freq_khz or request.freq_variables or request.freq_unclear
-    stated = stated or "frequency" in request.explicit
-    return not stated and not nodes_uncapped(settings)
+    return bool(stated) or "frequency" in request.explicit
 
 
 def nodes_uncapped(settings: Mapping[str, str]) -> str:

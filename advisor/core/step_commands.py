@@ -1,0 +1,131 @@
+"""What a script starts as steps, one by one, as far as reading tells before it runs.
+
+Nothing here asks whether the whole script is understood: a step is looked up again where it starts
+(:mod:`advisor.core.step_plan`), and one that is not what was read has no entry there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from advisor.core.codec import Record
+from advisor.core.recognise import (
+    MOST_PROGRAMS,
+    ApplicationRule,
+    clean_name,
+    recognise,
+    without_secrets,
+)
+from advisor.core.request import JobRequest
+from advisor.core.script import Command, commands
+from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_of_command
+from advisor.core.step_plan import ANY
+
+SRUN = "srun"
+_SEEN_THROUGH = frozenset({"python", "python3"})
+"""What may stand in front of a program: the hook at a step looks behind these alone."""
+_UNRESOLVED = frozenset("$`")
+
+
+@dataclass(frozen=True, slots=True)
+class StepCommand(Record):
+    """A program that a job starts as a step; ``arguments`` are cleaned, ANY where not known.
+
+    ``ranks`` are those of all nodes that its line states, None for the job's own number, 0 for any.
+    ``variable`` sets its threads, ``fills_cores`` is the site's word for while that is unset, and
+    ``threads_kept`` says why the threads stay, "" where they may change.
+    """
+
+    program: str
+    arguments: str
+    application: str
+    workload: str
+    ranks: int | None
+    variable: str
+    fills_cores: bool
+    threads_kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobSteps(Record):
+    """The programs that a script starts as steps, each once, and what the whole script keeps."""
+
+    commands: tuple[StepCommand, ...]
+    threads_kept: str = ""
+    frequency_kept: str = ""
+
+
+def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps:
+    """Return what a job's script starts by srun, as far as reading follows."""
+    script = request.script or ""
+    if SRUN not in script:
+        return JobSteps(())
+    steps: dict[StepCommand, None] = {}
+    for command in commands(script, request.command[1:]):
+        if command.launcher == SRUN and len(steps) < MOST_PROGRAMS:
+            step = _step_of(command, request.job_name, rules)
+            if step is not None:
+                steps[step] = None
+    threads_kept = "the script binds threads to a list of cores" if lists_cores(script) else ""
+    return JobSteps(tuple(steps), threads_kept, reads_cap(script))
+
+
+def _step_of(
+    command: Command, job_name: str, rules: Sequence[ApplicationRule]
+) -> StepCommand | None:
+    """Return a command as a step, None for one that is not looked up or runs other programs."""
+    words = (*command.wrappers, command.word, *command.arguments)
+    if any(w.rsplit("/", 1)[-1] not in _SEEN_THROUGH for w in command.wrappers):
+        return None
+    ranks, unclear = ranks_of_step(command)
+    known = _UNRESOLVED.isdisjoint("".join(command.arguments))
+    step = named_step(command.executable, command.arguments if known else None, job_name, rules)
+    if step is None:
+        return None
+    use = use_of_command(words, (step.variable,), named=step.application != command.executable)
+    if use.obstacle[0]:
+        return None
+    return replace(step, ranks=0 if unclear else ranks, threads_kept=use.threads)
+
+
+def named_step(
+    program: str,
+    arguments: Sequence[str] | None,
+    job_name: str,
+    rules: Sequence[ApplicationRule],
+) -> StepCommand | None:
+    """Return a program as a step of any number of ranks; ``arguments`` None: not known.
+
+    None where it cannot be told apart: several variables set its threads, or what it is depends on
+    arguments that are not known.
+    """
+    if arguments is None and not _is_told_by_name(program, rules):
+        return None
+    recognised = recognise(
+        None, job_name=job_name, command=(program, *(arguments or ())), rules=rules
+    )
+    if not recognised.application or len(recognised.threads_from) != 1:
+        return None
+    return StepCommand(
+        clean_name(program),
+        ANY if arguments is None else clean_name(without_secrets(arguments)),
+        recognised.application,
+        recognised.workload,
+        0,
+        recognised.threads_from[0],
+        recognised.fills_cores,
+        "",
+    )
+
+
+def _is_told_by_name(program: str, rules: Sequence[ApplicationRule]) -> bool:
+    """Tell whether the site's rules name a program's application whatever its arguments are."""
+    for rule in rules:
+        if not rule.executable or any(fnmatchcase(program, p) for p in rule.executable):
+            if rule.arguments or rule.parameters or rule.ignore:
+                return False
+            if rule.executable and not rule.job_name:
+                return True
+    return True

@@ -1,0 +1,417 @@
+"""The plan for the steps of a job whose script leaves open what they are.
+
+For each program that the job may start, in each shape that it may have, the same stages decide as
+for a job of that program alone (:mod:`advisor.service.decide`); what comes of it holds for a step
+that turns out to be that one (:mod:`advisor.core.step_plan`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from advisor.core import program
+from advisor.core.configuration import Configuration
+from advisor.core.feasible import Constraints
+from advisor.core.inventory import NodeType
+from advisor.core.job_history import JobHistory
+from advisor.core.reading import JobReading
+from advisor.core.reasons import STEP_PLAN, reason
+from advisor.core.recognise import ApplicationRule, Recognised, names_job
+from advisor.core.request import JobRequest
+from advisor.core.requested_configuration import (
+    UnclearError,
+    cap_asked_for,
+    fills_nodes,
+    possible_node_types,
+    shape,
+)
+from advisor.core.script import advisor_lines
+from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
+from advisor.core.settings import Settings, stated, with_choices
+from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step
+from advisor.core.step_plan import ANY, PlannedStep, StepPlan
+from advisor.core.whole_job import longest_s
+from advisor.schedulers.translators import translator
+from advisor.service.applying import why_only_shown
+from advisor.service.baseline import (
+    NO_MODEL,
+    JobBaseline,
+    asked_of,
+    find_models,
+    locate_baseline,
+)
+from advisor.service.bounds import bounds_of
+from advisor.service.choice import choose
+from advisor.service.conclusion import Conclusion, Submission
+from advisor.service.job_models import JobModels
+from advisor.service.read_job import with_whole_nodes
+from advisor.service.snapshot import Snapshot
+from advisor.service.understand import UnderstoodJob, understand
+from advisor.store.records import StoredModel
+
+_LEFT_OPEN = frozenset(
+    {
+        "several-steps",
+        "script-not-understood",
+        "loop-of-steps",
+        "background-steps",
+        "unrecognised",
+        "no-baseline",
+        NO_MODEL,
+        "user-set",
+        "threads-own",
+    }
+)
+"""Why a job is left as it is written whose steps may still tell what they are."""
+_MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
+"""Of one program: shapes and workloads that are looked at, and builds of a model, the newest."""
+_STEPS = ScriptUse(launcher="srun")
+_NODES_KEPT = "a step stays on its job's nodes"
+_OWN_COUNT = "the step states another number than it has cores"
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A job of which steps are planned."""
+
+    submission: Submission
+    request: JobRequest
+    steps: JobSteps
+    node_type: NodeType
+    nodes: int
+    history: JobHistory | None
+    uncapped: str
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.submission.snapshot
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of each node."""
+        return self.node_type.cores * self.node_type.threads_per_core
+
+    @property
+    def room(self) -> float:
+        """How many times as long as its earlier jobs the job may take.
+
+        1 where that is not known: then its steps are those of a job whose limit is not known, and
+        none may be predicted slower than as it is written.
+        """
+        limit_s = self.request.time_limit_s
+        if self.history is None or limit_s is None:
+            return 1.0
+        usable_s = limit_s - self.request.signal_before_s if limit_s else math.inf
+        return max(1.0, usable_s / longest_s(self.history.jobs))
+
+    def plan(self) -> StepPlan | None:
+        """Return the plan for the job's steps, None where it would change none."""
+        steps: dict[object, PlannedStep] = {}
+        for command in self._commands():
+            for step in self._steps_of(command):
+                e = step.entry
+                steps.setdefault((e.key, e.ranks, e.threads, e.unset, e.variable, e.build), step)
+        plan = StepPlan(self.request.uid, self.nodes, self.cpus, tuple(steps.values())).bounded()
+        return plan if any(step.changes for step in plan.steps) else None
+
+    def _commands(self) -> Iterator[StepCommand]:
+        """Yield what the script is read to start, then what its earlier jobs started."""
+        yield from self.steps.commands
+        named = {command.program for command in self.steps.commands}
+        parts = self.history.jobs[0].parts if self.history else ()
+        for name in dict.fromkeys(part.program for part in parts if part.program):
+            if name not in named:
+                step = named_step(name, None, self.request.job_name, self.snapshot.rules)
+                if step is not None:
+                    yield step
+
+    def _steps_of(self, command: StepCommand) -> list[PlannedStep]:
+        """Return what steps of a program get; of unknown arguments, those of known workloads too.
+
+        Where some hold whatever the arguments are, all known workloads come before them.
+        """
+        if command.arguments != ANY:
+            return list(self._of_workload(command))
+        steps: list[PlannedStep] = []
+        any_steps = list(self._of_workload(command)) if self._default_serves(command) else []
+        for workload in self._workloads(command):
+            arguments = "" if workload == "default" else workload
+            known = replace(command, arguments=arguments, workload=workload)
+            of_workload = list(self._of_workload(known))
+            surely = {(s.ranks, s.threads) for s in of_workload if s.unset and not s.build}
+            left = [replace(s, arguments=arguments, workload=workload) for s in any_steps]
+            steps += of_workload
+            steps += [_left(s) for s in left if (s.ranks, s.threads) not in surely]
+        return steps + any_steps
+
+    def _workloads(self, command: StepCommand) -> Iterator[str]:
+        """Yield the workloads that are known of a program and told by its arguments alone."""
+        rules = self.snapshot.rules
+        known = self.snapshot.workloads_of(command.application)[:_MOST_WORKLOADS]
+        for workload in known:
+            words = [] if workload == "default" else workload.split()
+            named = named_step(command.program, words, self.request.job_name, rules)
+            if named and (named.application, named.workload) == (command.application, workload):
+                yield workload
+
+    def _default_serves(self, command: StepCommand) -> bool:
+        """Tell whether a model may speak for a program whatever its arguments are."""
+        application = command.application
+        every = self.snapshot.workloads_of(application)
+        return len(every) <= _MOST_WORKLOADS and not self.snapshot.families.has(application)
+
+    def _of_workload(self, command: StepCommand) -> Iterator[PlannedStep]:
+        """Yield what steps of a program get in each shape, those that fill the nodes first."""
+        if not self.snapshot.workloads_of(command.application):
+            return
+        job = self._job(command)
+        models = None if job is None else find_models(job)
+        if job is None or models is None or isinstance(models, Conclusion):
+            return
+        of_any = command.arguments == ANY and command.workload == "default"
+        if of_any and job.policy.unknown_workload != "default":
+            return
+        own = self.node_type.name
+        model = models.by_node_type.get(own)
+        if model is None:
+            return
+        models = replace(models, by_node_type={own: model})
+        for ranks, threads in self._shapes(command, model):
+            yield from self._of_shape(job, models, command, ranks, threads)
+
+    def _shapes(self, command: StepCommand, model: StoredModel) -> list[tuple[int, int]]:
+        """Return ranks of all nodes and threads of each that a step may have."""
+        of_model: set[tuple[int, int]] = self.snapshot.choice(
+            ("shapes", model.id, model.size, model.updated_at, self.nodes),
+            lambda: {r[1:3] for r in self.snapshot.rows(model) if r.nodes == self.nodes},
+        )
+        stated = self.request.ntasks or (self.request.ntasks_per_node or 0) * self.nodes
+        ranks = stated if command.ranks is None else command.ranks
+        a_node = {ranks // self.nodes} if ranks else {r for r, _ in of_model}
+        if ranks % self.nodes:
+            return []
+        shapes = {(r, self.cpus // r) for r in a_node if r and self.cpus % r == 0}
+        shapes |= {(r, threads // r) for r, threads in of_model if r in a_node}
+        ordered = sorted(shapes, key=lambda s: (s[0] * s[1] != self.cpus, -s[0] * s[1], s[0]))
+        return [(r * self.nodes, threads) for r, threads in ordered[:_MOST_SHAPES] if threads]
+
+    def _job(self, command: StepCommand) -> UnderstoodJob | None:
+        """Return a job that is one step of a program, None where it is to be left."""
+        submission, request = self.submission, self.request
+        settings = self._settings(command)
+        if settings.pin is not None:
+            return None
+        alone = replace(
+            request,
+            kind="run",
+            script=None,
+            command=(command.program,),
+            launcher="srun",
+            nodes=self.nodes,
+            ntasks=self.nodes,
+            ntasks_per_node=None,
+            tasks_together=1,
+            exclusive=True,
+            explicit=request.explicit - {"threads"},
+            environment={n: v for n, v in request.environment.items() if n != command.variable},
+            program={},
+            time_limit_s=0 if self.room > 1 else None,
+            signal_before_s=0,
+            script_threads=None,
+            script_counts=False,
+        )
+        rule = ApplicationRule(
+            command.application,
+            threads_from=() if (command.variable,) == THREAD_VARIABLES else (command.variable,),
+            fills_cores=command.fills_cores,
+        )
+        use = ScriptUse(
+            threads=command.threads_kept or self.steps.threads_kept,
+            frequency=self.steps.frequency_kept,
+            node_type=_NODES_KEPT,
+        )
+        recognised = Recognised(command.application, command.workload, None, (), rule)
+        reading = JobReading(recognised, settings, use=use, uncapped=self.uncapped)
+        job = understand(Submission(alone, submission.snapshot, submission.policy, reading))
+        return None if isinstance(job, Conclusion) else job
+
+    def _settings(self, command: StepCommand) -> Settings:
+        """Return the user's wishes for a program."""
+        request, reading = self.request, self.submission.reading
+        assert reading is not None
+        if not request.choices:
+            return reading.settings
+        lines = advisor_lines(request.script or "")
+        names = command.application, command.workload
+        return with_choices(stated(request.environment, lines), request.choices, *names)
+
+    def _of_shape(
+        self,
+        job: UnderstoodJob,
+        models: JobModels,
+        command: StepCommand,
+        ranks: int,
+        threads: int,
+    ) -> Iterator[PlannedStep]:
+        """Yield what a step of a shape gets: where its variable is set, and where it is not."""
+        job = replace(job, request=replace(job.request, ntasks=ranks, cpus_per_task=threads))
+        demand = asked_of(job, models)
+        baseline = demand if isinstance(demand, Conclusion) else locate_baseline(job, demand)
+        bounds = baseline if isinstance(baseline, Conclusion) else bounds_of(job, baseline)
+        if isinstance(baseline, Conclusion) or isinstance(bounds, Conclusion):
+            return
+        if self.room > 1:
+            ends_s = self.room * baseline.row.time_s
+            bounds = replace(bounds, use=replace(bounds.use, ends_after_s=ends_s))
+        blank = PlannedStep(
+            command.program,
+            command.arguments,
+            command.application,
+            models.workload,
+            ranks,
+            threads,
+            unset=False,
+            variable=command.variable,
+        )
+        if ranks * threads != self.nodes * self.cpus:
+            bounds = replace(bounds, threads_kept=bounds.threads_kept or _OWN_COUNT)
+            yield from self._chosen(job, baseline, bounds, blank)
+            return
+        if_set = list(self._chosen(job, baseline, replace(bounds, threads_unset=""), blank))
+        if_unset = list(self._chosen(job, baseline, bounds, replace(blank, unset=True)))
+        if [replace(s, unset=True) for s in if_set] != if_unset:
+            yield from if_set
+        yield from if_unset
+
+    def _chosen(
+        self,
+        job: UnderstoodJob,
+        baseline: JobBaseline,
+        bounds: Constraints,
+        blank: PlannedStep,
+    ) -> Iterator[PlannedStep]:
+        """Yield a step as the choice within bounds makes it, once for each build of its program."""
+        model = baseline.model
+        choice = choose(
+            job.snapshot, baseline.models.by_node_type, model, baseline.row, bounds, None
+        )
+        if choice.chosen is None or why_only_shown(job, baseline, choice, _no_holdout):
+            return
+        chosen: Configuration = choice.chosen.configuration
+        fewer = chosen.threads_per_node != baseline.configuration.threads_per_node
+        step = replace(
+            blank,
+            threads_new=chosen.threads_per_rank if fewer else 0,
+            cap_khz=cap_asked_for(job.request, chosen, self.node_type),
+            time_pct=_percent(choice.chosen.time.to_list()),
+            energy_pct=_percent(choice.chosen.energy.to_list()),
+        )
+        if not step.changes or step.threads_new >= step.threads:
+            return
+        programs = program.known(model.stats.get("program"))
+        builds = [str(facts["build"]) for facts in reversed(programs)][:_MOST_BUILDS]
+        for build in builds or [""]:
+            yield replace(step, build=build)
+
+
+def with_plan(conclusion: Conclusion, chance: Callable[[], float]) -> Conclusion:
+    """Return the conclusion, with a plan where the job is left for what its script leaves open.
+
+    ``chance`` draws the holdout, where there is something to hold out.
+    """
+    job = _to_plan(conclusion)
+    plan = job.plan() if job else None
+    if job is None or plan is None:
+        return conclusion
+    submission = conclusion.submission
+    assert submission.reading is not None
+    submission = replace(submission, reading=replace(submission.reading, steps=job.steps))
+    if chance() < submission.policy.holdout:
+        why = reason("holdout")
+        return replace(conclusion, submission=submission, reasons=(*conclusion.reasons, why))
+    names = ", ".join(dict.fromkeys(step.program for step in plan.steps if step.changes))
+    reasons = (*conclusion.reasons, reason(STEP_PLAN, names))
+    return replace(conclusion, submission=submission, reasons=reasons, plan=plan)
+
+
+def planned_applications(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
+    """Return the applications whose models may speak for steps of a job."""
+    named = [*job_steps(request, snapshot.rules).commands]
+    history = snapshot.history(identity)
+    jobs = history.timed.jobs[:1] if history else ()
+    for part in jobs[0].parts if jobs else ():
+        step = named_step(part.program, None, request.job_name, snapshot.rules)
+        named += [step] if step else []
+    return {command.application for command in named}
+
+
+def _to_plan(conclusion: Conclusion) -> _Planned | None:
+    """Return the job of a conclusion as one whose steps may be planned, None if they may not."""
+    submission = conclusion.submission
+    request, snapshot, reading = submission.request, submission.snapshot, submission.reading
+    if _LEFT_OPEN.isdisjoint([r.code for r in conclusion.reasons]):
+        return None
+    if conclusion.choice.chosen is not None or submission.policy.mode != "apply":
+        return None
+    if reading is None or reading.recognised is None or reading.settings.off:
+        return None
+    if any(map(names_job, reading.settings.values)) or request.not_understood:
+        return None
+    language = translator(request.scheduler)
+    if "all" in request.binds or not language.plans_steps(request):
+        return None
+    history = snapshot.history(reading.identity)
+    if history is not None and history.worse:
+        return None
+    history = history and history.timed
+    steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
+    if not any(snapshot.workloads_of(c.application) for c in steps.commands) and history is None:
+        return None
+    request = with_whole_nodes(request, snapshot)
+    node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
+    if len(node_types) != 1:
+        return None
+    node_type = node_types[0]
+    try:
+        nodes, _ = shape(request, node_type.cores)
+    except UnclearError:
+        return None
+    if not (request.exclusive or fills_nodes(request, node_type, _STEPS)):
+        return None
+    if history is not None and not _is_like(history, node_type, nodes):
+        history = None
+    settings = snapshot.availability.settings if snapshot.availability else {}
+    uncapped = language.cap_obstacle(request, _STEPS, settings)
+    return _Planned(submission, request, steps, node_type, nodes, history, uncapped)
+
+
+def _is_like(history: JobHistory, node_type: NodeType, nodes: int) -> bool:
+    """Tell whether a job may take what its earlier ones did."""
+    if history.obstacle:
+        return False
+    past = history.jobs[0]
+    return (past.node_type, past.nodes) == (node_type.name, nodes)
+
+
+def _left(step: PlannedStep) -> PlannedStep:
+    """Return an entry that leaves such steps as they are written, whatever their build."""
+    return replace(
+        step,
+        unset=True,
+        threads_new=0,
+        cap_khz=0,
+        build="",
+        time_pct=None,
+        energy_pct=None,
+    )
+
+
+def _percent(values: list[float]) -> tuple[float, float, float]:
+    change, low, high = values
+    return change, low, high
+
+
+def _no_holdout() -> float:
+    return 1.0

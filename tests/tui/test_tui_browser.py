@@ -1,4 +1,4 @@
-"""``advisor tui --browser`` and a portal's app: the real server, asked as a browser and a portal."""
+"""``advisor tui --browser`` and a portal's app: the real server, asked as by a browser."""
 
 from __future__ import annotations
 

@@ -69,6 +69,23 @@ def test_a_signal_gives_the_terminal_back(at_home: dict[str, str], number: signa
         screen.close()
 
 
+@pytest.mark.parametrize("delay_s", [0.7, 0.85, 1.2])
+def test_who_leaves_while_pages_are_made_ahead_sees_no_error(
+    at_home: dict[str, str], delay_s: float
+) -> None:
+    """A page that was half made failed without its widgets, and its traceback was the last word."""
+    screen = Recorded(ADVISOR, at_home)
+    try:
+        begun(screen)
+        time.sleep(delay_s)
+        os.kill(screen._child.pid, signal.SIGTERM)
+        terminal.until_left(screen)
+        assert b"Traceback" not in screen.bytes
+        assert screen._child.returncode == 128 + signal.SIGTERM
+    finally:
+        screen.close()
+
+
 def test_a_mistake_of_ours_gives_the_terminal_back(at_home: dict[str, str]) -> None:
     code = (
         "import advisor_tui.app as a\n"

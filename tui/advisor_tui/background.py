@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from textual.app import ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
+from textual.widget import MountError
 from textual.worker import Worker, WorkerError
 
 from advisor.errors import AdvisorError
@@ -85,8 +86,9 @@ def begin(
             await work(*arguments)
         except ScreenStackError:  # the program is being left
             return
-        except NoMatches:
-            if node.is_attached and not getattr(node, "_pruning", False):
+        except (NoMatches, MountError):
+            leaving = getattr(node.app, "leaving", False) or getattr(node, "_pruning", False)
+            if node.is_attached and not leaving:
                 raise
 
     worker = cast("Awaitable[None]", run)  # or a callable: not inferred

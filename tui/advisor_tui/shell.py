@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from rich.console import RenderableType
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -59,6 +60,9 @@ class AppShell(App[None]):
         """Application and workload under the list's cursor."""
         self._noticed: dict[str, float] = {}
         self.ready: dict[type[PaintOnce[None]], PaintOnce[None]] = {}
+        self._being_made: asyncio.Future[None] | None = None
+        """A page that is made ahead."""
+        self.leaving = False
 
     @cached_property
     def read_ahead(self) -> ReadAhead:
@@ -79,14 +83,26 @@ class AppShell(App[None]):
         """Make pages that somebody may open soon: to mount one takes longer than to show it."""
         make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
         for page in pages:
-            if page not in self.ready and make is not None:
+            if page not in self.ready and make is not None and not self.leaving:
                 screen = page()
-                await make(screen)[1]
+                self._being_made = asyncio.ensure_future(make(screen)[1])
+                await self._being_made
                 if page in self.ready:  # somebody was faster
                     screen.remove()
                 else:
                     self._keep_page(screen)
                     begin(screen, self._rehearse_page, screen, group="look")
+
+    def exit(
+        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
+    ) -> None:
+        """Leave, once a page that is being made is whole: without its widgets it would fail."""
+        self.leaving = True
+        leave = partial(super().exit, result, return_code, message)
+        if self._being_made is None or self._being_made.done():
+            leave()
+        else:
+            self._being_made.add_done_callback(lambda _: leave())
 
     async def _rehearse_page(self, page: PaintOnce[None]) -> None:
         await page.ahead()

@@ -633,3 +633,27 @@ END;
 def m0025_days(db: Database) -> None:
     """Keep sums by day, so that reports need not read every job."""
     _run(db, _DAYS)
+
+
+_CAP_TRIALS = """
+-- Jobs of recurring scripts that try a frequency cap, one of a script at a time: the place is taken
+-- while no job is known, and that one's outcome says what came of it.
+CREATE TABLE cap_trials (
+    decision_id   TEXT PRIMARY KEY,
+    identity      TEXT NOT NULL,
+    user          TEXT NOT NULL,
+    created_at    TEXT NOT NULL,
+    job_id        TEXT NOT NULL DEFAULT '',
+    scheduler     TEXT NOT NULL DEFAULT '',
+    submitted_at  TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+
+CREATE INDEX cap_trials_by_identity ON cap_trials (identity, created_at);
+CREATE UNIQUE INDEX one_cap_trial_at_a_time ON cap_trials (identity) WHERE job_id = '';
+"""
+
+
+@migrations()
+def m0026_cap_trials(db: Database) -> None:
+    """Let jobs of recurring scripts try frequency caps."""
+    _run(db, _CAP_TRIALS)

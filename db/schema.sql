@@ -458,3 +458,17 @@ CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
     DELETE FROM days
     WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
 END;
+
+CREATE TABLE cap_trials (
+    decision_id   TEXT PRIMARY KEY,
+    identity      TEXT NOT NULL,
+    user          TEXT NOT NULL,
+    created_at    TEXT NOT NULL,
+    job_id        TEXT NOT NULL DEFAULT '',
+    scheduler     TEXT NOT NULL DEFAULT '',
+    submitted_at  TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+
+CREATE INDEX cap_trials_by_identity ON cap_trials (identity, created_at);
+
+CREATE UNIQUE INDEX one_cap_trial_at_a_time ON cap_trials (identity) WHERE job_id = '';

@@ -14,6 +14,8 @@ from advisor.core.codec import Record, wire
 
 MOST_JOBS = 5
 """Jobs of an identity that are kept: the latest."""
+MOST_TRIED = 40
+"""Jobs that tried a cap and are kept: the latest."""
 LEAST_JOBS = 3
 """So many must be alike, or nothing is promised of the next one."""
 MOST_PARTS = 12
@@ -52,7 +54,8 @@ class PastJob(Record):
     """A job that ran well, as it was written, on whole nodes of one type.
 
     ``time_s`` is all that it took, ``resolution_s`` how finely the accounting tells that, and
-    ``ranks_per_node`` and ``cpus_per_node`` are those of its longest step.
+    ``ranks_per_node`` and ``cpus_per_node`` are those of its longest step. ``freq_khz`` is the cap
+    that it ran under in place of as written, 0 for none.
     """
 
     node_type: str
@@ -62,6 +65,12 @@ class PastJob(Record):
     ranks_per_node: int
     cpus_per_node: int
     parts: tuple[JobPart, ...]
+    freq_khz: int = field(default=0, metadata=wire(omit=True))
+
+    @property
+    def shape(self) -> tuple[str, int, int, int]:
+        """Where it ran: node type, nodes, and on each of them ranks and CPUs."""
+        return self.node_type, self.nodes, self.ranks_per_node, self.cpus_per_node
 
     @property
     def parts_s(self) -> float:
@@ -75,12 +84,17 @@ class JobHistory(Record):
 
     ``worse``: why nothing is promised of the next one, as jobs came out worse than promised.
     ``planned`` are the latest that had a plan for their steps: they tell what such jobs run, and
-    how long they would take at most as written, and nothing of energy.
+    how long they would take at most as written, and nothing of energy. ``tried`` are those that
+    tried a cap (:mod:`advisor.core.cap_trials`), and ``trials`` how many did, of those that told
+    nothing, too; ``stopped`` says why no more of them do.
     """
 
     jobs: tuple[PastJob, ...] = ()
     worse: str = ""
     planned: tuple[PastJob, ...] = field(default=(), metadata=wire(omit=True))
+    tried: tuple[PastJob, ...] = field(default=(), metadata=wire(omit=True))
+    trials: int = field(default=0, metadata=wire(omit=True))
+    stopped: str = field(default="", metadata=wire(omit=True))
 
     @property
     def timed(self) -> JobHistory:
@@ -92,7 +106,7 @@ class JobHistory(Record):
         """Why the next job cannot be expected to be like these, "" where it can."""
         if len(self.jobs) < LEAST_JOBS:
             return f"{len(self.jobs)} earlier jobs ran as written, it takes {LEAST_JOBS}"
-        if len({(j.node_type, j.nodes, j.ranks_per_node, j.cpus_per_node) for j in self.jobs}) > 1:
+        if len({job.shape for job in self.jobs}) > 1:
             return "its earlier jobs ran on other nodes, or otherwise there"
         middle_s = median(job.time_s for job in self.jobs)
         if any(abs(job.time_s - middle_s) > ALIKE * middle_s for job in self.jobs):

@@ -196,6 +196,12 @@ class ColdStart:
         "memory-bound",
         "mixed",
     )
+    cap_trials: Annotated[
+        int,
+        Between(0, 40),
+        "how many jobs of one recurring script may try a frequency cap, one at a time, a step at a "
+        "time, and within `max_slowdown` even at the worst; whatever `mode` says",
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,12 @@ KINDS: dict[str, ReasonKind] = {
     "training-running": ReasonKind("a training sweep is running"),
     "whole-job": ReasonKind("predicted from its own earlier jobs: {0}"),
     "whole-job-worse": ReasonKind("its earlier jobs predict nothing of it now: {0}"),
+    "cap-trial": ReasonKind(
+        "this job tries a cap that its earlier ones did not have, trial {0} of {1}: even if all of "
+        "its work waited for the clock, it would take {2} longer at most"
+    ),
+    "cap-trial-pending": ReasonKind("another job of this script is trying a cap"),
+    "cap-trials-stopped": ReasonKind("its jobs try no further caps: {0}"),
     "suspended": _ended("the model is suspended: {0}"),
     "no-baseline": _ended("the job's configuration is not known: {0}"),
     "mixed-partition": _ended("{0} has several node types and the job selects none: {1}"),
@@ -213,6 +219,12 @@ SEVERAL_RUNS = "several-runs"
 
 TRIAL = "class-trial"
 """The reason of a job that tries a point nobody has measured."""
+CAP_TRIAL = "cap-trial"
+"""The reason of a job that tries a cap which no earlier job of its script ran under."""
+CAP_TRIALS_STOPPED = "cap-trials-stopped"
+"""Why no further job of a script tries a cap."""
+TRIALS = frozenset({TRIAL, CAP_TRIAL})
+"""The reasons of jobs that are judged as trials, and in no verdict or saving beside."""
 
 _LOST = ("…",) * 4
 

@@ -32,6 +32,9 @@ class CapResponse(NamedTuple):
     energy_hi: float
 
 
+_NOTHING: Mapping[int, CapResponse] = {}
+
+
 def at_worst(free_khz: int, cap_khz: int) -> CapResponse:
     """Return the worst that a cap does: all work waits for the clock, and no energy is saved.
 
@@ -117,6 +120,7 @@ def response_under(cap_khz: int, free_khz: int, shares: Sequence[PartShare]) -> 
 class WholeJob:
     """A whole job's options: as written, and under each cap; none where no energy is known.
 
+    ``trial`` is what a cap may do that no job ran under yet, where one is worth trying.
     ``spread`` is the 90 % half width of the logarithm by which single jobs differ from each other
     in time, and in energy: of a promise, not of a choice, since all options share it.
     """
@@ -124,21 +128,28 @@ class WholeJob:
     written: Option
     capped: tuple[Option, ...]
     spread: tuple[float, float]
+    trial: Option | None = None
 
 
 def whole_job(
-    place: Configuration, past: Sequence[tuple[PastJob, Sequence[KnownPart]]]
+    place: Configuration,
+    past: Sequence[tuple[PastJob, Sequence[KnownPart]]],
+    tried: Mapping[int, CapResponse] = _NOTHING,
+    trial: tuple[int, CapResponse] | None = None,
 ) -> WholeJob | None:
     """Return the options of a job like ``past`` ones; ``place`` is what it runs on without a cap.
 
+    ``tried`` is how jobs of its own answered to caps, which counts before what the models of its
+    parts say; ``trial`` is a cap to try, and what it may do.
+
     Of the past jobs each says how the next one will answer to a cap, and the worst counts. Times
     are those of the steps alone, which is what the accounting of later jobs is held against; only
-    the upper ends, which have to fit the time limit, are those of the whole job. None where no part
-    is known, or no energy.
+    the upper ends, which have to fit the time limit, are those of the whole job. None where no cap
+    is known and none is to be tried, or no energy is known.
     """
-    caps = sorted({cap for _, parts in past for p in parts for cap in p.responses})
+    caps = sorted({cap for _, parts in past for p in parts for cap in p.responses} | set(tried))
     energies_j = [_energy_j(parts) for _, parts in past]
-    if not caps or not all(energies_j) or not all(job.parts_s > 0 for job, _ in past):
+    if not (caps or trial) or not all(energies_j) or not all(job.parts_s > 0 for job, _ in past):
         return None
     time_s, energy_j = median(job.parts_s for job, _ in past), median(energies_j)
     resolution_s = max(job.resolution_s for job, _ in past)
@@ -169,11 +180,15 @@ def whole_job(
     shares = [shares_of(job, parts) for job, parts in past]
     capped = []
     for cap in caps:
+        if cap in tried:
+            capped.append(option(cap, tried[cap], confirmed=True))
+            continue
         worst = worst_of([response_under(cap, place.freq_khz, job) for job in shares])
         every = all(any(cap in s.response for s in job) for job in shares)
         capped.append(option(cap, worst, confirmed=every))
     uncapped = option(place.freq_khz, CapResponse(1.0, 1.0, 1.0, 1.0), confirmed=True)
-    return WholeJob(uncapped, tuple(capped), (spread_t, spread_e))
+    untried = None if trial is None else option(*trial, confirmed=False)
+    return WholeJob(uncapped, tuple(capped), (spread_t, spread_e), untried)
 
 
 def longest_s(jobs: Sequence[PastJob]) -> float:

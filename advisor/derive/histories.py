@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from advisor.core.codec import FieldError
 from advisor.core.complaint import is_harm, last_worse
 from advisor.core.inventory import Inventory
-from advisor.core.job_history import COARSEST, MAX_AGE_DAYS, MOST_JOBS, JobHistory, JobPart, PastJob
-from advisor.core.reasons import STEP_PLAN, WHOLE_JOB
+from advisor.core.job_history import (
+    COARSEST,
+    MAX_AGE_DAYS,
+    MOST_JOBS,
+    MOST_TRIED,
+    JobHistory,
+    JobPart,
+    PastJob,
+)
+from advisor.core.reasons import CAP_TRIAL, STEP_PLAN, WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
 from advisor.store.reader import Reader
 from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
@@ -25,11 +35,22 @@ _AT_ONCE = 200
 """Histories of one transaction, some ms."""
 _LOOKED_AT = 50
 """Outcomes of an identity that are looked at, the latest: some failed, some were changed."""
+_AMONG = 1000
+"""Outcomes of an identity, the latest, among which those of jobs as written are looked for."""
 _OUTCOMES = (
     "SELECT job_id, state, verdict, record FROM outcomes"
     " WHERE json_extract(record, '$.identity') IS NOT NULL"
     " AND json_extract(record, '$.identity') = ? AND submitted_at >= ?"
-    f" ORDER BY submitted_at DESC LIMIT {_LOOKED_AT}"
+    " ORDER BY submitted_at DESC LIMIT "
+)
+_AS_WRITTEN = (
+    f"SELECT * FROM ({_OUTCOMES}{_AMONG})"
+    f" WHERE NOT json_extract(record, '$.changed') LIMIT {_LOOKED_AT}"
+)
+_TRIED = (
+    "SELECT o.job_id, o.state, o.verdict, o.record FROM cap_trials AS t JOIN outcomes AS o"
+    " ON (o.job_id, o.scheduler, o.submitted_at) = (t.job_id, t.scheduler, t.submitted_at)"
+    f" WHERE t.identity = ? AND t.created_at >= ? ORDER BY t.created_at DESC LIMIT {MOST_TRIED}"
 )
 
 _Ended = tuple[str, str, str, Mapping[str, Any]]
@@ -63,12 +84,24 @@ def _history_or_empty(
 
 
 def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
-    rows = reader.rows(_OUTCOMES, (mark.identity, since))
-    outcomes = [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
-    past = [(_is_planned(row), job) for row in outcomes if (job := _past_job(row, inventory))]
+    def ended(sql: str) -> list[_Ended]:
+        rows = reader.rows(sql, (mark.identity, since))
+        return [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
+
+    as_written, trials = ended(_AS_WRITTEN), ended(_TRIED)
+    past = [(_is_planned(row), job) for row in as_written if (job := _past_job(row, inventory))]
     written, planned = ([job for p, job in past if p is kind] for kind in (False, True))
-    worse = _broken_promises(outcomes)
-    return JobHistory(tuple(written[:MOST_JOBS]), worse, tuple(planned[:MOST_JOBS]))
+    worse = _broken_promises(ended(f"{_OUTCOMES}{_LOOKED_AT}"))
+    tried = [job for row in trials if (job := _tried_job(row, inventory))]
+    ended_by_limit = [row[0] for row in trials if row[1] == "TIMEOUT"]
+    return JobHistory(
+        tuple(written[:MOST_JOBS]),
+        worse,
+        tuple(planned[:MOST_JOBS]),
+        tuple(tried),
+        len(trials),
+        f"job {ended_by_limit[0]} ended at its time limit" if ended_by_limit else "",
+    )
 
 
 def _is_planned(outcome: _Ended) -> bool:
@@ -78,28 +111,48 @@ def _is_planned(outcome: _Ended) -> bool:
 
 def _past_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
     """Return a job that says how the next one will run, None where it does not."""
+    record = outcome[3]
+    job = _job_that_ran(outcome, inventory)
+    if job is None or record.get("changed"):
+        return None
+    if not _is_planned(outcome):
+        return None if job.freq_khz else job
+    return replace(job, time_s=job.time_s / float(record.get("planned_time") or 1.0), freq_khz=0)
+
+
+def _tried_job(outcome: _Ended, inventory: Inventory) -> PastJob | None:
+    """Return a job that tried a cap and ran under it, its parts as one; None of any other."""
+    job = _job_that_ran(outcome, inventory)
+    if job is None or not job.freq_khz or outcome[3].get("mismatch"):
+        return None
+    energies_j = [part.energy_j for part in job.parts]
+    energy_j = None if None in energies_j else math.fsum(filter(None, energies_j))
+    steps = sum(part.steps for part in job.parts)
+    return replace(job, parts=(JobPart("", 0, 0, steps, job.parts_s, energy_j),))
+
+
+def _job_that_ran(outcome: _Ended, inventory: Inventory) -> PastJob | None:
+    """Return a job that ended well on whole nodes of one type, None of any other."""
     _, state, _, record = outcome
     ran, parts, elapsed_s = record.get("ran"), record.get("parts"), record.get("elapsed_s")
     if state != "COMPLETED" or not isinstance(ran, dict) or not parts or not elapsed_s:
         return None
     node_type = inventory.node_types.get(str(ran.get("node_type")))
-    if record.get("changed") or record.get("trust") != "verified" or node_type is None:
+    if record.get("trust") != "verified" or node_type is None:
         return None
     if ran.get("whole_nodes") is not True or ran.get("step_failed"):
         return None
-    planned = _is_planned(outcome)
-    if not planned and ran.get("freq_khz") not in (0, default_freq(node_type)):
-        return None
-    faster = float(record.get("planned_time") or 1.0) if planned else 1.0
     try:
+        cap_khz = int(ran["freq_khz"])
         job = PastJob(
             node_type.name,
             int(ran["nodes"]),
-            float(elapsed_s) / faster,
+            float(elapsed_s),
             float(ran["resolution_s"]),
             int(ran["ranks_per_node"]),
             int(ran["threads_per_node"]),
             tuple(JobPart.from_dict(part) for part in parts),
+            0 if cap_khz == default_freq(node_type) else cap_khz,
         )
     except (FieldError, KeyError, TypeError, ValueError):
         return None
@@ -113,7 +166,8 @@ def _broken_promises(outcomes: Sequence[_Ended]) -> str:
     promised = [
         row
         for row in reversed(outcomes)
-        if WHOLE_JOB in (row[3].get("reasons") or ())
+        if WHOLE_JOB in (codes := row[3].get("reasons") or ())
+        and CAP_TRIAL not in codes
         and row[2] in ("as-promised", "better", "worse")
     ]
     worse = last_worse(promised, lambda row: row[2] == "worse")

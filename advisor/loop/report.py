@@ -19,6 +19,7 @@ from advisor.loop.compare import (
 from advisor.loop.day_sums import add_days, whole_days
 from advisor.loop.job_sums import JobSums, sample
 from advisor.loop.reported_jobs import reported_jobs
+from advisor.store.cap_trials import cap_trials_by_state
 from advisor.store.pruning import MonthSums, month_sums
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
@@ -143,6 +144,8 @@ def report(
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
         if application in ("", t.application) and user in ("", t.user):
             result.trials[t.class_name][t.state] += 1
+    if not application:  # a script that tries caps is of no one application
+        result.trials.update(cap_trials_by_state(reader, since, user))
     if not user:  # the sums know no users
         result.pruned = month_sums(reader, since, application)
     result.suspended = [

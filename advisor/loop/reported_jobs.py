@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.core.decision import against, number_or_none, read_configuration
-from advisor.core.reasons import ESTIMATED, KINDS, STEP_PLAN, TRIAL
+from advisor.core.reasons import ESTIMATED, KINDS, STEP_PLAN, TRIALS
 from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
@@ -230,7 +230,7 @@ def _decision(text: str) -> ReportedDecision:
         changed=bool(changed),
         holdout=bool(holdout),
         code=deciding(codes),
-        trial=TRIAL in codes,
+        trial=not TRIALS.isdisjoint(codes),
         estimated=ESTIMATED in codes,
         pinned=not _PINNED.isdisjoint(codes),
         chosen=chosen,

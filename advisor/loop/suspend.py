@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.complaint import LAST, is_harm, last_worse
-from advisor.core.reasons import TRIAL
+from advisor.core.reasons import TRIALS
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel
@@ -135,7 +135,7 @@ def counts(model: StoredModel, outcome: Outcome, *, stamps: bool = False) -> boo
     record = outcome.record
     if outcome.verdict not in _COUNTED or record.get("mismatch"):
         return False
-    if {"pinned", TRIAL} & set(outcome.decision.codes):  # the user's own choice; judged by itself
+    if {"pinned", *TRIALS} & set(outcome.decision.codes):  # the user's own choice; judged by itself
         return False
     if model.scope == "own":
         return outcome.user == model.owner and record.get("trust") in ("verified", "stamped")

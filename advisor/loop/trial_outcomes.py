@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from advisor.core.reasons import TRIAL
+from advisor.core.reasons import CAP_TRIAL, TRIAL
 from advisor.errors import SchedulerError
 from advisor.loop.clock import moment, now
 from advisor.loop.match import MatchedJob
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store import rows as _rows
+from advisor.store.cap_trials import PendingCapTrial, pending_cap_trials
 from advisor.store.records import Outcome
 from advisor.store.trials import StoredTrial, TrialState, trials
 from advisor.store.writer import Writer
@@ -38,7 +39,11 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
 
     No other trial takes its place until its class model knows of it, which is marked stale.
     """
-    if match.trust == "unverified" or TRIAL not in match.decision.codes:
+    if match.trust == "unverified":
+        return ""
+    if CAP_TRIAL in match.decision.codes:
+        return _settle_cap_trial(writer, job, match, outcome)
+    if TRIAL not in match.decision.codes:
         return ""
     decided_trials = trials(
         writer, "t.decision_id = ? AND t.user = ?", (match.decision.id, job.user)
@@ -60,6 +65,25 @@ def settle_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Out
     )
     writer.touch(trial.application, trial.workload)
     return settled[0]
+
+
+def _settle_cap_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome: Outcome) -> str:
+    """Note which job a trial of a cap was; its history tells what came of it."""
+    if not job.node_list or outcome.state in _NOT_ITS_DOING or outcome.verdict == "left-alone":
+        return "freed" if _free_cap_trial(writer, match.decision.id, job.user) else ""
+    tried = writer.change(
+        f"UPDATE cap_trials SET job_id = ?, scheduler = ?, submitted_at = ? {_CAP_TRIAL}",
+        (outcome.job_id, outcome.scheduler, outcome.submitted_at, match.decision.id, job.user),
+    )
+    return "cap-tried" if tried else ""
+
+
+def _free_cap_trial(writer: Writer, decision_id: str, user: str) -> bool:
+    return bool(writer.change(f"DELETE FROM cap_trials {_CAP_TRIAL}", (decision_id, user)))
+
+
+_CAP_TRIAL = "WHERE decision_id = ? AND user = ? AND job_id = ''"
+"""A trial under way, and nobody else's."""
 
 
 def _outcome(trial: StoredTrial, o: Outcome) -> tuple[TrialState, float | None, float | None]:
@@ -96,9 +120,13 @@ def free_places(writer: Writer, scheduler: Scheduler) -> int:
 
     Those whose user has a job that was submitted then and has not ended are waited for.
     """
+    pending: list[StoredTrial | PendingCapTrial] = [
+        *trials(writer, "t.state = 'pending'"),
+        *pending_cap_trials(writer),
+    ]
     late = [
         (trial, created_at)
-        for trial in trials(writer, "t.state = 'pending'")
+        for trial in pending
         if (created_at := moment(trial.created_at)) is not None and created_at < now() - _UNSEEN
     ]
     if not late:
@@ -121,7 +149,9 @@ def free_places(writer: Writer, scheduler: Scheduler) -> int:
     return freed
 
 
-def _free_place(writer: Writer, trial: StoredTrial) -> bool:
+def _free_place(writer: Writer, trial: StoredTrial | PendingCapTrial) -> bool:
     """Free the place of a trial that did not take place, as if it had never been chosen."""
+    if isinstance(trial, PendingCapTrial):
+        return _free_cap_trial(writer, trial.decision_id, trial.user)
     sql = "UPDATE trials SET state = 'freed', updated_at = ? WHERE id = ? AND state = 'pending'"
     return bool(writer.change(sql, (_rows.now(), trial.id)))

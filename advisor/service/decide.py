@@ -16,6 +16,7 @@ from advisor.schedulers.translators import translator
 from advisor.service.applying import apply_choice, keeping
 from advisor.service.baseline import JobBaseline, asked_of, find_models, locate_baseline, to_train
 from advisor.service.bounds import bounds_of, with_obstacles
+from advisor.service.cap_trials import cap_trial_of
 from advisor.service.choice import Choice, choose, trial_of
 from advisor.service.conclusion import Conclusion, Submission, record
 from advisor.service.read_job import PastAvailability
@@ -130,6 +131,7 @@ def choose_for(
         None if pin is None else Pin.from_dict(pin),
     )
     if model.of_history:
+        choice = cap_trial_of(job, baseline, bounds, choice) if trials else choice
         return with_spread(model, choice)
     if not model.by_class:
         return choice

@@ -23,7 +23,7 @@ from advisor.core.protocol import (
     answer_line,
     parse_request_line,
 )
-from advisor.core.reasons import TRIAL, reason
+from advisor.core.reasons import CAP_TRIAL, TRIALS, reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import read_stamp
@@ -40,6 +40,7 @@ from advisor.service.snapshot import StoreSource
 from advisor.service.spool import Spool
 from advisor.service.watch import Watch
 from advisor.store import visible
+from advisor.store.cap_trials import give_up_cap_trial, take_cap_trial
 from advisor.store.journal import Journal
 from advisor.store.reader import Reader
 from advisor.store.trials import give_up_place, key_of, take_place
@@ -262,6 +263,7 @@ class Handlers:
             return
         del self._issued[first]
         self._behind.append(lambda: give_up_place(self.source.path, first))
+        self._behind.append(lambda: give_up_cap_trial(self.source.path, first))
         self._decided -= 1
         self._changed -= 1
         journal = self.journal
@@ -325,7 +327,7 @@ class Handlers:
         may_try = self.journal is not None and hook_name != "job_submit"
         decision = decide(job, snapshot, chance=chance, trials=may_try)
         lasts = not problem
-        if TRIAL in decision.codes and decision.changed and not hook:
+        if decision.changed and not hook and not TRIALS.isdisjoint(decision.codes):
             lasts = False
             if not self._take_place(decision):
                 decision = decide(job, snapshot, chance=chance, trials=False)
@@ -336,6 +338,11 @@ class Handlers:
     def _take_place(self, decision: Decision) -> bool:
         """Take the place of a trial, which only one job at a time has; False where it is taken."""
         snapshot = self.source.snapshot
+        if CAP_TRIAL in decision.codes:
+            if not take_cap_trial(self.source.path, decision):
+                return False
+            snapshot.cap_trials.add(decision.identity)
+            return True
         model = snapshot.models.get(decision.model_id or 0)
         if model is None or not take_place(self.source.path, decision, model):
             return False

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
-from advisor.core.reasons import EXTRAPOLATED, TRIAL, WHOLE_JOB, Reason
+from advisor.core.reasons import CAP_TRIAL, EXTRAPOLATED, TRIAL, WHOLE_JOB, Reason
 from advisor.core.step_plan import StepPlan
 from advisor.core.units import format_change
 from advisor.core.words import difference_words, step_words
@@ -70,6 +70,10 @@ def effect_line(
     if TRIAL in codes:
         surely = "estimated; this job is a trial"
     what = difference_words(baseline, chosen.configuration)
+    trial = next((r for r in reasons if r.code == CAP_TRIAL), None)
+    if changed and trial is not None:
+        longer = trial.details[2]
+        return f"advisor: this job tries {what}, at most {longer} longer, for later ones; {_REFUSE}"
     if changed:
         pinned = "your pin" if "pinned" in codes else application
         if WHOLE_JOB in codes:

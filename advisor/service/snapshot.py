@@ -25,6 +25,7 @@ from advisor.core.select import find_row
 from advisor.core.size_table import SizeTable
 from advisor.service.answered import Answered
 from advisor.service.families import Families, narrowest
+from advisor.store.cap_trials import pending_cap_trials
 from advisor.store.histories import history_records, history_stamps
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
@@ -60,6 +61,8 @@ class Snapshot:
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
     trials: TrialsUnderWay = field(default_factory=TrialsUnderWay)
+    cap_trials: set[str] = field(default_factory=set)
+    """Identities of scripts one job of which is trying a cap."""
     choices: dict[object, Any] = field(default_factory=dict)
     baselines: dict[object, tuple[Row | None, bool]] = field(default_factory=dict)
     answered: Remembered[Answered] = field(default_factory=lambda: Remembered(_ANSWERED))
@@ -315,6 +318,7 @@ def site_of(reader: Reader) -> Snapshot:
             if r.updated_at > recent
         ),
         trials=under_way(reader),
+        cap_trials={trial.identity for trial in pending_cap_trials(reader)},
     )
 
 

@@ -16,9 +16,9 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Effect
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory, JobPart, PastJob
-from advisor.core.option import Row, pack_options
+from advisor.core.option import Row, pack_options, row_of
 from advisor.core.reading import JobReading
-from advisor.core.reasons import WHOLE_JOB, reason
+from advisor.core.reasons import CAP_TRIALS_STOPPED, WHOLE_JOB, reason
 from advisor.core.recognise import StepProgram, programs_of, recognise
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -40,7 +40,8 @@ from advisor.core.whole_job import (
     worst_of,
 )
 from advisor.schedulers.translators import translator
-from advisor.service.baseline import JobBaseline
+from advisor.service.baseline import NO_MODEL, JobBaseline
+from advisor.service.cap_trials import caps_of
 from advisor.service.choice import Choice
 from advisor.service.conclusion import Conclusion
 from advisor.service.job_models import JobModels, ModelSearch
@@ -146,8 +147,7 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     """
     submission = conclusion.submission
     request, snapshot, reading = submission.request, submission.snapshot, submission.reading
-    codes = [r.code for r in conclusion.reasons[-1:]]
-    if reading is None or reading.recognised is None or _NOT_UNDERSTOOD.isdisjoint(codes):
+    if reading is None or reading.recognised is None or not _may_have_history(conclusion):
         return conclusion
     history = snapshot.history(reading.identity)
     if history is None:
@@ -163,6 +163,9 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
         return replace(conclusion, submission=unchanged, reasons=(*conclusion.reasons, why))
     job = _job(conclusion, request, reading, node_types)
     model_in_words = _model_of(job, history)
+    if model_in_words is None and history.stopped and job.policy.cold_start.cap_trials:
+        why = reason(CAP_TRIALS_STOPPED, history.stopped)
+        return replace(conclusion, reasons=(*conclusion.reasons, why))
     if model_in_words is None:
         return conclusion
     model, words = model_in_words
@@ -173,6 +176,14 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     return job, JobBaseline(
         configuration, baseline_row, configuration, True, model, models, reasons
     )
+
+
+def _may_have_history(conclusion: Conclusion) -> bool:
+    """Tell whether a job was left alone for what its own earlier jobs may tell."""
+    codes = [r.code for r in conclusion.reasons]
+    if NO_MODEL in codes:  # what to do about it is said behind
+        return conclusion.submission.policy.cold_start.cap_trials > 0
+    return not _NOT_UNDERSTOOD.isdisjoint(codes[-1:])
 
 
 def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
@@ -246,7 +257,7 @@ def _job(
         use,
         partition_of(request, submission.snapshot.inventory),
         tuple(node_types),
-        conclusion.reasons[:-1],
+        tuple(r for r in conclusion.reasons if r.code not in {*_NOT_UNDERSTOOD, NO_MODEL}),
     )
 
 
@@ -271,10 +282,19 @@ def _sum_of_parts(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel,
     past = [parts.known(past_job) for past_job in history.jobs]
     ranks, cpus = latest.ranks_per_node, latest.cpus_per_node
     place = Configuration(node_type.name, latest.nodes, ranks, cpus, free_khz)
-    job_options = whole_job(place, past)
+    tried = caps_of(history, node_type, job.policy)
+    known = any(p.responses for _, job_parts in past for p in job_parts)
+    if known or tried.worst is None:  # what a model tells need not be tried
+        job_options = whole_job(place, past, tried.responses)
+    else:
+        job_options = whole_job(place, past, tried.responses, (tried.next_khz, tried.worst))
     if job_options is None:
         return None
-    return _model(job, job_options, [*_part_records(past[0])]), share_words(past)
+    words = share_words(past) if known else f"{history.trials} of them tried a cap"
+    model = _model(job, job_options, [*_part_records(past[0])])
+    model.stats["tried"] = history.trials
+    model.stats["stopped"] = history.stopped or tried.surprise
+    return model, words
 
 
 def _part_records(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[str, object]]:
@@ -309,7 +329,9 @@ def _model(
     digest = blake2b(packed, digest_size=7).digest()
     return StoredModel(
         id=-1 - int.from_bytes(digest, "big"),
-        application=next((str(p["application"]) for p in parts if p["known"]), ""),
+        application=next(
+            (str(p["application"]) for p in parts if p["known"]), job.recognised.application
+        ),
         workload=WHOLE_JOB,
         node_type=job_options.written.configuration.node_type,
         scope="own",
@@ -320,7 +342,11 @@ def _model(
         state_reason="",
         energy_quality="measured",
         n_train=0,
-        stats={"parts": parts, "spread": job_options.spread},
+        stats={
+            "parts": parts,
+            "spread": job_options.spread,
+            "trial": None if job_options.trial is None else row_of(job_options.trial),
+        },
         options_blob=packed,
         created_at="",
         updated_at="",

@@ -22,6 +22,7 @@ HISTORY = frozenset(
         "decisions",
         "outcomes",
         "trials",
+        "cap_trials",
         "job_histories",
         "stale_histories",
         "pruned_rows",

@@ -103,7 +103,8 @@ class Reader(StoreConnection):
             " (SELECT group_concat(id || state) FROM training_requests"
             " WHERE state IN ('requested', 'running')),"
             " (SELECT count(*) || max(updated_at) FROM trials),"
-            " (SELECT max(updated_at) FROM job_histories)"
+            " (SELECT max(updated_at) FROM job_histories),"
+            " (SELECT group_concat(decision_id) FROM cap_trials WHERE job_id = '')"
         )
         return tuple(self.rows(sql)[0])
 

@@ -58,3 +58,4 @@ def save_histories(
             values = (stale.identity, record, _rows.now())
             db.execute("INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)", values)
         db.execute("DELETE FROM job_histories WHERE updated_at < ?", (cutoff,))
+        db.execute("DELETE FROM cap_trials WHERE created_at < ?", (cutoff,))

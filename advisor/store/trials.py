@@ -193,17 +193,17 @@ def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
         " OR (t.state <> 'freed' AND t.updated_at > m.updated_at)))"
     )
     also = {"model": model.id, "most": decision.policy.cold_start.trials}
-    return _write(path, sql, {**{n: _rows.clean(v) for n, v in values.items()}, **also}) == 1
+    return write_now(path, sql, {**{n: _rows.clean(v) for n, v in values.items()}, **also}) == 1
 
 
 def give_up_place(path: Path, decision_id: str) -> None:
     """Free the place of a trial that no job runs. Never raises."""
     sql = "UPDATE trials SET state = 'freed', updated_at = :at"
     sql += " WHERE decision_id = :id AND state = 'pending'"
-    _write(path, sql, {"id": decision_id, "at": _rows.now()})
+    write_now(path, sql, {"id": decision_id, "at": _rows.now()})
 
 
-def _write(path: Path, sql: str, values: dict[str, object]) -> int:
+def write_now(path: Path, sql: str, values: dict[str, object]) -> int:
     """Run one statement on a live store, now or not at all; return how many rows it changed."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:

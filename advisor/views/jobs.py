@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.core.decision import Decision
-from advisor.core.reasons import TRIAL
+from advisor.core.reasons import TRIALS
 from advisor.core.words import change_words, difference_words
 from advisor.store import listing
 from advisor.store.reader import Reader
@@ -43,12 +43,12 @@ def _job(decision: Decision, outcome: Outcome | None) -> Job:
     if d.changed and chosen is not None:
         estimated = d.energy_quality == "estimated"
         what = difference_words(d.baseline, chosen.configuration)
-        if TRIAL in d.codes:
+        if not TRIALS.isdisjoint(d.codes):
             what = f"trial: {what}"
         promised = change_words(
             chosen.energy.change, chosen.time.change, estimated=estimated, brief=True
         )
-        if TRIAL in d.codes:
+        if not TRIALS.isdisjoint(d.codes):
             promised = f"trial: {promised}"
     verdict = outcome.verdict if outcome is not None else ""
     return Job(d, what, promised, _outcome(outcome, d), verdict)

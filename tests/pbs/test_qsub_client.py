@@ -46,18 +46,16 @@ from tests.schemas import check_request
 
 CLIENT = HOOKS / "qsub.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
-REAL = """#!/usr/bin/python3 -I
-import json, os, sys
-script = None
-if not os.isatty(0) and "-I" not in sys.argv:
-    script = sys.stdin.buffer.read().decode("latin-1")
-json.dump({
-    "argv": sys.argv[1:], "stdin": script,
-    "env": {k: v for k, v in os.environ.items()},
-}, open(os.environ["SEEN"], "w"))
-print("123.pbs1")
-print("a warning", file=sys.stderr)
-sys.exit(int(os.environ.get("CODE", "0")))
+REAL = """#!/bin/sh
+/bin/cat /proc/$$/environ > "$SEEN.env"
+case " $* " in
+    *" -I "*) ;;
+    *) test -t 0 || /bin/cat > "$SEEN.stdin" ;;
+esac
+for word; do printf '%s\\0' "$word"; done > "$SEEN"
+echo 123.pbs1
+echo a warning >&2
+exit ${CODE:-0}
 """
 SCRIPT = """#!/bin/bash
 #PBS -l select=2:ncpus=28
@@ -112,7 +110,7 @@ class Qsub:
         (folder / "pbs").mkdir()
         (folder / "bin").mkdir()
         real = folder / "pbs" / "qsub"
-        real.write_text(REAL.replace("/usr/bin/python3", PYTHON))
+        real.write_text(REAL)
         real.chmod(0o755)
         self.left = folder / ".cache" / "left"
         text = client_text("", folder / "socket").replace("/usr/bin/python3", PYTHON)
@@ -125,7 +123,7 @@ class Qsub:
         self.env = {
             "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin",
             "HOME": str(folder),
-            "SEEN": str(folder / "seen.json"),
+            "SEEN": str(folder / "seen"),
         }
 
     def serve(self, default_arguments: str) -> None:
@@ -151,7 +149,8 @@ class Qsub:
         env: Mapping[str, str] | None = None,
         user: int | None = None,
     ) -> Seen:
-        (self.folder / "seen.json").unlink(missing_ok=True)
+        for left in self.folder.glob("seen*"):
+            left.unlink()
         environment = {**self.env, **(env or {})}
         given_in: dict[str, Any] = (
             {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
@@ -165,14 +164,18 @@ class Qsub:
             user=user,
             **given_in,
         )
-        seen = json.loads((self.folder / "seen.json").read_text())
+        argv, environ = (
+            os.fsdecode((self.folder / name).read_bytes()).split("\0")[:-1]
+            for name in ("seen", "seen.env")
+        )
+        script = self.folder / "seen.stdin"
         return Seen(
             done.returncode,
             done.stdout.decode(),
             done.stderr.decode(),
-            seen["argv"],
-            seen["stdin"],
-            seen["env"],
+            argv,
+            script.read_text("latin-1") if script.exists() else None,
+            {name: value for name, _, value in (word.partition("=") for word in environ)},
             self.left,
         )
 
@@ -441,7 +444,7 @@ def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> Non
             fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
-    assert not (qsub.folder / "seen.json").exists()
+    assert not (qsub.folder / "seen").exists()
 
 
 def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hooked import HOOKS, STAMP, answering, daemon, dripping, full, hanging, job, plan, run_hook
 from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
+from advisor.core import protocol
 from advisor.schedulers.pbs import hook_state, hooks
 from tests.stopped import stop_peer
 
@@ -419,7 +420,7 @@ def test_without_settings_holds_what_an_installation_writes() -> None:
     written = hooks.queuejob_config(hooks.PbsHookSettings(socket_path), None)
     same = {"socket", "deadline_s", "retry_s", "host_resources", "inventory", "steps_mhz", "away"}
     assert {name: own[name] for name in same} == {name: written[name] for name in same}
-    assert set(own["variables"]) <= set(hooks.protocol.SETTINGS)
+    assert set(own["variables"]) <= set(protocol.SETTINGS)
     assert own.keys() - written.keys() == {"breaker", "altered"}
     assert (own["breaker"], own["altered"]) == (hook_state.BREAKER, hook_state.ALTERED)
 

@@ -288,7 +288,8 @@ def variables_of_all_jobs(server):
         try:
             note(name, text)
         except OSError as error:
-            raise Kept(f"{FOLDER} in your home cannot be written ({error.strerror})") from None
+            why = error.strerror or error
+            raise Kept(f"{FOLDER} in your home cannot be written ({why})") from None
     if text == "?":
         raise Kept("the server does not say what it gives every job")
     options, end = read_options(split_words(text))

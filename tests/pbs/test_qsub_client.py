@@ -708,6 +708,9 @@ def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
     qsub.left.unlink()
     qsub.left.mkdir(mode=0o755)
     assert qsub("job.sh").argv == ["job.sh"]
+    said = qsub("job.sh", env={"ADVISOR": "on"}).err.splitlines()[0]
+    assert said.startswith("advisor: ADVISOR not passed on: ")
+    assert said.endswith(f"cannot be written ({qsub.left} is not the user's alone); use qsub -v")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")

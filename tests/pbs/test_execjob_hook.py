@@ -1044,6 +1044,17 @@ def test_the_state_is_in_pbs_mom_s_own_folder(
     assert (tmp_path / "pbs/mom_priv/advisor").stat().st_mode & 0o77 == 0
 
 
+def test_settings_may_be_where_pbs_s_module_says(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    config, hook = tmp_path / "c.json", tmp_path / "hook.py"
+    config.write_text(json.dumps(node.settings(state)))
+    named = f"import pbs; pbs.hook_config_filename = {str(config)!r}\n"
+    hook.write_text((HOOKS / HOOK).read_text().replace("import pbs\n", named, 1))
+    assert accepted(run_hook(str(hook), [event("EXECJOB_BEGIN")], folder=tmp_path))
+    assert node.caps() == [1_900_000] * 4
+
+
 def test_without_settings_the_node_s_own_files_are_read(tmp_path: Path) -> None:
     given = {
         **event("EXECJOB_BEGIN", mhz=None, place="free", ncpus=1),

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ from hooked import HOOKS, answering, daemon, full, hanging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core import program
+from advisor.core import program, protocol
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
@@ -223,7 +223,7 @@ def test_a_script_s_telling_lines_go_along(qsub: Qsub) -> None:
 
 def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
     text = SCRIPT.encode() + b"\xff\xfe" + b"x" * 300_000
-    for words in ((), ("-",), ("-N", "x")):
+    for words in ((), ("-",), ("-N", "x"), ("-Nx",)):
         seen = qsub(*words, stdin=text)
         assert seen.stdin == text.decode("latin-1")
         assert "mpirun" in seen.client()["script"]
@@ -270,6 +270,9 @@ def test_a_key_of_the_user_s_own_stays(qsub: Qsub) -> None:
         ("#PBS -v A=1\n", ["-C", ""], "ADVISOR_QSUB"),
         ("echo\n#PBS -v A=1\n", [], "ADVISOR_QSUB"),
         ("  #PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("\n#PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("#PBS -v A=1,\\\nB=2\n", [], "A=1,B=2,ADVISOR_QSUB"),
+        ("-v A=1\n", ["-C", ""], "ADVISOR_QSUB"),
     ],
 )
 def test_variables_of_the_script_s_own_lines_stay(
@@ -279,6 +282,10 @@ def test_variables_of_the_script_s_own_lines_stay(
     (qsub.folder / "job.sh").write_text(f"#!/bin/sh\n{lines}./a\n")
     seen = qsub(*words, "job.sh")
     assert seen.argv == [*words, "-v", value, "job.sh"]
+
+
+def test_a_line_of_options_may_be_the_last_one(client: ModuleType) -> None:
+    assert client.directives(["#PBS -v A=1\\"], "#PBS") == [["-v", "A=1"]]
 
 
 def test_the_environment_says_what_a_script_s_own_lines_begin_with(qsub: Qsub) -> None:
@@ -352,7 +359,12 @@ def test_a_user_s_choices_are_where_the_environment_says(qsub: Qsub) -> None:
     ],
 )
 def test_what_it_cannot_help_with_is_qsub_s_alone(qsub: Qsub, words: list[str]) -> None:
+    (qsub.folder / "-Z").write_text(SCRIPT)  # is an option, whatever is there
     assert qsub(*words).argv == words
+
+
+def test_settings_go_along_where_the_script_is_not_read(qsub: Qsub) -> None:
+    assert qsub(".", env={"ADVISOR_GOAL": "power"}).argv == ["-v", "ADVISOR_GOAL", "."]
 
 
 @pytest.mark.parametrize(
@@ -445,6 +457,14 @@ def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> Non
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
     assert not (qsub.folder / "seen").exists()
+
+
+def test_where_memory_is_no_file_a_script_is_kept_on_disk(qsub: Qsub) -> None:
+    path = qsub.folder / "bin" / "qsub"
+    text = path.read_text()
+    assert text.count('hasattr(os, "memfd_create")') == 1
+    path.write_text(text.replace('hasattr(os, "memfd_create")', "False"))
+    assert qsub(stdin=SCRIPT.encode()).stdin == SCRIPT
 
 
 def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:
@@ -559,7 +579,12 @@ def test_nothing_of_a_script_is_in_a_job_s_variables(qsub: Qsub, words: list[str
 
 
 def test_a_daemon_that_the_hook_asks_gets_it_over_its_socket(qsub: Qsub) -> None:
-    answer = answering(b'{"v":1,"ok":true,"asked":true}\n')
+    """Which does not hang up."""
+
+    def answer(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b'{"v":1,"ok":true,"asked":true}\n')
+        select.select([connection], [], [], 10)
+
     with daemon(qsub.folder / "socket", answer) as asked:
         seen = qsub("job.sh")
     request = json.loads(asked[0])
@@ -605,6 +630,59 @@ def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: b
     assert took_s[0] < 1
 
 
+def test_the_daemon_s_time_is_that_of_all_waiting(
+    client: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a posed clock: nothing may wait longer than what is left of a quarter of a second."""
+    now_s, begun_s, noted, took_s = [1e9], 1e9, [], iter([0.1, *[0.03] * 4, *[0.012] * 99])
+
+    class Posed:
+        def __init__(self, *_: int) -> None:
+            self.timeout_s = 1e9
+
+        def settimeout(self, timeout_s: float) -> None:
+            assert timeout_s >= 0
+            self.timeout_s = timeout_s
+
+        def wait(self) -> None:
+            took = next(took_s)
+            late = took > self.timeout_s + 0.008  # else the host stands still for a moment
+            now_s[0] += self.timeout_s if late else took
+            if late:
+                raise TimeoutError("timed out")
+
+        def connect(self, _: str) -> None:
+            self.wait()
+
+        def send(self, line: memoryview) -> int:
+            self.wait()
+            return len(line) // 2 + 1
+
+        def recv(self, _: int) -> bytes:
+            self.wait()
+            return b"x"
+
+        def close(self) -> None:
+            pass
+
+    posed = SimpleNamespace(socket=Posed, AF_UNIX=1, SOCK_STREAM=1)
+    monkeypatch.setitem(sys.modules, "_socket", posed)
+    monkeypatch.setattr(client, "now", lambda: now_s[0])
+    monkeypatch.setattr(client, "read_note", lambda *_: None)
+    monkeypatch.setattr(client, "note", lambda *words: noted.append(words))
+    monkeypatch.setenv("ADVISOR_SOCKET", str(tmp_path))
+    assert client.send_text("0", "x") is False
+    assert 0.249 < now_s[0] - begun_s < 0.26
+    assert noted == [("daemon", "")]
+
+
+def test_a_daemon_that_is_gone_is_no_daemon_that_hangs(qsub: Qsub) -> None:
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(qsub.folder / "socket"))
+    assert qsub("job.sh").client()["script"]
+    assert not (qsub.left / "daemon").exists()
+
+
 def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
     with full(qsub.folder / "socket"):
         assert qsub("job.sh").client()["script"]
@@ -612,7 +690,11 @@ def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
 
 
 def test_a_daemon_that_says_too_much_is_not_heard_out(qsub: Qsub) -> None:
-    with daemon(qsub.folder / "socket", answering(b"x" * 100_000)):
+    def endless(connection: socket.socket, _: bytes) -> None:
+        while True:
+            connection.sendall(b"x" * 65536)
+
+    with daemon(qsub.folder / "socket", endless):
         assert qsub("job.sh").client()["script"]
     assert not (qsub.left / "daemon").exists()  # it does not hang
 
@@ -711,6 +793,9 @@ def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
     said = qsub("job.sh", env={"ADVISOR": "on"}).err.splitlines()[0]
     assert said.startswith("advisor: ADVISOR not passed on: ")
     assert said.endswith(f"cannot be written ({qsub.left} is not the user's alone); use qsub -v")
+    with daemon(qsub.folder / "socket", hanging):  # which cannot be noted either
+        seen = qsub("-v", "A=1", "job.sh", env={"ADVISOR_GOAL": "power"})
+    assert seen.argv == ["-v", "A=1", "-v", "A=1,ADVISOR_GOAL", "job.sh"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
@@ -725,9 +810,13 @@ def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR off\n./a\n")
     assert qsub("job.sh").argv == ["-v", "ADVISOR=off", "job.sh"]
     assert qsub("-v", "A", "job.sh", env={"ADVISOR": "on"}).argv[3] == "A,ADVISOR=off"
+    assert qsub("-v", "ADVISOR=on", "job.sh").argv == ["-v", "ADVISOR=on", "job.sh"]
     assert "ADVISOR_QSUB" not in qsub("job.sh").env
+    (qsub.folder / "pbs" / "qstat").unlink()
+    qsub.forget()
+    assert qsub("job.sh").err.startswith("advisor: ADVISOR not passed on: ")
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR workload=off\n./a\n")
-    assert "ADVISOR_QSUB" in qsub("job.sh").env
+    assert "ADVISOR_QSUB" in qsub("-v", "A", "job.sh").env
 
 
 # -- what the server and the site do with qsub -----------------------------------------------------
@@ -759,11 +848,23 @@ def test_variables_that_the_server_gives_every_job_stay(
     assert qsub(*words, "job.sh").argv == [*words, "-v", value, "job.sh"]
 
 
-@pytest.mark.parametrize("answer", ["-v X=1 job.sh", "-C '#X' -v X=1", "-w", "-? 3", None])
-def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | None) -> None:
-    qsub.serve(answer or "")
-    if answer is None:
-        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\necho Server: pbs1\nexit 1\n")
+@pytest.mark.parametrize(
+    ("answer", "unknown"),
+    [
+        ("-v X=1 job.sh", False),
+        ("-C '#X' -v X=1", False),
+        ("-w", False),
+        ("-? 3", False),
+        ("echo Server: pbs1; exit 1", True),
+        ("echo nothing", True),
+    ],
+)
+def test_where_they_cannot_be_known_nothing_is_added(
+    qsub: Qsub, answer: str, unknown: bool
+) -> None:
+    qsub.serve("" if unknown else answer)
+    if unknown:
+        (qsub.folder / "pbs" / "qstat").write_text(f"#!/bin/sh\n{answer}\n")
     seen = qsub("job.sh")
     assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     assert list(qsub.left.glob("?" * 32)) == []
@@ -771,9 +872,14 @@ def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | N
     assert seen.argv == ["job.sh"]
     said, warning = seen.err.splitlines()
     assert said.startswith("advisor: ADVISOR, ADVISOR_SIZE_N not passed on: the server")
-    assert ("does not say" in said) == (answer is None)
+    assert ("does not say" in said) == unknown
     assert said.endswith("use qsub -v") and warning == "a warning"
     assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
+
+
+def test_what_the_server_says_need_not_be_utf_8(qsub: Qsub) -> None:
+    (qsub.folder / "answer").write_bytes(b"Server: pbs1\n    comment = caf\xe9\n")
+    assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
 
 
 def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
@@ -915,6 +1021,8 @@ def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
 def test_both_sides_know_the_same_words() -> None:
     client = module()
     assert set(client.LAUNCHERS) == LAUNCHERS
+    assert set(client.PASSED) <= set(protocol.SETTINGS) and set(client.OFF) <= set(protocol.OFF)
+    assert (client.QSUB, client.SOCKET) == ("", "/run/advisor/advisor.sock")
     words = set(["if", "then", "else", "elif", "fi", "for", "do", "done", "while", "case", "esac"])
     assert [
         w for w in client.SKIP if w not in words and not is_light([w]) and w not in NO_PROGRAMS
@@ -1016,7 +1124,13 @@ def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
     told = read_client(value)
-    assert len(told["script"]) == client.MAX_EXCERPT and not told["whole"]
+    assert len(told["script"]) == 4000 and not told["whole"]
+
+
+def test_a_script_that_is_told_whole_is_told_to_its_end(client: ModuleType) -> None:
+    lines = [f"./a{number}" for number in range(1000)]
+    told = read_client(client.client("\n".join(lines).encode(), [], lines))
+    assert told["whole"] and told["script"].splitlines() == lines
 
 
 def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Path) -> None:
@@ -1030,8 +1144,7 @@ def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Pat
     value = client.client("\n".join(lines).encode(), [["-l", "ncpus=4"]], lines)
     assert len(value) <= client.MAX_VALUE
     told = read_client(value)
-    assert told["script"].startswith("#PBS -l ncpus=4\n")
-    assert len(told["script"]) <= client.MAX_EXCERPT
+    assert told["script"] == "\n".join(["#PBS -l ncpus=4", *client.excerpt(lines)])
     assert not told.get("whole") and not told.get("programs")
 
 
@@ -1070,10 +1183,17 @@ def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
         ("mpirun stencil", []),
         ("mpirun $SOMEWHERE/stencil", []),
         ("mpirun ./absent", []),
+        ("mpirun -x/stencil", []),
+        ("cd\nmpirun ./stencil", []),
+        ("cd run\nmpirun {here}/stencil", ["{here}/stencil"]),
+        ("E={here}\nmpirun E $E/stencil", ["{here}/stencil"]),
+        ("mpirun $SOMEWHERE{here}/stencil", []),
     ],
 )
 def test_only_where_a_program_is_for_certain(qsub: Qsub, script: str, found: list[str]) -> None:
-    for name in ("stencil", "other"):
+    for odd in ("-x", "$SOMEWHERE"):
+        (qsub.folder / odd).mkdir()
+    for name in ("stencil", "other", "-x/stencil", "$SOMEWHERE/stencil"):
         (qsub.folder / name).write_text("x")
         (qsub.folder / name).chmod(0o755)
     (qsub.folder / "job.sh").write_text(script.format(here=qsub.folder) + "\n")

@@ -374,6 +374,18 @@ def test_a_meter_that_began_again_meanwhile_is_not_believed(node: PosedSys, mom:
     assert "energy_j" not in done["used"] and "began again" in done["log"][0]
 
 
+def test_what_another_used_meanwhile_is_not_billed_where_the_meter_could_not_be_read(
+    node: PosedSys, mom: Mom
+) -> None:
+    counter = node.root / "class/powercap/intel-rapl:0/energy_uj"
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"))
+    counter.unlink()
+    mom(event("EXECJOB_PRERESUME"))
+    counter.write_text("1900000000\n")
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_j" not in done["used"] and "No such file" in done["log"][0]
+
+
 @pytest.mark.parametrize("first", ["EXECHOST_STARTUP", "EXECHOST_PERIODIC", "EXECJOB_END"])
 def test_after_a_reboot_the_kernel_s_own_limits_hold(
     node: PosedSys, state: Path, mom: Mom, first: str

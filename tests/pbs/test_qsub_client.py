@@ -485,15 +485,15 @@ def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) 
 
 def test_what_writes_such_a_script_ends_with_qsub_and_is_no_second_one(qsub: Qsub) -> None:
     """Where qsub refuses the job before it reads a script."""
-    calls = qsub.folder / "calls"
+    room, calls = 32 << 20, qsub.folder / "calls"
     (qsub.folder / "pbs" / "qsub").write_text(f"#!/bin/sh\necho call >> {calls}\nexit 3\n")
     done = subprocess.run(  # ends once nobody holds its output
         [qsub.folder / "bin" / "qsub"],
         env=qsub.env,
         cwd=qsub.folder,
-        input=b"x" * (4 << 20),
+        input=b"x" * (room + 1),
         capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         check=False,
         timeout=30,
     )

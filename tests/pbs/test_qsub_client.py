@@ -42,6 +42,7 @@ from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
 from advisor.schedulers.pbs.hooks import client_text
 from advisor.schedulers.pbs.translator import parse_request, read_client
+from advisor.service import script_reader
 from tests.schemas import check_request
 
 CLIENT = HOOKS / "qsub.py"
@@ -1023,6 +1024,7 @@ def test_both_sides_know_the_same_words() -> None:
     assert set(client.LAUNCHERS) == LAUNCHERS
     assert set(client.PASSED) <= set(protocol.SETTINGS) and set(client.OFF) <= set(protocol.OFF)
     assert (client.QSUB, client.SOCKET) == ("", "/run/advisor/advisor.sock")
+    assert (client.FOLDER, client.MAX_VALUE) == (script_reader.FOLDER, script_reader.MAX_TEXT)
     words = set(["if", "then", "else", "elif", "fi", "for", "do", "done", "while", "case", "esac"])
     assert [
         w for w in client.SKIP if w not in words and not is_light([w]) and w not in NO_PROGRAMS

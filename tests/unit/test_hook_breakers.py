@@ -1,4 +1,4 @@
-"""What is told of a hook's circuit breaker is what the hook does: see is_open and M.hung in hooks."""
+"""What is told of a circuit breaker is what the hook does (is_open, M.hung in hooks)."""
 
 from __future__ import annotations
 

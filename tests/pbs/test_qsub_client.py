@@ -1009,6 +1009,12 @@ def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
+def test_one_that_knows_no_qsub_of_pbs_s_own_calls_the_next(qsub: Qsub) -> None:
+    """Whatever the environment says of an earlier one: then the job goes as it is."""
+    mark = {"ADVISOR_QSUB_PREPARED": str(int(time.time()))}
+    assert qsub("job.sh", env=mark).argv == ["job.sh"]
+
+
 def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
     wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub "$@"')
     qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
@@ -1022,6 +1028,7 @@ def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
 def test_both_sides_know_the_same_words() -> None:
     client = module()
     assert set(client.LAUNCHERS) == LAUNCHERS
+    assert all(client.LAUNCH.search(f"{word} ./a") for word in LAUNCHERS)
     assert set(client.PASSED) <= set(protocol.SETTINGS) and set(client.OFF) <= set(protocol.OFF)
     assert (client.QSUB, client.SOCKET) == ("", "/run/advisor/advisor.sock")
     assert (client.FOLDER, client.MAX_VALUE) == (script_reader.FOLDER, script_reader.MAX_TEXT)
@@ -1231,6 +1238,7 @@ def elf(*segments: tuple[int, bytes], start: bytes = b"\x7fELF\x02\x01", length:
 
 
 ID = note(3, b"GNU\0", b"0123456789abcdef")
+ODD = note(3, b"GNU\0", b"12345")
 PROPERTY = note(5, b"GNU\0", b"x" * 9)
 LOAD = (1, b"code")
 
@@ -1254,8 +1262,8 @@ LOAD = (1, b"code")
         (elf((4, ID[:-1])), "adler"),
         (elf((4, ID[:11])), "adler"),
         (elf((4, PROPERTY + ID[:11]), (4, ID)), ID[16:].hex()),
-        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ID)), "adler"),  # beyond what is read
-        (elf((4, note(5, b"GNU\0", b"x" * 65484) + ID)), ID[16:].hex()),  # all that is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ODD)), "adler"),  # a byte beyond what is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65488) + ID)), ID[16:].hex()),  # all that is read
         (elf((4, note(1, b"abcd\0", b"x") + ID)), ID[16:].hex()),
         (elf((7, ID)), "adler"),
         (elf((4, PROPERTY), (7, ID)), "adler"),

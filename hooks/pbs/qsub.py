@@ -288,7 +288,7 @@ def variables_of_all_jobs(server):
         try:
             note(name, text)
         except OSError as error:
-            raise Kept(f"{FOLDER} in your home cannot be written ({error.strerror})") from None
+            raise Kept(f"{FOLDER} in your home cannot be written ({error})") from None
     if text == "?":
         raise Kept("the server does not say what it gives every job")
     options, end = read_options(split_words(text))

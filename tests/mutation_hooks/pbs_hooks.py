@@ -51,9 +51,8 @@ def _all(text: str) -> Iterator[Mutant]:
     docs = {
         id(part)
         for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
-        and isinstance(node.body[0], ast.Expr)
-        for part in ast.walk(node.body[0])
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for part in ast.walk(node)
     } | {
         id(part)
         for node in ast.walk(tree)

@@ -374,6 +374,18 @@ def test_a_meter_that_began_again_meanwhile_is_not_believed(node: PosedSys, mom:
     assert "energy_j" not in done["used"] and "began again" in done["log"][0]
 
 
+def test_what_another_used_meanwhile_is_not_billed_where_the_meter_could_not_be_read(
+    node: PosedSys, mom: Mom
+) -> None:
+    counter = node.root / "class/powercap/intel-rapl:0/energy_uj"
+    mom(event("EXECJOB_BEGIN"), event("EXECJOB_POSTSUSPEND"))
+    counter.unlink()
+    mom(event("EXECJOB_PRERESUME"))
+    counter.write_text("1900000000\n")
+    [done] = mom(event("EXECJOB_EPILOGUE"))
+    assert "energy_j" not in done["used"] and "No such file" in done["log"][0]
+
+
 @pytest.mark.parametrize("first", ["EXECHOST_STARTUP", "EXECHOST_PERIODIC", "EXECJOB_END"])
 def test_after_a_reboot_the_kernel_s_own_limits_hold(
     node: PosedSys, state: Path, mom: Mom, first: str
@@ -1042,6 +1054,17 @@ def test_the_state_is_in_pbs_mom_s_own_folder(
     assert accepted(run_hook(HOOK, [given], settings, folder=tmp_path))
     assert (tmp_path / "pbs/mom_priv/advisor/7.pbs1.json").is_file()
     assert (tmp_path / "pbs/mom_priv/advisor").stat().st_mode & 0o77 == 0
+
+
+def test_settings_may_be_where_pbs_s_module_says(
+    tmp_path: Path, node: PosedSys, state: Path
+) -> None:
+    config, hook = tmp_path / "c.json", tmp_path / "hook.py"
+    config.write_text(json.dumps(node.settings(state)))
+    named = f"import pbs; pbs.hook_config_filename = {str(config)!r}\n"
+    hook.write_text((HOOKS / HOOK).read_text().replace("import pbs\n", named, 1))
+    assert accepted(run_hook(str(hook), [event("EXECJOB_BEGIN")], folder=tmp_path))
+    assert node.caps() == [1_900_000] * 4
 
 
 def test_without_settings_the_node_s_own_files_are_read(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,28 +36,27 @@ from hooked import HOOKS, answering, daemon, full, hanging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core import program
+from advisor.core import program, protocol
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
 from advisor.schedulers.pbs.hooks import client_text
 from advisor.schedulers.pbs.translator import parse_request, read_client
+from advisor.service import script_reader
 from tests.schemas import check_request
 
 CLIENT = HOOKS / "qsub.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
-REAL = """#!/usr/bin/python3 -I
-import json, os, sys
-script = None
-if not os.isatty(0) and "-I" not in sys.argv:
-    script = sys.stdin.buffer.read().decode("latin-1")
-json.dump({
-    "argv": sys.argv[1:], "stdin": script,
-    "env": {k: v for k, v in os.environ.items()},
-}, open(os.environ["SEEN"], "w"))
-print("123.pbs1")
-print("a warning", file=sys.stderr)
-sys.exit(int(os.environ.get("CODE", "0")))
+REAL = """#!/bin/sh
+/bin/cat /proc/$$/environ > "$SEEN.env"
+case " $* " in
+    *" -I "*) ;;
+    *) test -t 0 || /bin/cat > "$SEEN.stdin" ;;
+esac
+for word; do printf '%s\\0' "$word"; done > "$SEEN"
+echo 123.pbs1
+echo a warning >&2
+exit ${CODE:-0}
 """
 SCRIPT = """#!/bin/bash
 #PBS -l select=2:ncpus=28
@@ -112,7 +111,7 @@ class Qsub:
         (folder / "pbs").mkdir()
         (folder / "bin").mkdir()
         real = folder / "pbs" / "qsub"
-        real.write_text(REAL.replace("/usr/bin/python3", PYTHON))
+        real.write_text(REAL)
         real.chmod(0o755)
         self.left = folder / ".cache" / "left"
         text = client_text("", folder / "socket").replace("/usr/bin/python3", PYTHON)
@@ -125,7 +124,7 @@ class Qsub:
         self.env = {
             "PATH": f"{folder}/bin:{folder}/pbs:/usr/bin:/bin",
             "HOME": str(folder),
-            "SEEN": str(folder / "seen.json"),
+            "SEEN": str(folder / "seen"),
         }
 
     def serve(self, default_arguments: str) -> None:
@@ -151,7 +150,8 @@ class Qsub:
         env: Mapping[str, str] | None = None,
         user: int | None = None,
     ) -> Seen:
-        (self.folder / "seen.json").unlink(missing_ok=True)
+        for left in self.folder.glob("seen*"):
+            left.unlink()
         environment = {**self.env, **(env or {})}
         given_in: dict[str, Any] = (
             {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
@@ -165,14 +165,18 @@ class Qsub:
             user=user,
             **given_in,
         )
-        seen = json.loads((self.folder / "seen.json").read_text())
+        argv, environ = (
+            os.fsdecode((self.folder / name).read_bytes()).split("\0")[:-1]
+            for name in ("seen", "seen.env")
+        )
+        script = self.folder / "seen.stdin"
         return Seen(
             done.returncode,
             done.stdout.decode(),
             done.stderr.decode(),
-            seen["argv"],
-            seen["stdin"],
-            seen["env"],
+            argv,
+            script.read_text("latin-1") if script.exists() else None,
+            {name: value for name, _, value in (word.partition("=") for word in environ)},
             self.left,
         )
 
@@ -220,7 +224,7 @@ def test_a_script_s_telling_lines_go_along(qsub: Qsub) -> None:
 
 def test_a_script_on_stdin_reaches_qsub_as_it_was(qsub: Qsub) -> None:
     text = SCRIPT.encode() + b"\xff\xfe" + b"x" * 300_000
-    for words in ((), ("-",), ("-N", "x")):
+    for words in ((), ("-",), ("-N", "x"), ("-Nx",)):
         seen = qsub(*words, stdin=text)
         assert seen.stdin == text.decode("latin-1")
         assert "mpirun" in seen.client()["script"]
@@ -267,6 +271,9 @@ def test_a_key_of_the_user_s_own_stays(qsub: Qsub) -> None:
         ("#PBS -v A=1\n", ["-C", ""], "ADVISOR_QSUB"),
         ("echo\n#PBS -v A=1\n", [], "ADVISOR_QSUB"),
         ("  #PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("\n#PBS -v A=1\n", [], "A=1,ADVISOR_QSUB"),
+        ("#PBS -v A=1,\\\nB=2\n", [], "A=1,B=2,ADVISOR_QSUB"),
+        ("-v A=1\n", ["-C", ""], "ADVISOR_QSUB"),
     ],
 )
 def test_variables_of_the_script_s_own_lines_stay(
@@ -276,6 +283,10 @@ def test_variables_of_the_script_s_own_lines_stay(
     (qsub.folder / "job.sh").write_text(f"#!/bin/sh\n{lines}./a\n")
     seen = qsub(*words, "job.sh")
     assert seen.argv == [*words, "-v", value, "job.sh"]
+
+
+def test_a_line_of_options_may_be_the_last_one(client: ModuleType) -> None:
+    assert client.directives(["#PBS -v A=1\\"], "#PBS") == [["-v", "A=1"]]
 
 
 def test_the_environment_says_what_a_script_s_own_lines_begin_with(qsub: Qsub) -> None:
@@ -349,7 +360,12 @@ def test_a_user_s_choices_are_where_the_environment_says(qsub: Qsub) -> None:
     ],
 )
 def test_what_it_cannot_help_with_is_qsub_s_alone(qsub: Qsub, words: list[str]) -> None:
+    (qsub.folder / "-Z").write_text(SCRIPT)  # is an option, whatever is there
     assert qsub(*words).argv == words
+
+
+def test_settings_go_along_where_the_script_is_not_read(qsub: Qsub) -> None:
+    assert qsub(".", env={"ADVISOR_GOAL": "power"}).argv == ["-v", "ADVISOR_GOAL", "."]
 
 
 @pytest.mark.parametrize(
@@ -441,7 +457,15 @@ def test_an_interrupt_while_it_reads_a_script_submits_nothing(qsub: Qsub) -> Non
             fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
-    assert not (qsub.folder / "seen.json").exists()
+    assert not (qsub.folder / "seen").exists()
+
+
+def test_where_memory_is_no_file_a_script_is_kept_on_disk(qsub: Qsub) -> None:
+    path = qsub.folder / "bin" / "qsub"
+    text = path.read_text()
+    assert text.count('hasattr(os, "memfd_create")') == 1
+    path.write_text(text.replace('hasattr(os, "memfd_create")', "False"))
+    assert qsub(stdin=SCRIPT.encode()).stdin == SCRIPT
 
 
 def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) -> None:
@@ -462,15 +486,15 @@ def test_a_script_that_nothing_can_hold_reaches_qsub_through_a_pipe(qsub: Qsub) 
 
 def test_what_writes_such_a_script_ends_with_qsub_and_is_no_second_one(qsub: Qsub) -> None:
     """Where qsub refuses the job before it reads a script."""
-    calls = qsub.folder / "calls"
+    room, calls = 32 << 20, qsub.folder / "calls"
     (qsub.folder / "pbs" / "qsub").write_text(f"#!/bin/sh\necho call >> {calls}\nexit 3\n")
     done = subprocess.run(  # ends once nobody holds its output
         [qsub.folder / "bin" / "qsub"],
         env=qsub.env,
         cwd=qsub.folder,
-        input=b"x" * (4 << 20),
+        input=b"x" * (room + 1),
         capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         check=False,
         timeout=30,
     )
@@ -556,7 +580,12 @@ def test_nothing_of_a_script_is_in_a_job_s_variables(qsub: Qsub, words: list[str
 
 
 def test_a_daemon_that_the_hook_asks_gets_it_over_its_socket(qsub: Qsub) -> None:
-    answer = answering(b'{"v":1,"ok":true,"asked":true}\n')
+    """Which does not hang up."""
+
+    def answer(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b'{"v":1,"ok":true,"asked":true}\n')
+        select.select([connection], [], [], 10)
+
     with daemon(qsub.folder / "socket", answer) as asked:
         seen = qsub("job.sh")
     request = json.loads(asked[0])
@@ -602,6 +631,59 @@ def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: b
     assert took_s[0] < 1
 
 
+def test_the_daemon_s_time_is_that_of_all_waiting(
+    client: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a posed clock: nothing may wait longer than what is left of a quarter of a second."""
+    now_s, begun_s, noted, took_s = [1e9], 1e9, [], iter([0.1, *[0.03] * 4, *[0.012] * 99])
+
+    class Posed:
+        def __init__(self, *_: int) -> None:
+            self.timeout_s = 1e9
+
+        def settimeout(self, timeout_s: float) -> None:
+            assert timeout_s >= 0
+            self.timeout_s = timeout_s
+
+        def wait(self) -> None:
+            took = next(took_s)
+            late = took > self.timeout_s + 0.008  # else the host stands still for a moment
+            now_s[0] += self.timeout_s if late else took
+            if late:
+                raise TimeoutError("timed out")
+
+        def connect(self, _: str) -> None:
+            self.wait()
+
+        def send(self, line: memoryview) -> int:
+            self.wait()
+            return len(line) // 2 + 1
+
+        def recv(self, _: int) -> bytes:
+            self.wait()
+            return b"x"
+
+        def close(self) -> None:
+            pass
+
+    posed = SimpleNamespace(socket=Posed, AF_UNIX=1, SOCK_STREAM=1)
+    monkeypatch.setitem(sys.modules, "_socket", posed)
+    monkeypatch.setattr(client, "now", lambda: now_s[0])
+    monkeypatch.setattr(client, "read_note", lambda *_: None)
+    monkeypatch.setattr(client, "note", lambda *words: noted.append(words))
+    monkeypatch.setenv("ADVISOR_SOCKET", str(tmp_path))
+    assert client.send_text("0", "x") is False
+    assert 0.249 < now_s[0] - begun_s < 0.26
+    assert noted == [("daemon", "")]
+
+
+def test_a_daemon_that_is_gone_is_no_daemon_that_hangs(qsub: Qsub) -> None:
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(qsub.folder / "socket"))
+    assert qsub("job.sh").client()["script"]
+    assert not (qsub.left / "daemon").exists()
+
+
 def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
     with full(qsub.folder / "socket"):
         assert qsub("job.sh").client()["script"]
@@ -609,7 +691,11 @@ def test_a_daemon_that_lets_nobody_in_is_left_alone(qsub: Qsub) -> None:
 
 
 def test_a_daemon_that_says_too_much_is_not_heard_out(qsub: Qsub) -> None:
-    with daemon(qsub.folder / "socket", answering(b"x" * 100_000)):
+    def endless(connection: socket.socket, _: bytes) -> None:
+        while True:
+            connection.sendall(b"x" * 65536)
+
+    with daemon(qsub.folder / "socket", endless):
         assert qsub("job.sh").client()["script"]
     assert not (qsub.left / "daemon").exists()  # it does not hang
 
@@ -705,6 +791,12 @@ def test_a_folder_that_others_may_enter_gets_nothing(qsub: Qsub) -> None:
     qsub.left.unlink()
     qsub.left.mkdir(mode=0o755)
     assert qsub("job.sh").argv == ["job.sh"]
+    said = qsub("job.sh", env={"ADVISOR": "on"}).err.splitlines()[0]
+    assert said.startswith("advisor: ADVISOR not passed on: ")
+    assert said.endswith(f"cannot be written ({qsub.left} is not the user's alone); use qsub -v")
+    with daemon(qsub.folder / "socket", hanging):  # which cannot be noted either
+        seen = qsub("-v", "A=1", "job.sh", env={"ADVISOR_GOAL": "power"})
+    assert seen.argv == ["-v", "A=1", "-v", "A=1,ADVISOR_GOAL", "job.sh"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
@@ -719,9 +811,13 @@ def test_a_script_that_says_off_needs_no_daemon(qsub: Qsub) -> None:
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR off\n./a\n")
     assert qsub("job.sh").argv == ["-v", "ADVISOR=off", "job.sh"]
     assert qsub("-v", "A", "job.sh", env={"ADVISOR": "on"}).argv[3] == "A,ADVISOR=off"
+    assert qsub("-v", "ADVISOR=on", "job.sh").argv == ["-v", "ADVISOR=on", "job.sh"]
     assert "ADVISOR_QSUB" not in qsub("job.sh").env
+    (qsub.folder / "pbs" / "qstat").unlink()
+    qsub.forget()
+    assert qsub("job.sh").err.startswith("advisor: ADVISOR not passed on: ")
     (qsub.folder / "job.sh").write_text("#!/bin/sh\n#ADVISOR workload=off\n./a\n")
-    assert "ADVISOR_QSUB" in qsub("job.sh").env
+    assert "ADVISOR_QSUB" in qsub("-v", "A", "job.sh").env
 
 
 # -- what the server and the site do with qsub -----------------------------------------------------
@@ -753,11 +849,23 @@ def test_variables_that_the_server_gives_every_job_stay(
     assert qsub(*words, "job.sh").argv == [*words, "-v", value, "job.sh"]
 
 
-@pytest.mark.parametrize("answer", ["-v X=1 job.sh", "-C '#X' -v X=1", "-w", "-? 3", None])
-def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | None) -> None:
-    qsub.serve(answer or "")
-    if answer is None:
-        (qsub.folder / "pbs" / "qstat").write_text("#!/bin/sh\necho Server: pbs1\nexit 1\n")
+@pytest.mark.parametrize(
+    ("answer", "unknown"),
+    [
+        ("-v X=1 job.sh", False),
+        ("-C '#X' -v X=1", False),
+        ("-w", False),
+        ("-? 3", False),
+        ("echo Server: pbs1; exit 1", True),
+        ("echo nothing", True),
+    ],
+)
+def test_where_they_cannot_be_known_nothing_is_added(
+    qsub: Qsub, answer: str, unknown: bool
+) -> None:
+    qsub.serve("" if unknown else answer)
+    if unknown:
+        (qsub.folder / "pbs" / "qstat").write_text(f"#!/bin/sh\n{answer}\n")
     seen = qsub("job.sh")
     assert (seen.argv, seen.err) == (["job.sh"], "a warning\n")
     assert list(qsub.left.glob("?" * 32)) == []
@@ -765,9 +873,14 @@ def test_where_they_cannot_be_known_nothing_is_added(qsub: Qsub, answer: str | N
     assert seen.argv == ["job.sh"]
     said, warning = seen.err.splitlines()
     assert said.startswith("advisor: ADVISOR, ADVISOR_SIZE_N not passed on: the server")
-    assert ("does not say" in said) == (answer is None)
+    assert ("does not say" in said) == unknown
     assert said.endswith("use qsub -v") and warning == "a warning"
     assert qsub("-v", "A", "job.sh").argv == ["-v", "A", "-v", "A,ADVISOR_QSUB", "job.sh"]
+
+
+def test_what_the_server_says_need_not_be_utf_8(qsub: Qsub) -> None:
+    (qsub.folder / "answer").write_bytes(b"Server: pbs1\n    comment = caf\xe9\n")
+    assert qsub("job.sh").argv == ["-v", "ADVISOR_QSUB", "job.sh"]
 
 
 def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
@@ -896,6 +1009,12 @@ def test_what_a_job_s_variables_hold_of_an_earlier_qsub_counts_for_nothing(
     assert "ADVISOR_QSUB_PREPARED" not in seen.env
 
 
+def test_one_that_knows_no_qsub_of_pbs_s_own_calls_the_next(qsub: Qsub) -> None:
+    """Whatever the environment says of an earlier one: then the job goes as it is."""
+    mark = {"ADVISOR_QSUB_PREPARED": str(int(time.time()))}
+    assert qsub("job.sh", env=mark).argv == ["job.sh"]
+
+
 def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
     wrapper(qsub.folder / "site", f'exec {qsub.folder}/bin/qsub "$@"')
     qsub.env["PATH"] = f"{qsub.folder}/site:{qsub.folder}/pbs:/usr/bin:/bin"
@@ -909,6 +1028,10 @@ def test_called_by_its_path_alone_it_calls_pbs_s_own(qsub: Qsub) -> None:
 def test_both_sides_know_the_same_words() -> None:
     client = module()
     assert set(client.LAUNCHERS) == LAUNCHERS
+    assert all(client.LAUNCH.search(f"{word} ./a") for word in LAUNCHERS)
+    assert set(client.PASSED) <= set(protocol.SETTINGS) and set(client.OFF) <= set(protocol.OFF)
+    assert (client.QSUB, client.SOCKET) == ("", "/run/advisor/advisor.sock")
+    assert (client.FOLDER, client.MAX_VALUE) == (script_reader.FOLDER, script_reader.MAX_TEXT)
     words = set(["if", "then", "else", "elif", "fi", "for", "do", "done", "while", "case", "esac"])
     assert [
         w for w in client.SKIP if w not in words and not is_light([w]) and w not in NO_PROGRAMS
@@ -1010,7 +1133,13 @@ def test_a_long_script_is_cut_rather_than_left_out(client: ModuleType) -> None:
     job = parse_request({"options": {}, "client": value}, user="a", uid=1, choices={})
     assert job.fingerprint
     told = read_client(value)
-    assert len(told["script"]) == client.MAX_EXCERPT and not told["whole"]
+    assert len(told["script"]) == 4000 and not told["whole"]
+
+
+def test_a_script_that_is_told_whole_is_told_to_its_end(client: ModuleType) -> None:
+    lines = [f"./a{number}" for number in range(1000)]
+    told = read_client(client.client("\n".join(lines).encode(), [], lines))
+    assert told["whole"] and told["script"].splitlines() == lines
 
 
 def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Path) -> None:
@@ -1024,8 +1153,7 @@ def test_a_script_without_room_is_told_in_part(client: ModuleType, tmp_path: Pat
     value = client.client("\n".join(lines).encode(), [["-l", "ncpus=4"]], lines)
     assert len(value) <= client.MAX_VALUE
     told = read_client(value)
-    assert told["script"].startswith("#PBS -l ncpus=4\n")
-    assert len(told["script"]) <= client.MAX_EXCERPT
+    assert told["script"] == "\n".join(["#PBS -l ncpus=4", *client.excerpt(lines)])
     assert not told.get("whole") and not told.get("programs")
 
 
@@ -1064,10 +1192,17 @@ def test_the_builds_of_the_script_s_programs_are_sent_along(qsub: Qsub) -> None:
         ("mpirun stencil", []),
         ("mpirun $SOMEWHERE/stencil", []),
         ("mpirun ./absent", []),
+        ("mpirun -x/stencil", []),
+        ("cd\nmpirun ./stencil", []),
+        ("cd run\nmpirun {here}/stencil", ["{here}/stencil"]),
+        ("E={here}\nmpirun E $E/stencil", ["{here}/stencil"]),
+        ("mpirun $SOMEWHERE{here}/stencil", []),
     ],
 )
 def test_only_where_a_program_is_for_certain(qsub: Qsub, script: str, found: list[str]) -> None:
-    for name in ("stencil", "other"):
+    for odd in ("-x", "$SOMEWHERE"):
+        (qsub.folder / odd).mkdir()
+    for name in ("stencil", "other", "-x/stencil", "$SOMEWHERE/stencil"):
         (qsub.folder / name).write_text("x")
         (qsub.folder / name).chmod(0o755)
     (qsub.folder / "job.sh").write_text(script.format(here=qsub.folder) + "\n")
@@ -1103,6 +1238,7 @@ def elf(*segments: tuple[int, bytes], start: bytes = b"\x7fELF\x02\x01", length:
 
 
 ID = note(3, b"GNU\0", b"0123456789abcdef")
+ODD = note(3, b"GNU\0", b"12345")
 PROPERTY = note(5, b"GNU\0", b"x" * 9)
 LOAD = (1, b"code")
 
@@ -1126,8 +1262,8 @@ LOAD = (1, b"code")
         (elf((4, ID[:-1])), "adler"),
         (elf((4, ID[:11])), "adler"),
         (elf((4, PROPERTY + ID[:11]), (4, ID)), ID[16:].hex()),
-        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ID)), "adler"),  # beyond what is read
-        (elf((4, note(5, b"GNU\0", b"x" * 65484) + ID)), ID[16:].hex()),  # all that is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65500) + ODD)), "adler"),  # a byte beyond what is read
+        (elf((4, note(5, b"GNU\0", b"x" * 65488) + ID)), ID[16:].hex()),  # all that is read
         (elf((4, note(1, b"abcd\0", b"x") + ID)), ID[16:].hex()),
         (elf((7, ID)), "adler"),
         (elf((4, PROPERTY), (7, ID)), "adler"),

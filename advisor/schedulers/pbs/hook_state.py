@@ -165,6 +165,6 @@ def breaker(settings: Mapping[str, object]) -> str:
     except OSError:
         return "closed"
     age = time.time() - status.st_mtime
-    if not stat.S_ISREG(status.st_mode) or age >= retry_s:
+    if not stat.S_ISREG(status.st_mode) or not -1 <= age < retry_s:
         return "closed"
     return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"

@@ -149,6 +149,7 @@ def breaker(retry_s: int) -> str:
         except OSError:
             continue
         age = time.time() - status.st_mtime
-        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and age < retry_s:
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if ours and -1 <= age < retry_s:
             return f"open: the daemon hung {age:.0f} s ago, asked again in {retry_s - age:.0f} s"
     return "closed"

@@ -14,7 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hooked import HOOKS, STAMP, answering, daemon, dripping, full, hanging, job, plan, run_hook
+from hooked import (
+    DECISION,
+    HOOKS,
+    STAMP,
+    answering,
+    daemon,
+    dripping,
+    full,
+    hanging,
+    job,
+    plan,
+    run_hook,
+)
 from queuejob.whole import HOOK, REWRITE, WHOLE, stamped, untouched
 
 from advisor.core import protocol
@@ -68,6 +80,7 @@ def test_no_daemon(tmp_path: Path, path: Path, settings: dict[str, object]) -> N
         (answering(plan(REWRITE, v=2)), "protocol version 1"),
         (answering(plan(REWRITE, decision="nope")), "no decision"),
         (answering(plan(REWRITE, decision=7)), "no decision"),
+        (answering(plan(REWRITE, decision=DECISION + ",A=1")), "no decision"),
         (answering(plan(REWRITE, env={"PATH": "/x"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": "0"})), "not a number of threads"),
         (answering(plan(REWRITE, env={"MKL_NUM_THREADS": 4})), "not a number of threads"),

@@ -145,7 +145,7 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
         depend="afterok:1.pbs1",
         Priority="0",
         Mail_Points="a",
-        Execution_Time=0,
+        Execution_Time="0",
         create_resv_from_job="False",
     )
     with daemon(path, answering(plan())) as asked:

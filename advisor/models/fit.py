@@ -112,8 +112,10 @@ def fit_options(
         notes.append(_far_in_words(runs.time.log_mean, len(far)))
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     as_predicted = frozenset(o.configuration for o in options if o.confirmed)
-    sigma = max(r.run_sigma for r in (runs.time, runs.energy) if r is not None)
-    options = _trusted(options, observations, notes, sigma)
+    quiet = all(
+        is_quiet(r.run_sigma) and not r.unsteady for r in (runs.time, runs.energy) if r is not None
+    )
+    options = _trusted(options, observations, notes, quiet=quiet)
     placed = place(options, error)
     programs = joined(o.extra.get("program") for o in observations)
     if len(programs) > 1:
@@ -356,16 +358,17 @@ def _trusted(
     options: list[Option],
     observations: Sequence[Observation],
     notes: list[str],
-    sigma: float,
+    *,
+    quiet: bool,
 ) -> list[Option]:
     """Take confirmations back: of what the adaptive design ran only to explore, and of all where
     three confirmation runs were made and none matched its prediction.
 
-    What was explored stands where one pair is enough (``sigma``, a run's) and the job as written,
-    the only one that is explored twice, ran again.
+    What was explored stands where one pair is enough (``quiet``) and the job as written, the only
+    one that is explored twice, ran again.
     """
     explored = [o.configuration for o in observations if _explored(o)]
-    if not is_quiet(sigma) or len(set(explored)) == len(explored):
+    if not quiet or len(set(explored)) == len(explored):
         alone = {*explored} - {o.configuration for o in observations if not _explored(o)}
         options = [replace(o, confirmed=False) if o.configuration in alone else o for o in options]
     tried = {o.configuration for o in observations if o.source == "confirm"}

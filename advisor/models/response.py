@@ -92,7 +92,10 @@ class Response:
     def half_width(self, configuration: Configuration) -> float:
         """Return half the 90 % interval of a measured configuration's mean, in log space."""
         usual = self.quantile * self.run_sigma / math.sqrt(self.counts[configuration])
-        return usual + self.unsteady.get(configuration, 0.0)
+        if configuration not in self.unsteady:
+            return usual
+        own_quantile = student.quantile(max(1, round(self.counts[configuration]) - 1), 0.95)
+        return usual + own_quantile * self.unsteady[configuration]
 
     def without(self, odd: Container[Configuration]) -> Response:
         """Return the response with some configurations left out."""

@@ -2,7 +2,7 @@
 
     python benchmarks/advice.py FOLDER ... [--runs 6,10] [--noise 0.01,0.05] [--seeds 3]
         [--methods advisor,gp,tpe,rf,random,cap80] [--disturbed-baseline 1.15] [--half NAME]
-        [--grids] [--json]
+        [--grids] [--explain] [--json]
 
 Every ``*.csv`` below the folders is a grid (columns as for ``advisor import``; a further numeric
 column is an axis): truth is the mean of a cell's runs. A run comes out as its cell says, time and
@@ -26,6 +26,10 @@ changed     share of cases with a change
 cost_runs   node-seconds of all runs, in runs of the job as written
 coverage    share of new runs at cells that were not run within the 90 % intervals
 
+``--explain`` splits what the advisor does not capture, in shares of the best saving: cells that it
+never ran, those whose runs do not show it (chosen without confidence), those not sure at the
+policy's confidence, and those sure but not confirmed.
+
 Grids are halved by the SHA-1 of their file's name: the even ones (``--half development``) were
 looked at when the design was made, the odd ones (``--half reported``) were not.
 """
@@ -45,7 +49,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, ClassVar
@@ -60,6 +64,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy, Training
+from advisor.core.recommend import confirmed_choice
 from advisor.core.request import JobRequest
 from advisor.errors import AdvisorError
 from advisor.models.adaptive import ADAPTIVE
@@ -69,12 +74,15 @@ from advisor.schedulers.local.scheduler import Local
 from advisor.store.csvfile import Terms, read_csv
 from advisor.store.writer import Writer
 from advisor.training import state as states
+from advisor.training.outcome import SweepOutcome
 from advisor.training.plan import first_runs_of, planned
 from advisor.training.result_store import LocalResults
 from advisor.training.sweep import Sweep
 from advisor.training.training_job import TrainingJob, TrainingSite
 
 POLICY = replace(Policy(), goal="min_energy", training=Training(trust="all", budget_node_hours=1e9))
+LOST = ("not run", "not shown", "not sure", "not confirmed")
+"""Why a saving is not captured."""
 BEYOND = 0.02
 """Points by which advice may break the bound before it is harm."""
 LIBRARIES = {"gp": "sklearn", "rf": "sklearn", "tpe": "optuna"}
@@ -123,6 +131,8 @@ class Machine:
     disturbed: float
     times_run: dict[Configuration, int] = field(default_factory=dict)
     node_s: float = 0.0
+    could: Sequence[Configuration] = ()
+    """What the advisor could have chosen; see :func:`could_choose`."""
 
     def draw(self, c: Configuration, number: int) -> tuple[float, float]:
         """Return what the ``number``-th run of a cell takes: seconds, joules."""
@@ -244,8 +254,29 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         o.configuration: ((o.time_lo_s, o.time_hi_s), (o.energy_lo_j, o.energy_hi_j))
         for o in outcome.fit.predicted
     }
+    machine.could = could_choose(machine, sweep, outcome)
     choice = outcome.recommended
     return base if choice is None else choice.configuration, machine.coverage(intervals)
+
+
+def could_choose(machine: Machine, sweep: Sweep, outcome: SweepOutcome) -> list[Configuration]:
+    """Return the best cell that ran, and the choice among all that ran without and with confidence.
+
+    Neither asks for a confirmation.
+    """
+    grid = machine.grid
+    ran = [c for c in machine.times_run if grid.against(c)[0] <= POLICY.max_slowdown]
+    options = [
+        replace(o, confirmed=o.confirmed or o.measured) for o in sweep._allowed_options(outcome.fit)
+    ]
+    choices = [
+        confirmed_choice(options, outcome.baseline, replace(POLICY, confidence=confidence))
+        for confidence in (0.5, POLICY.confidence)
+    ]
+    return [
+        max(ran, key=lambda c: grid.against(c)[1], default=grid.baseline),
+        *(c or grid.baseline for c in choices),
+    ]
 
 
 def _memory() -> str | None:
@@ -498,6 +529,7 @@ class Judged:
     best: float
     cost: float
     coverage: float
+    could: Sequence[Configuration] = ()
 
     @property
     def broken(self) -> bool:
@@ -512,7 +544,19 @@ class Judged:
     @property
     def captured(self) -> float:
         """The share of the best saving that is realised, at most all of it."""
-        return 0.0 if self.broken else min(1.0, self.saving / self.best)
+        return self.captured_by(self.chosen)
+
+    def captured_by(self, c: Configuration) -> float:
+        """Return the same of another choice."""
+        slowdown, saving = self.case.grid.against(c)
+        broken = slowdown > POLICY.max_slowdown + BEYOND
+        return 0.0 if broken else min(1.0, saving / self.best)
+
+    @property
+    def lost(self) -> list[float]:
+        """What is not captured, by cause (:data:`LOST`)."""
+        steps = [1.0, *map(self.captured_by, self.could), self.captured]
+        return [before - after for before, after in pairwise(steps)]
 
 
 def judge(case: Case) -> Judged:
@@ -520,19 +564,26 @@ def judge(case: Case) -> Judged:
     machine = Machine(case.grid, case.noise, case.seed, case.disturbed)
     chosen, coverage = METHODS[case.method](machine, case.runs)
     slowdown, saving = case.grid.against(chosen)
-    return Judged(case, chosen, slowdown, saving, case.grid.best, machine.cost, coverage)
+    return Judged(
+        case, chosen, slowdown, saving, case.grid.best, machine.cost, coverage, machine.could
+    )
+
+
+def worth(judged: Judged) -> bool:
+    """Tell whether a case's grid has enough to save."""
+    return judged.best > POLICY.min_saving
 
 
 def row(method: str, runs: int, noise: float, judged: Sequence[Judged]) -> dict[str, object]:
     """Return one row of the table: means over cases; None where there is nothing to average."""
-    worth = [j.captured for j in judged if j.best > POLICY.min_saving]
+    captured = [j.captured for j in judged if worth(j)]
     covered = [j.coverage for j in judged if not math.isnan(j.coverage)]
     return {
         "method": method,
         "runs": runs,
         "noise": noise,
         "grids": len({j.case.grid.name for j in judged}),
-        "captured": round(fmean(worth), 4) if worth else None,
+        "captured": round(fmean(captured), 4) if captured else None,
         "harm": round(fmean(j.harm for j in judged), 4),
         "changed": round(fmean(j.chosen != j.case.grid.baseline for j in judged), 4),
         "cost_runs": round(fmean(j.cost for j in judged), 2),
@@ -554,6 +605,7 @@ def main() -> None:
     parser.add_argument("--methods", type=numbers(str), default=USUAL.split(","))
     parser.add_argument("--half", choices=("all", "development", "reported"), default="all")
     parser.add_argument("--grids", action="store_true", help="a line for each case, too")
+    parser.add_argument("--explain", action="store_true", help="where savings are lost")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if not args.folders:
@@ -584,6 +636,9 @@ def main() -> None:
             ]
             judged = list(pool.map(judge, cases))
             rows.append(row(method, runs, noise, judged))
+            if args.explain and (split := [j.lost for j in judged if j.could and worth(j)]):
+                means = [round(fmean(values), 4) for values in zip(*split, strict=True)]
+                rows[-1]["lost"] = dict(zip(LOST, means, strict=True))
             if args.grids:
                 for j in judged:
                     share = [

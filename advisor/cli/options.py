@@ -23,7 +23,7 @@ from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
 from advisor.store.seen import old_copy
-from advisor.views.options import View, best_in_words, known_by, scene
+from advisor.views.options import View, best_in_words, confirmed_in_words, known_by, scene
 from advisor.views.tables import table
 from advisor.views.worth import Worth
 
@@ -263,6 +263,8 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
             row.insert(place, bar(o.energy_j / most, _BAR))
     print_table(headers, rows)
     print(f"energy is {model.energy_quality}; {best_in_words(view)}")
+    if view.energy_known and (line := confirmed_in_words(view)):
+        print(line)
     if model.further_axes:
         axes = " and ".join(AXES[name].words for name in model.further_axes)
         print(f"jobs keep their {axes}: nothing writes it into a job, these options are only shown")

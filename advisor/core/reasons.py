@@ -37,7 +37,10 @@ KINDS: dict[str, ReasonKind] = {
         "several options are equal within error; {0} takes the one with {1} cores"
     ),
     "node-cap": ReasonKind("the job's nodes apply the cap, to all that it runs"),
-    "confirmed": ReasonKind("confirmed by a run within its predicted interval"),
+    "confirmed": ReasonKind(
+        "confirmed by a run within its predicted interval; still possible: "
+        "over {0} slowdown ({1}), under {2} saving ({3})"
+    ),
     "node-type-estimated": ReasonKind("{0} is estimated from microbenchmarks, {1}"),
     "step-plan": ReasonKind("each step of srun is looked up as it starts; known are {0}"),
     # how the job was understood

@@ -60,14 +60,16 @@ def recommend(
     *,
     skip: Collection[Configuration] = (),
     run_sigma: float | None = None,
+    sure: float | None = None,
 ) -> Option | None:
     """Return the option a run should confirm next, None when no run is worth making.
 
     The bounds are :func:`advisor.core.select.select`'s with the margins one run at the option
     will leave, so that an option which comes out as predicted passes there too. What is confirmed
-    needs no run; ``skip`` are configurations not to propose.
+    needs no run; ``skip`` are configurations not to propose. For ``run_sigma`` and ``sure`` see
+    :func:`improvements`.
     """
-    worth = improvements(options, baseline, policy, run_sigma=run_sigma)
+    worth = improvements(options, baseline, policy, run_sigma=run_sigma, sure=sure)
     best: tuple[float, Option] | None = None
     for option, gain in zip(options, worth, strict=True):
         proposed = option.configuration not in skip and gain >= LEAST_IMPROVEMENT
@@ -110,12 +112,14 @@ def improvements(
     policy: Policy,
     *,
     run_sigma: float | None = None,
+    sure: float | None = None,
 ) -> list[float]:
     """Return each option's expected improvement (log score) by a run, its further cost taken off;
     0 where it needs none, or none is worth it.
 
     With ``run_sigma``, the standard deviation of one run's log, the run is one of a pair beside the
-    job as written and counts with what is known before, not instead of it.
+    job as written and counts with what is known before, not instead of it. ``sure`` is the log
+    score to improve on, by default that of the best confirmed option.
     """
     if math.isnan(baseline.energy_j):
         return [0.0] * len(options)
@@ -129,7 +133,8 @@ def improvements(
         else weigh((o.configuration.node_type, row_of(o)), reference, policy.goal)
         for o in options
     ]
-    sure = min((x.score for x in weighed if x and x.configuration == choice), default=0.0)
+    if sure is None:
+        sure = min((x.score for x in weighed if x and x.configuration == choice), default=0.0)
     weight = WEIGHTS[policy.goal]
     return [
         0.0

@@ -147,7 +147,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         best, tie = _break_tie(passed, policy)
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
         reasons.append(reason("chosen", f"energy {energy}, time {time}"))
-        reasons += [reason("confirmed")] * best.row.confirmed + tie
+        reasons += [_confirmed(best, policy)] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
     hopes = [weigh(c, baseline, policy.goal) for c in fast if not c[1].usable]
     unconfirmed = [x for x in hopes if x.e <= saving_bound and x.score < 0]
@@ -167,6 +167,22 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     else:
         reasons.append(reason("no-candidates"))
     return Selection(None, tuple(shown), tuple(reasons))
+
+
+def _confirmed(x: Weighed, policy: Policy) -> Reason:
+    """Say how probable it is that what a run confirmed breaks either bound all the same."""
+    chances = [
+        _chance(math.log1p(policy.max_slowdown) - x.t, x.t_sigma),
+        _chance(math.log1p(-policy.min_saving) - x.e, x.e_sigma),
+    ]
+    slowdown, saving = format_percent(policy.max_slowdown), format_percent(policy.min_saving)
+    return reason("confirmed", slowdown, chances[0], saving, chances[1])
+
+
+def _chance(room: float, sigma: float) -> str:
+    """Return the probability, in words, that a normal error (log) exceeds what room there is."""
+    chance = 0.5 * math.erfc(room / max(sigma, 1e-9) / math.sqrt(2))
+    return "below 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
 
 
 def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Reason]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.option import Option, row_of
@@ -102,37 +102,46 @@ def next_runs(
     pairs: Mapping[Configuration, int],
     run_sigma: float,
     confirm: int = 1,
+    as_predicted: Collection[Configuration] = (),
 ) -> NextRuns | None:
     """Return what to run next, None when no run is expected to pay back.
 
     ``options`` are those that the job may take, ``runs_left`` how many runs there still may be,
-    ``pairs`` how many each option had, ``run_sigma`` the standard deviation of one run's log,
-    ``confirm`` how many pairs the policy asks for at least, 0 for none.
+    ``pairs`` how many each option had (the job as written: how often it ran again), ``run_sigma``
+    the standard deviation of one run's log, ``confirm`` how many pairs the policy asks for at
+    least, 0 for none, ``as_predicted`` those whose runs came out as the others predict.
     """
     least_pairs = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
     base = baseline.configuration
-    choice = confirmed_choice(options, baseline, policy)
-    if choice is not None and pairs.get(choice, 0) < least_pairs and runs_left >= _PAIR:
-        return NextRuns((choice, base), confirms=True)
     ahead = run_sigma / math.sqrt(max(1, min(least_pairs, runs_left // _PAIR)))
-    measured = [o.configuration for o in options if o.measured]
-    open_options = [
-        o
-        for o in options
-        if o.configuration != choice
-        and pairs.get(o.configuration, 0) < _MOST_PAIRS
-        and _in_reach(o.configuration, measured)
-    ]
+    choice = confirmed_choice(options, baseline, policy)
     sure = _score(options, choice, baseline, policy)
-    guess = best_guess(open_options, baseline, policy, sure=sure, run_sigma=ahead)
-    best = guess[0] if guess else recommend(open_options, baseline, policy, run_sigma=ahead)
-    if best is None:
-        return None
-    if not best.measured and runs_left > (_PAIR if confirm else 0):
-        return NextRuns((best.configuration,))
+    measured = [o.configuration for o in options if o.measured]
+    free = [o for o in options if not o.measured and _in_reach(o.configuration, measured)]
+    again = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
+    standing = best_guess(again, baseline, policy, sure=0.0, run_sigma=ahead)
+    hope = min(sure, -standing[1]) if standing else sure
+    settled = least_pairs == 1 and pairs.get(base, 0) > 0  # a run borne out needs no pair
+    if runs_left > (_PAIR if confirm else 0) or (settled and runs_left == 1):
+        best = recommend(free, baseline, policy, run_sigma=ahead, sure=hope)
+        if best is not None:
+            return NextRuns((best.configuration,))
     if runs_left < _PAIR or not confirm:
         return None
-    return NextRuns((best.configuration, base), confirms=True)
+    if choice is not None and 1 < least_pairs > pairs.get(choice, 0):
+        return NextRuns((choice, base), confirms=True)
+    known = None
+    if least_pairs == 1:  # what was borne out waits for the job as written alone
+        likely = [
+            replace(o, confirmed=o.confirmed or o.configuration in as_predicted) for o in options
+        ]
+        known = confirmed_choice(likely, baseline, policy)
+        sure = min(sure, _score(options, known, baseline, policy))
+    rest = [o for o in (*again, *free) if o.configuration != choice]
+    guess = best_guess(rest, baseline, policy, sure=sure, run_sigma=ahead)
+    best = guess[0] if guess else recommend(rest, baseline, policy, run_sigma=ahead, sure=sure)
+    chosen = best.configuration if best else known
+    return None if chosen in (None, choice) else NextRuns((chosen, base), confirms=True)
 
 
 def _in_reach(c: Configuration, measured: Sequence[Configuration]) -> bool:
@@ -148,15 +157,16 @@ def _in_reach(c: Configuration, measured: Sequence[Configuration]) -> bool:
 
 
 def telling_run(options: Sequence[Option], measured: Collection[Configuration]) -> NextRuns | None:
-    """Return the run farthest from all that were made, None where nothing else can be run.
+    """Return the run in reach that is farthest from all that were made, None where there is none.
 
     For a sweep that would end before its runs make a model for those who have only the runs.
     """
     free = [o.configuration for o in options if o.configuration not in measured]
-    if not free:
+    near = [c for c in free if _in_reach(c, [*measured])]
+    if not near:
         return None
     return NextRuns(
-        (max(free, key=lambda c: (min(_log_distance(c, m, 1, 1) for m in measured), c)),)
+        (max(near, key=lambda c: (min(_log_distance(c, m, 1, 1) for m in measured), c)),)
     )
 
 
@@ -172,6 +182,11 @@ def _score(
         return 0.0
     candidate = option.configuration.node_type, row_of(option)
     return min(0.0, weigh(candidate, row_of(baseline), policy.goal).score)
+
+
+def is_quiet(run_sigma: float) -> bool:
+    """Tell whether one pair is enough where runs scatter so, at the usual confidence."""
+    return pairs_needed(Policy(), run_sigma) == 1
 
 
 def pairs_needed(policy: Policy, run_sigma: float) -> int:

@@ -17,7 +17,7 @@ from advisor.core.program import joined
 from advisor.core.thread_use import filled
 from advisor.core.units import format_change, format_count, format_freq
 from advisor.core.words import describe
-from advisor.models.adaptive import ADAPTIVE
+from advisor.models.adaptive import ADAPTIVE, is_quiet
 from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
@@ -54,6 +54,8 @@ class FitResult:
     model: str
     notes: list[str]
     predicted: tuple[Option, ...] = field(default=())
+    as_predicted: frozenset[Configuration] = frozenset()
+    """The configurations whose runs came out as the others predict, confirmed or not."""
 
 
 def fit_options(
@@ -109,7 +111,11 @@ def fit_options(
     if far:
         notes.append(_far_in_words(runs.time.log_mean, len(far)))
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
-    options = _trusted(options, observations, notes)
+    as_predicted = frozenset(o.configuration for o in options if o.confirmed)
+    quiet = all(
+        is_quiet(r.run_sigma) and not r.unsteady for r in (runs.time, runs.energy) if r is not None
+    )
+    options = _trusted(options, observations, notes, quiet=quiet)
     placed = place(options, error)
     programs = joined(o.extra.get("program") for o in observations)
     if len(programs) > 1:
@@ -140,6 +146,7 @@ def fit_options(
         model,
         notes,
         place(predicted, error),
+        as_predicted,
     )
 
 
@@ -348,14 +355,22 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
 
 
 def _trusted(
-    options: list[Option], observations: Sequence[Observation], notes: list[str]
+    options: list[Option],
+    observations: Sequence[Observation],
+    notes: list[str],
+    *,
+    quiet: bool,
 ) -> list[Option]:
     """Take confirmations back: of what the adaptive design ran only to explore, and of all where
     three confirmation runs were made and none matched its prediction.
+
+    What was explored stands where one pair is enough (``quiet``) and the job as written, the only
+    one that is explored twice, ran again.
     """
-    chosen = {o.configuration for o in observations if _explored(o)}
-    chosen -= {o.configuration for o in observations if not _explored(o)}
-    options = [replace(o, confirmed=False) if o.configuration in chosen else o for o in options]
+    explored = [o.configuration for o in observations if _explored(o)]
+    if not quiet or len(set(explored)) == len(explored):
+        alone = {*explored} - {o.configuration for o in observations if not _explored(o)}
+        options = [replace(o, confirmed=False) if o.configuration in alone else o for o in options]
     tried = {o.configuration for o in observations if o.source == "confirm"}
     any_confirmed = any(o.confirmed for o in options if o.configuration in tried)
     if len(tried) < MOST_CONFIRMATIONS or any_confirmed:

@@ -33,6 +33,9 @@ _UNSTEADY = 0.10
 """Runs of one configuration further apart than this fraction may make it unsteady."""
 _BEYOND_OTHERS = 3.0
 """They do where they scatter by so many times what the others' repeats and the assumed error do."""
+_AGREE = 2.576
+"""Two runs agree where they scatter by no more than so many errors: 99 of 100 pairs do. Time and
+energy both must, so that at 90 % a fifth of all pairs would confirm nothing."""
 _FEWEST_FOR_TEST, _FEWEST_FOR_NOTE, _IMPROBABLE = 3, 8, 0.01
 """Residuals that Shapiro-Wilk needs, those that a note needs, and the p value below which."""
 _MOST_POINTS = 200
@@ -89,7 +92,10 @@ class Response:
     def half_width(self, configuration: Configuration) -> float:
         """Return half the 90 % interval of a measured configuration's mean, in log space."""
         usual = self.quantile * self.run_sigma / math.sqrt(self.counts[configuration])
-        return usual + self.unsteady.get(configuration, 0.0)
+        if configuration not in self.unsteady:
+            return usual
+        own_quantile = student.quantile(max(1, round(self.counts[configuration]) - 1), 0.95)
+        return usual + own_quantile * self.unsteady[configuration]
 
     def without(self, odd: Container[Configuration]) -> Response:
         """Return the response with some configurations left out."""
@@ -158,7 +164,7 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
         tuple(r for c, v in steady.items() for r in _residuals(v, means[c])),
         unsteady,
     )
-    near = Z90 * max(assumed, result.run_sigma)
+    near = _AGREE * max(assumed, result.run_sigma)
     agreed = frozenset(c for c, v in steady.items() if float(np.std(v, ddof=1)) <= near)
     return replace(result, agreed=agreed)
 

@@ -163,18 +163,21 @@ class Sweep(Measuring):
         """Return what the adaptive design runs next, None when it has ended."""
         state = self.state
         planned = [r for stage in state.stages.values() for r in stage.runs]
+        base = state.subject.baseline
         pairs = Counter(r.configuration for r in planned if r.role == "confirm")
+        pairs[base] = sum(r.configuration == base for r in planned) - 1
         failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
         options = [o for o in self._allowed_options(fit) if o.configuration not in failed]
         runs_left = state.settings.most_runs - len(planned)
         step = next_runs(
             options,
-            option_at(fit.options, state.subject.baseline),
+            option_at(fit.options, base),
             self.policy,
             runs_left=runs_left,
             pairs=pairs,
             run_sigma=run_sigma(fit),
             confirm=self.policy.training.confirm,
+            as_predicted=fit.as_predicted,
         )
         measured = {o.configuration for o in without_refuted(self.observations, [])}
         if step is None and runs_left and too_few_for_a_model(measured):

@@ -221,6 +221,19 @@ def least_energy(view: View) -> Option | None:
     return None if best is view.baseline or view.change(best)[0] > -0.005 else best
 
 
+def confirmed_in_words(view: View) -> str:
+    """Say how far confirmed options may still be off; "" where none is confirmed."""
+    halves = [
+        (o.time_hi_s / o.time_s - 1, o.energy_hi_j / o.energy_j - 1)
+        for o in view.options
+        if o.confirmed
+    ]
+    if not halves:
+        return ""
+    time, energy = (f"{100 * max(half):.1f} %" for half in zip(*halves, strict=True))
+    return f"confirmed options may still be off: time by {time}, energy by {energy} (90 %)"
+
+
 def best_in_words(view: View) -> str:
     """Say in one sentence what is to be had."""
     if not view.energy_known:

@@ -444,8 +444,17 @@ def test_a_choice_says_what_it_changes() -> None:
     policy = replace(FREE, goal="min_energy")
     assert told(option(98, 900), policy=policy) == [
         ("chosen", ("energy −10.0 %, time −2.0 %",)),
-        ("confirmed", ()),
+        ("confirmed", ("100 %", "below 1 %", "0 %", "below 1 %")),
     ]
+
+
+def test_what_is_confirmed_says_how_much_it_could_still_be_wrong() -> None:
+    """Beyond 5 % of slowdown are 0.0096 of 1.04's logarithm, whose error is 0.0122: 0.79 of it."""
+    policy = replace(FREE, goal="min_energy", max_slowdown=0.05, min_saving=0.03, confidence=0.6)
+    assert told(option(104, 950, error=0.02), policy=policy)[-1] == (
+        "confirmed",
+        ("5 %", "22 %", "3 %", "5 %"),
+    )
 
 
 # -- ties ----------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm, wire
 from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
@@ -45,6 +46,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(takes_tail=True)
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainAnswer(JsonForm):
+    """The decision for a job that is not submitted."""
+
+    decision: Decision = field(metadata=wire(inline=True))
+    worth: Worth | None
+    last_submission: Annotated[
+        LastSubmission | None,
+        "what the last submission of this script asked for otherwise; null for nothing",
+    ]
+    earlier_hooks: Annotated[
+        Sequence[str],
+        "PBS, for a script never submitted: the site's hooks that see jobs before the advisor's; "
+        "empty where nothing is known",
+    ]
+
+
 def run(args: argparse.Namespace) -> int:
     """Decide and print."""
     from advisor.schedulers.submission import payload_of, scheduler_of
@@ -66,12 +84,7 @@ def run(args: argparse.Namespace) -> int:
     worth = _worth(args, decision)
     differs = last if last is not None and last.differing else None
     if args.json:
-        more = {
-            "worth": worth and worth.to_dict(),
-            "last_submission": differs and differs.to_dict(),
-            "earlier_hooks": list(earlier_hooks),
-        }
-        print_json("explain", {**decision.to_dict(), **more})
+        print_json("explain", ExplainAnswer(decision, worth, differs, earlier_hooks))
     else:
         _print(decision, worth, path, show_diff=args.diff)
         if differs is not None:

@@ -33,11 +33,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
 BY_HAND = (
     "bench",
     "characterise",
-    "classes",
     "decision",
     "error",
     "evaluate",
-    "explain",
     "fit",
     "forget",
     "hook",

@@ -6,11 +6,12 @@ import argparse
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths, plugins
-from advisor.cli.import_progress import shown
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.core.power import DROPPED, without_impossible
@@ -484,3 +485,34 @@ def _energy_text(energy: dict[str, int], meter: str) -> str:
     if energy["missing"] == sum(energy.values()):
         return "energy missing in all of them: only their time can be modelled"
     return f"energy {', '.join(parts)}{meter_words}"
+
+
+LONG_BYTES = 1_000_000
+"""From this size of a file on, some 20,000 runs, people wait for its import."""
+ImportStep = Callable[[str, int, int], None]
+"""Called with what is being done, how many rows of it are done, and of how many (0: not known)."""
+
+
+@contextmanager
+def shown(path: Path) -> Iterator[ImportStep]:
+    """Yield what shows a step of a file's import on standard error, and clears it at the end."""
+    if not sys.stderr.isatty() or not path.exists() or path.stat().st_size < LONG_BYTES:
+        yield lambda what, done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, highlight=False),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def step(what: str, completed: int, total: int) -> None:
+            bar.update(task, description=what, completed=completed, total=total or None)
+
+        yield step

@@ -212,7 +212,7 @@ def _application(section: ApplicationSection) -> dict[str, object]:
     # that the number of ranks is fixed holds for every application, whether it is written or not
     stated_values = section.model_dump(exclude_unset=True, exclude={"match", "ranks", "rate"})
     stated_values |= {"rate": section.rate_rule()} if section.rate else {}
-    first = {key: stated_values.pop(key) for key in ("name", "workload") if key in stated_values}
+    first = {key: stated_values.pop(key) for key in ["name", "workload"] if key in stated_values}
     more = {key: value for key, value in stated_values.items() if value}
     return {**first, **section.match.model_dump(exclude_unset=True), **more}
 

@@ -34,10 +34,7 @@ BY_HAND = (
     "bench",
     "characterise",
     "decision",
-    "error",
     "evaluate",
-    "fit",
-    "forget",
     "hook",
     "import",
     "protocol",
@@ -46,6 +43,7 @@ BY_HAND = (
 """Schemas that are kept by hand; those of all other answers follow from their dataclasses."""
 NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
 MODULES = {
+    "error": "advisor.cli.output",
     "jobs": "advisor.views.recent",
     "note": "advisor.views.recent",
     "models": "advisor.cli.fit",
@@ -58,7 +56,7 @@ MODULES = {
 }
 """Of a verb, and of its actions, whose answers do not lie in ``advisor.cli`` under its name."""
 TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
-TITLES["models"] = "advisor fit --list-models"
+TITLES |= {"error": "an error with --json", "models": "advisor fit --list-models"}
 """Of a verb that has two words, both."""
 SHARED = {
     Decision: "decision.json",
@@ -201,6 +199,9 @@ def value(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": value(parts[0])}
     if origin in (dict, Mapping):
         values = value(parts[1])
+        if get_origin(parts[0]) is Literal:  # any of these names, and no other
+            properties = dict.fromkeys(get_args(parts[0]), values)
+            return {"type": "object", "properties": properties, "required": []}
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
     if hint is JsonForm:
         return {"type": "object"}

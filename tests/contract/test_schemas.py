@@ -113,7 +113,12 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "metrics": ((),),
     "service": (("install", "--dir", "units"), ("status", "--dir", "units")),
     "collect": (("--spool",), ("--scheduler", "local")),
-    "hook": (("status", *SLURM), ("install", *SLURM, "--dry-run"), ("remove", *SLURM)),
+    "hook": (
+        ("status", *SLURM),
+        ("install", *SLURM, "--dry-run"),
+        ("remove", *SLURM),
+        ("status", "--scheduler", "pbs", "--login", "bin"),
+    ),
     "completion": (("bash",),),
     "doctor": ((),),
     "profile": (

@@ -34,7 +34,6 @@ BY_HAND = (
     "bench",
     "characterise",
     "decision",
-    "evaluate",
     "hook",
     "import",
     "protocol",
@@ -44,6 +43,7 @@ BY_HAND = (
 NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
 MODULES = {
     "error": "advisor.cli.output",
+    "evaluate": "advisor_lab.cli.evaluate",
     "jobs": "advisor.views.recent",
     "note": "advisor.views.recent",
     "models": "advisor.cli.fit",

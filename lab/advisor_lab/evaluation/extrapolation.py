@@ -23,9 +23,9 @@ from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPl
 from advisor.scaling.design import AT_LARGEST, AT_OTHERS, baseline_of, sized_design
 from advisor.scaling.registry import AUTO, TriedForecast, create, tried_forecast
 
-FamilyAnswer = Literal["ok", "family-unfit"]
-OK: FamilyAnswer = "ok"
-UNFIT: FamilyAnswer = "family-unfit"
+FamilyFit = Literal["ok", "family-unfit"]
+OK: FamilyFit = "ok"
+UNFIT: FamilyFit = "family-unfit"
 SAMPLES = {AT_LARGEST + 2 * AT_OTHERS: AT_OTHERS, 3 * AT_LARGEST: AT_LARGEST}
 """Runs in all, over the three largest sizes: how many each but the largest has."""
 _TRAINED_SIZES = 3
@@ -67,7 +67,7 @@ class SizedScore(JsonForm):
     at: float
     factor: float
     cells: int
-    answer: FamilyAnswer
+    answer: FamilyFit
     median_error_pct: ByMeasure
     interval_coverage: ByMeasure
     half_width_pct: ByMeasure
@@ -82,7 +82,7 @@ class Extrapolation(JsonForm):
     parameter: str
     train_to: float
     trained: int = field(metadata=wire("trained_runs"))
-    answer: FamilyAnswer
+    answer: FamilyFit
     scores: tuple[SizedScore, ...] = field(metadata=wire("extrapolation"))
     terms: tuple[str, ...]
     notes: tuple[str, ...]

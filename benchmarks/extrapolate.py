@@ -24,7 +24,14 @@ from advisor.errors import AdvisorError
 from advisor.scaling.base import NODES
 from advisor.scaling.registry import AUTO, names
 from advisor.store.csvfile import Terms, read_csv
-from advisor_lab.evaluation.extrapolation import UNFIT, Extrapolation, SizedScore, extrapolate
+from advisor_lab.evaluation.extrapolation import (
+    MEASURES,
+    UNFIT,
+    Extrapolation,
+    Measure,
+    SizedScore,
+    extrapolate,
+)
 
 LIMITS = {
     "36": {1.6: (6, 6), 2.6: (10, 11), 4.5: (15, 15), 8.0: (20, 20)},
@@ -72,7 +79,7 @@ def within(study: Extrapolation, low: float, high: float) -> list[SizedScore]:
     return [s for s in study.scores if low < s.factor <= high and s.cells]
 
 
-def mean_error(scores: Sequence[SizedScore], what: str) -> float:
+def mean_error(scores: Sequence[SizedScore], what: Measure) -> float:
     errors = [e for s in scores if (e := s.median_error_pct[what]) is not None]
     return float(np.mean(errors)) if errors else math.nan
 
@@ -93,7 +100,7 @@ def report(kind: str, model: str, studies: dict[str, Extrapolation]) -> None:
     low = 1.0
     for high, limit in LIMITS[kind].items():
         cells = []
-        for what, allowed in zip(("time", "energy"), limit, strict=True):
+        for what, allowed in zip(MEASURES, limit, strict=True):
             errors = {n: mean_error(within(s, low, high), what) for n, s in fit.items()}
             known = {n: e for n, e in errors.items() if not math.isnan(e)}
             if known:

@@ -226,6 +226,19 @@ def rooms(tree: Path) -> dict[str, int]:
     return dict(sorted(lines.items()))
 
 
+def written_by_hand(tree: Path) -> set[str]:
+    """Names of the schemas that people write; the generator has them, or once had the others."""
+    generator = ast.parse((tree / "docs" / "generator" / "schemas.py").read_text())
+    for node in generator.body:
+        if isinstance(node, ast.Assign) and isinstance(name := node.targets[0], ast.Name):
+            if name.id == "BY_HAND":
+                return set(ast.literal_eval(node.value))
+            if name.id == "VERBS":
+                schemas = {p.stem for p in (tree / "config" / "schemas").glob("*.json")}
+                return schemas.difference(ast.literal_eval(node.value))
+    return set()
+
+
 def whole_tree(tree: Path) -> dict[str, int]:
     """Figures of the checkout as a whole: verbs, schemas, other languages, tests."""
     suffixes = {".lua", ".c", ".h", ".sql"}
@@ -249,6 +262,9 @@ def whole_tree(tree: Path) -> dict[str, int]:
     return {
         "verbs": len(set(verbs)),
         "schema_lines": sum(len(p.read_text().splitlines()) for p in schemas),
+        "schema_lines_by_hand": sum(
+            len(p.read_text().splitlines()) for p in schemas if p.stem in written_by_hand(tree)
+        ),
         "other_languages_lines": sum(len(p.read_text().splitlines()) for p in other),
         "test_lines": sum(len(p.read_text().splitlines()) for p in tests),
     }

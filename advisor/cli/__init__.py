@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor import __version__, laboratory, plugins
 from advisor.cli.arguments import add_common, find_workload
@@ -22,52 +22,59 @@ from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError, InputError, LaboratoryError
 from advisor.interpreter import search_absolute_folders
 
-VERBS: dict[str, tuple[str, str]] = {
-    # verb: (module below advisor.cli, "" where a package has it; one line of help)
+
+class Verb(NamedTuple):
+    """A verb's module below advisor.cli, "" where a package has it, and its line of the help."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
     # your jobs
-    "explain": ("explain", "show what the hook would do with a job script, and why"),
-    "jobs": ("jobs", "list my jobs of the last days: what was changed, promised and measured"),
-    "why": ("why", "show what was decided for a job and how it came out"),
-    "note": ("note", "sum up my week: jobs, energy, one suggestion"),
-    "options": ("options", "list an application's options and their trade-off"),
-    "choose": ("choose", "pin a configuration or a goal for my jobs, or leave them alone"),
-    "tui": ("tui", "browse applications and options in the terminal, and choose"),
-    "train": ("train", "measure an application with a low-cost sweep and fit its model"),
+    "explain": Verb("explain", "show what the hook would do with a job script, and why"),
+    "jobs": Verb("jobs", "list my jobs of the last days: what was changed, promised and measured"),
+    "why": Verb("why", "show what was decided for a job and how it came out"),
+    "note": Verb("note", "sum up my week: jobs, energy, one suggestion"),
+    "options": Verb("options", "list an application's options and their trade-off"),
+    "choose": Verb("choose", "pin a configuration or a goal for my jobs, or leave them alone"),
+    "tui": Verb("tui", "browse applications and options in the terminal, and choose"),
+    "train": Verb("train", "measure an application with a low-cost sweep and fit its model"),
     # your site
-    "prospect": ("prospect", "estimate what this site would save, from its accounting alone"),
-    "site": ("site", "discover and edit the inventory and the site file"),
-    "policy": ("policy", "check, apply, compare and roll back the policy"),
-    "hook": ("hook", "install, remove or check a scheduler's hook"),
-    "report": ("report", "compare promised and measured savings"),
-    "doctor": ("doctor", "check this installation and name what to repair"),
-    "store backup": ("backup", "write everything in the store to one file"),
-    "store restore": ("restore", "put a backup in the store's place"),
-    "store publish": ("publish", "make a read-only copy of the store for other hosts"),
-    "store prune": ("prune", "forget what the policy no longer keeps"),
-    "store promote": ("promote", "share an application's measurements with more users"),
-    "store forget": ("forget", "remove an application's measurements"),
+    "prospect": Verb("prospect", "estimate what this site would save, from its accounting alone"),
+    "site": Verb("site", "discover and edit the inventory and the site file"),
+    "policy": Verb("policy", "check, apply, compare and roll back the policy"),
+    "hook": Verb("hook", "install, remove or check a scheduler's hook"),
+    "report": Verb("report", "compare promised and measured savings"),
+    "doctor": Verb("doctor", "check this installation and name what to repair"),
+    "store backup": Verb("backup", "write everything in the store to one file"),
+    "store restore": Verb("restore", "put a backup in the store's place"),
+    "store publish": Verb("publish", "make a read-only copy of the store for other hosts"),
+    "store prune": Verb("prune", "forget what the policy no longer keeps"),
+    "store promote": Verb("promote", "share an application's measurements with more users"),
+    "store forget": Verb("forget", "remove an application's measurements"),
     # to study
-    "demo": ("demo", "show advice for programs that others measured, and what it saves"),
-    "lab predict": ("predict", "predict sizes and node counts that never ran"),
-    "lab bench": ("bench", "profile node types with microbenchmarks"),
-    "lab rank": ("rank", "estimate an application's time on node types it never ran on"),
-    "lab characterise": ("characterise", "find an application's phases and memory streams"),
-    "lab classify": (
+    "demo": Verb("demo", "show advice for programs that others measured, and what it saves"),
+    "lab predict": Verb("predict", "predict sizes and node counts that never ran"),
+    "lab bench": Verb("bench", "profile node types with microbenchmarks"),
+    "lab rank": Verb("rank", "estimate an application's time on node types it never ran on"),
+    "lab characterise": Verb("characterise", "find an application's phases and memory streams"),
+    "lab classify": Verb(
         "classify",
         "find the class of applications: cpu-bound, memory-bound and more",
     ),
-    "lab classes": ("classes", "train, check and show the files that classes are found by"),
-    **{f"lab {name}": ("", summary) for name, summary in laboratory.VERBS.items()},
+    "lab classes": Verb("classes", "train, check and show the files that classes are found by"),
+    **{f"lab {name}": Verb("", summary) for name, summary in laboratory.VERBS.items()},
     # what scripts, services and measured runs need
-    "run": ("run", "run a command and measure its time and energy"),
-    "import": ("import_", "import measured runs from a file"),
-    "fit": ("fit", "fit a model to the measured runs and store it"),
-    "cc": ("cc", "compile, and make a traced twin for advisor lab characterise"),
-    "collect": ("collect", "read from the accounting how advised jobs came out"),
-    "serve": ("serve", "run the daemon that answers the hooks"),
-    "service": ("service", "write systemd's units with this host's paths, or show them"),
-    "metrics": ("metrics", "print how the daemon is doing, for Prometheus"),
-    "completion": ("completion", "print the completion script for bash, zsh or fish"),
+    "run": Verb("run", "run a command and measure its time and energy"),
+    "import": Verb("import_", "import measured runs from a file"),
+    "fit": Verb("fit", "fit a model to the measured runs and store it"),
+    "cc": Verb("cc", "compile, and make a traced twin for advisor lab characterise"),
+    "collect": Verb("collect", "read from the accounting how advised jobs came out"),
+    "serve": Verb("serve", "run the daemon that answers the hooks"),
+    "service": Verb("service", "write systemd's units with this host's paths, or show them"),
+    "metrics": Verb("metrics", "print how the daemon is doing, for Prometheus"),
+    "completion": Verb("completion", "print the completion script for bash, zsh or fish"),
 }
 
 FAMILIES = {
@@ -113,7 +120,7 @@ def _first_words() -> dict[str, None]:
 
 
 def _summary(word: str) -> str:
-    return FAMILIES.get(word) or VERBS[word][1]
+    return FAMILIES.get(word) or VERBS[word].summary
 
 
 def _added() -> dict[str, str]:
@@ -125,9 +132,8 @@ def _added() -> dict[str, str]:
 
 def _module(verb: str) -> Any:
     """Return a verb's module. Raises LaboratoryError, InputError."""
-    name, _ = VERBS.get(verb, ("", ""))
-    if name:
-        return import_module(f"advisor.cli.{name}")
+    if verb in VERBS and VERBS[verb].module:
+        return import_module(f"advisor.cli.{VERBS[verb].module}")
     return laboratory.load("verbs", verb.removeprefix("lab "), verb)
 
 
@@ -148,7 +154,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         dest="verb", metavar="VERB", required=True, parser_class=Parser
     )
     levels = {"": parser.add_subparsers(**subparser_settings)}
-    listed = {name: summary for name, (_, summary) in VERBS.items()}
+    listed = {name: entry.summary for name, entry in VERBS.items()}
     if verb not in VERBS:
         listed |= _added()
     lacking = laboratory.VERBS if verb == "*" and not laboratory.installed() else ()
@@ -257,6 +263,6 @@ def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int
 def _print_error(arguments: Sequence[str], message: str, hint: str, exit_code: int) -> None:
     """Print an error where programs read; people read standard error, as everywhere."""
     if "--json" in arguments:
-        from advisor.cli.output import print_json
+        from advisor.cli.output import ErrorAnswer, print_json
 
-        print_json("error", {"error": message, "hint": hint, "exit_code": exit_code})
+        print_json("error", ErrorAnswer(message, hint, exit_code))

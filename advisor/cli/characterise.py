@@ -83,7 +83,7 @@ def _characterise(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from advisor.cli import characterise_output as output
-    from advisor.cli.output import print_json
+    from advisor.cli.output import ErrorAnswer, print_json
     from advisor.core.recognise import clean_name
     from advisor.core.units import parse_duration_s, parse_fraction
     from advisor.errors import UsageError
@@ -129,7 +129,7 @@ def _characterise(args: argparse.Namespace) -> int:
         code = timed.exit_code if timed.exit_code > 0 else 128 - timed.exit_code
         problem = f"{args.tail[0]}: {exit_text(timed.exit_code)}; nothing is stored"
         if args.json:
-            print_json("error", {"error": problem, "hint": "", "exit_code": code})
+            print_json("error", ErrorAnswer(problem, "", code))
         complain(problem)
         return code
     if not args.json:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor import paths
 from advisor.cli.arguments import add_action, add_actions
 from advisor.cli.class_setup import Known, add_node_type, add_rules
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count
 from advisor.errors import RefusedError
 
 if TYPE_CHECKING:
-    from advisor.classes.base import Setup
+    from advisor.classes.base import ClassLimits, Setup
     from advisor.classes.files import Peaks
     from advisor.classes.train import Trained, TrainingRow
 
@@ -69,6 +72,106 @@ _PARTS = (
 )
 
 
+class ClassesAnswer(JsonForm):
+    """What an action of `classes` found or wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineOf(JsonForm):
+    """The peaks of a node type, and where both meet."""
+
+    gbs: float
+    gflops: float
+    ridge: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPeaks(JsonForm):
+    """A node type's peaks."""
+
+    action: Literal["peaks"] = field(default="peaks", init=False)
+    node_type: str
+    tag: str
+    paper: RooflineOf | None
+    measured: RooflineOf | None
+    measured_by: str
+    written: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMedoid(JsonForm):
+    """A class and the application that stands for it."""
+
+    name: str = field(metadata=wire("class"))
+    application: str
+    workload: str
+    rows: int
+    why: str
+    cpi: float
+    tpi: float
+    gflops: float
+    gbs: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedClasses(JsonForm):
+    """What was learned of signatures."""
+
+    action: Literal["train"] = field(default="train", init=False)
+    node_type: str
+    tag: str
+    rows: int
+    applications: int
+    left_out: Mapping[str, int]
+    silhouette: float
+    order: Literal["page", "ear"]
+    medoids: Sequence[ClassMedoid]
+    written: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClasses(JsonForm):
+    """A folder without mistakes."""
+
+    action: Literal["check"] = field(default="check", init=False)
+    folder: str
+    tags: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsOf(JsonForm):
+    """The limits of the strategy ``default``, and who states them."""
+
+    limits: ClassLimits = field(metadata=wire(inline=True))
+    source: str = field(metadata=wire("from"))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownType(JsonForm):
+    """How the class of a node type's jobs is found."""
+
+    node_type: str
+    tag: str
+    folders: Mapping[str, str]
+    files: Sequence[str]
+    problems: Sequence[str]
+    strategy: str
+    available: Sequence[str]
+    limits: LimitsOf
+    cpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownClasses(JsonForm):
+    """The same of several node types."""
+
+    action: Literal["show"] = field(default="show", init=False)
+    node_types: Sequence[ShownType]
+
+
+ANSWERS = (ClassPeaks, TrainedClasses, CheckedClasses, ShownClasses)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run one action."""
     actions = {"peaks": _peaks, "train": _train, "check": _check, "show": _show}
@@ -101,15 +204,15 @@ def _peaks(args: argparse.Namespace) -> int:
         folder = args.folder or dict(setup.files.folders)["roofline"]
         written_files = write_files(folder, setup.tag, {"roofline": chosen})
     if args.json:
-        data = {
-            "node_type": setup.node_type,
-            "tag": setup.tag,
-            "paper": _peaks_json(paper),
-            "measured": _peaks_json(measured),
-            "measured_by": peak_source,
-            "written": [str(path) for path in written_files],
-        }
-        print_json("classes", {"action": "peaks", **data})
+        answer = ClassPeaks(
+            setup.node_type,
+            setup.tag,
+            paper and RooflineOf(*paper, paper.ridge),
+            measured and RooflineOf(*measured, measured.ridge),
+            peak_source,
+            [str(path) for path in written_files],
+        )
+        print_json("classes", answer)
         return 0
     for name, peaks, how in (("on paper", paper, ""), ("measured", measured, peak_source)):
         if peaks is not None:
@@ -120,10 +223,6 @@ def _peaks(args: argparse.Namespace) -> int:
     if not written_files:
         print(f"--write paper or --write measured writes {file_name('roofline', setup.tag)}")
     return 0
-
-
-def _peaks_json(peaks: Peaks | None) -> dict[str, float] | None:
-    return None if peaks is None else {**peaks._asdict(), "ridge": peaks.ridge}
 
 
 def _on_paper(args: argparse.Namespace, site_facts: Known, setup: Setup) -> Peaks | None:
@@ -204,7 +303,6 @@ def _measured(
 
 def _train(args: argparse.Namespace) -> int:
     from advisor.classes.files import lines_of, write_files
-    from advisor.classes.kmedoids import KMedoids
     from advisor.classes.train import train
 
     setup = Known.load(args).setup(args.node_type, args)
@@ -216,28 +314,29 @@ def _train(args: argparse.Namespace) -> int:
         values = lines_of(trained.extremes, trained.medoids, args.order)
         written_files = write_files(folder, setup.tag, {k: tuple(v) for k, v in values.items()})
     if args.json:
-        data = {
-            "node_type": setup.node_type,
-            "tag": setup.tag,
-            "rows": len(rows),
-            "applications": len({row.application for row in rows}),
-            "left_out": left_out,
-            "silhouette": trained.silhouette,
-            "order": args.order,
-            "medoids": [
-                {
-                    "class": g.name,
-                    "application": rows[g.medoid].application,
-                    "workload": rows[g.medoid].workload,
-                    "rows": len(g.rows),
-                    "why": g.why,
-                    **dict(zip(KMedoids.USES, rows[g.medoid].vector, strict=True)),
-                }
-                for g in trained.groups
-            ],
-            "written": [str(path) for path in written_files],
-        }
-        print_json("classes", {"action": "train", **data})
+        medoids = [
+            ClassMedoid(
+                g.name,
+                rows[g.medoid].application,
+                rows[g.medoid].workload,
+                len(g.rows),
+                g.why,
+                *rows[g.medoid].vector,
+            )
+            for g in trained.groups
+        ]
+        answer = TrainedClasses(
+            setup.node_type,
+            setup.tag,
+            len(rows),
+            len({row.application for row in rows}),
+            left_out,
+            trained.silhouette,
+            args.order,
+            medoids,
+            [str(path) for path in written_files],
+        )
+        print_json("classes", answer)
         return 0
     _print_trained(trained, rows, left_out)
     for path in written_files:
@@ -330,7 +429,7 @@ def _check(args: argparse.Namespace) -> int:
         if tag not in known_tags:
             raise InputError(f"{args.folder}: {path} has no tag {tag!r}")
     if args.json:
-        print_json("classes", {"action": "check", "folder": str(args.folder), "tags": tags})
+        print_json("classes", CheckedClasses(str(args.folder), tags))
     else:
         print(f"{args.folder}: no mistakes; tags {', '.join(tags)}")
     return 0
@@ -356,39 +455,36 @@ def _show(args: argparse.Namespace) -> int:
             "medoids": files.medoids,
         }
         described_types.append(
-            {
-                "node_type": setup.node_type,
-                "tag": setup.tag,
-                "folders": {kind: str(folder) for kind, folder in files.folders},
-                "files": [kind for kind, value in class_files.items() if value is not None],
-                "problems": list(files.problems),
-                "strategy": classifier.available[0].NAME,
-                "available": [s.NAME for s in classifier.available],
-                "limits": {**setup.limits._asdict(), "from": setup.limits_from},
-                "cpus": setup.cpus,
-            }
+            ShownType(
+                setup.node_type,
+                setup.tag,
+                {kind: str(folder) for kind, folder in files.folders},
+                [kind for kind, value in class_files.items() if value is not None],
+                files.problems,
+                classifier.available[0].NAME,
+                [s.NAME for s in classifier.available],
+                LimitsOf(setup.limits, setup.limits_from),
+                setup.cpus,
+            )
         )
     if args.json:
-        print_json("classes", {"action": "show", "node_types": described_types})
+        print_json("classes", ShownClasses(described_types))
         return 0
     for described_type in described_types:
         _print_setup(described_type)
     return 0
 
 
-def _print_setup(described_type: dict[str, Any]) -> None:
-    limits = described_type["limits"]
-    print(
-        f"{described_type['node_type'] or 'any node type'}: tag {described_type['tag'] or '-'}, "
-        f"by {described_type['strategy']}"
-    )
-    for folder in dict.fromkeys(described_type["folders"].values()):
+def _print_setup(t: ShownType) -> None:
+    print(f"{t.node_type or 'any node type'}: tag {t.tag or '-'}, by {t.strategy}")
+    for folder in dict.fromkeys(t.folders.values()):
         print(f"  folder {folder}")
-    print(f"  files: {', '.join(described_type['files']) or 'none'}")
+    print(f"  files: {', '.join(t.files) or 'none'}")
+    limits = t.limits.limits
     print(
-        f"  limits: cpu-bound up to CPI {limits['cpu_cpi']:g} and {limits['cpu_gbs']:g} GB/s, "
-        f"memory-bound from {limits['memory_cpi']:g} and {limits['memory_gbs']:g} "
-        f"({limits['from']})"
+        f"  limits: cpu-bound up to CPI {limits.cpu_cpi:g} and {limits.cpu_gbs:g} GB/s, "
+        f"memory-bound from {limits.memory_cpi:g} and {limits.memory_gbs:g} "
+        f"({t.limits.source})"
     )
-    for problem in described_type["problems"]:
+    for problem in t.problems:
         print(f"  mistake: {problem}")

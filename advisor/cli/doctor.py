@@ -65,7 +65,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.inventory import Inventory
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
-    from advisor.service import unit_health, units
+    from advisor.service import units
     from advisor.store.reader import understood_options
 
     yield from health.check_python()
@@ -117,7 +117,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
         hooked, hooks = checker.check_hooks(settings, inventory.frequency_steps())
         yield from hooks
     yield _meters(bool(settings))
-    yield from unit_health.check_units(units.LOOKED_INTO, units.program())
+    yield from units.check_units(units.LOOKED_INTO, units.program())
     yield from _daemon(args, hooked, version)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm, wire
 from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.core.step_plan import PlannedStep
     from advisor.views.last_submission import LastSubmission
     from advisor.views.worth import Worth
 
@@ -45,6 +47,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(takes_tail=True)
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainAnswer(JsonForm):
+    """The decision for a job that is not submitted."""
+
+    decision: Decision = field(metadata=wire(inline=True))
+    worth: Worth | None
+    last_submission: Annotated[
+        LastSubmission | None,
+        "what the last submission of this script asked for otherwise; null for nothing",
+    ]
+    earlier_hooks: Annotated[
+        Sequence[str],
+        "PBS, for a script never submitted: the site's hooks that see jobs before the advisor's; "
+        "empty where nothing is known",
+    ]
+    steps: Annotated[
+        Sequence[PlannedStep],
+        "what a step of srun gets where it starts, by its program, arguments, ranks and threads; of "
+        "several entries that fit it the first counts. Empty where the job is decided as a whole, or "
+        "nothing is known of its steps",
+    ]
+
+
 def run(args: argparse.Namespace) -> int:
     """Decide and print."""
     from advisor.schedulers.submission import payload_of, scheduler_of
@@ -66,13 +91,8 @@ def run(args: argparse.Namespace) -> int:
     worth = _worth(args, decision)
     differs = last if last is not None and last.differing else None
     if args.json:
-        more = {
-            "worth": worth and worth.to_dict(),
-            "last_submission": differs and differs.to_dict(),
-            "earlier_hooks": list(earlier_hooks),
-            "steps": [step.to_dict() for step in (decision.plan.steps if decision.plan else ())],
-        }
-        print_json("explain", {**decision.to_dict(), **more})
+        steps = decision.plan.steps if decision.plan else ()
+        print_json("explain", ExplainAnswer(decision, worth, differs, earlier_hooks, steps))
     else:
         _print(decision, worth, path, show_diff=args.diff)
         if differs is not None:

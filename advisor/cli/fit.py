@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from advisor import laboratory, paths
 from advisor.cli.arguments import add_application, number_list
@@ -20,6 +20,7 @@ from advisor.cli.pictures import (
     save_plot,
 )
 from advisor.core.codec import JsonForm, wire
+from advisor.core.observation import Quality, Scope
 from advisor.core.parameters import format_number
 from advisor.core.units import format_count
 from advisor.errors import InputError, RefusedError, UsageError
@@ -162,6 +163,54 @@ def list_models(args: argparse.Namespace) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class FittedAnswer(JsonForm):
+    """A model of one group of jobs, or why there is none."""
+
+    workload: str
+    node_type: str
+    scope: Scope
+    owner: str
+    runs: int
+    id: int | None
+    model: str | None = field(default=None, metadata=wire(omit=True))
+    version: int | None = field(default=None, metadata=wire(omit=True))
+    energy_quality: Quality | None = field(default=None, metadata=wire(omit=True))
+    n_train: int | None = field(default=None, metadata=wire(omit=True))
+    stats: Mapping[str, object] | None = field(default=None, metadata=wire(omit=True))
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyAnswer(JsonForm):
+    """The law over sizes of a family; what was not fitted is null."""
+
+    node_type: str
+    scope: Scope
+    owner: str
+    family: str
+    answer: Literal["ok", "family-unfit", "few-sizes"]
+    measured: Annotated[Mapping[str, object] | None, "the values that ran, by parameter"]
+    model: str | None
+    terms: Sequence[str] | None
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FitAnswer(JsonForm):
+    """The fitted models, or why there is none."""
+
+    application: str
+    models: Sequence[FittedAnswer]
+    families: Annotated[
+        Sequence[FamilyAnswer],
+        "the laws over sizes of workloads that differ in their numbers only",
+    ]
+    statistics: Annotated[Mapping[str, object] | None, "what --view shows, by the view"] = field(
+        default=None, metadata=wire(omit=True)
+    )
+
+
 _OF_FAMILY = "its runs serve the law over sizes"
 
 
@@ -237,11 +286,9 @@ def run(args: argparse.Namespace) -> int:
     if view is not None:
         save_plot(view.picture, args.plot)
     if args.json:
-        shown = {} if view is None else {"statistics": {args.view or STATISTICS[0]: view.data}}
-        models = [_json(f) for f in fitted]
-        laws = [_family_json(m) for m in families]
-        answer = {"application": args.application, "models": models, "families": laws, **shown}
-        print_json("fit", answer)
+        shown = None if view is None else {args.view or STATISTICS[0]: view.data}
+        models, laws = map(_answer_of, fitted), map(_family_answer, families)
+        print_json("fit", FitAnswer(args.application, list(models), list(laws), shown))
         return 0
     out = TableWriter(args.format)
     _print(out, fitted, families, verbose=args.verbose)
@@ -374,36 +421,41 @@ def _fit_place(
     return fitted
 
 
-def _json(fitted: _Fitted) -> dict[str, object]:
-    place: dict[str, object] = {
-        "workload": fitted.workload,
-        "node_type": fitted.node_type,
-        "scope": fitted.group.scope,
-        "owner": fitted.group.owner,
-        "runs": len(fitted.group.observations),
-    }
-    model = fitted.model
-    if model is None:
-        return {**place, "id": None, "problem": fitted.problem}
-    return {
-        **place,
-        "id": model.id,
-        "model": model.name,
-        "version": model.version,
-        "energy_quality": model.energy_quality,
-        "n_train": model.n_train,
-        "stats": model.stats,
-        "problem": "",
-    }
+def _answer_of(fitted: _Fitted) -> FittedAnswer:
+    place = (
+        fitted.workload,
+        fitted.node_type,
+        fitted.group.scope,
+        fitted.group.owner,
+        len(fitted.group.observations),
+    )
+    m = fitted.model
+    if m is None:
+        return FittedAnswer(*place, None, problem=fitted.problem)
+    return FittedAnswer(
+        *place,
+        m.id,
+        model=m.name,
+        version=m.version,
+        energy_quality=m.energy_quality,
+        n_train=m.n_train,
+        stats=m.stats,
+    )
 
 
-def _family_json(model: StoredModel) -> dict[str, object]:
+def _family_answer(model: StoredModel) -> FamilyAnswer:
     about = model.about_sizes
-    return {
-        **{name: getattr(model, name) for name in ("node_type", "scope", "owner")},
-        **{name: about.get(name) for name in ("family", "answer", "measured", "model", "terms")},
-        "notes": about.get("notes") or [],
-    }
+    return FamilyAnswer(
+        model.node_type,
+        model.scope,
+        model.owner,
+        about.get("family", ""),
+        about.get("answer", ""),
+        about.get("measured"),
+        about.get("model"),
+        about.get("terms"),
+        about.get("notes") or [],
+    )
 
 
 def _print(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor import paths
 from advisor.cli.asking import add_yes, ask
 from advisor.cli.output import print_json
+from advisor.core.codec import Count, JsonForm, wire
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.store.forgetting import MeasuredResults
+    from advisor.store.forgetting import MeasuredResults, ResultKind
     from advisor.store.reader import Reader
 
 _NAMES = {
@@ -42,6 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--undo", action="store_true", help="restore what was removed in the last 24 hours"
     )
     add_yes(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenWorkload(JsonForm):
+    """How much of a workload was removed, or had back."""
+
+    workload: str
+    counts: Mapping[ResultKind, Count] = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAnswer(JsonForm):
+    """What was removed of an application, or had back."""
+
+    application: str
+    workload: str | None
+    since: str | None
+    undo: bool
+    workloads: Sequence[ForgottenWorkload]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
             changed_results = forget(writer, application, workload, since=since, by=caller())
             runs_remain = bool(since) and any(writer.observations(application, workload))
     if args.json:
-        _print_json(args, application, workload, since, changed_results)
+        workloads = [ForgottenWorkload(m.workload, m.counts) for m in changed_results]
+        answer = ForgetAnswer(application, workload, since or None, args.undo, workloads)
+        print_json("forget", answer)
         return 0
     print("back again:" if args.undo else "forgotten:")
     _print(changed_results)
@@ -132,25 +155,6 @@ def _lines(results: Sequence[MeasuredResults]) -> list[str]:
         parts = [f"{count} {_NAMES[kind][count != 1]}" for kind, count in m.counts.items() if count]
         lines.append(f"{m.application}/{m.workload}: {', '.join(parts) or 'its name'}")
     return lines or ["nothing"]
-
-
-def _print_json(
-    args: argparse.Namespace,
-    application: str,
-    workload: str | None,
-    since: str,
-    changed_results: Sequence[MeasuredResults],
-) -> None:
-    print_json(
-        "forget",
-        {
-            "application": application,
-            "workload": workload,
-            "since": since or None,
-            "undo": args.undo,
-            "workloads": [{"workload": m.workload, **m.counts} for m in changed_results],
-        },
-    )
 
 
 def _stored_form(when: str) -> str:

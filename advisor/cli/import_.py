@@ -6,11 +6,13 @@ import argparse
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths, plugins
-from advisor.cli.import_progress import shown
 from advisor.cli.output import print_json
 from advisor.core.observation import Observation, Scope
 from advisor.core.power import DROPPED, without_impossible
@@ -19,6 +21,7 @@ from advisor.core.whole_runs import OUTSIDE, outside, skipped_notes
 from advisor.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from advisor.cli.import_signatures import Contribution
     from advisor.schedulers.base import Scheduler
     from advisor.store.csvfile import ReadStep, RunsFile, Terms
 
@@ -184,6 +187,7 @@ def _check_given(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the file. Returns 0, also when all of it was imported before."""
+    from advisor.cli.import_signatures import Contribution
     from advisor.store import rows
     from advisor.store.opening import caller, is_owner
 
@@ -218,12 +222,13 @@ def run(args: argparse.Namespace) -> int:
     if args.application:
         args.application = _as_recognised("application", args.application)
     args.workload = _as_recognised("workload", args.workload)
+    contribution = Contribution(user, owner, contributor, scope)
     if signatures:
-        code = _signatures(path, args, importer, user, owner, contributor, scope)
+        code = _signatures(path, args, importer, contribution)
     else:
         if args.node_type:
             args.node_type = _node_type(path, args.node_type)
-        code = _take_in(args, path, importer, user, contributor, scope, owner=owner)
+        code = _take_in(args, path, importer, contribution)
     for what, name in named.items():  # nothing of a file that was refused is stored
         if name != (stored := getattr(args, what)):
             print(f"advisor: stored as {what} {stored!r}, as jobs are recognised", file=sys.stderr)
@@ -231,14 +236,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _take_in(
-    args: argparse.Namespace,
-    path: Path,
-    importer: Any,
-    user: str,
-    contributor: str,
-    scope: Scope,
-    *,
-    owner: bool,
+    args: argparse.Namespace, path: Path, importer: Any, contribution: Contribution
 ) -> int:
     """Import the runs that the file holds, or the accounting's jobs."""
     from advisor.store import rows
@@ -248,8 +246,9 @@ def _take_in(
     if args.source in _accountings():
         from advisor.cli.import_accounting import import_jobs
 
-        scope = args.scope or "own"
-        return import_jobs(path, args, _accountings()[args.source], user, owner, scope)
+        own_jobs = replace(contribution, scope=args.scope or "own")
+        return import_jobs(path, args, _accountings()[args.source], own_jobs)
+    contributor, scope = contribution.contributor, contribution.scope
     terms = Terms(args.node_type, contributor, args.account, scope, args.energy, args.meter)
     with shown(args.file) as step:
         what = f"reading {args.file.name}"
@@ -275,7 +274,7 @@ def _take_in(
                     possible,
                     file=args.file.name,
                     sha256=table.sha256,
-                    by=user,
+                    by=contribution.user,
                     again=args.again,
                     step=lambda done: step("storing the runs", done, runs),
                 )
@@ -333,10 +332,7 @@ def _signatures(
     path: Path,
     args: argparse.Namespace,
     importer: Any,
-    user: str,
-    owner: bool,
-    contributor: str,
-    scope: Scope,
+    contribution: Contribution,
 ) -> int:
     """Import what another program counted."""
     from advisor.cli import import_signatures as signature_import
@@ -350,7 +346,8 @@ def _signatures(
             site_types = described(base, store)
     else:
         site_types = described(base, None)
-    named = bool(args.contributor) or not owner
+    contributor, scope = contribution.contributor, contribution.scope
+    named = bool(args.contributor) or not contribution.owner
     node = None
     if args.node_type:
         node = signature_import.node_of(
@@ -360,7 +357,7 @@ def _signatures(
         print(f"advisor: {args.node_type} is node type {node.name}", file=sys.stderr)
         args.node_type = node.name
     origin = signature_import.Origin(node, site_types[0], contributor, named, args.account, scope)
-    summary = signature_import.take(path, args, importer, origin, user)
+    summary = signature_import.take(path, args, importer, origin, contribution.user)
     if node is not None and site_types[0].resolve(node.name) is None and not args.retired:
         print(
             f"advisor: node type {node.name} is not in the inventory: its cores, nodes and tag are "
@@ -484,3 +481,34 @@ def _energy_text(energy: dict[str, int], meter: str) -> str:
     if energy["missing"] == sum(energy.values()):
         return "energy missing in all of them: only their time can be modelled"
     return f"energy {', '.join(parts)}{meter_words}"
+
+
+LONG_BYTES = 1_000_000
+"""From this size of a file on, some 20,000 runs, people wait for its import."""
+ImportStep = Callable[[str, int, int], None]
+"""Called with what is being done, how many rows of it are done, and of how many (0: not known)."""
+
+
+@contextmanager
+def shown(path: Path) -> Iterator[ImportStep]:
+    """Yield what shows a step of a file's import on standard error, and clears it at the end."""
+    if not sys.stderr.isatty() or not path.exists() or path.stat().st_size < LONG_BYTES:
+        yield lambda what, done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, highlight=False),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def step(what: str, completed: int, total: int) -> None:
+            bar.update(task, description=what, completed=completed, total=total or None)
+
+        yield step

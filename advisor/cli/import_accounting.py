@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.cli.output import print_json
-from advisor.core.observation import Scope
 from advisor.core.recognise import ApplicationRule
 from advisor.core.units import format_count
 from advisor.errors import InputError
@@ -18,9 +19,22 @@ from advisor.store.reader import Reader
 from advisor.store.rows import clean
 from advisor.store.writer import Writer
 
+if TYPE_CHECKING:
+    from advisor.cli.import_signatures import Contribution
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCounts:
+    """The jobs of a file, lines that are none, and how many runs are new and known already."""
+
+    jobs: int
+    bad_lines: int
+    imported: int
+    skipped: int
+
 
 def import_jobs(
-    path: Path, args: argparse.Namespace, scheduler: Scheduler, user: str, owner: bool, scope: Scope
+    path: Path, args: argparse.Namespace, scheduler: Scheduler, contribution: Contribution
 ) -> int:
     """Import the jobs of an accounting file and print what came of it. Raises InputError."""
     try:
@@ -40,14 +54,20 @@ def import_jobs(
     )
     naming = JobNaming(application_rules, args.application or "", args.workload)
     past = past_jobs(
-        jobs, inventory, naming, meter=scheduler.NAME, scope=scope, user=None if owner else user
+        jobs,
+        inventory,
+        naming,
+        meter=scheduler.NAME,
+        scope=contribution.scope,
+        user=None if contribution.owner else contribution.user,
     )
     if args.node_type:
         _keep_node_type(past, args.node_type)
     digest = hashlib.sha256(text.encode()).hexdigest()
     with Writer(path) as store, store.batch():
-        imported, skipped = _store(store, args, past, digest, user)
-    _print(args, past, len(jobs), bad, imported, skipped, user, scope)
+        imported, skipped = _store(store, args, past, digest, contribution.user)
+    counts = ImportCounts(len(jobs), bad, imported, skipped)
+    _print(args, past, counts, contribution)
     return 0
 
 
@@ -90,24 +110,17 @@ def _store(
 
 
 def _print(
-    args: argparse.Namespace,
-    past: PastRuns,
-    jobs: int,
-    bad: int,
-    imported: int,
-    skipped: int,
-    user: str,
-    scope: Scope,
+    args: argparse.Namespace, past: PastRuns, counts: ImportCounts, contribution: Contribution
 ) -> None:
     runs = [run for group in past.runs.values() for run in group]
     notes = [f"{format_count(n, 'job')} left out: {why}" for why, n in past.left_out.most_common()]
     if past.impossible:
         notes.append(f"{format_count(past.impossible, 'impossible energy reading')} dropped")
-    if bad:
-        notes.append(f"not understood: {format_count(bad, 'line')}")
+    if counts.bad_lines:
+        notes.append(f"not understood: {format_count(counts.bad_lines, 'line')}")
     names = sorted({application for application, _ in past.runs})
     if args.json:
-        counts = Counter(run.energy_quality for run in runs)
+        qualities = Counter(run.energy_quality for run in runs)
         print_json(
             "import",
             {
@@ -116,15 +129,15 @@ def _print(
                 "applications": names,
                 "workload": args.workload,
                 "node_type": args.node_type or "",
-                "imported": imported,
-                "skipped": skipped,
-                "scope": scope,
-                "contributor": user,
+                "imported": counts.imported,
+                "skipped": counts.skipped,
+                "scope": contribution.scope,
+                "contributor": contribution.user,
                 "account": args.account,
-                "energy": {q: counts[q] for q in ("measured", "estimated", "missing")},
+                "energy": {q: qualities[q] for q in ("measured", "estimated", "missing")},
                 "extra_columns": [],
                 "from": args.source,
-                "jobs": jobs,
+                "jobs": counts.jobs,
                 "left_out": dict(past.left_out),
                 "notes": notes,
                 "next": "advisor fit APP",
@@ -132,13 +145,13 @@ def _print(
         )
         return
     print(
-        f"{format_count(jobs, 'job')}: {imported} imported as runs of "
+        f"{format_count(counts.jobs, 'job')}: {counts.imported} imported as runs of "
         f"{format_count(len(names), 'application')}, "
-        f"{skipped} known already"
+        f"{counts.skipped} known already"
     )
     for note in notes:
         print(f"  {note}")
-    if imported:
+    if counts.imported:
         print(
             "next: advisor fit APP (jobs help a model of measured runs; alone they confirm nothing)"
         )

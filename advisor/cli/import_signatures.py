@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Contribution:
+    """Who imports (``owner``: of the store), in whose name, and whose jobs it advises."""
+
+    user: str
+    owner: bool
+    contributor: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Whose the runs of a file are, and where they ran; ``named``: the contributor was given.
 

@@ -6,15 +6,24 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from advisor.cli.colour import say
 from advisor.cli.streams import encodes_all
-from advisor.core.codec import JsonForm
+from advisor.core.codec import AtLeast, JsonForm
 from advisor.views.tables import COMMENTS, FORMS, table
 
 if TYPE_CHECKING:
     import argparse
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer(JsonForm):
+    """Any verb that fails prints this in place of its answer."""
+
+    error: str
+    hint: Annotated[str, "What to do; may be empty."]
+    exit_code: Annotated[int, AtLeast(1)]
 
 
 def print_json(verb: str, data: Mapping[str, object] | JsonForm) -> None:

@@ -157,6 +157,8 @@ class JobLimits:
         account = request.account or self.default_accounts.get(request.user, "")
         bounds = list(accounts.values())
         if account:
+            # An association of one partition stands in place of the account's general one, as in
+            # Slurm.
             account_bounds = accounts.get(account_in(account, partition)) or accounts.get(account)
             bounds = [account_bounds] if account_bounds is not None else []
         if not bounds:
@@ -164,6 +166,7 @@ class JobLimits:
         names = {request.qos} if request.qos else {q for b in bounds for q in b.qos}
         if partition_qos:
             names.add(partition_qos)
+        # A QOS that was made since the last reading may have any limit.
         if not names <= self.qos.keys():
             return None
         return (*bounds, *(self.qos[name] for name in sorted(names)))
@@ -246,6 +249,8 @@ class Availability:
         if idle < nodes:
             return f"{_count_of(max(0, idle), room.nodes, target)} idle now"
         limit = place.time_limit_s if request.time_limit_s is None else request.time_limit_s
+        # A limit that is not understood counts as no end: then only nodes without any reservation
+        # ahead are idle.
         idle = room.idle_until(time.time() + (limit or math.inf) + MARGIN_S) - promised
         if idle < nodes:
             return (
@@ -295,6 +300,7 @@ class Availability:
                 where = f"queue {queue.name}" if queue.name else "the server"
                 limits += [f"{r} of {where}" for r in sorted(queue.limited & _COUNTED)]
         routed = self.queues.get(name)
+        # Routing queues may lead to each other: the depth ends a circle.
         if routed is not None and depth and name:
             for destination in routed.destinations:
                 limits += self._queue_limits(destination, depth - 1)

@@ -72,6 +72,8 @@ class Constraints:
         """How long a run of the program may take, as far as that is known; infinity: any time."""
         request, limit_s = self.request, math.inf
         if request.time_limit_s:
+            # The runs of one script share its limit, and what asks for a signal wants to be done
+            # by then.
             limit_s = (request.time_limit_s - request.signal_before_s) / self.use.runs
         return min(limit_s, self.use.ends_after_s)
 
@@ -128,6 +130,7 @@ def feasible_rows(
     ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
     frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
     allowed, dropped = list(rows), Counter[Reason]()
+    # Most jobs may have every shape and frequency: then no row is looked at by itself.
     if any(ruled_out.values()) or any(frequencies.values()):
         allowed = []
         for row in rows:
@@ -146,6 +149,7 @@ def _in_time(rows: list[Row], x: Constraints, dropped: Counter[Reason]) -> list[
     """
     limit = x.limit_s
     if max(map(TIME_HI, rows), default=limit) > limit:
+        # The upper end counts: a job that its limit kills has lost all it computed.
         in_time = [row for row in rows if row.time_hi_s <= limit]
         dropped[reason("time-limit")] += len(rows) - len(in_time)
         rows = in_time
@@ -220,6 +224,7 @@ def _shape_obstacles(
         unclear = reason("axis-bound", f"node type is kept: it is not known {error}")
         return dict.fromkeys(shapes, unclear)
     fixed, cores = (natural.nodes, natural.ranks_per_node), natural.threads_per_node
+    # On larger or smaller nodes the same request may be given other ranks: not the job as written.
     if math.prod(fixed) != x.baseline.nodes * x.baseline.ranks_per_node:
         return dict.fromkeys(shapes, reason("allocation-kept"))
     if lack := lack_words(x.need_mb / natural.nodes, natural.ranks_per_node, node_type):
@@ -245,6 +250,7 @@ def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> R
         return reason("threads-own" if x.whole else "cores-kept", obstacle)
     if x.threads_unset:
         return reason("threads-unset", x.threads_unset)
+    # One variable sets the threads of all ranks, so each rank has as many.
     return reason("no-room") if threads % natural.ranks_per_node else None
 
 

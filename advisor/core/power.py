@@ -71,6 +71,7 @@ def is_possible(
     """
     if not math.isfinite(energy_j) or energy_j <= 0:
         return False
+    # Near 2^63 and 2^64 doubles lie farther apart than NO_VALUE.
     if any(0 <= 2.0**bits - energy_j <= NO_VALUE for bits in (31, 32)) or energy_j >= 2.0**62:
         return False
     if not time_s or time_s <= 0 or nodes <= 0:

@@ -178,6 +178,7 @@ def use_of_script(
     use = _KNOWN.get(key)
     if use is None:
         use = _use_of_script(script, arguments, variables, named=named)
+        # What took too long is read again: the host may have been busy.
         if use.obstacle[1] != TOO_SLOW:
             _KNOWN.put(key, use, 1024 + 2 * len(script))
     return use
@@ -394,6 +395,7 @@ def _ends_after_s(wrappers: Sequence[str]) -> float | None:
             match = _DURATION.fullmatch(length)
             if not match:
                 return None
+            # 0 ends nothing
             least = min(least, float(match[1]) * _SECONDS[match[2]] or math.inf)
     return least
 

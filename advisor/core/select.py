@@ -98,6 +98,7 @@ def _effect(mean: float, sigma: float) -> Effect:
 @lru_cache(maxsize=64)
 def one_sided(confidence: float) -> float:
     """Return how many standard errors a one-sided confidence is."""
+    # Below one half a margin would be a bonus for being unsure; at 1 nothing would ever pass.
     return NormalDist().inv_cdf(min(max(confidence, 0.5), 0.9999))
 
 
@@ -149,6 +150,8 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         reasons.append(reason("chosen", f"energy {energy}, time {time}"))
         reasons += [_confirmed(best, policy)] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
+    # For the reasons alone: they tell whether the policy or only a confirming run stands in the
+    # way.
     hopes = [weigh(c, baseline, policy.goal) for c in fast if not c[1].usable]
     unconfirmed = [x for x in hopes if x.e <= saving_bound and x.score < 0]
     if unconfirmed:
@@ -250,6 +253,8 @@ def find_row(
     """
     point = (nodes, ranks, threads, freq_khz)
     for r in rows:
+        # Nearly always the job asks for a point of the grid: one comparison that mostly fails at
+        # the frequency, before the sorting below.
         if r[3] == freq_khz and r[:4] == point:
             return r, True
     shape_rows = [r for r in rows if r.nodes == nodes and r.ranks_per_node == ranks]

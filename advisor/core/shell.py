@@ -297,11 +297,13 @@ class _Reader(WordReader):
                 if not self.frames or self.frames[-1].kind != "case":
                     raise NotFollowedError(f"{operator} outside of case")
                 self.head = "pattern"
+            # Of `a && b &` all of the list runs beside what follows.
             if operator == "&":
                 for i in range(self.first, len(self.commands)):
                     if not self.commands[i].background:
                         self.commands[i] = replace(self.commands[i], background=True)
             self.piped = operator in ("|", "|&")
+            # A pipe binds closer than && and ||: what it leads to may not run at all, either.
             self.chained = operator in ("&&", "||") or (self.chained and operator == "|")
             if operator in ("\n", ";", "&", ";;", ";&", ";;&"):
                 self.first = len(self.commands)

@@ -120,6 +120,7 @@ def transfer(
         if target_place is None:
             continue
         candidate = _carry(option, target_place, base, target, ranked, alone)
+        # Several options may land on one place: a confirmed one stands for it, else the surest.
         rank = (not option.confirmed, candidate.time_sigma)
         incumbent = best.get(target_place.configuration)
         if incumbent is None or rank < incumbent[:2]:
@@ -134,6 +135,7 @@ def _place(c: Configuration, base: NodeType, target: NodeType, highest_khz: int)
     if target.nodes and c.nodes > len(target.nodes):
         return None
     share = c.threads_per_node / base.cores
+    # A program that had more threads than cores used hardware threads: it may there, too.
     room = target.cores * (target.threads_per_core if share > 1 else 1)
     threads_per_rank = max(
         1, round(c.threads_per_node / c.ranks_per_node * target.cores / base.cores)
@@ -181,6 +183,7 @@ def _carry(
         energy = ranked.energy_ratio * scaling
         ranked_sigma = log_error(ranked.energy_error_pct or 0.0)
     else:
+        # transfer() refuses node types without it
         assert target_w is not None and base_w is not None
         energy = ratio * target_w / base_w
         ranked_sigma = math.hypot(ranked_sigma, STATED_POWER_ERROR)

@@ -292,6 +292,8 @@ class _NodeType:
             names,
             release,
             group,
+            # of so many only those like the signature teach, so each signature learns something
+            # else
             *(sorted(measures.items()) if len(self._swept_models(group)) > MOST else ()),
         )
         if key not in self.learned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,7 +18,6 @@ from advisor.loop.clock import utc
 from advisor.loop.day_sums import kept_right, sum_days
 from advisor.loop.execution import IMPOSSIBLE, Execution, ran
 from advisor.loop.known_jobs import KnownJobs
-from advisor.loop.known_models import KnownModels
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import FACTS, facts_of, make_outcome
@@ -29,8 +28,8 @@ from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.pruning import Summed
-from advisor.store.reader import array_of
-from advisor.store.records import Outcome
+from advisor.store.reader import Reader, array_of
+from advisor.store.records import Outcome, StoredModel
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
 from advisor.store.stale_histories import touch_histories
@@ -329,3 +328,45 @@ def _same_facts(old: Outcome, new: Outcome) -> bool:
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
     return all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
+
+
+_MOST = 500
+"""Models that are kept: each is some ten kilobytes."""
+
+
+class KnownModels:
+    """A Reader's models, kept until anything of any model changes in the store."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._marks: tuple[object, ...] = ()
+        self._by_id: dict[int, StoredModel | None] = {}
+        self._found: dict[tuple[str, str, str], list[StoredModel]] = {}
+
+    def look(self) -> None:
+        """Forget what is kept if the store has other models now."""
+        marks = self._reader.marks()
+        if marks != self._marks:
+            self._marks = marks
+            self._by_id.clear()
+            self._found.clear()
+
+    def models(self, ids: Iterable[int]) -> Iterator[StoredModel]:
+        """Yield the given models whatever their state, as :meth:`Reader.models` does."""
+        for number in sorted(set(ids)):
+            if number not in self._by_id:
+                if len(self._by_id) >= _MOST:
+                    self._by_id.clear()
+                self._by_id[number] = next(self._reader.models([number]), None)
+            model = self._by_id[number]
+            if model is not None:
+                yield model
+
+    def find_models(self, application: str, workload: str, node_type: str) -> list[StoredModel]:
+        """Return the current models of a workload on a node type, as the Reader does."""
+        key = (application, workload, node_type)
+        if key not in self._found:
+            if len(self._found) >= _MOST:
+                self._found.clear()
+            self._found[key] = self._reader.find_models(*key)
+        return self._found[key]

@@ -98,6 +98,8 @@ def _linked_match(job: JobRecord, reader: DecisionReader, brief: bool) -> Matche
     """Return the latest decision that the store links to this job and this user."""
     submitted_at = moment(job.submitted_at)
     for decision in reader.decisions_of(array_of(job.job_id), job.user, brief=brief):
+        # A scheduler may count its jobs from 1 again: what was decided after this one was
+        # submitted is of a later job with its number.
         decided_at = moment(decision.created_at)
         if (
             submitted_at is not None

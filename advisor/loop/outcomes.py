@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.job_history import JobPart, longest_parts
 from advisor.core.policy import JobFacts, Policy, PolicySet
 from advisor.core.reasons import BY_CLASS, ESTIMATED, STEP_PLAN
+from advisor.core.recognise import clean_name
 from advisor.loop.clock import form, now, utc
 from advisor.loop.comparable import incomparable, limit_to_blame
 from advisor.loop.execution import Execution, ran
-from advisor.loop.job_parts import parts_of
 from advisor.loop.match import MatchedJob
 from advisor.loop.step_outcomes import step_outcomes
 from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
 from advisor.loop.verify_promise import model_promises
-from advisor.schedulers.base import JobRecord
+from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.records import Outcome, StoredModel
 
 _RANK = {"own": 2, "account": 1, "all": 0}
@@ -251,3 +253,36 @@ def visible(model: StoredModel, job: JobRecord) -> bool:
     if model.scope == "account":
         return bool(job.account) and model.owner == job.account
     return True
+
+
+def parts_of(job: JobRecord) -> tuple[JobPart, ...]:
+    """Return a job's parts, the longest first; none where it has no steps, or their times are not
+    known, or some ran at once."""
+    numbered = [step for step in job.steps if step.numbered]
+    if any(step.elapsed_s is None for step in numbered):
+        return ()
+    groups: defaultdict[tuple[str, int, int], list[StepRecord]] = defaultdict(list)
+    for step in numbered:
+        groups[(clean_name(step.name), *_on_each_node(step))].append(step)
+    parts = [_part(*key, steps) for key, steps in groups.items()]
+    slack_s = job.resolution_s * len(numbered)
+    if job.elapsed_s is None or sum(part.time_s for part in parts) > job.elapsed_s + slack_s:
+        return ()
+    return longest_parts(parts)
+
+
+def _on_each_node(step: StepRecord) -> tuple[int, int]:
+    """Return a step's ranks and CPUs on each node, 0 where they are not known or differ."""
+    if not step.nodes:
+        return 0, 0
+    ranks, cpus = (
+        count // step.nodes if count % step.nodes == 0 else 0 for count in (step.tasks, step.cpus)
+    )
+    return ranks, cpus
+
+
+def _part(program: str, ranks: int, cpus: int, steps: Sequence[StepRecord]) -> JobPart:
+    metered = [step.energy_j for step in steps if step.energy_j is not None]
+    energy_j = sum(metered) if len(metered) == len(steps) else None
+    time_s = sum(step.elapsed_s or 0.0 for step in steps)
+    return JobPart(program, ranks, cpus, len(steps), time_s, energy_j)

@@ -56,7 +56,7 @@ class Meter(Protocol):
     NAME and DESCRIPTION drive the command line; of the meters that work here the one with the
     lowest RANK is taken (without one: 0, before all of the advisor's own). COVERS says what it sees
     (without one: the whole node): to a meter of processors those of accelerators are added, which
-    never stand for a node by themselves (:mod:`advisor.meters.node`). ``available`` returns
+    never stand for a node by themselves (:mod:`advisor.meters.choose`). ``available`` returns
     None when the meter can be read here and now, else the reason with what to do about it.
     ``stop`` raises MeterError when the energy of this run is not known. A meter that also has
     ``so_far_j()``, a counter of joules, can be read while a run goes on: without it no run that it

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from advisor import plugins
 from advisor.core.inventory import NodeType
 from advisor.errors import InputError, MeterError
-from advisor.meters.base import Covers, Meter, MeteredNode
-from advisor.meters.node import node_meter
+from advisor.meters.base import Covers, EnergyReading, Load, Meter, MeteredNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,66 @@ def _readable(meters: Mapping[str, Meter], missing: dict[str, str]) -> list[Mete
         else:
             readable.append(meter)
     return readable
+
+
+def node_meter(meters: Sequence[Meter]) -> Meter:
+    """Return the meter of all that these see: a single one stays as it is."""
+    return meters[0] if len(meters) == 1 else cast(Meter, NodeMeter(meters))
+
+
+class NodeMeter:
+    """The sum of a meter of processors and meters of accelerators, read together.
+
+    Its parts are named in every reading. If one of them fails, the node's energy is not known.
+    It has ``so_far_j`` and ``basis`` where its parts have.
+    """
+
+    basis: str
+    so_far_j: Callable[[], float]
+
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self._meters = tuple(meters)
+        self.NAME = "+".join(m.NAME for m in meters)
+        self.DESCRIPTION = "; ".join(m.DESCRIPTION for m in meters)
+        if basis := getattr(meters[0], "basis", ""):
+            self.basis = f"{basis}, and {'; '.join(m.DESCRIPTION for m in meters[1:])}"
+        readers: list[Callable[[], float]] = [m.so_far_j for m in meters if hasattr(m, "so_far_j")]
+        if len(readers) == len(meters):
+            self.so_far_j = lambda: sum(reader() for reader in readers)
+
+    def available(self) -> str | None:
+        """Return why one of the parts cannot be read, or None."""
+        return next(filter(None, (m.available() for m in self._meters)), None)
+
+    def start(self, load: Load) -> None:
+        """Begin to count. Raises MeterError when one of the parts cannot be read."""
+        running_meters: list[Meter] = []
+        try:
+            for meter in self._meters:
+                meter.start(load)
+                running_meters.append(meter)
+        except MeterError:
+            for meter in running_meters:
+                with contextlib.suppress(MeterError):
+                    meter.stop()
+            raise
+
+    def stop(self) -> EnergyReading:
+        """End counting. Raises MeterError when one of the parts failed; all are ended."""
+        readings: list[EnergyReading] = []
+        problems: list[str] = []
+        for meter in self._meters:
+            try:
+                readings.append(meter.stop())
+            except MeterError as error:
+                problems.append(str(error))
+        if problems:
+            raise MeterError("; ".join(problems))
+        parts = [part for r in readings for part in r.parts or ((r.meter, r.energy_j),)]
+        return EnergyReading(
+            sum(r.energy_j for r in readings),
+            "estimated" if any(r.quality == "estimated" for r in readings) else "measured",
+            "+".join(r.meter for r in readings),
+            "; ".join(r.detail for r in readings if r.detail),
+            tuple(parts),
+        )

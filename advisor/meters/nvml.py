@@ -104,6 +104,7 @@ def gpus_here() -> tuple[Gpus, list[str]]:
             notes.append(f"GPU {index}: its clocks are not known: {error}")
         try:
             least, most = nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)
+            # whole watts inside of the range: NVML refuses what is outside
             limits.append((-(-least // 1000), most // 1000))
         except nvml.NVMLError as error:
             notes.append(f"GPU {index}: its power limits are not known: {error}")

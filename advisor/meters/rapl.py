@@ -124,6 +124,7 @@ class Rapl:
 
         Raises OSError, and ValueError where a counter was set back.
         """
+        # The thread and so_far_j() both read: no wrap may be added twice.
         with self._lock:
             read_s = time.monotonic()
             most_uj = 1e6 * self._max_power_w * (read_s - self._read_s + _UNSEEN_S)

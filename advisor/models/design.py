@@ -139,6 +139,8 @@ class _Measure:
         ranks, threads = zip(*space.threads, strict=True)
         axes: tuple[Sequence[int], ...] = (space.nodes, threads, space.freqs_khz, ranks)
         nodes, cores, freqs, per_node = (float(max(a) - min(a)) or 1.0 for a in axes)
+        # Ranks hardly count: the models see threads and treat other ranks at the same threads as
+        # one.
         return cls((nodes, cores, freqs, 100.0 * per_node))
 
     def __call__(self, a: Configuration, b: Configuration) -> float:

@@ -249,6 +249,8 @@ def _forecast(
     clean = replace(runs, time=runs.time.without(odd["time"]))
     if runs.energy is not None and runs.power is not None:
         odd["energy"] = broken(runs.energy.log_mean)
+        # A broken time makes the energy broken, too; a broken energy says nothing against the
+        # time.
         out = {*odd["time"], *odd["energy"]}
         clean = replace(clean, energy=runs.energy.without(out), power=runs.power.without(out))
     for name, off in odd.items():
@@ -348,6 +350,8 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
     if not response.repeats:
         return own_mean, half
     one_run = response.quantile * response.run_sigma
+    # The held-out interval is that of a new run. Without that run's own error the prediction's is
+    # left, which is never less than that of a mean over all runs.
     least = one_run / math.sqrt(len(response.log_mean))
     others_half = math.sqrt(max(others_half**2 - one_run**2, least**2))
     weight = others_half**2 / (others_half**2 + half**2)

@@ -41,6 +41,7 @@ def cross_validated(
     full = _log_fit(model, x, log_y, everything)
     held_out = fold_predictions[fold_of, m + np.arange(n)]
     between = _distances(trained, trained)
+    # Runs that are left out together do not know each other.
     between[fold_of[:, None] == fold_of[None]] = np.inf
     apart, away = between.min(axis=1), _distances(points, trained).min(axis=1)
     own_spread = np.array(
@@ -102,6 +103,7 @@ def _half_widths(
     quantile = student.quantile(n - 1, 0.95) * math.sqrt(1 + 1 / n)
     factor = math.sqrt(float(squares.mean()))
     own_factors = np.sqrt((squares.sum() - squares) / (n - 1))
+    # A new run is no surer than a run is.
     half: Vector = quantile * np.maximum(factor * np.sqrt(shape), sigma)
     own_half: Vector = quantile * np.maximum(own_factors * np.sqrt(own_shape), sigma)
     return half, own_half

@@ -182,11 +182,15 @@ def time_laws(axes: LawAxes) -> LawFamily:
         (_SERIAL, (math.inf, *_CEILING)) if axes.cores_vary else ((1.0,), (math.inf,))
     )
     scaling = _SCALING if axes.nodes_vary else (0.0,)
+    # At one frequency nobody can tell what follows the clock; a second value still lets time end
+    # at a bandwidth ceiling, which binds only what does not.
     clockless = _CLOCKLESS if axes.freq_varies else (0.0, 0.4)
     rows, weights = [], []
     for serial, apart, share, work, scale, limit in itertools.product(
         serials, clockless, (math.inf, *ceilings), pieces, scaling, _limits(axes)
     ):
+        # No ceiling is felt where nothing is bound to it or nothing is parallel: the same law
+        # twice would weigh twice. The same of pieces.
         if (apart == 0 or serial == 1) and share != math.inf:
             continue
         if serial == 1 and work != math.inf:
@@ -241,6 +245,7 @@ def _time(
     if places.limited:
         clock_share = (freq - floor) / (saturation - floor)
         freq = np.maximum(np.clip(clock_share, 0.0, 1.0) ** (1 / root), _LEAST_CLOCK)
+    # infinity over infinity, of laws without pieces, is not taken
     with np.errstate(invalid="ignore"):
         busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))
     clocked = (serial + (1 - serial) / busy) / freq

@@ -158,6 +158,8 @@ def believe(
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
     disturbed = np.zeros(len(log_y), dtype=bool)
+    # The worst run makes its neighbours look bad, so after each one that counts as disturbed all
+    # are judged again.
     while True:
         weighed = process.weigh(np.where(disturbed, np.hypot(noise, _DISTURBED_SIGMA), noise))
         left_out = process.leave_out(weighed)
@@ -258,6 +260,8 @@ class _Process:
         laws = np.arange(self._laws.shape[1])
         pairs = [(h, laws) for h in range(len(self.settings))]
         if n > _SCREEN:
+            # Drawn, as runs come in an order; with one seed, so that the same runs give the same
+            # model.
             some = np.random.default_rng(0).permutation(n)[:_SCREEN]
             first = self._weigh(pairs, noise, some)
             best = np.argsort(-first.weight)[:_PAIRS_OF_MANY]
@@ -275,11 +279,13 @@ class _Process:
         for h, law in pairs:
             factor = np.linalg.cholesky(self._covariance(h, noise)[rows][:, rows])
             white = np.linalg.solve(factor, self._residuals(law)[rows])
+            # The logarithm of the marginal likelihood, up to a constant that all pairs share.
             log_weight = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(factor)).sum()
             settings.append(np.full(len(law), h))
             laws.append(law)
             logs.append(log_weight + self.family.log_prior[law])
         log_weights = np.concatenate(logs)
+        # Hundreds of runs make likelihoods that no double holds: only their ratios matter.
         weights = np.exp(log_weights - log_weights.max())
         keep = weights > _LEAST_WEIGHT
         weights = weights[keep] / weights[keep].sum()
@@ -310,6 +316,7 @@ class _Process:
                 variance[np.ix_(pairs, rows)] = np.diag(block)
                 surprise = (off * pulled[rows]).sum(axis=0) + np.linalg.slogdet(block)[1]
                 log_likely[np.ix_(pairs, rows)] = -0.5 * surprise[:, None]
+        # A pair's weight without a fold: its weight over the probability that it gave this fold.
         weight_left_out = np.log(weighed.weight)[:, None] - log_likely
         weight_left_out = np.exp(weight_left_out - weight_left_out.max(axis=0))
         weight_left_out /= weight_left_out.sum(axis=0)

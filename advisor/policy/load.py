@@ -19,7 +19,13 @@ from advisor.policy.checks import warnings_for
 from advisor.policy.document import MAX_BYTES, Document, decode, parse
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
 from advisor.policy.schema import PolicyFile, RuleSection, sections
-from advisor.policy.site_schema import FILES, UNION_TAGS, NodeTypeSection, SiteFile
+from advisor.policy.site_schema import (
+    FILES,
+    UNION_TAGS,
+    ApplicationSection,
+    NodeTypeSection,
+    SiteFile,
+)
 
 DocumentKind = Literal["policy", "site"]
 
@@ -198,20 +204,17 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         **({"electricity": electricity} if electricity else {}),
         **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
         **({"axes": {n: a.model_dump() for n, a in parsed.axes.items()}} if parsed.axes else {}),
-        "applications": [
-            {
-                "name": a.name,
-                **({"workload": a.workload} if a.workload else {}),
-                **a.match.model_dump(exclude_unset=True),
-                **({"threads_from": a.threads_from} if a.threads_from else {}),
-                **({"threads_unset": a.threads_unset} if a.threads_unset else {}),
-                **({"parameters": a.parameters} if a.parameters else {}),
-                **({"ignore": a.ignore} if a.ignore else {}),
-                **({"rate": a.rate_rule()} if a.rate else {}),
-            }
-            for a in parsed.applications
-        ],
+        "applications": [_application(a) for a in parsed.applications],
     }
+
+
+def _application(section: ApplicationSection) -> dict[str, object]:
+    # that the number of ranks is fixed holds for every application, whether it is written or not
+    stated_values = section.model_dump(exclude_unset=True, exclude={"match", "ranks", "rate"})
+    stated_values |= {"rate": section.rate_rule()} if section.rate else {}
+    first = {key: stated_values.pop(key) for key in ["name", "workload"] if key in stated_values}
+    more = {key: value for key, value in stated_values.items() if value}
+    return {**first, **section.match.model_dump(exclude_unset=True), **more}
 
 
 def _node_type(section: NodeTypeSection) -> Mapping[str, object]:

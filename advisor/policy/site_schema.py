@@ -12,7 +12,7 @@ from advisor.core.axes import AXES
 from advisor.core.rate import TAKES, refused
 from advisor.core.recognise import ALL_CORES
 from advisor.core.units import parse_freq_khz
-from advisor.policy.electricity import ElectricitySection
+from advisor.core.worth import HOURS
 from advisor.policy.fields import (
     FREQUENCIES,
     REGEX_SCHEMA,
@@ -37,7 +37,37 @@ from advisor.policy.fields import (
 )
 from advisor.policy.problems import did_you_mean
 from advisor.policy.schema import VERSION, PolicyFile, format_version
-from advisor.policy.schema_classes import ClassesSection
+
+
+def _by_hour(low: float, high: float) -> Reads:
+    """Return the reading of a number, or of one for each hour of the day from midnight on."""
+    single = number(low, high)
+
+    def check(value: object) -> object:
+        if not isinstance(value, list):
+            return single.check(value)
+        if len(value) != HOURS:
+            refuse(f"{len(value)} values", allowed=(f"one number, or {HOURS}: one for each hour",))
+        return [single.check(entry) for entry in value]
+
+    hours = {"type": "array", "items": single.schema, "minItems": HOURS, "maxItems": HOURS}
+    return Reads(check, {"anyOf": [single.schema, hours]})
+
+
+class ElectricitySection(Strict):
+    """What a kilowatt-hour costs; without it savings are shown in kWh only.
+
+    One number, or a list of 24: of each hour of the day, local time, the first from midnight on.
+    """
+
+    price_per_kwh: Annotated[float | list[float], _by_hour(0, 1000)] | None = Field(
+        default=None, description="the price of a kWh, or 24 of them by the hour"
+    )
+    currency: Word = Field(default="", description="of the price, like EUR")
+    co2_g_per_kwh: Annotated[float | list[float], _by_hour(0, 5000)] | None = Field(
+        default=None, description="grams of CO2 per kWh, or 24 of them by the hour"
+    )
+
 
 UNION_TAGS = ("<list>", "<range>", "<text>", "<keys>")
 """Marks pydantic puts into error paths for the two ways to write frequencies, or a rate."""
@@ -158,6 +188,49 @@ class GpusSection(Strict):
             if key in self.model_fields_set:
                 stated_fields[key] = steps_of(getattr(self, key))
         return stated_fields
+
+
+def _folder(value: object) -> str:
+    text = text_of(value, "a folder")
+    if not text or not text.isprintable() or len(text) > 1000:
+        refuse(f"{text!r} is not a folder")
+    return text
+
+
+class LimitSection(Strict):
+    """Limits of one class, by the strategy `default`."""
+
+    cpi: Annotated[float, number(0, 1000)] = Field(description="cycles per instruction")
+    gbs: Annotated[float, number(0, 1e6)] = Field(description="memory traffic of one node in GB/s")
+
+
+class LimitsSection(Strict):
+    """Where cpu-bound ends and memory-bound begins, in place of what is built in."""
+
+    cpu: LimitSection = Field(description="cpu-bound: at most these")
+    memory: LimitSection = Field(description="memory-bound: at least these")
+
+
+class ClassesSection(Strict):
+    """Where EAR's files of a node type are, and its limits."""
+
+    tag: Word = Field(
+        default="", description="EAR's tag, in the names of its files; default: the node type"
+    )
+    folder: Annotated[str, Reads(_folder, {"type": "string"})] = Field(
+        default="",
+        description="the folder of roofline.TAG.data, extremes.TAG.data and medoids.TAG.data; "
+        "default: that of ear.conf, else `classes` beside this file",
+    )
+    limits: LimitsSection | None = Field(
+        default=None, description="limits of the strategy `default`; default: by processor"
+    )
+
+    @model_validator(mode="after")
+    def _tag_in_a_file_name(self) -> ClassesSection:
+        if self.tag.startswith("."):
+            refuse("begins with a point", key="tag")
+        return self
 
 
 class NodeTypeSection(Strict):

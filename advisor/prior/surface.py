@@ -39,6 +39,7 @@ class WorkloadSurface:
     def known_by(self, signature: Mapping[str, float], label: str | None = None) -> WorkloadSurface:
         """Return the same surface of a workload with another signature, and class if given."""
         surface = replace(self, signature=signature, label=self.label if label is None else label)
+        # replace() forgets what is worked out once; the points are the same
         surface.__dict__["_lines"] = self._lines
         return surface
 

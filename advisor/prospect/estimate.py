@@ -275,20 +275,19 @@ def estimate(usage: Usage, policy: Policy | None = None) -> Prospect:
             of_application[name] = drawn
 
     mean_share = {name: float(share.mean()) for name, share in shares.items()}
+    savings = _Savings(threads, mean_share, usage.inventory)
     spread_of = _spread(saving_j)
     slices = {
-        kind: _slices(uses, kind, threads, mean_share, usage.inventory, spread_of, of_application)
+        kind: _slices(uses, kind, savings, spread_of, of_application)
         for kind in ("application", "account", "partition")
     }
     everything = _Energies()
     for use in uses:
         everything.add(use, False, (0.0, 0.0))
     site_j = np.broadcast_to(np.asarray(everything.drawn(factors)), (DRAWS,))
-    (site_slice,) = _slices(
-        uses, "", threads, mean_share, usage.inventory, spread_of, {"": saving_j}
-    )
+    (site_slice,) = _slices(uses, "", savings, spread_of, {"": saving_j})
     energy_j = everything.total or 1.0
-    candidates = _candidates(uses, threads, mean_share, usage.inventory)
+    candidates = _candidates(uses, savings)
     return Prospect(
         site_slice,
         _quantiles(site_j / J_PER_KWH),
@@ -359,26 +358,30 @@ def _quantiles(values: Array) -> tuple[float, float]:
     return float(lo), float(hi)
 
 
-def _saved_j(
-    use: GroupUse,
-    threads: Mapping[UseGroup, tuple[float, float]],
-    share: Mapping[str, float],
-    inventory: Inventory,
-) -> float:
-    """Return a group's expected saving, J."""
-    if not use.actionable:
-        return 0.0
-    by_threads = threads.get(use.group, (0.0, 0.0))[0]
-    capped = share[use.group.application] if _cappable(use.group, inventory) else 0.0
-    return use.energy_j * (by_threads + (1 - by_threads) * capped)
+@dataclass(frozen=True, slots=True)
+class _Savings:
+    """What is expected to be saved: by fewer threads of a group, by a cap of an application.
+
+    ``threads`` are shares with their errors, ``caps`` mean shares.
+    """
+
+    threads: Mapping[UseGroup, tuple[float, float]]
+    caps: Mapping[str, float]
+    inventory: Inventory
+
+    def of_use(self, use: GroupUse) -> float:
+        """Return a group's expected saving, J."""
+        if not use.actionable:
+            return 0.0
+        by_threads = self.threads.get(use.group, (0.0, 0.0))[0]
+        capped = self.caps[use.group.application] if _cappable(use.group, self.inventory) else 0.0
+        return use.energy_j * (by_threads + (1 - by_threads) * capped)
 
 
 def _slices(
     uses: Sequence[GroupUse],
     kind: str,
-    threads: Mapping[UseGroup, tuple[float, float]],
-    share: Mapping[str, float],
-    inventory: Inventory,
+    savings: _Savings,
     spread: tuple[float, float],
     drawn: Mapping[str, Array],
 ) -> tuple[Slice, ...]:
@@ -399,7 +402,7 @@ def _slices(
                 use.assumed_j,
                 jobs * use.actionable,
                 use.energy_j * use.actionable,
-                _saved_j(use, threads, share, inventory),
+                savings.of_use(use),
             )
         ):
             total[i] += value
@@ -427,18 +430,13 @@ def _slices(
     return tuple(sorted(slices, key=lambda s: (-s.kwh, s.name)))
 
 
-def _candidates(
-    uses: Sequence[GroupUse],
-    threads: Mapping[UseGroup, tuple[float, float]],
-    share: Mapping[str, float],
-    inventory: Inventory,
-) -> list[TrainingCandidate]:
+def _candidates(uses: Sequence[GroupUse], savings: _Savings) -> list[TrainingCandidate]:
     """Return the workloads whose saving exceeds their training's energy, the most gain first."""
     totals: dict[tuple[object, ...], tuple[list[float], GroupUse]] = {}
     for use in uses:
         if use.actionable:
             total, _ = totals.setdefault(workload(use.group), ([0.0] * 3, use))
-            saved = _saved_j(use, threads, share, inventory)
+            saved = savings.of_use(use)
             for i, value in enumerate((use.sums.jobs, use.energy_j, saved)):
                 total[i] += value
     candidates = []

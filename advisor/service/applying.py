@@ -67,6 +67,7 @@ def why_only_shown(
         return reason("mode-observe")
     if model.of_sizes and policy.extrapolated != "accept":
         return reason("extrapolated-advise")
+    # A pin is the user's own word: neither `advise` nor the holdout takes it back.
     if choice.pinned:
         return None
     if why := reason_against(job.request, job.recognised, model):

@@ -70,6 +70,7 @@ def _choose(
     refused: list[str] = []
     for candidate_model in models.values():
         if (
+            # an estimated energy and a measured one tell no saving
             candidate_model.state == "suspended"
             or candidate_model.energy_basis != model.energy_quality
         ):
@@ -84,6 +85,7 @@ def _choose(
             candidate_model.node_type, snapshot.rows(candidate_model), constraints
         )
         dropped.update(why)
+        # What is weighed differs from the job as written.
         if candidate_model is model and baseline in rows:
             rows.remove(baseline)
         candidates += product((candidate_model.node_type,), rows)  # each row with its node type

@@ -73,6 +73,7 @@ class Connection:
 
         It often loses the processor to us between its connection and its line.
         """
+        # Not select(), which knows no descriptors above 1023.
         follows = select.poll()
         follows.register(self._socket, select.POLLIN)
         if follows.poll(_FOLLOWS_MS if self._use.prompt else 0):

@@ -191,6 +191,7 @@ class Handlers:
         if request.get("hook") == "job_submit" and not decision.policy.enforce:
             decision = decision.withdrawn()
         answered = Answered(decision, request, uid, bool(drawn))
+        # What was drawn, and what came by a key or a stamp, is another answer the next time.
         if lasts and not key and not decision.holdout and carried is None:
             snapshot.remember((peer.uid, line), answered)
         self._issue_decision(lambda: decision, decision.id, answered)

@@ -87,6 +87,7 @@ class Use:
         now = time.monotonic()
         self.left = min(BURST, self.left + RATE * (now - self.at))
         self.at = now
+        # One line of the log for each rush, not for each request in it.
         if self.left > BURST / 2:
             self.named = False
         return self.left <= 0
@@ -164,6 +165,7 @@ class Limits:
 
     def make_room(self) -> None:
         """Close a connection of the user who has most."""
+        # Of root or the scheduler only where nobody else has any.
         use = max(self._uses.values(), key=lambda u: (u.bounded, len(u.open)), default=None)
         if use is not None and use.open:
             self._close_oldest(use)

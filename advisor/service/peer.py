@@ -84,6 +84,8 @@ class Users:
                 self._names[uid] = pwd.getpwuid(uid).pw_name
             except KeyError:
                 if len(self._names) >= _REMEMBERED:
+                    # Anybody may come with numbers that have no name; names there are only so
+                    # many.
                     self._names = {u: n for u, n in self._names.items() if n != str(u)}
                 self._names[uid] = str(uid)
         return self._names.get(uid, str(uid))

@@ -29,6 +29,8 @@ MAX_PACKET = 65536
 """Bytes of a question or an answer: a text, and whose it is."""
 ENDS_S = 2
 """After so long a process that reads a file is ended."""
+# The user may put anything in the place of a file: a link would lead elsewhere, a FIFO would keep
+# whoever opens it, a terminal would become ours.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -57,6 +59,7 @@ def become(location: WantedText) -> None:
     """Become the user, for good. Raises OSError where this process may not."""
     if os.geteuid() == location.uid:
         return
+    # In this order: whoever is no longer root may change neither groups nor group.
     os.setgroups(location.groups)
     os.setresgid(location.gid, location.gid, location.gid)
     os.setresuid(location.uid, location.uid, location.uid)
@@ -71,6 +74,7 @@ def read(location: WantedText) -> str:
             try:
                 status = os.fstat(file)
                 owned_file = stat.S_ISREG(status.st_mode) and status.st_uid == location.uid
+                # A file with a second name may be one that was never meant for us.
                 if not owned_file or status.st_mode & 0o077 or status.st_nlink != 1:
                     return ""
                 content = os.read(file, MAX_TEXT + 1)
@@ -98,6 +102,7 @@ def serve(channel: socket.socket) -> None:
             become(location)
             channel.send(f"{uid} {key} {read(location)}".encode())
         finally:
+            # Never back into the loop, whatever failed: there would be two who answer.
             os._exit(0)
 
 

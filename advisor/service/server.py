@@ -60,6 +60,7 @@ class Server:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         first = asyncio.ensure_future(self._refresh(force=True))
+        # A store whose file system hangs keeps nobody waiting: without it jobs run as written.
         await asyncio.wait({first}, timeout=2 * HANGS_S)
         sock, owns_path = listening_socket(self.path)
         sock.setblocking(False)
@@ -87,6 +88,7 @@ class Server:
         closing = loop.run_in_executor(None, self.handlers.close)
         hangs = self.handlers.source.hangs
         await asyncio.wait({closing}, timeout=min(HANGS_S, _CLOSES_S) if hangs else _CLOSES_S)
+        # a socket of systemd stays: it wakes the next daemon
         if owns_path:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
@@ -98,6 +100,7 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         """Take a client; those of users who ask too much are refused at once."""
+        # Not until none comes any more: those who are connected wait for their answers.
         for _ in range(BACKLOG):
             try:
                 connection, _ = listener.accept()

@@ -230,6 +230,8 @@ class Spool:
         if job["script"] is not None:
             script.write_text(job["script"], encoding="utf-8", errors="surrogateescape")
         environment = {
+            # Nothing of the daemon's own environment: it would change what is measured, and some
+            # of it may not be for users.
             "HOME": entry.pw_dir,
             "USER": entry.pw_name,
             "LOGNAME": entry.pw_name,
@@ -267,6 +269,7 @@ class Spool:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                # A signal to the daemon's group must not end a user's sweep.
                 start_new_session=True,
                 **as_user,
             )

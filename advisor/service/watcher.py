@@ -143,8 +143,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--db", type=Path, required=True)
     parser.add_argument("--every", type=float, required=True)
     args = parser.parse_args(arguments)
+    # What the scheduler's commands say is read, errors included.
     os.environ.update(LC_ALL="C")
     with contextlib.suppress(OSError):
+        # the daemon's answers go first
         os.nice(10)
     if os.getpgid(0) != os.getpid():  # started by hand: who started it must not end with it
         os.setpgid(0, 0)

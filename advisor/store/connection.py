@@ -193,6 +193,7 @@ class StoreConnection:
         for last in (False, True):
             try:
                 result = self._connection.execute(sql, parameters).fetchall()
+            # a mistake in our own statement says nothing of the store
             except sqlite3.ProgrammingError:
                 raise
             except UnicodeDecodeError as error:  # SQLite quotes the damage in its message

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from advisor.core.option import pack_options
 from advisor.store import rows as _rows
@@ -22,7 +22,16 @@ from advisor.store.transaction import StoreTransaction
 
 KEPT = timedelta(days=1)
 """So long what was forgotten can be had back."""
-_MOVED = ("observations", "characterisations", "rankings", "signatures", "trials")
+ResultKind = Literal[
+    "models", "observations", "characterisations", "rankings", "signatures", "trials"
+]
+_MOVED: tuple[ResultKind, ...] = (
+    "observations",
+    "characterisations",
+    "rankings",
+    "signatures",
+    "trials",
+)
 _REASON = "forgotten"
 
 
@@ -32,7 +41,7 @@ class MeasuredResults:
 
     application: str
     workload: str
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[ResultKind, int] = field(default_factory=dict)
 
     @property
     def anything(self) -> bool:
@@ -58,7 +67,7 @@ def measured(
     return results
 
 
-def _parts(workload_id: int, since: str) -> list[tuple[str, str, tuple[object, ...]]]:
+def _parts(workload_id: int, since: str) -> list[tuple[ResultKind, str, tuple[object, ...]]]:
     """Return for each table which rows of a workload are meant."""
     where, values = "workload_id = ? AND created_at >= ?", (workload_id, since)
     parts = [(table, where, values) for table in _MOVED]
@@ -93,7 +102,7 @@ def forget(
 
 def _forget(
     writer: StoreTransaction,
-    part: tuple[str, str, tuple[object, ...]],
+    part: tuple[ResultKind, str, tuple[object, ...]],
     workload_id: int,
     forgotten_at: str,
     forgotten_by: str,
@@ -128,7 +137,7 @@ def forgotten(reader: Reader) -> list[MeasuredResults]:
         " JOIN workloads AS w ON w.id = f.workload_id WHERE f.forgotten_at > ?"
         " ORDER BY w.application, w.name"
     )
-    by_workload: dict[tuple[str, str], Counter[str]] = {}
+    by_workload: dict[tuple[str, str], Counter[ResultKind]] = {}
     for application, name, kind in reader.rows(sql, (_limit(),)):
         by_workload.setdefault((application, name), Counter())[kind] += 1
     return [MeasuredResults(*names, counts) for names, counts in by_workload.items()]
@@ -147,7 +156,7 @@ def remember(
         for w in writer.rows("SELECT id, name FROM workloads WHERE application = ?", (application,))
         if workload in (None, w["name"])
     }
-    by_workload: dict[str, Counter[str]] = {}
+    by_workload: dict[str, Counter[ResultKind]] = {}
     with writer.batch():
         for row in writer.rows(
             "SELECT * FROM forgotten WHERE forgotten_at > ? ORDER BY id", (_limit(),)

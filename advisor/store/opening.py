@@ -31,6 +31,7 @@ def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
     """
     try:
         if _missing(path):
+            # Looked at twice: another process may make the store between the two looks.
             if leftover.has_log(path) and _missing(path):
                 raise leftover.refusal(path)
             _create(path, timeout_s)
@@ -116,6 +117,7 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
+    # Transactions are begun by us alone: the module would begin them late, and not IMMEDIATE.
     connection = sqlite3.connect(
         path, timeout=timeout_s, isolation_level=None, check_same_thread=False
     )
@@ -135,6 +137,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, wal: bool, timeout_s: f
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Another process may have done it while this one waited.
         if _pending(connection, path):
             apply_migrations(connection)
         connection.execute("COMMIT")

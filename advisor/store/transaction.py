@@ -35,6 +35,8 @@ from advisor.store.records import (
 )
 from advisor.store.signature_groups import WorkloadGroup
 
+# IMMEDIATE, as one that reads first and then writes fails at once, without any wait, where another
+# has written in between.
 _TRANSACTION = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
@@ -101,7 +103,9 @@ class StoreTransaction(Reader):
             try:
                 yield connection
                 connection.execute(commit)
+            # whoever interrupts a program must not leave its transaction open either
             except BaseException:
+                # SQLite has undone it by itself after some errors, such as a full disk.
                 if connection.in_transaction:
                     with suppress(sqlite3.Error):
                         for statement in undo:

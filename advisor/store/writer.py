@@ -86,6 +86,8 @@ class Writer(StoreTransaction):
                     step(number)
                 row = _rows.observation_row(workload_id, run, imported_at)
                 run_key = tuple(row[name] for name in _SAME_RUN) if imported_counts else ()
+                # One stored run takes the place of one in the file: a repeat there is a run of its
+                # own.
                 if imported_counts[run_key]:
                     imported_counts[run_key] -= 1
                 else:

@@ -256,6 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def end(number: int, frame: object) -> None:
         nonlocal over
+        # between any two steps of the program, so nothing but a word to it
         over = True
 
     signal.signal(signal.SIGTERM, end)
@@ -272,6 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     counter = _counter(args.meter, args.sys) if args.metered else None
     beside = Beside(EventRings(args.rings), counter)
     beside.look()
+    # The run has waited for this: its time begins.
     (args.rings / "ready").touch()
     if args.role == "none":
         return 0
@@ -279,6 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         threading.Thread(
             target=_make_pairing, args=(beside, base, args.within, args.metered), daemon=True
         ).start()
+    # Without its parent nobody tells it any more when the run ends.
     while not over and os.getppid() == parent:
         stop = beside.look()
         if stop is not None and base is not None:

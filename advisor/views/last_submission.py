@@ -10,7 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
+from advisor.core.codec import JsonForm
 from advisor.core.decision import Decision
 from advisor.core.request import JobRequest
 from advisor.store.reader import Reader
@@ -22,29 +24,28 @@ _LOOKED_AT = 200
 """So many of a user's latest decisions are looked through."""
 
 
+class DifferingOption(NamedTuple):
+    """An option as it is read here and as the hook saw it, "" for nothing."""
+
+    here: str
+    seen: str
+
+
 @dataclass(frozen=True, slots=True)
-class LastSubmission:
+class LastSubmission(JsonForm):
     """What the last submission of a script asked for otherwise than the script does.
 
-    ``differing``: name -> (as it is read here, as the hook saw it), "" for nothing. ``taken``
-    (PBS): those options, with the values that the hook saw, which another submission of the script
-    as it stands would get again as far as is known.
+    ``taken`` (PBS): those of ``differing``, with the values that the hook saw, which another
+    submission of the script as it stands would get again as far as is known.
     """
 
     decision: str
     at: str
-    differing: dict[str, tuple[str, str]]
-    taken: dict[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        differing = {n: {"here": a, "seen": b} for n, (a, b) in self.differing.items()}
-        return {
-            "decision": self.decision,
-            "at": self.at,
-            "differing": differing,
-            "taken": self.taken,
-        }
+    differing: dict[str, DifferingOption]
+    taken: Annotated[
+        dict[str, str],
+        "PBS: options that this decision takes from the last submission; an empty value is none",
+    ] = field(default_factory=dict)
 
     def over(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return a script's options with what is taken of the last submission put over them."""
@@ -125,7 +126,7 @@ def _older(path: Path, moment: str) -> bool:
 
 def _differing_options(
     request: JobRequest, past_request: JobRequest, options: Mapping[str, str]
-) -> dict[str, tuple[str, str]]:
+) -> dict[str, DifferingOption]:
     """Return which of PBS's options differ, of those that are kept with a decision."""
     names = dict.fromkeys(
         (*request.written_from, *past_request.written_from, *past_request.script_options)
@@ -136,12 +137,12 @@ def _differing_options(
         pairs.pop("walltime", None)  # a decision of an earlier release does not have it
     elif request.time_limit_s == past_request.time_limit_s and all(pairs.get("walltime", ())):
         del pairs["walltime"]  # 1:00:00 and 01:00:00
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {name: DifferingOption(*pair) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _differing(request: JobRequest, past_request: JobRequest) -> dict[str, tuple[str, str]]:
+def _differing(request: JobRequest, past_request: JobRequest) -> dict[str, DifferingOption]:
     pairs = {name: (getattr(request, name), getattr(past_request, name)) for name in _FACTS}
     if request.time_limit_s and past_request.time_limit_s:
         pairs["time limit, s"] = request.time_limit_s, past_request.time_limit_s
-    texts = {name: (str(a or ""), str(b or "")) for name, (a, b) in pairs.items()}
-    return {name: pair for name, pair in texts.items() if pair[0] != pair[1]}
+    texts = {n: DifferingOption(str(a or ""), str(b or "")) for n, (a, b) in pairs.items()}
+    return {name: text for name, text in texts.items() if text.here != text.seen}

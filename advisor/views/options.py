@@ -256,6 +256,7 @@ def scene(view: View, work: Work | None = None) -> Scene:
     """
     if not view.energy_known:
         raise RefusedError(f"{view.title}: energy is not known, so there is nothing to draw")
+    # A disturbed run is no trade-off: drawn, it would press all others together.
     spikes = disturbed(view.options)
     options = [o for i, o in enumerate(view.options) if i not in spikes or o is view.baseline]
     better = -1 if work else 1  # a rate is the reciprocal

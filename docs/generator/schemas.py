@@ -24,6 +24,7 @@ from advisor import cli
 from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.step_plan import PlannedStep
 from advisor.loop.compare import MeasuredChange
 from advisor.views.worth import Worth
 
@@ -33,13 +34,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
 BY_HAND = (
     "bench",
     "characterise",
-    "classes",
     "decision",
-    "error",
-    "evaluate",
-    "explain",
-    "fit",
-    "forget",
     "hook",
     "import",
     "protocol",
@@ -48,6 +43,8 @@ BY_HAND = (
 """Schemas that are kept by hand; those of all other answers follow from their dataclasses."""
 NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
 MODULES = {
+    "error": "advisor.cli.output",
+    "evaluate": "advisor_lab.cli.evaluate",
     "jobs": "advisor.views.recent",
     "note": "advisor.views.recent",
     "models": "advisor.cli.fit",
@@ -60,10 +57,11 @@ MODULES = {
 }
 """Of a verb, and of its actions, whose answers do not lie in ``advisor.cli`` under its name."""
 TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
-TITLES["models"] = "advisor fit --list-models"
+TITLES |= {"error": "an error with --json", "models": "advisor fit --list-models"}
 """Of a verb that has two words, both."""
 SHARED = {
     Decision: "decision.json",
+    PlannedStep: "decision.json#/$defs/planned_step",
     Worth: "decision.json#/$defs/worth",
     Configuration: "decision.json#/$defs/configuration",
     MeasuredChange: "decision.json#/$defs/change",
@@ -203,6 +201,9 @@ def value(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": value(parts[0])}
     if origin in (dict, Mapping):
         values = value(parts[1])
+        if get_origin(parts[0]) is Literal:  # any of these names, and no other
+            properties = dict.fromkeys(get_args(parts[0]), values)
+            return {"type": "object", "properties": properties, "required": []}
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
     if hint is JsonForm:
         return {"type": "object"}

@@ -12,7 +12,7 @@ import pytest
 from advisor.core.job_history import MAX_AGE_DAYS, MOST_JOBS, JobHistory
 from advisor.derive.worker import derive
 from advisor.loop.execution import Execution
-from advisor.loop.job_parts import parts_of
+from advisor.loop.outcomes import parts_of
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.histories import history_records, history_stamps
 from advisor.store.records import Outcome

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from matplotlib.figure import Figure
 
-from advisor.plotting.figure_threads import draw_threads
+from advisor.plotting.figure import draw_threads
 from advisor.plotting.threads import RadarPanel
 
 

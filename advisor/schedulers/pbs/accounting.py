@@ -65,6 +65,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
     except ValueError as error:
         raise SchedulerError(f"{since!r} is not a time like 2026-01-31T12:00") from error
     records = []
+    # -x: ended ones, as long as the server keeps them; -t: the tasks of arrays
     jobs = read_jobs("-x", "-t")
     host_table = hosts_by_name() if jobs else None
     for job_id, attributes in jobs.items():
@@ -325,6 +326,7 @@ def _seconds(text: str) -> float | None:
 def _kb(text: str) -> float:
     """Return memory as PBS writes it, ``1234kb``; 0 for anything else."""
     match = re.fullmatch(r"(\d+)kb", text.strip())
+    # PBS's kb are 1024 bytes, ours 1000.
     return float(match[1]) * 1.024 if match else 0.0
 
 

@@ -100,6 +100,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
             records(
                 [
                     "--allusers",
+                    # Else sacct leaves out every start of a requeued job but its last.
                     "--duplicates",
                     f"--starttime={_sacct_time(since)}",
                     "--endtime=now",
@@ -116,6 +117,7 @@ def unfinished_jobs() -> list[JobRecord]:
 
     Only id, user, state and time of submission. Raises SchedulerError.
     """
+    # --all: in partitions that are hidden from users, too
     text = ask("squeue", "--all", "--noheader", "--format=%i %u %T %V")
     rows = (line.split() for line in text.splitlines())
     return [

@@ -99,6 +99,7 @@ def read_limits() -> JobLimits:
     Raises SchedulerError where accounting cannot be asked.
     """
     settings = parse_settings(_scontrol("config"))
+    # Without it the database has limits that the controller holds no job to.
     if "limits" not in settings.get("AccountingStorageEnforce", "").lower().split(","):
         return JobLimits(enforced=False)
     cluster = f"cluster={settings.get('ClusterName', '')}"
@@ -110,6 +111,7 @@ def read_limits() -> JobLimits:
 
 
 def _scontrol(what: str) -> str:
+    # --all: partitions that are hidden from users start jobs, too
     return ask("scontrol", "--all", "--oneliner", "show", what, timeout_s=TIMEOUT_S)
 
 

@@ -90,7 +90,9 @@ def _node(name: str, values: Mapping[str, str], partitions: tuple[str, ...]) -> 
         name,
         tuple(f for f in features.split(",") if f),
         sockets=sockets,
+        # cores of CoreSpecCount are the system's
         cores=max(1, cores - _number(values, "corespeccount")),
+        # CPUs alone are taken for cores: threads of a core would count twice
         threads_per_core=threads if per_socket else 1,
         memory_mb=max(0, _number(values, "realmemory") - _number(values, "memspeclimit")),
         weight=_number(values, "weight") or 1,

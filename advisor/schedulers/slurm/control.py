@@ -117,6 +117,7 @@ def queued_job(job_id: str) -> JobRecord | None:
     first = text.splitlines()[0] if text else ""
     if not first.startswith("JobId="):
         return None
+    # Of a job that waits it may be a range.
     nodes = value("NumNodes").split("-")[0]
     return JobRecord(
         job_id=job_id,

@@ -361,5 +361,6 @@ def _rows(path: Path) -> list[list[str]]:
         text = path.read_text(errors="replace")
     except OSError:
         return []
+    # What no line break ends is still being written.
     complete, _, _ = text.rpartition("\n")
     return [line.split("\t") for line in complete.splitlines()]

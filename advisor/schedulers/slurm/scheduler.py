@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,14 +25,12 @@ from advisor.schedulers.base import (
     Watched,
 )
 from advisor.schedulers.cluster import Cluster
-from advisor.schedulers.command import CommandProcess
+from advisor.schedulers.command import CommandProcess, session_environment, start
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.accounting_file import YEAR_COMMAND, read_sacct, stream_sacct
 from advisor.schedulers.slurm.control import ask, config_value, gives_whole_nodes, queued_job
-from advisor.schedulers.slurm.interactive import on_a_node
 from advisor.schedulers.slurm.inventory import read_cluster
-from advisor.schedulers.slurm.job_here import SlurmJobHere
 from advisor.schedulers.slurm.sweeps import Sweeps
 from advisor.schedulers.slurm.translator import BINDING_SETTINGS, uncapped_by, uncapped_launcher
 
@@ -144,3 +146,94 @@ class Slurm(Sweeps, Scheduler):
         if queued is None or record is None:
             return queued or record
         return replace(record, state=queued.state, admin_comment=queued.admin_comment)
+
+
+_PLACE = frozenset(
+    {
+        "SLURM_ACCOUNT",
+        "SLURM_CLUSTERS",
+        "SLURM_CONF",
+        "SLURM_PARTITION",
+        "SLURM_QOS",
+        "SLURM_RESERVATION",
+        "SLURM_WCKEY",
+    }
+)
+"""What of srun's variables says where a job may run. Others change what it prints, how it is bound
+or capped, and so what is measured; those of a job around it would make it a step."""
+
+
+def on_a_node(
+    node_type: NodeType, argv: Sequence[str], *, limit_s: float, name: str
+) -> CommandProcess:
+    """Start the srun that runs ``argv`` alone on a node of this type; the hook leaves it alone.
+
+    It asks for all cores, one hardware thread each, for at most ``limit_s``. Raises
+    SchedulerError without srun.
+    """
+    srun = shutil.which("srun")
+    if srun is None:
+        raise SchedulerError(
+            "srun is not installed here", hint="run advisor lab bench --here on a node of this type"
+        )
+    where = []
+    if node_type.feature:
+        where.append(f"--constraint={node_type.feature}")
+    if node_type.partitions and not node_type.default_partition:
+        where.append(f"--partition={node_type.partitions[0]}")
+    command = [
+        srun,
+        "--nodes=1",
+        "--ntasks=1",
+        "--exclusive",
+        f"--cpus-per-task={node_type.cores}",
+        "--hint=nomultithread",
+        f"--time={math.ceil(limit_s / 60)}",
+        f"--job-name={name}",
+        "--quiet",
+        *where,
+        *argv,
+    ]
+    environment = {
+        variable: value
+        for variable, value in session_environment().items()
+        if not variable.startswith(("SLURM_", "SRUN_")) or variable in _PLACE
+    }
+    return start(command, {**environment, "ADVISOR": "off"})
+
+
+_TIMEOUT_S = 30.0
+"""Seconds that the controller may take to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJobHere:
+    """A job of Slurm by its id, seen from one of its nodes."""
+
+    id: str
+
+    @classmethod
+    def find(cls) -> SlurmJobHere | None:
+        """Return the job that the environment names, None outside of jobs."""
+        name = os.environ.get("SLURM_JOB_ID", "")
+        return cls(name) if name else None
+
+    def nodes(self) -> int:
+        """Return how many nodes it has; 1 where nothing says so."""
+        stated = os.environ.get("SLURM_JOB_NUM_NODES", "")
+        return int(stated) if stated.isdecimal() else 1
+
+    def steps(self) -> list[str]:
+        """Return the steps that srun runs now, as JOB.STEP; none where Slurm does not answer."""
+        command = ["squeue", "--noheader", "--steps", f"--jobs={self.id}", "--format=%i"]
+        try:
+            listed = ask(*command, timeout_s=_TIMEOUT_S)
+        except SchedulerError:
+            return []
+        return [step for step in listed.split() if step.rpartition(".")[2].isdecimal()]
+
+    def signal(self, step: str, number: signal.Signals) -> None:
+        """Send a signal to all processes of a step; a step that is gone is no error."""
+        command = ["scancel", f"--signal={number.name.removeprefix('SIG')}", step]
+        with contextlib.suppress(SchedulerError):
+            ask(*command, timeout_s=_TIMEOUT_S)

@@ -355,6 +355,8 @@ def _why_failed(job: SweepJob, attempt: SweepRun) -> str:
 
 def _environment() -> Mapping[str, str]:
     """Return the environment of sbatch: this session's, with the advisor's own hook off."""
+    # sbatch takes options from its variables, too: these would make the sweep an array, cap it, or
+    # have sbatch wait for its end.
     dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
     passed_on = {
         name: value

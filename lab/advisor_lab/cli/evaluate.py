@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.cli.fit import add_model_arguments, list_models, model_options
 from advisor.cli.output import TableWriter, add_format_argument, print_json
@@ -19,6 +19,7 @@ from advisor.cli.pictures import (
     print_statistics,
     save_plot,
 )
+from advisor.core.codec import JsonForm, wire
 from advisor.errors import InputError, UsageError
 
 VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
@@ -27,11 +28,56 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.core.observation import Observation
+    from advisor.models.evaluation import Evaluation
     from advisor.views.statistics import StatisticsView
-    from advisor_lab.evaluation.compare_models import Fold, ModelComparison
+    from advisor_lab.evaluation.compare_models import Fold, Grid, Mean, ModelComparison
+    from advisor_lab.evaluation.extrapolation import Extrapolation
 
 _NODE_TYPE = "grid"
 """Stands for the one node type of a grid's file, which names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridFolds:
+    """The folds of a model on a grid, by what is predicted."""
+
+    grid: str
+    model: str
+    responses: Mapping[str, Sequence[Fold]]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateAnswer(JsonForm):
+    """How well models fit a fully measured grid: one evaluation, or several cases with means."""
+
+    file: str
+    evaluation: Evaluation = field(metadata=wire(inline=True))
+    kfold: tuple[GridFolds, ...] = field(default=(), metadata=wire(omit=True))
+    statistics: Annotated[Mapping[str, Any] | None, "what --view shows, by the view"] = field(
+        default=None, metadata=wire(omit=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonAnswer(JsonForm):
+    """Several evaluations, and the models that could not be tried with the reason."""
+
+    file: str
+    cases: tuple[Grid, ...]
+    means: Sequence[Mean]
+    skipped: Mapping[str, str]
+    kfold: tuple[GridFolds, ...] = field(default=(), metadata=wire(omit=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ExtrapolationAnswer(JsonForm):
+    """How well sizes beyond those trained on are predicted."""
+
+    file: str
+    study: Extrapolation = field(metadata=wire(inline=True))
+
+
+ANSWERS = (EvaluateAnswer, ComparisonAnswer, ExtrapolationAnswer)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,8 +221,7 @@ def run(args: argparse.Namespace) -> int:
         save_plot(picture, args.plot)
     folds = _folds(args, grids, [m for m in models if m not in study.skipped])
     if args.json:
-        shown = {} if statistics is None else {"statistics": {args.view: statistics.data}}
-        print_json("evaluate", {**_json(args, study, folds), **shown})
+        print_json("evaluate", _answer(args, study, folds, statistics))
         return 0
     from advisor_lab.cli.evaluate_tables import print_study
 
@@ -215,24 +260,11 @@ def _extrapolate(args: argparse.Namespace) -> int:
     except InputError as error:
         raise InputError(f"{args.grid}: {error.message}", hint=error.hint) from None
     if args.json:
-        print_json(
-            "evaluate",
-            {
-                "file": str(args.grid),
-                "model": study.model,
-                "parameter": args.parameter,
-                "train_to": args.train_to,
-                "trained_runs": study.trained,
-                "answer": study.answer,
-                "extrapolation": [score.to_dict() for score in study.scores],
-                "terms": list(study.terms),
-                "notes": list(study.notes),
-            },
-        )
+        print_json("evaluate", ExtrapolationAnswer(str(args.grid), study))
         return 0
     from advisor_lab.cli.evaluate_tables import print_extrapolation
 
-    print_extrapolation(TableWriter(args.format), study, args.parameter)
+    print_extrapolation(TableWriter(args.format), study)
     return 0
 
 
@@ -309,27 +341,16 @@ def _folds(
     }
 
 
-def _json(
+def _answer(
     args: argparse.Namespace,
     study: ModelComparison,
     folds: Mapping[tuple[str, str], Mapping[str, Sequence[Fold]]],
-) -> dict[str, object]:
+    view: StatisticsView | None,
+) -> EvaluateAnswer | ComparisonAnswer:
     """One evaluation's keys stand at the top; of several, in ``cases`` with their ``means``."""
-    kfolds = [
-        {
-            "grid": grid,
-            "model": model,
-            "responses": {n: [asdict(f) for f in v] for n, v in r.items()},
-        }
-        for (grid, model), r in folds.items()
-    ]
-    more = {"kfold": kfolds} if folds else {}
+    file = str(args.grid)
+    kfold = tuple([GridFolds(*names, responses) for names, responses in folds.items()])
     if len(study.cases) == 1 and not study.skipped:
-        return {"file": str(args.grid), **study.cases[0].evaluation.to_dict(), **more}
-    return {
-        "file": str(args.grid),
-        "cases": [{"grid": c.grid, "seed": c.seed, **c.evaluation.to_dict()} for c in study.cases],
-        "means": [asdict(m) for m in study.means()],
-        "skipped": dict(study.skipped),
-        **more,
-    }
+        shown = None if view is None else {args.view: view.data}
+        return EvaluateAnswer(file, study.cases[0].evaluation, kfold, shown)
+    return ComparisonAnswer(file, study.cases, study.means(), study.skipped, kfold)

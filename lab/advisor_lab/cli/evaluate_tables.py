@@ -40,12 +40,12 @@ def print_study(
         _print_folds(out, folds)
 
 
-def print_extrapolation(out: TableWriter, study: Extrapolation, parameter: str) -> None:
+def print_extrapolation(out: TableWriter, study: Extrapolation) -> None:
     """Print how well each larger size is predicted, and what the advice there is worth."""
     out.say(f"{study.model} trained on {study.trained} runs; answer: {study.answer}\n")
     out.table(
         [
-            parameter,
+            study.parameter,
             "beyond",
             "cells",
             "time off",

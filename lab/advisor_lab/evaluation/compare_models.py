@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import InputError, MissingExtraError
@@ -29,13 +30,15 @@ Evaluate = Callable[[Sequence[Observation], str, int], Evaluation]
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(JsonForm):
     """One evaluation and what it was of."""
+
+    JSON = ("grid", "seed", "evaluation")
 
     grid: str
     model: str
     seed: int
-    evaluation: Evaluation
+    evaluation: Evaluation = field(metadata=wire(inline=True))
 
     def measures(self) -> dict[str, float]:
         """Return every figure that may be averaged over cases, by its name in JSON."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.core.option import Z90, Option, row_of
@@ -22,7 +23,9 @@ from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPl
 from advisor.scaling.design import AT_LARGEST, AT_OTHERS, baseline_of, sized_design
 from advisor.scaling.registry import AUTO, TriedForecast, create, tried_forecast
 
-OK, UNFIT = "ok", "family-unfit"
+FamilyFit = Literal["ok", "family-unfit"]
+OK: FamilyFit = "ok"
+UNFIT: FamilyFit = "family-unfit"
 SAMPLES = {AT_LARGEST + 2 * AT_OTHERS: AT_OTHERS, 3 * AT_LARGEST: AT_LARGEST}
 """Runs in all, over the three largest sizes: how many each but the largest has."""
 _TRAINED_SIZES = 3
@@ -34,10 +37,13 @@ SizedRun = tuple[float, Observation]
 """A run with its value of the parameter."""
 TimeEnergy = tuple[float, float]
 """A configuration's measured time (s) and energy (J)."""
+Measure = Literal["time", "energy"]
+MEASURES: tuple[Measure, ...] = ("time", "energy")
+ByMeasure = Mapping[Measure, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class SizedDecision:
+class SizedDecision(JsonForm):
     """What the advice at a size is worth, as measured fractions against the baseline there.
 
     None where there is no advice because no law fits; ``chosen`` is the baseline for no change.
@@ -48,13 +54,9 @@ class SizedDecision:
     true_saving: float | None
     best_saving: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self) | {"chosen": self.chosen.to_dict()}
-
 
 @dataclass(frozen=True, slots=True)
-class SizedScore:
+class SizedScore(JsonForm):
     """How well one size beyond the trained ones is predicted.
 
     ``factor`` is the size over the largest trained; errors and half widths are medians over the
@@ -65,25 +67,23 @@ class SizedScore:
     at: float
     factor: float
     cells: int
-    answer: str
-    median_error_pct: Mapping[str, float | None]
-    interval_coverage: Mapping[str, float | None]
-    half_width_pct: Mapping[str, float | None]
+    answer: FamilyFit
+    median_error_pct: ByMeasure
+    interval_coverage: ByMeasure
+    half_width_pct: ByMeasure
     decision: SizedDecision
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self) | {"decision": self.decision.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
-class Extrapolation:
-    """The scores of all larger sizes, the model that was chosen, and what it says."""
+class Extrapolation(JsonForm):
+    """The scores of all sizes beyond ``train_to``, the model chosen, and what it says."""
 
     model: str
-    trained: int
-    answer: str
-    scores: tuple[SizedScore, ...]
+    parameter: str
+    train_to: float
+    trained: int = field(metadata=wire("trained_runs"))
+    answer: FamilyFit
+    scores: tuple[SizedScore, ...] = field(metadata=wire("extrapolation"))
     terms: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -145,10 +145,15 @@ def extrapolate(
         if advice is not None:
             score = replace(score, decision=advice.at(value, cells))
         scores.append(score)
-    answer = UNFIT if tried.unfit else OK
-    forecast = tried.forecast
     return Extrapolation(
-        tried.model, len(trained), answer, tuple(scores), forecast.terms, tried.notes
+        tried.model,
+        parameter,
+        train_to,
+        len(trained),
+        UNFIT if tried.unfit else OK,
+        tuple(scores),
+        tried.forecast.terms,
+        tried.notes,
     )
 
 
@@ -304,12 +309,14 @@ def _score(
     values = np.log(np.array(list(truth.values())))
     keep = np.exp(values[:, 0]) >= min_time
     none = SizedDecision(baseline_of(truth), None, None, None)
-    errors: dict[str, float | None] = {}
-    coverage: dict[str, float | None] = {}
-    widths: dict[str, float | None] = {}
-    for column, (name, response) in enumerate(
-        (("time", tried.forecast.time), ("energy", tried.forecast.energy))
-    ):
+    errors: dict[Measure, float | None] = {}
+    coverage: dict[Measure, float | None] = {}
+    widths: dict[Measure, float | None] = {}
+    responses: dict[Measure, ScaledResponse | None] = {
+        "time": tried.forecast.time,
+        "energy": tried.forecast.energy,
+    }
+    for column, (name, response) in enumerate(responses.items()):
         if response is None or tried.unfit or not keep.any():
             errors[name] = coverage[name] = widths[name] = None
             continue

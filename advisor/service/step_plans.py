@@ -17,7 +17,7 @@ from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory
 from advisor.core.reading import JobReading
-from advisor.core.reasons import STEP_PLAN, reason
+from advisor.core.reasons import STEP_PLAN, WHOLE_JOB, reason
 from advisor.core.recognise import ApplicationRule, Recognised, names_job
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -62,6 +62,7 @@ _LEFT_OPEN = frozenset(
         NO_MODEL,
         "user-set",
         "threads-own",
+        WHOLE_JOB,
     }
 )
 """Why a job is left as it is written whose steps may still tell what they are."""

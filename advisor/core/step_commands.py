@@ -6,6 +6,7 @@ Nothing here asks whether the whole script is understood: a step is looked up ag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -24,8 +25,8 @@ from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_o
 from advisor.core.step_plan import ANY
 
 SRUN = "srun"
-_SEEN_THROUGH = frozenset({"python", "python3"})
-"""What may stand in front of a program: the hook at a step looks behind these alone."""
+_SEEN_THROUGH = re.compile(r"(?:\S*/)?python3?(?: -[BEIOPsSuv]+)*|")
+"""What may stand in front of a program: the hook at a step looks behind this alone."""
 _UNRESOLVED = frozenset("$`")
 
 
@@ -77,7 +78,7 @@ def _step_of(
 ) -> StepCommand | None:
     """Return a command as a step, None for one that is not looked up or runs other programs."""
     words = (*command.wrappers, command.word, *command.arguments)
-    if any(w.rsplit("/", 1)[-1] not in _SEEN_THROUGH for w in command.wrappers):
+    if not _SEEN_THROUGH.fullmatch(" ".join(command.wrappers)):
         return None
     ranks, unclear = ranks_of_step(command)
     known = _UNRESOLVED.isdisjoint("".join(command.arguments))

@@ -20,7 +20,7 @@ from advisor.core.recognise import (
     without_secrets,
 )
 from advisor.core.request import JobRequest
-from advisor.core.script import Command, commands
+from advisor.core.script import Command, commands, threads_of
 from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_of_command
 from advisor.core.step_plan import ANY
 
@@ -51,9 +51,13 @@ class StepCommand(Record):
 
 @dataclass(frozen=True, slots=True)
 class JobSteps(Record):
-    """The programs that a script starts as steps, each once, and what the whole script keeps."""
+    """The programs that a script starts as steps, each once, and what the whole script keeps.
+
+    ``threads`` are the numbers of threads that it states for a rank, None where they are open.
+    """
 
     commands: tuple[StepCommand, ...]
+    threads: tuple[int, ...] | None = ()
     threads_kept: str = ""
     frequency_kept: str = ""
 
@@ -69,8 +73,18 @@ def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps
             step = _step_of(command, request.job_name, rules)
             if step is not None:
                 steps[step] = None
+    threads = threads_of(script, request.command[1:])
+    stated = None if threads.unclear else tuple(filter(None, (threads.count,)))
     threads_kept = "the script binds threads to a list of cores" if lists_cores(script) else ""
-    return JobSteps(tuple(steps), threads_kept, reads_cap(script))
+    return JobSteps(tuple(steps), stated, threads_kept, reads_cap(script))
+
+
+def step_names(request: JobRequest) -> set[str]:
+    """Return the programs' names alone, which is much quicker."""
+    script = request.script or ""
+    if SRUN not in script:
+        return set()
+    return {c.executable for c in commands(script, request.command[1:]) if c.launcher == SRUN}
 
 
 def _step_of(

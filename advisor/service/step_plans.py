@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from advisor.core import program
 from advisor.core.configuration import Configuration
@@ -30,7 +31,7 @@ from advisor.core.requested_configuration import (
 from advisor.core.script import advisor_lines
 from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
 from advisor.core.settings import Settings, stated, with_choices
-from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step
+from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step, step_names
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
 from advisor.core.whole_job import longest_s
 from advisor.schedulers.translators import translator
@@ -194,9 +195,22 @@ class _Planned:
         if ranks % self.nodes:
             return []
         shapes = {(r, self.cpus // r) for r in a_node if r and self.cpus % r == 0}
-        shapes |= {(r, threads // r) for r, threads in of_model if r in a_node}
+        stated_threads = self._threads(command)
+        if stated_threads is None:
+            shapes |= {(r, threads // r) for r, threads in of_model if r in a_node}
+        else:
+            shapes |= set(product(a_node, stated_threads))
         ordered = sorted(shapes, key=lambda s: (s[0] * s[1] != self.cpus, -s[0] * s[1], s[0]))
         return [(r * self.nodes, threads) for r, threads in ordered[:_MOST_SHAPES] if threads]
+
+    def _threads(self, command: StepCommand) -> set[int] | None:
+        """Return the threads that a rank may be given if not its share; None: any number."""
+        if self.steps.threads is None or (command.variable,) != THREAD_VARIABLES:
+            return None
+        stated = self.request.environment.get(command.variable, "")
+        of_user = int(stated) if stated.isascii() and stated.isdecimal() else 0
+        given = {*self.steps.threads, self.request.cpus_per_task or 0, of_user}
+        return given - {0}
 
     def _job(self, command: StepCommand) -> UnderstoodJob | None:
         """Return a job that is one step of a program, None where it is to be left."""
@@ -367,9 +381,9 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     if history is not None and history.worse:
         return None
     history = history and history.timed
-    steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
-    if not any(snapshot.workloads_of(c.application) for c in steps.commands) and history is None:
+    if reading.steps is None and history is None and not _knows_any(request, snapshot):
         return None
+    steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
     request = with_whole_nodes(request, snapshot)
     node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
     if len(node_types) != 1:
@@ -386,6 +400,12 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     settings = snapshot.availability.settings if snapshot.availability else {}
     uncapped = language.cap_obstacle(request, _STEPS, settings)
     return _Planned(submission, request, steps, node_type, nodes, history, uncapped)
+
+
+def _knows_any(request: JobRequest, snapshot: Snapshot) -> bool:
+    """Tell whether anything may be known of a program that a job's script starts as a step."""
+    names = step_names(request)
+    return bool(names) and (bool(snapshot.rules) or any(map(snapshot.workloads_of, names)))
 
 
 def _is_like(history: JobHistory, node_type: NodeType, nodes: int) -> bool:

@@ -24,12 +24,14 @@ from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
     UnclearError,
     cap_asked_for,
+    configuration_of,
     fills_nodes,
     possible_node_types,
     shape,
 )
 from advisor.core.script import advisor_lines
-from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
+from advisor.core.script_use import NO_USE, THREAD_VARIABLES, ScriptUse
+from advisor.core.select import TIE, WEIGHTS
 from advisor.core.settings import Settings, stated, with_choices
 from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step, step_names
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
@@ -45,7 +47,7 @@ from advisor.service.baseline import (
 )
 from advisor.service.bounds import bounds_of
 from advisor.service.choice import choose
-from advisor.service.conclusion import Conclusion, Submission
+from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Submission
 from advisor.service.job_models import JobModels
 from advisor.service.read_job import with_whole_nodes
 from advisor.service.snapshot import Snapshot
@@ -67,6 +69,10 @@ _LEFT_OPEN = frozenset(
     }
 )
 """Why a job is left as it is written whose steps may still tell what they are."""
+_STATED = frozenset({"user-set", "threads-own"})
+"""Why threads are kept that the job states."""
+_OF_A_CHOICE = frozenset({"chosen", "confirmed", "tie-resources"})
+"""Reasons of a choice that a plan takes the place of."""
 _MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
 """Of one program: shapes and workloads that are looked at, and builds of a model, the newest."""
 _STEPS = ScriptUse(launcher="srun")
@@ -85,6 +91,8 @@ class _Planned:
     nodes: int
     history: JobHistory | None
     uncapped: str
+    asked: Configuration | None
+    """What a job of one known program asks for: its step has that shape, and the job's limit."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -94,6 +102,12 @@ class _Planned:
     def cpus(self) -> int:
         """CPUs of each node."""
         return self.node_type.cores * self.node_type.threads_per_core
+
+    @property
+    def runs(self) -> int:
+        """How often a job of one known program runs it, which share its limit."""
+        reading = self.submission.reading
+        return reading.use.runs if self.asked and reading and reading.use else 1
 
     @property
     def room(self) -> float:
@@ -185,6 +199,8 @@ class _Planned:
 
     def _shapes(self, command: StepCommand, model: StoredModel) -> list[tuple[int, int]]:
         """Return ranks of all nodes and threads of each that a step may have."""
+        if (c := self.asked) is not None:
+            return [(c.nodes * c.ranks_per_node, c.threads_per_rank)]
         of_model: set[tuple[int, int]] = self.snapshot.choice(
             ("shapes", model.id, model.size, model.updated_at, self.nodes),
             lambda: {r[1:3] for r in self.snapshot.rows(model) if r.nodes == self.nodes},
@@ -232,8 +248,8 @@ class _Planned:
             explicit=request.explicit - {"threads"},
             environment={n: v for n, v in request.environment.items() if n != command.variable},
             program={},
-            time_limit_s=0 if self.room > 1 else None,
-            signal_before_s=0,
+            time_limit_s=request.time_limit_s if self.asked else 0 if self.room > 1 else None,
+            signal_before_s=request.signal_before_s if self.asked else 0,
             script_threads=None,
             script_counts=False,
         )
@@ -246,6 +262,7 @@ class _Planned:
             threads=command.threads_kept or self.steps.threads_kept,
             frequency=self.steps.frequency_kept,
             node_type=_NODES_KEPT,
+            runs=self.runs,
         )
         recognised = Recognised(command.application, command.workload, None, (), rule)
         reading = JobReading(recognised, settings, use=use, uncapped=self.uncapped)
@@ -277,7 +294,7 @@ class _Planned:
         bounds = baseline if isinstance(baseline, Conclusion) else bounds_of(job, baseline)
         if isinstance(baseline, Conclusion) or isinstance(bounds, Conclusion):
             return
-        if self.room > 1:
+        if self.room > 1 and self.asked is None:
             ends_s = self.room * baseline.row.time_s
             bounds = replace(bounds, use=replace(bounds.use, ends_after_s=ends_s))
         blank = PlannedStep(
@@ -336,14 +353,18 @@ def with_plan(conclusion: Conclusion, chance: Callable[[], float]) -> Conclusion
 
     ``chance`` draws the holdout, where there is something to hold out.
     """
+    capped = bool(conclusion.rewrite.options)
     job = _to_plan(conclusion)
     plan = job.plan() if job else None
-    if job is None or plan is None:
+    if job is None or plan is None or (capped and not _is_better(plan, conclusion)):
         return conclusion
     submission = conclusion.submission
     assert submission.reading is not None
     submission = replace(submission, reading=replace(submission.reading, steps=job.steps))
-    if chance() < submission.policy.holdout:
+    if capped:  # its holdout is drawn
+        left = tuple(r for r in conclusion.reasons if r.code not in _OF_A_CHOICE)
+        conclusion = replace(conclusion, reasons=left, choice=NO_CHOICE, rewrite=NO_REWRITE)
+    elif chance() < submission.policy.holdout:
         why = reason("holdout")
         return replace(conclusion, submission=submission, reasons=(*conclusion.reasons, why))
     names = ", ".join(dict.fromkeys(step.program for step in plan.steps if step.changes))
@@ -368,7 +389,8 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     request, snapshot, reading = submission.request, submission.snapshot, submission.reading
     if _LEFT_OPEN.isdisjoint([r.code for r in conclusion.reasons]):
         return None
-    if conclusion.choice.chosen is not None or submission.policy.mode != "apply":
+    chosen = conclusion.choice.chosen is not None
+    if (chosen and not _keeps_threads(conclusion)) or submission.policy.mode != "apply":
         return None
     if reading is None or reading.recognised is None or reading.settings.off:
         return None
@@ -389,8 +411,11 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     if len(node_types) != 1:
         return None
     node_type = node_types[0]
+    model, asked = conclusion.model, None
     try:
         nodes, _ = shape(request, node_type.cores)
+        if conclusion.row is not None and model is not None and not model.of_history:
+            asked = configuration_of(request, node_type, reading.use or NO_USE)
     except UnclearError:
         return None
     if not (request.exclusive or fills_nodes(request, node_type, _STEPS)):
@@ -399,7 +424,40 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
         history = None
     settings = snapshot.availability.settings if snapshot.availability else {}
     uncapped = language.cap_obstacle(request, _STEPS, settings)
-    return _Planned(submission, request, steps, node_type, nodes, history, uncapped)
+    job = _Planned(submission, request, steps, node_type, nodes, history, uncapped, asked)
+    return None if asked is not None and asked.threads_per_node != job.cpus else job
+
+
+def _keeps_threads(conclusion: Conclusion) -> bool:
+    """Tell whether a job gets a cap for its steps of srun, and keeps the threads that it states.
+
+    Then these may be worth more at its steps, where it is seen whether they fill its nodes.
+    """
+    rewrite, reading = conclusion.rewrite, conclusion.submission.reading
+    if rewrite.options.keys() != {"cpu-freq"} or rewrite.environment or rewrite.node_cap_khz:
+        return False
+    if _STATED.isdisjoint([r.code for r in conclusion.reasons]) or conclusion.choice.pinned:
+        return False
+    of_srun = reading is not None and reading.use is not None and reading.use.launcher == "srun"
+    return of_srun and conclusion.submission.request.takes_plan
+
+
+def _is_better(plan: StepPlan, conclusion: Conclusion) -> bool:
+    """Tell whether a job's step is better off by a plan, for the policy's goal, than by its cap."""
+    chosen, weight = conclusion.choice.chosen, WEIGHTS[conclusion.submission.policy.goal]
+    assert chosen is not None
+
+    def score(time: float, energy: float) -> float:
+        return weight * math.log1p(energy) + (1 - weight) * math.log1p(time)
+
+    written = score(chosen.time.change, chosen.energy.change) - TIE
+    return any(
+        step.threads_new
+        and step.time_pct
+        and step.energy_pct
+        and score(step.time_pct[0] / 100, step.energy_pct[0] / 100) < written
+        for step in plan.steps
+    )
 
 
 def _knows_any(request: JobRequest, snapshot: Snapshot) -> bool:

@@ -287,6 +287,7 @@ def parse_request(
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
         environment_exported=_exports_all(get("export")),
+        takes_plan=payload.get("plan") == 1 or hook == "explain",
         het=bool(payload.get("het")) or (isinstance(script, str) and _is_het(script)),
         array="array" in options,
         held=judged.held,

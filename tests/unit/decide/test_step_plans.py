@@ -186,6 +186,24 @@ def test_only_a_policy_that_applies_gives_one(store: Writer, mode: str) -> None:
     assert asked(store).plan is None
 
 
+def test_a_number_of_the_users_that_fills_the_nodes_may_be_worth_more_than_a_cap(
+    store: Writer,
+) -> None:
+    arguments = "-N1 --exclusive --cpus-per-task=28"
+    capped = asked(store, HYBRID, arguments)
+    assert capped.changed and capped.plan is None  # this filter sets no plan
+    decision = asked(store, HYBRID, arguments, plan=1)
+    (step,) = steps_of(decision)
+    assert (step.ranks, step.threads) == (1, 28) and step.threads_new and step.cap_khz
+    assert step.energy_pct is not None and capped.chosen is not None
+    assert step.energy_pct[0] < 100 * capped.chosen.energy.change - 1
+    assert step.time_pct is not None and step.time_pct[0] <= 5
+    assert "chosen" not in codes(decision) and decision.chosen is None
+    assert asked(store, HYBRID, "-N1 --exclusive --cpus-per-task=24", plan=1).changed  # its own
+    policy(store, axes={"threads": "keep"})
+    assert asked(store, HYBRID, arguments, plan=1).changed
+
+
 def test_neither_who_enforces_nor_other_hooks_get_one(store: Writer) -> None:
     assert ask(store, script=SEVERAL, hook="job_submit").plan is None
 

@@ -8,7 +8,7 @@ that turns out to be that one (:mod:`advisor.core.step_plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -54,13 +54,13 @@ from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob, understand
 from advisor.store.records import StoredModel
 
-_LEFT_OPEN = frozenset(
+_PROGRAMS_OPEN = frozenset({"script-not-understood", "unrecognised", "interactive", "no-script"})
+"""Of which jobs it is not read what they start."""
+_LEFT_OPEN = _PROGRAMS_OPEN | frozenset(
     {
         "several-steps",
-        "script-not-understood",
         "loop-of-steps",
         "background-steps",
-        "unrecognised",
         "no-baseline",
         NO_MODEL,
         "user-set",
@@ -75,6 +75,8 @@ _OF_A_CHOICE = frozenset({"chosen", "confirmed", "tie-resources"})
 """Reasons of a choice that a plan takes the place of."""
 _MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
 """Of one program: shapes and workloads that are looked at, and builds of a model, the newest."""
+_MOST_OWN = 4
+"""Programs of the user's own that are looked at, the latest measured."""
 _STEPS = ScriptUse(launcher="srun")
 _NODES_KEPT = "a step stays on its job's nodes"
 _OWN_COUNT = "the step states another number than it has cores"
@@ -93,6 +95,8 @@ class _Planned:
     uncapped: str
     asked: Configuration | None
     """What a job of one known program asks for: its step has that shape, and the job's limit."""
+    own: tuple[str, ...]
+    """What its user measured, of a job whose programs are not read."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -133,11 +137,12 @@ class _Planned:
         return plan if any(step.changes for step in plan.steps) else None
 
     def _commands(self) -> Iterator[StepCommand]:
-        """Yield what the script is read to start, then what its earlier jobs started."""
+        """Yield what the script is read to start, what its earlier jobs started, what is left."""
         yield from self.steps.commands
         named = {command.program for command in self.steps.commands}
         parts = self.history.jobs[0].parts if self.history else ()
-        for name in dict.fromkeys(part.program for part in parts if part.program):
+        started = (part.program for part in parts if part.program)
+        for name in dict.fromkeys((*started, *self.own)):
             if name not in named:
                 step = named_step(name, None, self.request.job_name, self.snapshot.rules)
                 if step is not None:
@@ -387,7 +392,8 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     """Return the job of a conclusion as one whose steps may be planned, None if they may not."""
     submission = conclusion.submission
     request, snapshot, reading = submission.request, submission.snapshot, submission.reading
-    if _LEFT_OPEN.isdisjoint([r.code for r in conclusion.reasons]):
+    codes = [r.code for r in conclusion.reasons]
+    if _LEFT_OPEN.isdisjoint(codes):
         return None
     chosen = conclusion.choice.chosen is not None
     if (chosen and not _keeps_threads(conclusion)) or submission.policy.mode != "apply":
@@ -403,7 +409,11 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     if history is not None and history.worse:
         return None
     history = history and history.timed
-    if reading.steps is None and history is None and not _knows_any(request, snapshot):
+    own: Sequence[str] = ()
+    if not _PROGRAMS_OPEN.isdisjoint(codes):
+        own = snapshot.own_applications(request.user)[:_MOST_OWN]
+    known = reading.steps is not None or history is not None or own
+    if not (known or _knows_any(request, snapshot)):
         return None
     steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
     request = with_whole_nodes(request, snapshot)
@@ -424,7 +434,9 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
         history = None
     settings = snapshot.availability.settings if snapshot.availability else {}
     uncapped = language.cap_obstacle(request, _STEPS, settings)
-    job = _Planned(submission, request, steps, node_type, nodes, history, uncapped, asked)
+    job = _Planned(
+        submission, request, steps, node_type, nodes, history, uncapped, asked, tuple(own)
+    )
     return None if asked is not None and asked.threads_per_node != job.cpus else job
 
 

@@ -436,3 +436,17 @@ def test_its_history_tells_its_time_and_no_cap_of_a_whole_job(store: Writer) -> 
     assert len(history.planned) == 3 and history.planned[0].time_s >= 106.0
     steps = steps_of(decision)  # no whole job's cap, and steps may now be slower
     assert any(s.cap_khz for s in steps)
+
+
+def test_an_interactive_job_may_start_what_its_user_measured(store: Writer) -> None:
+    options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
+    own: dict[str, Any] = {"scope": "own", "owner": "ada"}
+    model(store, "bdw", options, "lattice", "case 1", **own)
+    more = {"type": "salloc", "argv": []}
+    decision = ask(store, script=None, hook="cli_filter", **more)
+    assert "interactive" in codes(decision)
+    assert {(s.program, s.arguments) for s in steps_of(decision)} == {("lattice", "case 1")}
+    assert ask(store, script=None, hook="cli_filter", user="bob", **more).plan is None
+    unread = "#!/bin/bash\n. ./settings\nsrun $RUN\n"
+    assert {s.program for s in steps_of(asked(store, unread))} == {"lattice"}
+    assert {s.program for s in steps_of(asked(store))} == {"stencil"}

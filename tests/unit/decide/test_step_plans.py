@@ -442,7 +442,7 @@ def test_an_interactive_job_may_start_what_its_user_measured(store: Writer) -> N
     options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
     own: dict[str, Any] = {"scope": "own", "owner": "ada"}
     model(store, "bdw", options, "lattice", "case 1", **own)
-    more = {"type": "salloc", "argv": []}
+    more: dict[str, Any] = {"type": "salloc", "argv": []}
     decision = ask(store, script=None, hook="cli_filter", **more)
     assert "interactive" in codes(decision)
     assert {(s.program, s.arguments) for s in steps_of(decision)} == {("lattice", "case 1")}

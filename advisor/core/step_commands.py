@@ -91,18 +91,12 @@ def _step_of(
     command: Command, job_name: str, rules: Sequence[ApplicationRule]
 ) -> StepCommand | None:
     """Return a command as a step, None for one that is not looked up or runs other programs."""
-    words = (*command.wrappers, command.word, *command.arguments)
     if not _SEEN_THROUGH.fullmatch(" ".join(command.wrappers)):
         return None
     ranks, unclear = ranks_of_step(command)
     known = _UNRESOLVED.isdisjoint("".join(command.arguments))
     step = named_step(command.executable, command.arguments if known else None, job_name, rules)
-    if step is None:
-        return None
-    use = use_of_command(words, (step.variable,), named=step.application != command.executable)
-    if use.obstacle[0]:
-        return None
-    return replace(step, ranks=0 if unclear else ranks, threads_kept=use.threads)
+    return step and replace(step, ranks=0 if unclear else ranks)
 
 
 def named_step(
@@ -113,15 +107,18 @@ def named_step(
 ) -> StepCommand | None:
     """Return a program as a step of any number of ranks; ``arguments`` None: not known.
 
-    None where it cannot be told apart: several variables set its threads, or what it is depends on
-    arguments that are not known.
+    None where it cannot be told apart: several variables set its threads, what it is depends on
+    arguments that are not known, or it starts other programs. Unknown arguments may set threads.
     """
     if arguments is None and not _is_told_by_name(program, rules):
         return None
-    recognised = recognise(
-        None, job_name=job_name, command=(program, *(arguments or ())), rules=rules
-    )
+    words = (program, *(arguments or ()))
+    recognised = recognise(None, job_name=job_name, command=words, rules=rules)
     if not recognised.application or len(recognised.threads_from) != 1:
+        return None
+    vouched = recognised.rule is not None and bool(recognised.rule.executable)
+    use = use_of_command(words, recognised.threads_from, named=vouched)
+    if use.obstacle[0]:
         return None
     return StepCommand(
         clean_name(program),
@@ -131,7 +128,7 @@ def named_step(
         0,
         recognised.threads_from[0],
         recognised.fills_cores,
-        "",
+        use.threads if arguments is not None else "its arguments are not known, and may set them",
     )
 
 

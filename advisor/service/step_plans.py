@@ -157,25 +157,22 @@ class _Planned:
             return list(self._of_workload(command))
         steps: list[PlannedStep] = []
         any_steps = list(self._of_workload(command)) if self._default_serves(command) else []
-        for workload in self._workloads(command):
-            arguments = "" if workload == "default" else workload
-            known = replace(command, arguments=arguments, workload=workload)
-            of_workload = list(self._of_workload(known))
+        for workload, known in self._workloads(command):
+            of_workload = list(self._of_workload(replace(known, ranks=command.ranks)))
             surely = {(s.ranks, s.threads) for s in of_workload if s.unset and not s.build}
-            left = [replace(s, arguments=arguments, workload=workload) for s in any_steps]
+            left = [replace(s, arguments=known.arguments, workload=workload) for s in any_steps]
             steps += of_workload
             steps += [_left(s) for s in left if (s.ranks, s.threads) not in surely]
         return steps + any_steps
 
-    def _workloads(self, command: StepCommand) -> Iterator[str]:
+    def _workloads(self, command: StepCommand) -> Iterator[tuple[str, StepCommand]]:
         """Yield the workloads that are known of a program and told by its arguments alone."""
         rules = self.snapshot.rules
-        known = self.snapshot.workloads_of(command.application)[:_MOST_WORKLOADS]
-        for workload in known:
+        for workload in self.snapshot.workloads_of(command.application)[:_MOST_WORKLOADS]:
             words = [] if workload == "default" else workload.split()
-            named = named_step(command.program, words, self.request.job_name, rules)
-            if named and (named.application, named.workload) == (command.application, workload):
-                yield workload
+            known = named_step(command.program, words, self.request.job_name, rules)
+            if known and (known.application, known.workload) == (command.application, workload):
+                yield workload, known
 
     def _default_serves(self, command: StepCommand) -> bool:
         """Tell whether a model may speak for a program whatever its arguments are."""

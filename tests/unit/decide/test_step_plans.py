@@ -275,16 +275,29 @@ def test_a_model_that_knows_its_program_speaks_for_that_build(store: Writer) -> 
 
 
 def test_known_workloads_come_before_the_one_for_any_arguments(store: Writer) -> None:
-    slow = [response("bdw", 1, 1, t, f) for t in (28,) for f in FREQS[-1:]]
-    model(store, "bdw", slow, workload="quick")
+    only = [response("bdw", 1, 1, 28, FREE_KHZ)]
+    model(store, "bdw", only, workload="quick")
     script = "#!/bin/bash\nsrun ./prepare\nsrun ./stencil $CASE\n"
-    steps = steps_of(asked(store, script))
-    (known,) = [s for s in steps if s.arguments == "quick"]
-    any_others = next(s for s in steps if s.arguments == ANY)
-    assert not known.changes and known.unset and any_others.threads_new == 20
-    assert steps.index(known) < steps.index(any_others)
+    steps = limited(store, 1000.0, script=script)
+    known = [s for s in steps if s.arguments == "quick"]
+    of_any = [s for s in steps if s.arguments == ANY]
+    assert known and all(s.unset and not s.changes for s in known)
+    assert {(s.ranks, s.threads) for s in known} == {(s.ranks, s.threads) for s in of_any}
+    assert max(map(steps.index, known)) < min(map(steps.index, of_any))
     policy(store, unknown_workload="skip")
-    assert {s.arguments for s in steps_of(asked(store, script))} == {""}
+    assert {s.arguments for s in limited(store, 1000.0, script=script)} == {""}
+
+
+def test_arguments_that_are_not_known_may_set_threads(store: Writer) -> None:
+    script = "#!/bin/bash\nsrun ./prepare\nsrun ./stencil $CASE\n"
+    options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
+    for workload in ("-nt 28", "case b"):
+        model(store, "bdw", options, workload=workload)
+    steps = limited(store, 1000.0, script=script)
+    assert not any(s.threads_new for s in steps if s.arguments in (ANY, "-nt 28"))
+    assert any(s.threads_new for s in steps if s.arguments == "case b")
+    stated = "#!/bin/bash\nsrun ./prepare\nsrun ./stencil -nt 28\n"
+    assert not any(s.threads_new for s in limited(store, 1000.0, script=stated))
 
 
 def test_the_model_of_default_is_not_for_sizes(store: Writer) -> None:
@@ -302,9 +315,11 @@ def test_what_earlier_jobs_started_is_planned(store: Writer) -> None:
     assert {s.program for s in steps_of(known)} == {"stencil"}
 
 
-def limited(store: Writer, past_s: float, **more: Any) -> Sequence[PlannedStep]:
+def limited(
+    store: Writer, past_s: float, *, script: str = SEVERAL, **more: Any
+) -> Sequence[PlannedStep]:
     """Return the steps of a job of ten hours whose earlier ones took so long."""
-    decision = asked(store)
+    decision = asked(store, script)
     site = with_history(snapshot(store), decision, past_s, program="prepare", **more)
     return steps_of(again(decision, site))
 

@@ -189,6 +189,7 @@ def request(application: int) -> bytes:
         "choices": "",
         "cwd": "/home/u",
         "het": False,
+        "plan": 1,
     }
     return json.dumps(body).encode() + b"\n"
 

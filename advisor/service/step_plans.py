@@ -447,8 +447,7 @@ def _keeps_threads(conclusion: Conclusion) -> bool:
         return False
     if _STATED.isdisjoint([r.code for r in conclusion.reasons]) or conclusion.choice.pinned:
         return False
-    of_srun = reading is not None and reading.use is not None and reading.use.launcher == "srun"
-    return of_srun and conclusion.submission.request.takes_plan
+    return reading is not None and reading.use is not None and reading.use.launcher == "srun"
 
 
 def _is_better(plan: StepPlan, conclusion: Conclusion) -> bool:

@@ -43,7 +43,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 def asked(
     store: Writer, script: str = SEVERAL, arguments: str = "-N1 --exclusive", **more: Any
 ) -> Decision:
-    return ask(store, arguments, script, hook="cli_filter", **more)
+    return ask(store, arguments, script, **{"hook": "cli_filter", "plan": 1, **more})
 
 
 def steps_of(decision: Decision) -> Sequence[PlannedStep]:
@@ -190,22 +190,24 @@ def test_a_number_of_the_users_that_fills_the_nodes_may_be_worth_more_than_a_cap
     store: Writer,
 ) -> None:
     arguments = "-N1 --exclusive --cpus-per-task=28"
-    capped = asked(store, HYBRID, arguments)
-    assert capped.changed and capped.plan is None  # this filter sets no plan
-    decision = asked(store, HYBRID, arguments, plan=1)
+    capped = asked(store, HYBRID, arguments, plan=0)
+    assert capped.changed and capped.plan is None
+    decision = asked(store, HYBRID, arguments)
     (step,) = steps_of(decision)
     assert (step.ranks, step.threads) == (1, 28) and step.threads_new and step.cap_khz
     assert step.energy_pct is not None and capped.chosen is not None
     assert step.energy_pct[0] < 100 * capped.chosen.energy.change - 1
     assert step.time_pct is not None and step.time_pct[0] <= 5
     assert "chosen" not in codes(decision) and decision.chosen is None
-    assert asked(store, HYBRID, "-N1 --exclusive --cpus-per-task=24", plan=1).changed  # its own
+    assert asked(store, HYBRID, "-N1 --exclusive --cpus-per-task=24").changed  # its own
     policy(store, axes={"threads": "keep"})
-    assert asked(store, HYBRID, arguments, plan=1).changed
+    assert asked(store, HYBRID, arguments).changed
 
 
-def test_neither_who_enforces_nor_other_hooks_get_one(store: Writer) -> None:
-    assert ask(store, script=SEVERAL, hook="job_submit").plan is None
+def test_only_a_hook_that_sets_plans_gets_one(store: Writer) -> None:
+    for hook in ("job_submit", "cli_filter", "run", ""):
+        assert ask(store, script=SEVERAL, hook=hook).plan is None
+    assert ask(store, script=SEVERAL, hook="explain").plan is not None
 
 
 def test_the_holdout_is_drawn_and_recorded(store: Writer) -> None:
@@ -457,11 +459,11 @@ def test_an_interactive_job_may_start_what_its_user_measured(store: Writer) -> N
     options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
     own: dict[str, Any] = {"scope": "own", "owner": "ada"}
     model(store, "bdw", options, "lattice", "case 1", **own)
-    more: dict[str, Any] = {"type": "salloc", "argv": []}
-    decision = ask(store, script=None, hook="cli_filter", **more)
+    more: dict[str, Any] = {"type": "salloc", "argv": [], "hook": "cli_filter", "plan": 1}
+    decision = ask(store, script=None, **more)
     assert "interactive" in codes(decision)
     assert {(s.program, s.arguments) for s in steps_of(decision)} == {("lattice", "case 1")}
-    assert ask(store, script=None, hook="cli_filter", user="bob", **more).plan is None
+    assert ask(store, script=None, user="bob", **more).plan is None
     unread = "#!/bin/bash\n. ./settings\nsrun $RUN\n"
     assert {s.program for s in steps_of(asked(store, unread))} == {"lattice"}
     assert {s.program for s in steps_of(asked(store))} == {"stencil"}

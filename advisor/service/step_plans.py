@@ -75,6 +75,8 @@ _OF_A_CHOICE = frozenset({"chosen", "confirmed", "tie-resources"})
 """Reasons of a choice that a plan takes the place of."""
 _MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
 """Of one program: shapes and workloads that are looked at, and builds of a model, the newest."""
+_LOOKED_AT = 200
+"""Workloads of an application, anybody's, that are looked through."""
 _MOST_OWN = 4
 """Programs of the user's own that are looked at, the latest measured."""
 _STEPS = ScriptUse(launcher="srun")
@@ -168,7 +170,7 @@ class _Planned:
     def _workloads(self, command: StepCommand) -> Iterator[tuple[str, StepCommand]]:
         """Yield the workloads that are known of a program and told by its arguments alone."""
         rules = self.snapshot.rules
-        for workload in self.snapshot.workloads_of(command.application)[:_MOST_WORKLOADS]:
+        for workload in self._visible(command.application)[:_MOST_WORKLOADS]:
             words = [] if workload == "default" else workload.split()
             known = named_step(command.program, words, self.request.job_name, rules)
             if known and (known.application, known.workload) == (command.application, workload):
@@ -177,8 +179,15 @@ class _Planned:
     def _default_serves(self, command: StepCommand) -> bool:
         """Tell whether a model may speak for a program whatever its arguments are."""
         application = command.application
-        every = self.snapshot.workloads_of(application)
-        return len(every) <= _MOST_WORKLOADS and not self.snapshot.families.has(application)
+        few = len(self.snapshot.workloads_of(application)) <= _LOOKED_AT
+        few = few and len(self._visible(application)) <= _MOST_WORKLOADS
+        return few and not self.snapshot.families.has(application)
+
+    def _visible(self, application: str) -> list[str]:
+        """Return the workloads of an application whose models this user's jobs get."""
+        request, workloads = self.request, self.snapshot.workloads_of(application)
+        job_of = request.user, request.account
+        return [w for w in workloads[:_LOOKED_AT] if self.snapshot.find(application, w, *job_of)]
 
     def _of_workload(self, command: StepCommand) -> Iterator[PlannedStep]:
         """Yield what steps of a program get in each shape, those that fill the nodes first."""

@@ -467,3 +467,13 @@ def test_an_interactive_job_may_start_what_its_user_measured(store: Writer) -> N
     unread = "#!/bin/bash\n. ./settings\nsrun $RUN\n"
     assert {s.program for s in steps_of(asked(store, unread))} == {"lattice"}
     assert {s.program for s in steps_of(asked(store))} == {"stencil"}
+
+
+def test_nothing_is_told_of_what_others_measured(store: Writer) -> None:
+    options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
+    model(store, "bdw", options, workload="secret case", scope="own", owner="bob")
+    script = "#!/bin/bash\nsrun ./prepare\nsrun ./stencil $CASE\n"
+    steps = limited(store, 1000.0, script=script)
+    assert {s.arguments for s in steps} == {"", ANY}
+    model(store, "bdw", options, workload="my case", scope="own", owner="ada")
+    assert {s.arguments for s in limited(store, 1000.0, script=script)} == {"", ANY, "my case"}

@@ -6,8 +6,11 @@ job seen before and for a new one; and the round trip over the socket with a new
 With --sizes, in turns: first answers for known inputs and for sizes that never ran.
 With --classes, in turns: a store of fitted models, the same with as many class models, and jobs of
 applications that have only those (a class model's trial is looked up with its options).
+With --steps, in turns: first answers for a job that is advised as a whole, and for jobs whose steps
+are planned where they start, or not known.
 
-    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000] [--classes] [--sizes]
+    python benchmarks/decide.py [--models 10,1000,10000] [--requests 3000]
+        [--classes] [--sizes] [--steps]
 """
 
 from __future__ import annotations
@@ -186,6 +189,7 @@ def request(application: int) -> bytes:
         "choices": "",
         "cwd": "/home/u",
         "het": False,
+        "plan": 1,
     }
     return json.dumps(body).encode() + b"\n"
 
@@ -398,6 +402,56 @@ def new_sizes(requests: int) -> None:
         print(f"{name:24}{shown}   ({len(ours) / len(every):.0%} undisturbed)")
 
 
+STEPS = {
+    "advised as a whole": "srun ./app{} input.dat",
+    "two unknown programs": "srun ./mesh{} a\nsrun ./flow b",
+    "one program planned": "srun ./mesh a\nsrun ./app{} input.dat",
+    "three programs planned": "srun ./app{0} a\nsrun ./app1{0} b\nsrun ./app2{0} c",
+}
+"""What a script starts, by the number of an application."""
+
+
+def planned_steps(requests: int) -> None:
+    """Print first answers for jobs of STEPS, the least of ``TURNS`` of each, and answers again."""
+    import gc
+
+    from advisor.service.handlers import Handlers
+    from advisor.service.peer import Peer
+    from advisor.service.snapshot import StoreSource
+
+    peer = Peer(os.getpid(), os.getuid(), os.getgid())
+    print("us of processor time     first answer p50/p99   answer again p50/p99")
+    with tempfile.TemporaryDirectory(prefix="advisor-bench-") as folder:
+        path = Path(folder) / "steps.db"
+        fill(path, 1000)
+        handlers = Handlers(StoreSource(path))
+        handlers.refresh()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        for name, body in STEPS.items():
+            first, again = [], []
+            for i in range(requests):
+                turns = []
+                for turn in range(TURNS):
+                    line = request(0).replace(
+                        b"srun ./app0 input.dat > out.txt",
+                        json.dumps(body.format(i % 90))[1:-1].encode(),
+                    )
+                    line = line.replace(b"load gcc", b"load gcc/%d.%d" % (i, turn))[:-1]
+                    forget(handlers.source.snapshot)
+                    answer = partial(handlers.answer, line, peer)
+                    turns.append(timed(answer)[0])
+                first.append(min(turns))
+                again.append(min(timed(answer)[0] for _ in range(TURNS)))
+                assert (b'"plan":' in answer()) == name.endswith("planned")
+                handlers.settle()
+            columns = "".join(
+                f"{p50:11.0f} /{p99:6.0f}" for p50, p99 in map(quantiles, (first, again))
+            )
+            print(f"{name:24}{columns}")
+
+
 def timed(work: Callable[[], object]) -> tuple[float, float]:
     """Return the processor time of some work and of the slower of two plain loops around it."""
     before = plain_loop()
@@ -447,7 +501,11 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--classes", action="store_true", help="compare with class models")
     parser.add_argument("--sizes", action="store_true", help="compare with sizes that never ran")
+    parser.add_argument("--steps", action="store_true", help="compare with planned steps")
     args = parser.parse_args()
+    if args.steps:
+        planned_steps(args.requests)
+        return
     if args.sizes:
         new_sizes(args.requests)
         return

@@ -12,12 +12,19 @@ as long. Five questions are asked of each script, each with a model of its own:
     node type   another node type of the same partition, 30 % less energy
     history     a cap by the script's own earlier jobs, of which the recognised step of srun took
                 90 %, with 20 % less energy for it; of the rest nothing is known
+    steps       threads or cap as above for steps of srun that are looked up where they start, of
+                every program that the script is read to start so; the job is left as written
+
+Threads, cap lands and any count what reaches a script by either way: at submission, by its history,
+or at its steps.
 
 The posed policy is the built-in one with ``mode: apply``, ``goal: min_energy`` and no holdout.
 ``--threads cap`` also lets it lower threads that a job states. ``--unset unknown`` poses a model
 whose runs counted no threads, as imported grids have it. Sites: ``whole`` gives whole nodes in each
 partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, with cores that have
-clocks of their own. ``--node-cap``: Slurm's nodes run the prolog that caps whole jobs.
+clocks of their own. For steps, the nodes of ``whole`` have as many cores as the script asks for on
+each, where it says so: such a request fills them. ``--node-cap``: Slurm's nodes run the prolog that
+caps whole jobs.
 
 Files count whose text has lines of options (#SBATCH, #PBS); equal ones count once, and the files of
 least SHA-1 of their path within FOLDER come first. Without FOLDER it reads the examples here.
@@ -63,8 +70,10 @@ from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.reasons import WHOLE_JOB
 from advisor.core.recognise import clean_name, programs_of
 from advisor.core.request import JobRequest
-from advisor.core.requested_configuration import threads_stated
+from advisor.core.requested_configuration import UnclearError, shape, threads_stated
 from advisor.core.script import commands
+from advisor.core.step_commands import StepCommand, job_steps
+from advisor.core.step_plan import PlannedStep
 from advisor.schedulers.pbs.chunks import asked
 from advisor.schedulers.submission import payload_of
 from advisor.schedulers.translators import translator
@@ -95,8 +104,10 @@ POSED, OTHER, QUEUE = "posed", "other", "batch"
 """The node type that jobs land on, another one, and the partition of jobs that name none."""
 TIME_S, ENERGY_J, ERROR = 1.0, 100.0, 0.001
 """Of the job as written, which ends within any time limit; and the relative error of both."""
-KINDS = ("threads", "cap", "cap_lands", "node_type", "history")
+KINDS = ("threads", "cap", "cap_lands", "node_type")
 """The kinds of advice."""
+WAYS = ("at_submission", "history", "steps")
+"""By which advice reaches a script."""
 ADVICE = ("threads", "cap_lands", "node_type")
 """Those that the daemon gives to a script that it understands."""
 HISTORY_SHARE = 0.9
@@ -128,12 +139,16 @@ class Reach:
     node_type: bool = False
     history: bool = False
     """A cap by what its own earlier jobs did, where its script is not understood."""
+    at_submission: bool = False
+    """Advice to the whole job by what its script says."""
+    steps: bool = False
+    """Threads or a cap for steps of srun, by a plan that the job carries."""
     openmp: bool = False
     """It sets OMP_NUM_THREADS or asks for several cores a task."""
     reason: str = ""
     detail: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
-    """Of each advice that does not reach it: the first reason's code."""
+    """Of each advice that does not reach it at submission: the first reason's code."""
 
     @property
     def any(self) -> bool:
@@ -155,7 +170,7 @@ class Pose:
     node_cap: bool = False
     """Slurm's nodes run the program that caps whole jobs."""
 
-    def snapshot(self, request: JobRequest, *models: StoredModel) -> Snapshot:
+    def snapshot(self, request: JobRequest, *models: StoredModel, cores: int = CORES) -> Snapshot:
         """Return a site that has all that a request asks for, and the models' node types.
 
         The first node type is the one that the job lands on as it is written.
@@ -163,7 +178,7 @@ class Pose:
         named = request.partition.partition("@")[0].split(",") if request.partition else []
         places = tuple(filter(None, named)) or (QUEUE,)
         names = list(dict.fromkeys(m.node_type for m in models)) or [POSED]
-        node_types = [self._node_type(n, request, places) for n in names]
+        node_types = [self._node_type(n, request, places, cores) for n in names]
         queues = {place: Queue(place) for place in places}
         whole = self.site == "whole"
         state = PartitionState(whole_nodes=whole, default=True, default_memory_mb=(0.0, 0.0))
@@ -182,7 +197,9 @@ class Pose:
         snapshot.take(models)
         return snapshot
 
-    def _node_type(self, name: str, request: JobRequest, places: tuple[str, ...]) -> NodeType:
+    def _node_type(
+        self, name: str, request: JobRequest, places: tuple[str, ...], cores: int
+    ) -> NodeType:
         first = name == POSED
         feature = f"node_type={name}" if request.scheduler == "pbs" else name
         if first and request.scheduler != "pbs":
@@ -192,7 +209,7 @@ class Pose:
             feature=feature,
             partitions=places,
             sockets=2,
-            cores=CORES,
+            cores=cores,
             memory_mb=MEMORY_MB,
             freq_khz=FREQ_KHZ,
             default_freq_khz=TOP_KHZ,
@@ -218,8 +235,8 @@ class Pose:
             kinds = frozenset({NodeKind(frozenset(resources), CORES, (sharing,))})
         return Room(count, count, ((math.inf, count),), kinds)
 
-    def model(self, decision: Decision, *options: Option) -> StoredModel:
-        """Return a model of a decision's program, of one node type's options.
+    def model(self, program: Decision | StepCommand, *options: Option) -> StoredModel:
+        """Return a model of a program, of one node type's options.
 
         The first option is the job as it is written.
         """
@@ -227,8 +244,8 @@ class Pose:
         shape = [c.nodes, c.ranks_per_node, c.threads_per_node]
         return StoredModel(
             id=1 if c.node_type == POSED else 2,
-            application=decision.application,
-            workload=decision.workload,
+            application=program.application,
+            workload=program.workload,
             node_type=c.node_type,
             scope="all",
             owner="",
@@ -276,10 +293,30 @@ def _option(configuration: Configuration, share: float) -> Option:
 
 
 def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
-    """Decide for one script, once for each kind of advice.
+    """Return what reaches one script, at submission, by its history or at its steps.
 
     ``name`` is what the script is listed by. Raises InputError where it cannot be read.
     """
+    reach, request = _at_submission(path, name, scheduler, pose)
+    reach = replace(reach, at_submission=reach.any)
+    if request is None:
+        return reach
+    threads, cap = _at_steps(request, pose)
+    capped = reach.history or cap
+    reach = replace(
+        reach,
+        steps=threads or cap,
+        threads=reach.threads or threads,
+        cap=reach.cap or capped,
+        cap_lands=reach.cap_lands or capped,
+    )
+    return replace(reach, reason="", detail="") if reach.any else reach
+
+
+def _at_submission(
+    path: Path, name: str, scheduler: str, pose: Pose
+) -> tuple[Reach, JobRequest | None]:
+    """Decide for one script, once for each kind of advice; None for one that asks for nonsense."""
     language = translator(scheduler)
     payload = payload_of(path, user="root", scheduler=scheduler)
     payload |= {"hook": "explain", "choices": "", "env": {}}
@@ -287,7 +324,7 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     try:
         request = language.parse_request(payload, user="someone", uid=1000, choices={})
     except ValueError as error:
-        return replace(reach, reason="bad-request", detail=str(error))
+        return replace(reach, reason="bad-request", detail=str(error)), None
     several = scheduler == "slurm" and (request.cpus_per_task or 1) > 1
     program = decide(request, pose.snapshot(request), chance=_never)
     reach = replace(
@@ -306,7 +343,8 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     c = first.baseline
     if c is None or "baseline-outside-model" not in first.codes:
         code, detail = _reason(first)
-        return replace(reach, reason=code, detail=detail, why=dict.fromkeys(ADVICE, code))
+        why = dict.fromkeys(ADVICE, code)
+        return replace(reach, reason=code, detail=detail, why=why), request
     written = _option(c, 1.0)
     half = c.ranks_per_node * (c.threads_per_rank // 2)
     fewer = [_option(replace(c, threads_per_node=half), 0.7)] if half else []
@@ -334,10 +372,69 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
         why={kind: _reason(d)[0] for kind, d in decisions.items() if not d.changed},
     )
     if reach.any:
-        return reach
+        return reach, request
     reasons = [_reason(d) for d in decisions.values()]
     code, detail = next((r for r in reasons if r[0] != "no-candidates"), reasons[0])
-    return replace(reach, reason=code, detail=detail)
+    return replace(reach, reason=code, detail=detail), request
+
+
+def _at_steps(request: JobRequest, pose: Pose) -> tuple[bool, bool]:
+    """Tell whether steps of a job's script get fewer threads, and a cap, where they start."""
+    commands = job_steps(request, ()).commands
+    cores = _cores_asked_for(request) if pose.site == "whole" else CORES
+    try:
+        nodes, of_job = shape(request, cores)
+    except UnclearError:
+        return False, False
+    answers = []
+    for change, share in ((_half_the_threads, 0.7), (_capped, 0.8)):
+        models = []
+        for number, command in enumerate(commands, 1):
+            ranks = (command.ranks or 0) // nodes or of_job
+            threads = max(1, cores // ranks)
+            written = Configuration(POSED, nodes, ranks, ranks * threads, TOP_KHZ)
+            options = [_option(written, 1.0)]
+            options += [_option(c, share) for c in (change(written),) if c != written]
+            models.append(replace(pose.model(command, *options), id=number))
+        site = pose.snapshot(request, *models, cores=cores)
+        plan = decide(request, site, chance=_never).plan
+        steps = plan.steps if plan else ()
+        answers.append(any(step.changes and _may_be_so(step, request) for step in steps))
+    return answers[0], answers[1]
+
+
+def _may_be_so(step: PlannedStep, request: JobRequest) -> bool:
+    """Tell whether a script sets the threads of its steps to what one is planned for.
+
+    Not where it leaves open to what.
+    """
+    reading = script.read(request.script or "", request.command[1:])
+    if step.variable not in reading.assigned:
+        return step.unset
+    threads = reading.threads
+    if threads.all_cpus:
+        return step.ranks == (request.nodes or 1)
+    stated = threads_stated(request) or request.cpus_per_task or 1
+    return not threads.unclear and stated == step.threads
+
+
+def _half_the_threads(c: Configuration) -> Configuration:
+    half = c.threads_per_rank // 2 or c.threads_per_rank
+    return replace(c, threads_per_node=half * c.ranks_per_node)
+
+
+def _capped(c: Configuration) -> Configuration:
+    return replace(c, freq_khz=CAP_KHZ)
+
+
+def _cores_asked_for(request: JobRequest) -> int:
+    """Return the cores that a script asks for on each node, those of every posed one if nothing."""
+    per_node = request.ntasks_per_node
+    if not per_node and request.ntasks:
+        per_node = math.ceil(request.ntasks / (request.nodes or 1))
+    if not per_node and not request.cpus_per_task:
+        return CORES
+    return min((per_node or 1) * (request.cpus_per_task or 1), 1 << 12)
 
 
 def _by_history(request: JobRequest, program: Decision, pose: Pose) -> bool:
@@ -472,8 +569,7 @@ def reaches(scripts: Scripts, pose: Pose, most: int) -> list[Reach]:
 def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, Any]:
     """Return the JSON form: counts of scripts, and what of the advice reaches each."""
     hybrid = [a for a in answers if a.openmp]
-    counts = {kind: sum(getattr(a, kind) for a in answers) for kind in (*KINDS, "any")}
-    counts["any_with_history"] = sum(a.any or a.history for a in answers)
+    counts = {kind: sum(getattr(a, kind) for a in answers) for kind in (*KINDS, "any", *WAYS)}
     return {
         "schema": "advisor/reach/1",
         "site": pose.site,
@@ -515,7 +611,7 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield "site.yaml has no key yet for cores with clocks of their own: as on site shared"
     left = {**result["skipped"], "duplicates": result["duplicates"]}
     yield "left out: " + ", ".join(f"{n} {why}" for why, n in sorted(left.items()))
-    for kind in ("recognised", *KINDS, "any", "any_with_history", "hybrid_or_openmp"):
+    for kind in ("recognised", *KINDS, "any", *WAYS, "hybrid_or_openmp"):
         yield _share(kind, result[kind], scripts)
     yield _share("hybrid_threads", result["hybrid_threads"], hybrid) + " of these"
     yield ""

@@ -91,6 +91,8 @@ class JobRequest:
     exclusive: bool = False
     environment_exported: bool = field(default=True, metadata=_READ)
     het: bool = field(default=False, metadata=_BINDS)
+    takes_plan: bool = field(default=False, metadata=_WRITTEN)
+    """Its hook gives the job a plan for its steps (:mod:`advisor.core.step_plan`)."""
     array: bool = field(default=False, metadata=_TRIALS)
     held: bool = field(default=False, metadata=_TRIALS)
     """Submitted on hold, with a dependency or a later begin: it starts when nobody knows yet."""
@@ -250,6 +252,7 @@ _KEPT_IF_SET = (
     "memory_per_node_mb",
     "memory_per_cpu_mb",
     "het",
+    "takes_plan",
     "array",
     "held",
     "signal_before_s",

@@ -6,6 +6,7 @@ Nothing here asks whether the whole script is understood: a step is looked up ag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -19,13 +20,13 @@ from advisor.core.recognise import (
     without_secrets,
 )
 from advisor.core.request import JobRequest
-from advisor.core.script import Command, commands
+from advisor.core.script import Command, commands, threads_of
 from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_of_command
 from advisor.core.step_plan import ANY
 
 SRUN = "srun"
-_SEEN_THROUGH = frozenset({"python", "python3"})
-"""What may stand in front of a program: the hook at a step looks behind these alone."""
+_SEEN_THROUGH = re.compile(r"(?:\S*/)?python3?(?: -[BEIOPsSuv]+)*|")
+"""What may stand in front of a program: the hook at a step looks behind this alone."""
 _UNRESOLVED = frozenset("$`")
 
 
@@ -50,9 +51,13 @@ class StepCommand(Record):
 
 @dataclass(frozen=True, slots=True)
 class JobSteps(Record):
-    """The programs that a script starts as steps, each once, and what the whole script keeps."""
+    """The programs that a script starts as steps, each once, and what the whole script keeps.
+
+    ``threads`` are the numbers of threads that it states for a rank, None where they are open.
+    """
 
     commands: tuple[StepCommand, ...]
+    threads: tuple[int, ...] | None = ()
     threads_kept: str = ""
     frequency_kept: str = ""
 
@@ -68,26 +73,30 @@ def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps
             step = _step_of(command, request.job_name, rules)
             if step is not None:
                 steps[step] = None
+    threads = threads_of(script, request.command[1:])
+    stated = None if threads.unclear else tuple(filter(None, (threads.count,)))
     threads_kept = "the script binds threads to a list of cores" if lists_cores(script) else ""
-    return JobSteps(tuple(steps), threads_kept, reads_cap(script))
+    return JobSteps(tuple(steps), stated, threads_kept, reads_cap(script))
+
+
+def step_names(request: JobRequest) -> set[str]:
+    """Return the programs' names alone, which is much quicker."""
+    script = request.script or ""
+    if SRUN not in script:
+        return set()
+    return {c.executable for c in commands(script, request.command[1:]) if c.launcher == SRUN}
 
 
 def _step_of(
     command: Command, job_name: str, rules: Sequence[ApplicationRule]
 ) -> StepCommand | None:
     """Return a command as a step, None for one that is not looked up or runs other programs."""
-    words = (*command.wrappers, command.word, *command.arguments)
-    if any(w.rsplit("/", 1)[-1] not in _SEEN_THROUGH for w in command.wrappers):
+    if not _SEEN_THROUGH.fullmatch(" ".join(command.wrappers)):
         return None
     ranks, unclear = ranks_of_step(command)
     known = _UNRESOLVED.isdisjoint("".join(command.arguments))
     step = named_step(command.executable, command.arguments if known else None, job_name, rules)
-    if step is None:
-        return None
-    use = use_of_command(words, (step.variable,), named=step.application != command.executable)
-    if use.obstacle[0]:
-        return None
-    return replace(step, ranks=0 if unclear else ranks, threads_kept=use.threads)
+    return step and replace(step, ranks=0 if unclear else ranks)
 
 
 def named_step(
@@ -98,15 +107,18 @@ def named_step(
 ) -> StepCommand | None:
     """Return a program as a step of any number of ranks; ``arguments`` None: not known.
 
-    None where it cannot be told apart: several variables set its threads, or what it is depends on
-    arguments that are not known.
+    None where it cannot be told apart: several variables set its threads, what it is depends on
+    arguments that are not known, or it starts other programs. Unknown arguments may set threads.
     """
     if arguments is None and not _is_told_by_name(program, rules):
         return None
-    recognised = recognise(
-        None, job_name=job_name, command=(program, *(arguments or ())), rules=rules
-    )
+    words = (program, *(arguments or ()))
+    recognised = recognise(None, job_name=job_name, command=words, rules=rules)
     if not recognised.application or len(recognised.threads_from) != 1:
+        return None
+    vouched = recognised.rule is not None and bool(recognised.rule.executable)
+    use = use_of_command(words, recognised.threads_from, named=vouched)
+    if use.obstacle[0]:
         return None
     return StepCommand(
         clean_name(program),
@@ -116,7 +128,7 @@ def named_step(
         0,
         recognised.threads_from[0],
         recognised.fills_cores,
-        "",
+        use.threads if arguments is not None else "its arguments are not known, and may set them",
     )
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from advisor.core.codec import Record, wire
 from advisor.core.recognise import clean_name
@@ -117,6 +118,21 @@ def read_plan(text: str) -> PlanText | None:
     return plan if words == match[5].strip() else None  # one way to write each entry
 
 
+class PlanForm(NamedTuple):
+    """A plan but for its decision: the ``tail`` behind it, its hash alone, and the power of the
+    hash's factor by which what stands before it counts."""
+
+    tail: str
+    sum_of_tail: int
+    power: int
+
+    def text(self, decision: str) -> str:
+        """Return the plan for the decision of one job."""
+        head = f"1 {decision} "
+        total = (digest(head.encode()) * self.power + self.sum_of_tail) % _PRIME
+        return f"{head}{self.tail}{total:08x}"
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedStep(Record):
     """What steps of one program in one shape get, as a decision keeps it; see :class:`PlanEntry`.
@@ -174,12 +190,15 @@ class StepPlan(Record):
         """What a step takes at least of its time as written, by the lower ends: 1 at most."""
         return min([1.0, *(1 + step.time_pct[1] / 100 for step in self.steps if step.time_pct)])
 
+    def form(self) -> PlanForm:
+        """Return what writes the plan for one job after the other."""
+        words = [str(self.uid), str(self.nodes), str(self.cpus)]
+        tail = " ".join([*words, *(step.entry.text for step in self.steps), ""])
+        return PlanForm(tail, digest(tail.encode(), 0), pow(_TIMES, len(tail), _PRIME))
+
     def text(self, decision: str) -> str:
         """Return the plan as the variable has it, for the decision of one job."""
-        head = f"1 {decision} "
-        tail, sum_of_tail, power = _tail(self)
-        total = (digest(head.encode()) * power + sum_of_tail) % _PRIME
-        return f"{head}{tail}{total:08x}"
+        return self.form().text(decision)
 
     def bounded(self) -> StepPlan:
         """Return the plan with as many of its steps as there is room for.
@@ -200,11 +219,3 @@ def _fitting(steps: tuple[PlannedStep, ...], room: int) -> Iterator[PlannedStep]
         if room < 0:
             return
         yield step
-
-
-@lru_cache(maxsize=256)
-def _tail(plan: StepPlan) -> tuple[str, int, int]:
-    """Return what stands behind a plan's decision, its hash alone, and what the head counts."""
-    words = [str(plan.uid), str(plan.nodes), str(plan.cpus), *(s.entry.text for s in plan.steps)]
-    tail = " ".join([*words, ""])
-    return tail, digest(tail.encode(), 0), pow(_TIMES, len(tail), _PRIME)

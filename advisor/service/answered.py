@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from advisor.core.decision import Decision
 from advisor.core.protocol import answer_line
 from advisor.core.stamp import make_stamp
+from advisor.core.step_plan import PlanForm
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class Answered:
     uid: int
     drawn: bool
     _line: bytes = b""
+    _plan: PlanForm | None = None
 
     def holds(self, luck: float) -> bool:
         """Tell whether it is the answer again, with another draw of the holdout."""
@@ -45,12 +47,13 @@ class Answered:
                 "stamp": make_stamp(decision),
             }
             if decision.plan is not None:
-                answer["plan"] = decision.plan.text(decision.id)
+                self._plan = decision.plan.form()
+                answer["plan"] = self._plan.text(decision.id)
             if decision.look_at and decision.changed:
                 answer["program"] = dict(decision.look_at)
             self._line = answer_line(answer)
         line = self._line
-        if plan := decision.plan:
+        if plan := self._plan:
             line = line.replace(plan.text(decision.id).encode(), plan.text(identity).encode())
         line = line.replace(decision.id.encode(), identity.encode())
         return line.replace(_time_field(decision.created_at), _time_field(created_at))

@@ -71,6 +71,7 @@ class Snapshot:
     """Of a job's identity: when its history changed, and the history as JSON text."""
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _workloads: dict[str, list[str]] = field(default_factory=dict)
+    _own: dict[str, list[str]] = field(default_factory=dict)
     _decoded: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _longest: dict[object, tuple[str, float]] = field(default_factory=dict)
@@ -96,6 +97,11 @@ class Snapshot:
         for application, workload in self._index:
             workloads[application].append(workload)
         self._workloads = dict(workloads)
+        own: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for model in sorted(self.models.values(), key=lambda m: m.updated_at, reverse=True):
+            if model.scope == "own" and model.fitted:
+                own[model.owner][model.application] = None
+        self._own = {user: list(applications) for user, applications in own.items()}
         self.families = Families.of(self.models.values())
 
     def find(
@@ -111,6 +117,10 @@ class Snapshot:
     def workloads_of(self, application: str) -> Sequence[str]:
         """Return the workloads of an application that have models, anybody's."""
         return self._workloads.get(application, ())
+
+    def own_applications(self, user: str) -> Sequence[str]:
+        """Return the applications that a user's own runs measured, the latest first."""
+        return self._own.get(user, ())
 
     def rows(self, model: StoredModel) -> list[Row]:
         """Return a model's options, decoded once while it is in use."""

@@ -8,8 +8,9 @@ that turns out to be that one (:mod:`advisor.core.step_plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from advisor.core import program
 from advisor.core.configuration import Configuration
@@ -17,20 +18,22 @@ from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory
 from advisor.core.reading import JobReading
-from advisor.core.reasons import STEP_PLAN, reason
+from advisor.core.reasons import STEP_PLAN, WHOLE_JOB, reason
 from advisor.core.recognise import ApplicationRule, Recognised, names_job
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
     UnclearError,
     cap_asked_for,
+    configuration_of,
     fills_nodes,
     possible_node_types,
     shape,
 )
 from advisor.core.script import advisor_lines
-from advisor.core.script_use import THREAD_VARIABLES, ScriptUse
+from advisor.core.script_use import NO_USE, THREAD_VARIABLES, ScriptUse
+from advisor.core.select import TIE, WEIGHTS
 from advisor.core.settings import Settings, stated, with_choices
-from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step
+from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step, step_names
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
 from advisor.core.whole_job import longest_s
 from advisor.schedulers.translators import translator
@@ -44,29 +47,38 @@ from advisor.service.baseline import (
 )
 from advisor.service.bounds import bounds_of
 from advisor.service.choice import choose
-from advisor.service.conclusion import Conclusion, Submission
+from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Submission
 from advisor.service.job_models import JobModels
 from advisor.service.read_job import with_whole_nodes
 from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob, understand
 from advisor.store.records import StoredModel
 
-_LEFT_OPEN = frozenset(
+_PROGRAMS_OPEN = frozenset({"script-not-understood", "unrecognised", "interactive", "no-script"})
+"""Of which jobs it is not read what they start."""
+_LEFT_OPEN = _PROGRAMS_OPEN | frozenset(
     {
         "several-steps",
-        "script-not-understood",
         "loop-of-steps",
         "background-steps",
-        "unrecognised",
         "no-baseline",
         NO_MODEL,
         "user-set",
         "threads-own",
+        WHOLE_JOB,
     }
 )
 """Why a job is left as it is written whose steps may still tell what they are."""
+_STATED = frozenset({"user-set", "threads-own"})
+"""Why threads are kept that the job states."""
+_OF_A_CHOICE = frozenset({"chosen", "confirmed", "tie-resources"})
+"""Reasons of a choice that a plan takes the place of."""
 _MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
 """Of one program: shapes and workloads that are looked at, and builds of a model, the newest."""
+_LOOKED_AT = 200
+"""Workloads of an application, anybody's, that are looked through."""
+_MOST_OWN = 4
+"""Programs of the user's own that are looked at, the latest measured."""
 _STEPS = ScriptUse(launcher="srun")
 _NODES_KEPT = "a step stays on its job's nodes"
 _OWN_COUNT = "the step states another number than it has cores"
@@ -83,6 +95,10 @@ class _Planned:
     nodes: int
     history: JobHistory | None
     uncapped: str
+    asked: Configuration | None
+    """What a job of one known program asks for: its step has that shape, and the job's limit."""
+    own: tuple[str, ...]
+    """What its user measured, of a job whose programs are not read."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -92,6 +108,12 @@ class _Planned:
     def cpus(self) -> int:
         """CPUs of each node."""
         return self.node_type.cores * self.node_type.threads_per_core
+
+    @property
+    def runs(self) -> int:
+        """How often a job of one known program runs it, which share its limit."""
+        reading = self.submission.reading
+        return reading.use.runs if self.asked and reading and reading.use else 1
 
     @property
     def room(self) -> float:
@@ -117,11 +139,12 @@ class _Planned:
         return plan if any(step.changes for step in plan.steps) else None
 
     def _commands(self) -> Iterator[StepCommand]:
-        """Yield what the script is read to start, then what its earlier jobs started."""
+        """Yield what the script is read to start, what its earlier jobs started, what is left."""
         yield from self.steps.commands
         named = {command.program for command in self.steps.commands}
         parts = self.history.jobs[0].parts if self.history else ()
-        for name in dict.fromkeys(part.program for part in parts if part.program):
+        started = (part.program for part in parts if part.program)
+        for name in dict.fromkeys((*started, *self.own)):
             if name not in named:
                 step = named_step(name, None, self.request.job_name, self.snapshot.rules)
                 if step is not None:
@@ -136,31 +159,35 @@ class _Planned:
             return list(self._of_workload(command))
         steps: list[PlannedStep] = []
         any_steps = list(self._of_workload(command)) if self._default_serves(command) else []
-        for workload in self._workloads(command):
-            arguments = "" if workload == "default" else workload
-            known = replace(command, arguments=arguments, workload=workload)
-            of_workload = list(self._of_workload(known))
+        for workload, known in self._workloads(command):
+            of_workload = list(self._of_workload(replace(known, ranks=command.ranks)))
             surely = {(s.ranks, s.threads) for s in of_workload if s.unset and not s.build}
-            left = [replace(s, arguments=arguments, workload=workload) for s in any_steps]
+            left = [replace(s, arguments=known.arguments, workload=workload) for s in any_steps]
             steps += of_workload
             steps += [_left(s) for s in left if (s.ranks, s.threads) not in surely]
         return steps + any_steps
 
-    def _workloads(self, command: StepCommand) -> Iterator[str]:
+    def _workloads(self, command: StepCommand) -> Iterator[tuple[str, StepCommand]]:
         """Yield the workloads that are known of a program and told by its arguments alone."""
         rules = self.snapshot.rules
-        known = self.snapshot.workloads_of(command.application)[:_MOST_WORKLOADS]
-        for workload in known:
+        for workload in self._visible(command.application)[:_MOST_WORKLOADS]:
             words = [] if workload == "default" else workload.split()
-            named = named_step(command.program, words, self.request.job_name, rules)
-            if named and (named.application, named.workload) == (command.application, workload):
-                yield workload
+            known = named_step(command.program, words, self.request.job_name, rules)
+            if known and (known.application, known.workload) == (command.application, workload):
+                yield workload, known
 
     def _default_serves(self, command: StepCommand) -> bool:
         """Tell whether a model may speak for a program whatever its arguments are."""
         application = command.application
-        every = self.snapshot.workloads_of(application)
-        return len(every) <= _MOST_WORKLOADS and not self.snapshot.families.has(application)
+        few = len(self.snapshot.workloads_of(application)) <= _LOOKED_AT
+        few = few and len(self._visible(application)) <= _MOST_WORKLOADS
+        return few and not self.snapshot.families.has(application)
+
+    def _visible(self, application: str) -> list[str]:
+        """Return the workloads of an application whose models this user's jobs get."""
+        request, workloads = self.request, self.snapshot.workloads_of(application)
+        job_of = request.user, request.account
+        return [w for w in workloads[:_LOOKED_AT] if self.snapshot.find(application, w, *job_of)]
 
     def _of_workload(self, command: StepCommand) -> Iterator[PlannedStep]:
         """Yield what steps of a program get in each shape, those that fill the nodes first."""
@@ -183,6 +210,8 @@ class _Planned:
 
     def _shapes(self, command: StepCommand, model: StoredModel) -> list[tuple[int, int]]:
         """Return ranks of all nodes and threads of each that a step may have."""
+        if (c := self.asked) is not None:
+            return [(c.nodes * c.ranks_per_node, c.threads_per_rank)]
         of_model: set[tuple[int, int]] = self.snapshot.choice(
             ("shapes", model.id, model.size, model.updated_at, self.nodes),
             lambda: {r[1:3] for r in self.snapshot.rows(model) if r.nodes == self.nodes},
@@ -193,9 +222,22 @@ class _Planned:
         if ranks % self.nodes:
             return []
         shapes = {(r, self.cpus // r) for r in a_node if r and self.cpus % r == 0}
-        shapes |= {(r, threads // r) for r, threads in of_model if r in a_node}
+        stated_threads = self._threads(command)
+        if stated_threads is None:
+            shapes |= {(r, threads // r) for r, threads in of_model if r in a_node}
+        else:
+            shapes |= set(product(a_node, stated_threads))
         ordered = sorted(shapes, key=lambda s: (s[0] * s[1] != self.cpus, -s[0] * s[1], s[0]))
         return [(r * self.nodes, threads) for r, threads in ordered[:_MOST_SHAPES] if threads]
+
+    def _threads(self, command: StepCommand) -> set[int] | None:
+        """Return the threads that a rank may be given if not its share; None: any number."""
+        if self.steps.threads is None or (command.variable,) != THREAD_VARIABLES:
+            return None
+        stated = self.request.environment.get(command.variable, "")
+        of_user = int(stated) if stated.isascii() and stated.isdecimal() else 0
+        given = {*self.steps.threads, self.request.cpus_per_task or 0, of_user}
+        return given - {0}
 
     def _job(self, command: StepCommand) -> UnderstoodJob | None:
         """Return a job that is one step of a program, None where it is to be left."""
@@ -217,8 +259,8 @@ class _Planned:
             explicit=request.explicit - {"threads"},
             environment={n: v for n, v in request.environment.items() if n != command.variable},
             program={},
-            time_limit_s=0 if self.room > 1 else None,
-            signal_before_s=0,
+            time_limit_s=request.time_limit_s if self.asked else 0 if self.room > 1 else None,
+            signal_before_s=request.signal_before_s if self.asked else 0,
             script_threads=None,
             script_counts=False,
         )
@@ -231,6 +273,7 @@ class _Planned:
             threads=command.threads_kept or self.steps.threads_kept,
             frequency=self.steps.frequency_kept,
             node_type=_NODES_KEPT,
+            runs=self.runs,
         )
         recognised = Recognised(command.application, command.workload, None, (), rule)
         reading = JobReading(recognised, settings, use=use, uncapped=self.uncapped)
@@ -262,7 +305,7 @@ class _Planned:
         bounds = baseline if isinstance(baseline, Conclusion) else bounds_of(job, baseline)
         if isinstance(baseline, Conclusion) or isinstance(bounds, Conclusion):
             return
-        if self.room > 1:
+        if self.room > 1 and self.asked is None:
             ends_s = self.room * baseline.row.time_s
             bounds = replace(bounds, use=replace(bounds.use, ends_after_s=ends_s))
         blank = PlannedStep(
@@ -321,14 +364,18 @@ def with_plan(conclusion: Conclusion, chance: Callable[[], float]) -> Conclusion
 
     ``chance`` draws the holdout, where there is something to hold out.
     """
+    capped = bool(conclusion.rewrite.options)
     job = _to_plan(conclusion)
     plan = job.plan() if job else None
-    if job is None or plan is None:
+    if job is None or plan is None or (capped and not _is_better(plan, conclusion)):
         return conclusion
     submission = conclusion.submission
     assert submission.reading is not None
     submission = replace(submission, reading=replace(submission.reading, steps=job.steps))
-    if chance() < submission.policy.holdout:
+    if capped:  # its holdout is drawn
+        left = tuple(r for r in conclusion.reasons if r.code not in _OF_A_CHOICE)
+        conclusion = replace(conclusion, reasons=left, choice=NO_CHOICE, rewrite=NO_REWRITE)
+    elif chance() < submission.policy.holdout:
         why = reason("holdout")
         return replace(conclusion, submission=submission, reasons=(*conclusion.reasons, why))
     names = ", ".join(dict.fromkeys(step.program for step in plan.steps if step.changes))
@@ -351,9 +398,11 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     """Return the job of a conclusion as one whose steps may be planned, None if they may not."""
     submission = conclusion.submission
     request, snapshot, reading = submission.request, submission.snapshot, submission.reading
-    if _LEFT_OPEN.isdisjoint([r.code for r in conclusion.reasons]):
+    codes = [r.code for r in conclusion.reasons]
+    if _LEFT_OPEN.isdisjoint(codes):
         return None
-    if conclusion.choice.chosen is not None or submission.policy.mode != "apply":
+    chosen = conclusion.choice.chosen is not None
+    if (chosen and not _keeps_threads(conclusion)) or submission.policy.mode != "apply":
         return None
     if reading is None or reading.recognised is None or reading.settings.off:
         return None
@@ -366,16 +415,23 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     if history is not None and history.worse:
         return None
     history = history and history.timed
-    steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
-    if not any(snapshot.workloads_of(c.application) for c in steps.commands) and history is None:
+    own: Sequence[str] = ()
+    if not _PROGRAMS_OPEN.isdisjoint(codes):
+        own = snapshot.own_applications(request.user)[:_MOST_OWN]
+    known = reading.steps is not None or history is not None or own
+    if not (known or _knows_any(request, snapshot)):
         return None
+    steps = reading.steps if reading.steps is not None else job_steps(request, snapshot.rules)
     request = with_whole_nodes(request, snapshot)
     node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
     if len(node_types) != 1:
         return None
     node_type = node_types[0]
+    model, asked = conclusion.model, None
     try:
         nodes, _ = shape(request, node_type.cores)
+        if conclusion.row is not None and model is not None and not model.of_history:
+            asked = configuration_of(request, node_type, reading.use or NO_USE)
     except UnclearError:
         return None
     if not (request.exclusive or fills_nodes(request, node_type, _STEPS)):
@@ -384,7 +440,47 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
         history = None
     settings = snapshot.availability.settings if snapshot.availability else {}
     uncapped = language.cap_obstacle(request, _STEPS, settings)
-    return _Planned(submission, request, steps, node_type, nodes, history, uncapped)
+    job = _Planned(
+        submission, request, steps, node_type, nodes, history, uncapped, asked, tuple(own)
+    )
+    return None if asked is not None and asked.threads_per_node != job.cpus else job
+
+
+def _keeps_threads(conclusion: Conclusion) -> bool:
+    """Tell whether a job gets a cap for its steps of srun, and keeps the threads that it states.
+
+    Then these may be worth more at its steps, where it is seen whether they fill its nodes.
+    """
+    rewrite, reading = conclusion.rewrite, conclusion.submission.reading
+    if rewrite.options.keys() != {"cpu-freq"} or rewrite.environment or rewrite.node_cap_khz:
+        return False
+    if _STATED.isdisjoint([r.code for r in conclusion.reasons]) or conclusion.choice.pinned:
+        return False
+    return reading is not None and reading.use is not None and reading.use.launcher == "srun"
+
+
+def _is_better(plan: StepPlan, conclusion: Conclusion) -> bool:
+    """Tell whether a job's step is better off by a plan, for the policy's goal, than by its cap."""
+    chosen, weight = conclusion.choice.chosen, WEIGHTS[conclusion.submission.policy.goal]
+    assert chosen is not None
+
+    def score(time: float, energy: float) -> float:
+        return weight * math.log1p(energy) + (1 - weight) * math.log1p(time)
+
+    written = score(chosen.time.change, chosen.energy.change) - TIE
+    return any(
+        step.threads_new
+        and step.time_pct
+        and step.energy_pct
+        and score(step.time_pct[0] / 100, step.energy_pct[0] / 100) < written
+        for step in plan.steps
+    )
+
+
+def _knows_any(request: JobRequest, snapshot: Snapshot) -> bool:
+    """Tell whether anything may be known of a program that a job's script starts as a step."""
+    names = step_names(request)
+    return bool(names) and (bool(snapshot.rules) or any(map(snapshot.workloads_of, names)))
 
 
 def _is_like(history: JobHistory, node_type: NodeType, nodes: int) -> bool:

@@ -133,8 +133,8 @@ def _steps(answer: Answer) -> list[str]:
 
 def _got(step: StepOutcome) -> str:
     got = f"at most {format_freq(step.cap_khz)}" if step.cap_khz else "no cap"
-    if step.as_planned:
-        got += ", as planned"
+    if step.as_planned is not None:
+        got += ", as planned" if step.as_planned else ", not as planned"
     if step.threads_new:
         threads = f"{step.threads_new} threads a rank"
         got += f"; {threads} where it was written with {step.threads}"

@@ -96,8 +96,32 @@ def test_people_read_what_why_and_a_diff(script: Path, advisor: Run) -> None:
 
 def test_options_after_a_dash_dash_count_as_the_command_line(script: Path, advisor: Run) -> None:
     data = advisor("explain", script, "--json", "--", "-c", "16").json()
-    assert data["rewrite"] == {"cpu-freq": "1200000-1800000"}
-    assert "user-set" in data["reasons"]
+    assert "user-set" in data["reasons"] and data["request"]["cpus_per_task"] == 16
+    data = advisor("explain", script, "--json", "--", "--cpu-bind=cores", "-c", "16").json()
+    assert data["rewrite"] == {"cpu-freq": "1200000-1800000"} and data["steps"] == []
+
+
+def test_threads_that_fill_the_nodes_are_looked_at_where_the_step_starts(
+    script: Path, advisor: Run
+) -> None:
+    data = advisor("explain", script, "--json", "--", "-c", "16").json()
+    assert data["rewrite"] == {} and data["environment"] == {} and not data["changed"]
+    assert {"user-set", "step-plan"} <= {*data["reasons"]} and "chosen" not in data["reasons"]
+    (step,) = data["steps"]
+    assert (step["program"], step["arguments"], step["ranks"]) == ("stencil", "", 1)
+    assert (step["threads"], step["threads_new"], step["cap_khz"]) == (16, 8, 1_200_000)
+    assert step["energy_pct"][0] == -20.0 and step["unset"]
+    shown = advisor("explain", script, "--", "-c", "16").out
+    assert "8 of 16 threads, at most 1.2 GHz" in shown and "others run as written" in shown
+
+
+def test_several_programs_are_explained_step_by_step(script: Path, advisor: Run) -> None:
+    script.write_text(script.read_text().replace("srun", "srun ./mesh\nsrun"))
+    data = advisor("explain", script, "--json").json()
+    assert not data["changed"] and [s["program"] for s in data["steps"]] == ["stencil"]
+    assert "several-steps" in data["reasons"]
+    script.write_text(script.read_text() + "#ADVISOR off\n")
+    assert advisor("explain", script, "--json").json()["steps"] == []
 
 
 def test_nothing_is_written_and_the_holdout_never_applies(

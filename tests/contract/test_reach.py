@@ -74,7 +74,7 @@ def test_keys_and_sums(folder: Path) -> None:
     result = reach(folder)
     assert result["schema"] == "advisor/reach/1"
     assert result["scripts"] == len(SLURM | PBS) == len(result["scripts_by"])
-    for kind in ("threads", "cap", "cap_lands", "node_type", "history"):
+    for kind in ("threads", "cap", "cap_lands", "node_type", "at_submission", "history", "steps"):
         assert result[kind] == len(reached(result, kind))
     scripts = result["scripts_by"]
     for script in scripts:
@@ -93,36 +93,37 @@ def test_what_reaches_slurm_scripts_of_whole_nodes(folder: Path) -> None:
     result = reach(folder, "--scheduler", "slurm")
     assert result["scripts"] == len(SLURM)
     by_srun = {"srun.sh", "openmp.sh", "hybrid.sh", "literal.sh", "container.sh", "gpu.sh"}
-    assert reached(result, "cap_lands") == by_srun
-    assert reached(result, "cap") == by_srun | {"python.sh", "mpirun.sh"}
+    by_history = {"loop.sh", "several.sh", "background.sh"}
+    assert reached(result, "history") == by_history  # of what is read, and nothing else decides
+    assert reached(result, "steps") == by_history | {"hybrid.sh", "literal.sh"}
+    assert reached(result, "cap_lands") == by_srun | by_history
+    assert reached(result, "cap") == by_srun | by_history | {"python.sh", "mpirun.sh"}
     capping = reach(folder, "--scheduler", "slurm", "--node-cap")
     assert reached(capping, "cap_lands") == reached(result, "cap")
     assert reached(result, "node_type") == by_srun - {"gpu.sh"} | {"python.sh", "mpirun.sh"}
-    assert reached(result, "threads") == {"openmp.sh", "python.sh", "gpu.sh"}  # one rank a node
+    one_rank_a_node = {"openmp.sh", "python.sh", "gpu.sh"}
+    assert reached(result, "threads") == one_rank_a_node | {"hybrid.sh", "literal.sh"}
+    assert reached(result, "at_submission") == by_srun | {"python.sh", "mpirun.sh"}
     scripts = by_name(result)
     assert scripts["container.sh"]["application"] == "fold"
     assert scripts["python.sh"]["application"] == "train.py"
     reasons = {name: s["reason"] for name, s in scripts.items() if s["reason"]}
     assert reasons == {
-        "loop.sh": "loop-of-steps",
-        "several.sh": "several-steps",
-        "background.sh": "background-steps",
         "nested.sh": "nested-submit",
         "placeholder.sh": "bad-request",
         "silent.sh": "unrecognised",
     }
-    by_history = {"loop.sh", "several.sh", "background.sh"}
-    assert reached(result, "history") == by_history  # of what is read, and nothing else decides
-    assert result["any_with_history"] == result["any"] + len(by_history)
+    several = {n for n, s in scripts.items() if "-steps" in s["why"].get("node_type", "")}
+    assert several == by_history
 
 
 def test_threads_need_a_run_that_counted_them_and_a_policy_that_lowers_them(folder: Path) -> None:
     unknown = reach(folder, "--scheduler", "slurm", "--unset", "unknown")
-    assert reached(unknown, "threads") == set()
+    assert reached(unknown, "threads") == {"literal.sh"}  # the one that sets its variable
     lowered = reach(folder, "--scheduler", "slurm", "--threads", "cap")
     assert {"openmp.sh", "hybrid.sh"} <= reached(lowered, "threads")
     assert by_name(lowered)["literal.sh"]["why"]["threads"] == "threads-own"
-    assert lowered["hybrid_threads"] == 1
+    assert lowered["hybrid_threads"] == 2  # literal.sh at its steps
 
 
 def test_shared_nodes_get_less(folder: Path) -> None:

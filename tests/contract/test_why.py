@@ -19,6 +19,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.policy import Policy
 from advisor.core.reasons import reason
 from advisor.core.stamp import make_stamp
+from advisor.core.step_plan import PlannedStep, StepPlan
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
@@ -362,3 +363,62 @@ def test_it_answers_at_once(store_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_what_each_step_of_a_job_with_a_plan_got(advisor: Run, collected: Run) -> None:
+    planned = PlannedStep(
+        "stencil", "", "stencil", "default", 2, 14, True, 7, TO.freq_khz, time_pct=(1.0, 0.0, 2.0)
+    )
+    other = replace(planned, program="lbm", threads_new=7, cap_khz=0)
+    plan = StepPlan(1000, 1, 28, (planned, other, replace(planned, program="train.py")))
+    reasons = (reason("several-steps", "mesh, stencil"), reason("step-plan", "stencil, lbm"))
+    decision = replace(LEFT, reasons=reasons, plan=plan)
+
+    def step(number: int, name: str, ranks: int, cap_khz: int | None) -> StepRecord:
+        return StepRecord(str(number), name, "COMPLETED", 25.0, 1, ranks, None, cap_khz, cpus=28)
+
+    steps = (
+        step(0, "mesh", 1, None),
+        step(1, "stencil", 2, TO.freq_khz),
+        step(2, "stencil", 2, None),
+        step(3, "stencil", 4, None),
+        step(4, "lbm", 2, None),
+        step(5, "python", 2, TO.freq_khz),
+    )
+    collected(replace(job(), steps=steps, freq_requested_khz=None), decision)
+    data = advisor("why", "11", "--json").json()
+    assert data["verdict"] == "unknown" and data["compared"] == {}
+    assert data["decision"]["plan"]["steps"][0]["program"] == "stencil"
+    told = {s["step"]: (s["as_planned"], s["cap_khz"], s["threads_new"]) for s in data["steps"]}
+    assert told == {
+        "0": (None, 0, 0),
+        "1": (True, TO.freq_khz, 7),
+        "2": (False, 0, 0),
+        "3": (None, 0, 0),
+        "4": (None, 0, 7),
+        "5": (True, TO.freq_khz, 7),
+    }
+    shown = advisor("why", "11").out
+    assert "its steps were planned, and no whole job promised" in shown
+    rows = [line.split(maxsplit=3) for line in shown.splitlines()]
+    got = {row[0]: row[3] for row in rows if row and row[0].isdecimal()}
+    assert got["1"].startswith("at most 1.8 GHz, as planned; 7 threads a rank where it was")
+    assert got["2"] == "no cap, not as planned" and got["0"] == "no cap"
+    assert "each step of srun is looked up as it starts" in shown
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_a_stamp_that_is_not_trusted_tells_nothing_of_steps(store_path: Path) -> None:
+    plan = StepPlan(1000, 1, 28, (PlannedStep("a", "", "a", "default", 1, 28, True, 14),))
+    forged = MatchedJob(replace(LEFT, plan=plan), "unverified", "forged")
+    with Writer(store_path) as writer:
+        outcome = make_outcome(
+            job(),
+            forged,
+            scheduler="slurm",
+            inventory=writer.inventory(),
+            policies=writer.policy(),
+            reader=writer,
+        )
+    assert "steps" not in outcome.record

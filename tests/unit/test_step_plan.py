@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,9 @@ from advisor.core.recognise import recognise
 from advisor.core.step_plan import (
     ANY,
     MAX_PLAN,
+    PlanEntry,
     PlannedStep,
+    PlanText,
     StepPlan,
     digest,
     key_of,
@@ -69,6 +73,67 @@ def test_the_form_stays_as_hooks_know_it() -> None:
     assert plan.text(DECISION) == TEXT
     assert key_of("namd2 stmv.namd") == "b6aa07da"
     assert StepPlan.from_dict(plan.to_dict()) == plan
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (PlanEntry("b6aa07da", 2, 14, True, 7, 1_800_000), "b6aa07da,2,14,u,7,1800000"),
+        (PlanEntry("b6aa07da", 6, 1, False, 0, 1_200_000), "b6aa07da,6,1,-,0,1200000"),
+        (PlanEntry("b6aa07da", 6, 2, False), "b6aa07da,6,2,-,0,0"),
+        (PlanEntry("b6aa07da", 2, 14, True, 7, variable="A"), "b6aa07da,2,14,u,7,0,A"),
+        (PlanEntry("b6aa07da", 2, 14, True, 7, build="01234567"), "b6aa07da,2,14,u,7,0,,01234567"),
+        (
+            PlanEntry("b6aa07da", 2, 14, True, 7, 1_800_000, "FOO_1", "01234567"),
+            "b6aa07da,2,14,u,7,1800000,FOO_1,01234567",
+        ),
+    ],
+)
+def test_entries_and_whose_they_are(entry: PlanEntry, text: str) -> None:
+    assert entry.text == text
+    read = read_plan(forged(f"1 {DECISION} 1234 56 789 {text} 0"))
+    assert read == PlanText(DECISION, 1234, 56, 789, (entry,))
+
+
+def test_a_sum_that_is_off_by_one_digit() -> None:
+    assert read_plan(TEXT) is not None
+    for digit in "0123456789abcdef":
+        assert (read_plan(TEXT[:-1] + digit) is None) == (digit != TEXT[-1])
+
+
+def test_a_step_says_what_its_entry_does() -> None:
+    step = PlannedStep("app", "in", "a", "w", 2, 14, False)
+    assert not step.changes and step.entry.text == f"{key_of('app in')},2,14,-,0,0"
+    assert "variable" not in step.to_dict() and "build" not in step.to_dict()
+    built = replace(step, build="ab12", variable="FOO")
+    assert built.entry.text == f"{step.entry.text},FOO,{key_of('ab12')}"
+    assert PlannedStep.from_dict(built.to_dict()) == built
+    assert StepPlan(1, 1, 1, (STEP, step)).least_time == 1.0
+    assert StepPlan(1, 1, 1, (replace(STEP, time_pct=(-1.0, -2.0, 0.0)),)).least_time == 0.98
+
+
+@pytest.mark.parametrize("uid", [9, 99, 999, 9999, 99999, 999999])
+def test_a_plan_takes_as_many_steps_as_fit(uid: int) -> None:
+    steps = tuple(replace(STEP, ranks=10 ** (n % 5)) for n in range(100))
+    plan = StepPlan(uid, 12, 28, steps)
+    bounded = plan.bounded()
+    one_more = StepPlan(uid, 12, 28, steps[: len(bounded.steps) + 1])
+    assert len(bounded.text(DECISION)) <= MAX_PLAN < len(one_more.text(DECISION))
+    assert read_plan(bounded.text(DECISION)) is not None
+    assert read_plan(one_more.text(DECISION)) is None
+
+
+def test_one_plan_is_as_long_as_any_may_be() -> None:
+    """Of all lengths one is the bound itself."""
+    plans_of_lengths = [
+        StepPlan(10**uid, 10**nodes, 28, (replace(STEP, ranks=10**ranks), *[STEP] * 90)).bounded()
+        for uid in (0, 9)
+        for nodes in range(7)
+        for ranks in range(7)
+    ]
+    texts = [plan.text(DECISION) for plan in plans_of_lengths]
+    assert max(map(len, texts)) == MAX_PLAN == 2000
+    assert all(read_plan(text) is not None for text in texts)
 
 
 @given(plans, st.text("0123456789abcdef", min_size=16, max_size=16))

@@ -68,8 +68,6 @@ __all__ = [
 DIRECTIVE, TIME_LIMIT = "#SBATCH", "time"
 _CONTROLLER = "job_submit"
 """The hook in slurmctld, which sees jobs that passed by the filter."""
-_FILTERED = frozenset({"cli_filter", "explain"})
-"""Who asks for a job that passes by the filter; explain asks as it would."""
 _LIMITS = {
     "file": "tmp",
     "mem": "mem",
@@ -287,6 +285,7 @@ def parse_request(
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
         environment_exported=_exports_all(get("export")),
+        takes_plan=payload.get("plan") == 1 or hook == "explain",  # which asks as the filter would
         het=bool(payload.get("het")) or (isinstance(script, str) and _is_het(script)),
         array="array" in options,
         held=judged.held,
@@ -390,7 +389,7 @@ def plans_steps(request: JobRequest) -> bool:
     The filter does so, and gives the job its plan. Not where the job states a cap, which its steps
     would have on top.
     """
-    if request.scheduler != "slurm" or request.hook not in _FILTERED or request.kind == "run":
+    if request.scheduler != "slurm" or not request.takes_plan or request.kind == "run":
         return False
     return not (request.het or _states_cap(request))
 

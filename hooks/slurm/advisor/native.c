@@ -371,6 +371,13 @@ static int set_variable(lua_State *L)
     return 1;
 }
 
+/* uid(): who runs this. */
+static int uid(lua_State *L)
+{
+    lua_pushnumber(L, (double)geteuid());
+    return 1;
+}
+
 /* at_terminal(): whether somebody reads along. */
 static int at_terminal(lua_State *L)
 {
@@ -440,6 +447,7 @@ int luaopen_advisor(lua_State *L)
     static const struct { const char *name; lua_CFunction f; } all[] = {
         {"request", request}, {"exchange", exchange}, {"setenv", set_variable}, {"status", status},
         {"at_terminal", at_terminal}, {"hung", hung}, {"trip", trip}, {"datagram", datagram},
+        {"uid", uid},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

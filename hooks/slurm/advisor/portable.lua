@@ -161,6 +161,9 @@ function M.status(path)
   return found.st_size, found.st_mtime, unistd.access(path, "x") == 0
 end
 
+-- Who runs this.
+function M.uid() return posix("unistd").geteuid() end
+
 -- Whether somebody reads along at a terminal.
 function M.at_terminal() return posix("unistd").isatty(2) == 1 end
 

@@ -86,6 +86,12 @@ local function find(path)
   end
 end
 
+-- The build of what a command's first word starts; nil when it cannot be read.
+function M.build_of(word)
+  local path, size = find(word)
+  return size and M.build(path, size)
+end
+
 function M.differs(wanted)
   local path, size, mtime = find(wanted.path)
   if not size then return nil end

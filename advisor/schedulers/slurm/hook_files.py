@@ -112,12 +112,10 @@ def module_files(
         name: f"{_parts(files, part_names)}return parts\n"
         for name, part_names in sources_of.items()
     }
-    bundles = ", ".join(
-        f"{name} = {_lua_text(b)}" for b, names in BUNDLES.items() for name in names
-    )
+    bundle_of = "".join(f" {part} = {_lua_text(b)}," for b in BUNDLES for part in BUNDLES[b])
     code["filter"] = (
         f"local home, main = ...\n{_parts(files, sources_of['filter'])}"
-        f"local bundles = {{ {bundles} }}\n{_LOADER}"
+        f"local bundle_of = {{{bundle_of} }}\n{_LOADER}"
     )
     for compiler in lua_programs("luac"):
         for name, text in code.items():

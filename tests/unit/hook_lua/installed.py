@@ -155,6 +155,7 @@ class Installed:
         retry_s: int = 30,
         steps: Mapping[str, Sequence[int]] = STEPS,
         understood: Mapping[str, Sequence[str]] | None = None,
+        precompiled: bool = False,
     ) -> None:
         self.lua, self.folder, self.socket = LUA_OF[home], folder, folder / "s"
         self.reply: Reply = lambda _: answer()
@@ -171,7 +172,8 @@ class Installed:
             frequency_steps=steps,
         )
         for name, data in module_files(settings, CLUSTER, {}).items():
-            if not name.endswith(".luac"):
+            source = name.endswith(".lua") and name != "log.lua"  # of those that are precompiled
+            if not (source if precompiled else name.endswith(".luac")):
                 (modules / name).write_bytes(data)
         for hook in ("cli_filter.lua", "job_submit.lua"):
             (folder / hook).write_bytes(stub(hook, folder, "id", ""))

@@ -199,6 +199,7 @@ def test_the_bounds_of_a_plan(home: Path) -> None:
     texts = [plan_text(fine[0]).replace(f" {word} ", f" {w} ")[:-8] for w in bad]
     none = [text + key_of(text) for text in texts] + [sizes[2001], plan_text(), "", "1"]
     none += [plan_text(*fine, nodes=0), plan_text(*fine, cpus=0), plan_text(*fine, form="2")]
+    none += [plan_text(*fine, form="x1"), plan_text(*fine, form="1 1")]
     assert read_in_lua(home, none) == ["none"] * len(none)
     assert [shown(text) for text in (*plans, *none)] == read_in_lua(home, [*plans, *none])
 
@@ -276,6 +277,13 @@ def test_a_step_in_the_plan_gets_threads_and_cap(installed: Installed) -> None:
     }
     given = {"type": "srun", "jobid": "7", "nodes": "1", "ntasks": "2", "cpu-freq": CAP}
     assert job.values == given
+
+
+def test_the_precompiled_modules_do_the_same(home: Path, path: Path) -> None:
+    precompiled = Installed(home, path.parent, steps=STEPS, precompiled=True)
+    assert_capped(step(precompiled), "7")
+    assert_as_written(step(precompiled, argv=("other",)))
+    assert_as_written(step(precompiled, plan="x"), "the plan is malformed")
 
 
 def test_an_entry_may_leave_threads_or_clock_or_both(installed: Installed) -> None:

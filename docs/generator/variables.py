@@ -32,7 +32,6 @@ VARIABLES = {
         "ADVISOR_DECISION": "the decision's id",
         "ADVISOR_STAMP": "the decision, as `advisor collect` reads it from the accounting",
         "SLURM_ADVISOR_STAMP": "the same, in a job whose `--export` passes few variables",
-        "ADVISOR_PLAN": "what the steps of a job get where they start",
         "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
         "job submitted from inside does not inherit them",
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",

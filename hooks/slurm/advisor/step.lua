@@ -80,12 +80,15 @@ end
 
 -- The file that a command runs, and the keys of that program with these and with any arguments.
 function M.program_of(argv)
-  local first, name = 1, argv[1]:match("[^/]*$")
-  if (name == "python" or name == "python3") and argv[2] and not argv[2]:find("^%-") then
-    first, name = 2, argv[2]:match("[^/]*$")
+  local file, first, name = argv[1], 1, argv[1]:match("[^/]*$")
+  if name == "python" or name == "python3" then -- it runs what stands behind its flags
+    local at = 2
+    while (argv[at] or ""):find("^%-[BEIOPsSuv]+$") do at = at + 1 end
+    if argv[at] and not argv[at]:find("^%-") then
+      file, first, name = argv[at], at, argv[at]:match("[^/]*$")
+      if not file:find("/", 1, true) then file = "./" .. file end
+    end
   end
-  local file = argv[first]
-  if first == 2 and not file:find("/", 1, true) then file = "./" .. file end
   local arguments = table.concat(argv, " ", first + 1)
   name = clean(name)
   if not name or arguments:find("[^ -~]") then return nil end

@@ -115,7 +115,7 @@ def run(site: AdvisedSite, script: str, *options: str, user: str | None, off: bo
     }
     output = WAITED.sub("", site.testbed.output(done.job_id))
     shutil.rmtree(out)
-    steps = [row for row in rows if row["JobID"].rpartition(".")[2].isdecimal()]
+    steps = [row for row in rows if row["JobID"].partition(".")[2].isdecimal()]
     return Ran(tasks, steps, output)
 
 

@@ -177,6 +177,21 @@ def test_a_plan_is_read_as_the_daemon_would_read_it(
     assert read_in_lua(home, made) == [shown(text) for text in made]
 
 
+BAD = """
+    KEY,1,2,-,1,0, KEY,1,2,-,1,0,, KEY,1,2,-,1,0,OMP_NUM_THREADS KEY,1,2,-,1,0,A, x,A KEY,1,2,-,1,0x
+    KEY,1,2,-,1,0,,0a1b2c3 KEY,1,2,-,1,0,,0a1b2c3dd KEY,1,2,-,1,0,,x0a1b2c3d KEY,1,2,-,1,0,,0A1B2C3D
+    KEY,1,2,-,1,0,A,0a1b2c3d, KEY,1,2,-,1,0,A,0a1b2c3d,x KEY,1,2,-,1,0,x,A KEY,1,2,-,1,0x,A
+    KEY,1,2,-,1,0,a KEY,1,2,-,1,0,1A KEY,1,2,-,1,0,_A KEY,1,2,-,1,0,A-B KEY,1,2,-,1,0,A,x
+    xKEY,1,2,-,1,0 KEY0,1,2,-,1,0 KEY,1,2,,1,0 KEY,1,2,x,1,0 KEY,1,2,uu,1,0 KEY;1,2,-,1,0
+    KEY,0,2,-,1,0 KEY,1,0,-,0,0 KEY,01,2,-,1,0 KEY,1,02,-,1,0 KEY,1,2,-,01,0 KEY,1,2,-,1,00
+    KEY,1,2,-,1,01000 KEY,10000000,2,-,1,0 KEY,1,10000000,-,1,0 KEY,1,99999999,-,10000000,0
+    KEY,1,2,-,1,100000000 KEY,1,2,-,1,1 KEY,1,2,-,1,999 KEY,1,2,-,2,0 KEY,1,2,-,3,0 KEY,1,2,-,2,1000
+    KEY,,2,-,1,0 KEY,1,,-,1,0 KEY,1,2,-,,0 KEY,1,2,-,1, KEY,1,2,-,1 KEY KEY,-1,2,-,1,0
+"""
+BAD_WORDS = [word.replace("KEY", APP) for word in BAD.split()]
+BAD_WORDS += [f" {APP},1,2,-,1,0", f"{APP},1,2,-,1,0 ", "", f"{APP},1,2,-,1,0,{'A' * 65}"]
+
+
 def test_the_bounds_of_a_plan(home: Path) -> None:
     fine = [
         PlanEntry(APP, 9_999_999, 9_999_999, True, 9_999_998, 99_999_999),
@@ -192,13 +207,13 @@ def test_the_bounds_of_a_plan(home: Path) -> None:
     sizes = {len(text): text for e in long for text in [plan_text(*room, e, uid=1000)]}
     plans += [sizes[2000]]
     assert "none" not in read_in_lua(home, plans)
-    word = fine[0].text
-    bad = [f"{word},", f"{word},,", f"{word},OMP_NUM_THREADS", f"{word},A,", f"{word},,0a1b2c3"]
-    bad += [f"{word},A,0a1b2c3d,", word.replace("99999999", "099999999"), word[1:], f" {word}"]
-    bad += [word.replace(",u,", ",,"), word.replace(",u,", ",x,"), word.replace(",", ";", 1)]
-    texts = [plan_text(fine[0]).replace(f" {word} ", f" {w} ")[:-8] for w in bad]
-    none = [text + key_of(text) for text in texts] + [sizes[2001], plan_text(), "", "1"]
+    none = []
+    for word in BAD_WORDS:
+        text = plan_text(fine[1]).replace(f" {fine[1].text} ", f" {word} ")[:-8]
+        none.append(text + key_of(text))
+    none += [sizes[2001], plan_text(), "", "1"]
     none += [plan_text(*fine, nodes=0), plan_text(*fine, cpus=0), plan_text(*fine, form="2")]
+    none += [plan_text(*fine, uid=10_000_000_000), plan_text(*fine, nodes=10_000_000)]
     none += [plan_text(*fine, form="x1"), plan_text(*fine, form="1 1")]
     assert read_in_lua(home, none) == ["none"] * len(none)
     assert [shown(text) for text in (*plans, *none)] == read_in_lua(home, [*plans, *none])

@@ -264,6 +264,7 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["python", "-"], "python", "python -"),
         (["python", "-u"], "python", "python -u"),
         (["python3"], "python3", "python3"),
+        (["python3", "/x.py"], "/x.py", "x.py"),
         (["python3.11", "x.py"], "python3.11", "python3.11 x.py"),
         (["cpython", "x.py"], "cpython", "cpython x.py"),
         (["bash", "x.sh"], "bash", "bash x.sh"),

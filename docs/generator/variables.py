@@ -32,10 +32,12 @@ VARIABLES = {
         "ADVISOR_DECISION": "the decision's id",
         "ADVISOR_STAMP": "the decision, as `advisor collect` reads it from the accounting",
         "SLURM_ADVISOR_STAMP": "the same, in a job whose `--export` passes few variables",
-        "ADVISOR_PLAN": "what the steps of a job get where they start",
         "ADVISOR_SET": "the variables that the advisor set, with their former values, so that a "
         "job submitted from inside does not inherit them",
         "SLURM_ADVISOR_SET": "the same, in a job whose `--export` passes few variables",
+        "ADVISOR_PLAN": "Slurm: what the steps of the job get that `srun` starts in it, where the "
+        "job itself is left as written",
+        "SLURM_ADVISOR_PLAN": "the same, in a job whose `--export` passes few variables",
         "ADVISOR_QSUB": "PBS: a random key to what the program before qsub read in the script; "
         "the hook takes it out",
         "ADVISOR_QSUB_PREPARED": "PBS: when the program before qsub became a site's own one, which "

@@ -67,10 +67,10 @@ if not ok then
 end
 -- @end
 
--- Whether there is something to take out of the environment even where nothing is asked.
-local function from_an_advised_job()
-  for _, name in ipairs({ "ADVISOR_STAMP", "ADVISOR_SET", "SLURM_ADVISOR_STAMP", "SLURM_ADVISOR_SET" }) do
-    if os.getenv(name) then return true end
+-- Whether one of these is in the environment, as it is or as it goes with a job whatever is exported.
+local function has(...)
+  for _, name in ipairs({ ... }) do
+    if os.getenv("ADVISOR_" .. name) or os.getenv("SLURM_ADVISOR_" .. name) then return true end
   end
 end
 
@@ -81,9 +81,12 @@ end
 function slurm_cli_pre_submit(options, offset)
   local result = own("slurm_cli_pre_submit", options, offset)
   if result ~= nil and result ~= slurm.SUCCESS then return result end
-  local off = OFF:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true) and not from_an_advised_job()
-  local step = options.type == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID"))
-  if not off and not step then advisor("pre_submit", options, offset) end
+  local off = OFF:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true)
+  if options.type == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
+    if has("PLAN") then advisor("step", options, offset) end
+  elseif not off or has("STAMP", "SET", "PLAN") then -- what an outer job was given is taken out
+    advisor("pre_submit", options, offset)
+  end
   return result
 end
 

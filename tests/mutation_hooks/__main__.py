@@ -45,6 +45,7 @@ LIMITS = (
     "test_what_is_more_than_the_job_has",
     "test_frequency_steps_by_what_the_store_knew_at_install",
     "test_nothing_is_known_of_the_cluster",
+    "test_a_cap_of_a_step_is_a_frequency_step_of_its_nodes",
 )
 UNDERSTOOD = (
     "test_the_hooks_judge_everything_as_the_daemon_does",
@@ -55,6 +56,7 @@ UNDERSTOOD = (
 TESTS = {
     "hooks/slurm/advisor/answer.lua": [f"{LUA}/test_answers.py", f"{LUA}/test_filter.py"],
     "hooks/slurm/advisor/json.lua": [f"{LUA}/test_json.py", f"{LUA}/test_answers.py"],
+    "hooks/slurm/advisor/step.lua": [f"{LUA}/test_steps.py"],
     "hooks/slurm/advisor/limits.lua": [f"{LUA}/test_limits.py::{n}" for n in LIMITS],
     "hooks/slurm/advisor/understood.lua": [f"{LUA}/test_limits.py::{n}" for n in UNDERSTOOD],
     "hooks/slurm/advisor/portable.lua": [f"{LUA}/test_system_calls.py"],
@@ -62,7 +64,11 @@ TESTS = {
     "hooks/slurm/advisor/submit.lua": [f"{LUA}/test_submit.py"],
     "hooks/slurm/job_submit.lua": [f"{LUA}/test_submit.py"],
     **{
-        f"hooks/slurm/{name}.lua": [f"{LUA}/test_filter.py", f"{LUA}/test_submit.py"]
+        f"hooks/slurm/{name}.lua": [
+            f"{LUA}/test_filter.py",
+            f"{LUA}/test_submit.py",
+            f"{LUA}/test_steps.py",
+        ]
         for name in FILTER
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],

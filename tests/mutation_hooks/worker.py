@@ -40,6 +40,9 @@ SLOW = (
     "older_pythons",
     "time_spent",
     "stands_still",
+    "as_the_daemon_would_read_it",
+    "the_key_that_the_plan_has",
+    "exact_in_every_lua",
 )
 """Tests that take seconds and notice nothing that others do not."""
 

@@ -24,7 +24,7 @@ from advisor.schedulers.slurm.translator import (
     uncapped_by,
 )
 
-_DOES = {"cli_filter.lua": "rewritten", "job_submit.lua": "stamped"}
+_DOES = {"cli_filter.lua": "rewritten, and no step advised", "job_submit.lua": "stamped"}
 
 
 def read_settings() -> dict[str, str]:
@@ -233,6 +233,16 @@ def check_hooks(
     except AdvisorError as error:
         return None, [Check("hook", "warn", error.message, error.hint or "run this as root")]
     checks = [_hook(folder, hook, settings) for hook in hooks]
+    if "enable_configless" in settings.get("SlurmctldParameters", ""):
+        checks.append(
+            Check(
+                "hook",
+                "warn",
+                "compute nodes that fetch their configuration (enable_configless) get"
+                " cli_filter.lua without its modules: their steps run as written",
+                "nothing, or a configuration folder on the nodes (docs/admin.md, steps)",
+            )
+        )
     modules = state.modules_folder(folder, hooks)
     if modules is None:
         return None, checks

@@ -29,10 +29,11 @@ BUNDLES = {
     "filter": ("config", "system", "filter"),
     "answer": ("answer", "rewrite"),
     "change": ("inventory", "json", "limits", "program", "steps", "table", "understood"),
+    "step": ("step",),
 }
 """cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
 sources: what every job needs; what every answer needs; what an answer that changes the job needs
-besides. The last two are loaded while the daemon thinks."""
+besides, which are loaded while the daemon thinks; what looks a step up in its job's plan."""
 NATIVE = "native.so"
 """The system calls cli_filter needs, compiled here; without it lua-posix is used."""
 
@@ -40,10 +41,9 @@ _LOADER = """\
 local loaded = { home = home }
 local function use(name)
   if loaded[name] == nil then
-    for _, file in ipairs({ "/answer-", "/change-" }) do
-      local later = not parts[name] and loadfile(home .. file .. _VERSION:sub(5) .. ".luac")
-      for other, part in pairs(later and later() or {}) do parts[other] = part end
-    end
+    local file = not parts[name] and bundle_of[name]
+    local later = file and loadfile(home .. "/" .. file .. "-" .. _VERSION:sub(5) .. ".luac")
+    for other, part in pairs(later and later() or {}) do parts[other] = part end
     local part = parts[name] or assert(loadfile(home .. "/" .. name .. ".lua"))
     loaded[name] = part(use)
   end
@@ -112,7 +112,11 @@ def module_files(
         name: f"{_parts(files, part_names)}return parts\n"
         for name, part_names in sources_of.items()
     }
-    code["filter"] = f"local home, main = ...\n{_parts(files, sources_of['filter'])}{_LOADER}"
+    bundle_of = "".join(f" {part} = {_lua_text(b)}," for b in BUNDLES for part in BUNDLES[b])
+    code["filter"] = (
+        f"local home, main = ...\n{_parts(files, sources_of['filter'])}"
+        f"local bundle_of = {{{bundle_of} }}\n{_LOADER}"
+    )
     for compiler in lua_programs("luac"):
         for name, text in code.items():
             version, compiled = _compiled(compiler, text)
@@ -215,6 +219,7 @@ def table_text(understood: Mapping[str, Sequence[str]]) -> str:
         "harmless_variables": _lua_words(t.VARIABLES.keys() - judged),
         "sets": _lua_map({n: o for n, o in t.SETS.items() if n in judged}),
         "families": "{ " + ", ".join(_lua_text(f) for f in t.FAMILIES) + " }",
+        "launcher": _lua_map(t.LAUNCHER),
         "reads": "{ " + ", ".join(f"{p} = {_lua_words(r)}" for p, r in t.READS.items()) + " }",
         "counts": _lua_words(t.COUNTS),
         "site": _lua_map(site),

@@ -298,10 +298,13 @@ NOT_SET = ("unset", "(null)")
 """Values of options that Slurm lists although nobody set them."""
 OVERWRITTEN = frozenset({"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-freq"})
 """Options whose SLURM_ variable sbatch and salloc write themselves when they are given."""
+STEP = "step"
+"""srun inside a job: its options say of the job's nodes and cores what it uses."""
 READS = {
     "sbatch": ("SBATCH_", "SLURM_", "SRUN_", "SLURMD_"),
     "salloc": ("SALLOC_", "SLURM_", "SRUN_", "SLURMD_"),
     "srun": ("SLURM_", "SRUN_", "SLURMD_"),
+    STEP: ("SLURM_", "SRUN_", "SLURMD_"),
 }
 PREFIXES = ("SBATCH_", "SALLOC_", "SLURM_", "SRUN_", "SLURMD_")
 _COMPONENT = re.compile(r"_(?:HET|PACK)_GROUP_\d+$")
@@ -342,12 +345,14 @@ def judge(options: Mapping[str, str], environment: Mapping[str, str], program: s
     """Judge what a submission asks for.
 
     ``options`` by long name, with ``-`` or ``_``; ``environment`` as a hook sends it; ``program``
-    is sbatch, srun or salloc.
+    is sbatch, srun, salloc or STEP.
     """
     names = {k.replace("_", "-"): v for k, v in options.items()}
     judged: list[tuple[str, tuple[str, ...]]] = []
     for name, value in names.items():
         option = OPTIONS.get(name)
+        if program == STEP:
+            option = LAUNCHER.get(name, option)
         if option is None:
             judged.append((f"--{name}", (UNKNOWN,)))
         elif value not in NOT_SET:
@@ -379,7 +384,7 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
     else:
         is_set = bool(value) or option == "exclusive"
     read_as_option = option in options and (
-        program == "srun" or (name.startswith("SLURM_") and option in OVERWRITTEN)
+        program in ("srun", STEP) or (name.startswith("SLURM_") and option in OVERWRITTEN)
     )
     if not is_set or read_as_option:
         return ("harmless",)

@@ -7,11 +7,12 @@
 --   plan.message   one line, or nil     plan.changes  whether options or env have anything
 --   plan.always    whether the message is also for who does not sit at a terminal
 --   plan.program   path, size, mtime, build: the file to look at (see program.lua), or nil
+--   plan.steps     what the job's steps get (see step.lua), or nil
 
 local use = ...
 local config = use("config")
 
-local MAX_STAMP, MAX_MESSAGE = 2000, 500
+local MAX_STAMP, MAX_STEPS, MAX_MESSAGE = 2000, 2000, 500
 local MAX_KHZ = 20000000 -- no processor's
 local COUNT = "^[1-9]%d?%d?%d?%d?%d?$"
 local OPTIONS = {
@@ -30,7 +31,7 @@ local VARIABLES = setmetatable({}, {
   end,
 })
 
-local M = {}
+local M = { counts = VARIABLES }
 
 -- Whether text is a stamp: what may be put into an admin comment as it is.
 function M.is_stamp(text)
@@ -98,6 +99,11 @@ local function read(data)
     if not M.is_stamp(data.stamp) then return nil, "the stamp is malformed" end
     plan.stamp = data.stamp
   end
+  if data.plan ~= nil then
+    local steps = type(data.plan) == "string" and #data.plan <= MAX_STEPS and data.plan or ""
+    if not steps:find("^1 " .. plan.decision .. " [ -~]+$") then return nil, "the plan for its steps is malformed" end
+    plan.steps = steps
+  end
   if data.to ~= nil and data.to ~= "tty" and data.to ~= "always" then
     return nil, "it does not say whom the message is for"
   end
@@ -138,6 +144,12 @@ local function usual(text)
   local rest, program = text:match('^(.*),"program":{([^{}]*)}}$')
   if rest then text, program = rest .. "}", flat(program) end
   if rest and not program then return nil end
+  local steps
+  if text:find('","plan":"', 1, true) then
+    rest, steps = text:match('^(.*"),"plan":"([^"\\]*)"}$')
+    if not rest then return nil end
+    text = rest .. "}"
+  end
   local decision, rewrite, env, message, to, stamp = text:match(
     '^{"v":1,"decision":"(%x+)","rewrite":{([^{}]*)},"env":{([^{}]*)},"message":"([^"]*)",'
       .. '"to":"(%l+)","stamp":"(advisor:.*)"}$')
@@ -158,7 +170,7 @@ local function usual(text)
   end
   return {
     v = 1, decision = decision, rewrite = rewrite, env = env, message = message, to = to,
-    stamp = stamp, program = program,
+    stamp = stamp, program = program, plan = steps,
   }
 end
 

@@ -7,8 +7,12 @@ local use = ...
 local config, system = use("config"), use("system")
 
 local KINDS = { sbatch = true, srun = true, salloc = true }
-local OURS = { "ADVISOR_STAMP", "ADVISOR_DECISION", "SLURM_ADVISOR_STAMP" }
+local OURS = {
+  "ADVISOR_STAMP", "ADVISOR_DECISION", "ADVISOR_PLAN", "SLURM_ADVISOR_STAMP", "SLURM_ADVISOR_PLAN",
+}
 local SET = { "ADVISOR_SET", "SLURM_ADVISOR_SET" }
+local AS_WRITTEN = "a step runs as written"
+local NO_FREQUENCY = "4294967294" -- Slurm's "not set"; it takes no text for that
 
 local M = {}
 local pending -- the decision whose job id the daemon does not know yet
@@ -28,7 +32,7 @@ local function request(options, explicit, het, found)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
   local head = ('{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":"%s",'
-    .. '"het":%s,"argv":'):format(options.type, tostring(het))
+    .. '"het":%s,"plan":1,"argv":'):format(options.type, tostring(het))
     .. (explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]") .. ',"options":' .. explicit
   if found then
     local words = {}
@@ -89,6 +93,10 @@ local function ask(options, explicit, het, found)
   return plan
 end
 
+local function is_off()
+  return config.off:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true) ~= nil
+end
+
 -- Takes out of the environment what the advisor set for the job that this one is submitted from;
 -- what its user has changed since stays.
 local function forget_what_was_set()
@@ -111,13 +119,34 @@ function M.pre_submit(options, offset)
     if os.getenv(name) then system.setenv(name, nil) end
   end
   forget_what_was_set()
-  if config.off:find(" " .. (os.getenv("ADVISOR") or ""):lower() .. " ", 1, true) then return end
+  if is_off() then return end
   local plan, problem, quietly = ask(options, explicit, false)
   if not plan then return use("log")(problem, quietly) end
   use("rewrite").assign(plan, options, plan.wanted.export or "ALL")
   if options.type ~= "sbatch" then pending = plan.decision end
   if not plan.message or plan.quiet then return end
   if plan.always or system.at_terminal() then io.stderr:write(plan.message, "\n") end
+end
+
+-- A step inside a step gets nothing, and nothing of what the outer one was given. Its srun has read
+-- the cap from its environment already.
+local function forget_in_step(options)
+  local text = os.getenv("ADVISOR_SET")
+  if not text then return end
+  local cap = text:match("SLURM_CPU_FREQ_REQ=([%d-]+)")
+  forget_what_was_set()
+  if cap and options["cpu-freq"] == cap then
+    options["cpu-freq"] = os.getenv("SLURM_CPU_FREQ_REQ") or NO_FREQUENCY
+  end
+end
+
+-- srun inside a job that carries a plan for its steps.
+function M.step(options, offset)
+  if os.getenv("SLURM_STEP_ID") or os.getenv("SLURM_STEPID") then return forget_in_step(options) end
+  if offset > 0 or is_off() then return end
+  local plan = os.getenv("ADVISOR_PLAN") or os.getenv("SLURM_ADVISOR_PLAN")
+  local why, fault = use("step").advise(plan, options, explicit_options)
+  if why and (fault or os.getenv("ADVISOR_DEBUG")) then use("log")(why, not fault, AS_WRITTEN) end
 end
 
 -- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.
@@ -132,7 +161,7 @@ end
 for name, inner in pairs(M) do
   M[name] = function(...)
     local ok, problem = pcall(inner, ...)
-    if not ok then use("log")(problem) end
+    if not ok then use("log")(problem, false, name == "step" and AS_WRITTEN or nil) end
   end
 end
 

@@ -100,6 +100,18 @@ local function is_step(cap, classes, steps)
   return false
 end
 
+-- The lowest frequency of the nodes of a partition that have so many CPUs and a cap as a step below
+-- their highest; nil for none. `steps` as above.
+function M.lowest_step(cap, partition, cpus, inventory, steps)
+  local word = (" %d "):format(cap)
+  for _, class in ipairs(landing(nil, { partition = partition }, inventory)) do
+    for name in pairs(class.cpus == cpus and class.features or {}) do
+      local text = steps[name] or ""
+      if text:find(word, 1, true) and not text:find(word .. "$") then return tonumber(text:match("%d+")) end
+    end
+  end
+end
+
 -- beyond(plan, wanted, variables, inventory, steps) says what of a plan is more than the job may
 -- have, or nil: a larger request, more threads than a task has CPUs or its user said, a cap that
 -- is no step of its nodes. `variables` are those the user set, `steps` the caps of node types in

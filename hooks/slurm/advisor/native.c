@@ -347,6 +347,22 @@ static int request(lua_State *L)
     return 2;
 }
 
+/* adler32(text): its checksum in hexadecimal, as zlib's. */
+static int adler32(lua_State *L)
+{
+    size_t length;
+    const char *text = luaL_checklstring(L, 1, &length);
+    unsigned long a = 1, b = 0;
+    char sum[9];
+    for (size_t i = 0; i < length; i++) {
+        a = (a + (unsigned char)text[i]) % 65521;
+        b = (b + a) % 65521;
+    }
+    snprintf(sum, sizeof sum, "%04lx%04lx", b, a);
+    lua_pushlstring(L, sum, 8);
+    return 1;
+}
+
 /* status(path): size, time of change, whether it may be run; nil for what is no regular file. */
 static int status(lua_State *L)
 {
@@ -368,6 +384,13 @@ static int set_variable(lua_State *L)
     const char *name = luaL_checklstring(L, 1, NULL);
     const char *value = lua_tolstring(L, 2, NULL);
     lua_pushboolean(L, (value ? setenv(name, value, 1) : unsetenv(name)) == 0);
+    return 1;
+}
+
+/* uid(): who runs this. */
+static int uid(lua_State *L)
+{
+    lua_pushnumber(L, (double)geteuid());
     return 1;
 }
 
@@ -440,6 +463,7 @@ int luaopen_advisor(lua_State *L)
     static const struct { const char *name; lua_CFunction f; } all[] = {
         {"request", request}, {"exchange", exchange}, {"setenv", set_variable}, {"status", status},
         {"at_terminal", at_terminal}, {"hung", hung}, {"trip", trip}, {"datagram", datagram},
+        {"uid", uid}, {"adler32", adler32},
     };
     lua_createtable(L, 0, sizeof all / sizeof *all);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -153,6 +153,19 @@ function M.request(head, script, choices, names, prefixes)
   }), env
 end
 
+-- The checksum of a text in hexadecimal, as zlib's.
+function M.adler32(text)
+  local a, b = 1, 0
+  for from = 1, #text, 2048 do
+    for _, byte in ipairs({ text:byte(from, from + 2047) }) do
+      a = a + byte
+      b = b + a
+    end
+    a, b = a % 65521, b % 65521
+  end
+  return ("%04x%04x"):format(b, a)
+end
+
 -- Size, time of change and whether it may be run; nil for what is no regular file.
 function M.status(path)
   local stat, unistd = posix("sys.stat"), posix("unistd")
@@ -160,6 +173,9 @@ function M.status(path)
   if not found or stat.S_ISREG(found.st_mode) == 0 then return nil end
   return found.st_size, found.st_mtime, unistd.access(path, "x") == 0
 end
+
+-- Who runs this.
+function M.uid() return posix("unistd").geteuid() end
 
 -- Whether somebody reads along at a terminal.
 function M.at_terminal() return posix("unistd").isatty(2) == 1 end

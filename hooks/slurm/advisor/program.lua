@@ -52,18 +52,6 @@ local function elf(file, head)
   end
 end
 
-local function adler32(text)
-  local a, b = 1, 0
-  for from = 1, #text, 2048 do
-    for _, byte in ipairs({ text:byte(from, from + 2047) }) do
-      a = a + byte
-      b = b + a
-    end
-    a, b = a % 65521, b % 65521
-  end
-  return ("%04x%04x"):format(b, a)
-end
-
 -- The build of a file of so many bytes; nil when it cannot be read.
 function M.build(path, size)
   local file = io.open(path, "rb")
@@ -71,7 +59,7 @@ function M.build(path, size)
   local head = file:read(HEAD) or ""
   local ok, found = pcall(elf, file, head)
   file:close()
-  return ok and found or ("adler:%s:%.0f"):format(adler32(head), size)
+  return ok and found or ("adler:%s:%.0f"):format(use("system").adler32(head), size)
 end
 
 -- The file's path, size and time of change.
@@ -84,6 +72,12 @@ local function find(path)
     local size, mtime, executable = status(full)
     if executable then return full, size, mtime end
   end
+end
+
+-- The build of what a command's first word starts; nil when it cannot be read.
+function M.build_of(word)
+  local path, size = find(word)
+  return size and M.build(path, size)
 end
 
 function M.differs(wanted)

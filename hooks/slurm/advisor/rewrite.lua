@@ -3,7 +3,7 @@
 local use = ...
 
 local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
-local SET = "ADVISOR_SET"
+local SET, STEPS = "ADVISOR_SET", "ADVISOR_PLAN"
 local CARRIED = "SLURM_" -- before a name: goes with the job whatever --export says
 -- Variables by which Slurm's own srun and children of the job see what an option became.
 local SEEN_AS = { ["cpu-freq"] = "SLURM_CPU_FREQ_REQ", ["cpus-per-task"] = "SLURM_CPUS_PER_TASK" }
@@ -79,6 +79,7 @@ function M.assign(plan, options, export)
     variable(DECISION, plan.decision)
     local carried = exports_all and "" or CARRIED
     if plan.stamp then variable(carried .. STAMP, plan.stamp) end
+    if plan.steps then variable(carried .. STEPS, plan.steps) end
     local set = M.what_is_set(plan, function(name, option_)
       return option_ and plan.wanted[option_] or exports_all and os.getenv(name) or nil
     end)

@@ -45,8 +45,8 @@ local function by_site(name)
 end
 
 -- The classes of an option with this value; nil for one that is in no table.
-local function option_classes(name, value)
-  local classes = value_of(known.options, name) or has(known.harmless_options, name) and "harmless"
+local function option_classes(name, value, program)
+  local classes = program == "step" and value_of(known.launcher, name) or value_of(known.options, name) or has(known.harmless_options, name) and "harmless"
     or by_site(name)
   return classes and with_value(classes, name, value) or nil
 end
@@ -76,7 +76,7 @@ local function variable_classes(name, value, options, program)
     on = word == "" or word == "yes" or (word:find("^[+-]?%d+$") and word:find("[1-9]")) ~= nil
   end
   local as_option = options[option or ""] ~= nil
-    and (program == "srun" or prefix == "SLURM_" and has(known.overwritten, option))
+    and (program == "srun" or program == "step" or prefix == "SLURM_" and has(known.overwritten, option))
   if not on or as_option then return "" end
   local step = prefix == "SLURM_" or prefix == "SRUN_"
   if option == "export" and step and value:upper() ~= "ALL" then return "binds:threads" end
@@ -92,7 +92,7 @@ local function changed_by(plan)
 end
 
 -- refused(plan, options, variables, program) says why the plan must not be assigned, or nil.
--- `options` and `variables` are what the user set, by name.
+-- `options` and `variables` are what the user set, by name; program "step" is srun inside a job.
 function M.refused(plan, options, variables, program)
   local axes, found = changed_by(plan), {}
   local function judge(shown, classes)
@@ -105,7 +105,7 @@ function M.refused(plan, options, variables, program)
   local names = {}
   for name, value in pairs(options) do names[(name:gsub("_", "-"))] = value end
   for name, value in pairs(names) do
-    local classes = option_classes(name, value)
+    local classes = option_classes(name, value, program)
     judge("--" .. name, classes and NOT_SET[value] and "" or classes)
   end
   for name, value in pairs(variables) do

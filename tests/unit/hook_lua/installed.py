@@ -147,7 +147,15 @@ class Installed:
     """The hooks in a folder of their own, as `advisor hook install` leaves them, by one Lua."""
 
     def __init__(
-        self, home: Path, folder: Path, *, deadline_s: float = LATE_S, retry_s: int = 30
+        self,
+        home: Path,
+        folder: Path,
+        *,
+        deadline_s: float = LATE_S,
+        retry_s: int = 30,
+        steps: Mapping[str, Sequence[int]] = STEPS,
+        understood: Mapping[str, Sequence[str]] | None = None,
+        precompiled: bool = False,
     ) -> None:
         self.lua, self.folder, self.socket = LUA_OF[home], folder, folder / "s"
         self.reply: Reply = lambda _: answer()
@@ -156,10 +164,16 @@ class Installed:
         modules = folder / "advisor" / "id"
         modules.mkdir(parents=True)
         settings = SlurmHookSettings(
-            self.socket, deadline_s, retry_s, folder / "log", frequency_steps=STEPS
+            self.socket,
+            deadline_s,
+            retry_s,
+            folder / "log",
+            understood or {},
+            frequency_steps=steps,
         )
         for name, data in module_files(settings, CLUSTER, {}).items():
-            if not name.endswith(".luac"):
+            source = name.endswith(".lua") and name != "log.lua"  # of those that are precompiled
+            if not (source if precompiled else name.endswith(".luac")):
                 (modules / name).write_bytes(data)
         for hook in ("cli_filter.lua", "job_submit.lua"):
             (folder / hook).write_bytes(stub(hook, folder, "id", ""))

@@ -86,7 +86,7 @@ local json = use("json")
 local function show(plan, problem, word)
   if not plan then return tostring(problem) .. " " .. tostring(word) end
   local words = {}
-  for _, key in ipairs({ "decision", "stamp", "message" }) do
+  for _, key in ipairs({ "decision", "stamp", "message", "steps" }) do
     words[#words + 1] = json.quote(key) .. ":" .. json.quote(plan[key] or "")
   end
   words[#words + 1] = '"always":' .. tostring(plan.always)
@@ -126,7 +126,12 @@ ANSWERS = st.fixed_dictionaries(
         "stamp": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12).map(
             lambda t: f"advisor:{{{t}}}"
         ),
-    }
+    },
+    optional={
+        "plan": st.text(st.sampled_from('ab"\\{},:é\\n'), max_size=12).map(
+            lambda t: f"1 {'0' * 16} {t}"
+        )
+    },
 )
 
 
@@ -203,6 +208,7 @@ end
 """
 OPTION, VARIABLE = {"cpus-per-task": "2"}, {"OMP_NUM_THREADS": "2"}
 PROGRAM = {"path": "/x", "size": "1", "mtime": "-1", "build": "adler:0000000a:1 0af"}
+STEPS = "1 0123456789abcdef 1000 1 28 b6aa07da,2,14,u,7,1800000 444edccf"
 PLANS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "nothing of the environment": {"env": None},
@@ -217,6 +223,9 @@ PLANS: dict[str, dict[str, Any]] = {
     "for all": {"message": "x", "to": "always"},
     "as long a stamp as may be": {"stamp": "advisor:{" + "x" * 1990 + "}"},
     "no stamp": {"stamp": None},
+    "a plan for its steps": {"plan": STEPS},
+    "as long a plan as may be": {"plan": STEPS + "x" * (2000 - len(STEPS))},
+    "a plan and a program": {"plan": STEPS, "program": PROGRAM},
     "a program": {"program": PROGRAM},
     "a program's long path": {"program": {**PROGRAM, "path": "/" + "x" * 3999}},
 }
@@ -274,6 +283,15 @@ NO_PLANS: dict[str, dict[str, Any]] = {
     "a number as stamp": {"stamp": 7},
     "a stamp that is not ASCII": {"stamp": "advisor:{\u00e9}"},
     "a stamp in two lines": {"stamp": "advisor:{\n}"},
+    "a long plan": {"plan": STEPS + "x" * (2001 - len(STEPS))},
+    "no plan": {"plan": ""},
+    "a number as plan": {"plan": 1},
+    "a plan of nothing": {"plan": STEPS[:19]},
+    "the plan of another decision": {"plan": STEPS.replace("f ", "e ", 1)},
+    "a plan of another form": {"plan": "2" + STEPS[1:]},
+    "a plan with more before": {"plan": "x" + STEPS},
+    "a plan that is not ASCII": {"plan": STEPS + "\u00e9"},
+    "a plan of two lines": {"plan": STEPS + "\n"},
     "a text as program": {"program": "x"},
     "no path": {"program": {**PROGRAM, "path": ""}},
     "too long a path": {"program": {**PROGRAM, "path": "x" * 4001}},
@@ -325,6 +343,7 @@ def test_a_plan_is_taken_whole_or_not_at_all(home: Path, usual: bool) -> None:
 USUAL = (
     '{"v":1,"decision":"0123456789abcdef","rewrite":{"cpus-per-task":"2"},'
     '"env":{"OMP_NUM_THREADS":"2"},"message":"m","to":"tty","stamp":"advisor:{}",'
+    f'"plan":"{STEPS}",'
     '"program":{"path":"/x","size":"1","mtime":"-1","build":"adler:0000000a:1"}}'
 )
 BROKEN = [
@@ -346,6 +365,9 @@ BROKEN = [
     ('advisor:{}"', 'advisor:{"}"'),
     ('advisor:{}"', 'advisor:{\\n}"'),
     ('advisor:{}"', 'x{}"'),
+    ('"plan":"1', '"plan":1,"x":"1'),
+    ('"plan":"1', '"plan":"\\x1'),
+    ('"plan":"1', '"plan":"x'),
     ('advisor:{}"}', 'advisor:{}"}x'),
     ('advisor:{}"', 'advisor:{\\}"'),
     ('advisor:{}"', 'advisor:{\\"}""'),
@@ -364,9 +386,10 @@ BROKEN = [
 """What stands in the usual line, and what makes the whole of it no plan."""
 
 
-@pytest.mark.parametrize("program", [True, False])
-def test_a_line_that_is_only_nearly_usual_is_no_plan(home: Path, program: bool) -> None:
-    usual = USUAL if program else USUAL.partition(',"program"')[0] + "}"
+@pytest.mark.parametrize("last", ["program", "plan", "stamp"])
+def test_a_line_that_is_only_nearly_usual_is_no_plan(home: Path, last: str) -> None:
+    behind = {"program": "~", "plan": ',"program"', "stamp": ',"plan"'}[last]
+    usual = USUAL[:-1].partition(behind)[0] + "}"
     cases = [case for case in BROKEN if case[0] in usual]
     lines = [usual, *(usual.replace(was, text, 1) for was, text in cases)]
     said = run(home, EACH, "".join(f"{line}\n" for line in lines).encode()).decode().splitlines()

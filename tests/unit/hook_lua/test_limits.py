@@ -184,6 +184,37 @@ def test_frequency_steps_by_what_the_store_knew_at_install(home: Path) -> None:
     assert '["new"] = " 1500000 2000000 "' in text and '[""] = "  "' in text
 
 
+LOWEST = """\
+local low = use("limits").lowest_step
+local case = use("json").decode(io.read("*a"))
+print((low(case[1], case[2], case[3], use("inventory"), case[4])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("cap_khz", "partition", "cpus", "lowest"),
+    [
+        (1_200_000, "batch", 28, "1200000"),
+        (1_500_000, "batch", 80, "1500000"),
+        (1_900_000, "batch", 28, "nil"),  # no cap, but all there is
+        (1_500_000, "batch", 28, "nil"),
+        (1_200_000, "batch", 80, "nil"),
+        (1_200_000, "batch", 27, "nil"),
+        (1_500_000, "debug", 80, "nil"),
+        (200_000, "batch", 28, "nil"),
+        (120_000, "batch", 28, "nil"),
+        (1_200_000, "gone", 28, "nil"),
+        (1_200_000, "", 28, "nil"),
+    ],
+)
+def test_a_cap_of_a_step_is_a_frequency_step_of_its_nodes(
+    home: Path, cap_khz: int, partition: str, cpus: int, lowest: str
+) -> None:
+    case = [cap_khz, partition, cpus, STEPS]
+    assert run(home, LOWEST, json.dumps(case).encode()).decode().strip() == lowest
+    assert run(home, LOWEST, json.dumps([*case[:3], {}]).encode()).decode().strip() == "nil"
+
+
 def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
     for name, data in module_files(SlurmHookSettings(Path("/nowhere")), None, {}).items():
         (tmp_path / name).write_bytes(data)
@@ -260,7 +291,7 @@ def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
             assert (said.pop(0) != "nil") == bool(bound), (case, axis)
 
 
-@pytest.mark.parametrize("program", ["sbatch", "srun", "salloc"])
+@pytest.mark.parametrize("program", slurm_table.READS)
 def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
     options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
     more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR aSLURM_X"

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,17 @@ def test_variables_are_set_and_taken_away(home: Path, system: str) -> None:
     code = f"""{system}
     print(sys.setenv("X_Y", "1"), os.getenv("X_Y"), sys.setenv("X_Y", nil), os.getenv("X_Y"))"""
     assert run(home, code).split() == [b"true", b"1", b"true", b"nil"]
+
+
+def test_who_runs_it(home: Path, system: str) -> None:
+    assert run(home, f'{system} io.write(("%d"):format(sys.uid()))') == str(os.geteuid()).encode()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2047, 2048, 65_536])
+def test_a_checksum(home: Path, system: str, size: int) -> None:
+    data = (bytes(range(256)) * 256)[:size] if size < 65_536 else b"\xff" * size
+    said = run(home, f'{system} io.write(sys.adler32(io.read("*a")))', data)
+    assert said == f"{zlib.adler32(data):08x}".encode()
 
 
 def test_a_message_to_the_log_waits_for_nobody(home: Path, system: str, path: Path) -> None:

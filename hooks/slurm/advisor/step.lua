@@ -1,0 +1,231 @@
+-- cli_filter at a step: srun inside a job that carries a plan of what its steps get.
+--
+-- At submission a script is only read; here program, options and environment are known. So the
+-- daemon puts a plan into the job's environment (docs/design.md has its form), and here the
+-- program is looked up in it: nobody is asked, and what is set holds for this step alone. The
+-- plan may be cut, forged or another job's: whatever is not just as it says runs as written.
+
+local use = ...
+local config, system = use("config"), use("system")
+
+local MAX_PLAN, MAX_NAME = 2000, 200
+local HEX = "[0-9a-f]"
+local PLAN = "^1 (" .. HEX:rep(16) .. ") (%d+) (%d+) (%d+)( .+) (" .. HEX:rep(8) .. ")$"
+local ENTRY = "^(" .. HEX:rep(8) .. "),(%d+),(%d+),([u-]),(%d+),(%d+)(.*)$"
+local OMP = "OMP_NUM_THREADS"
+
+local M = {}
+
+-- The hash of a plan, of a program's identity and of its build: exact in doubles.
+function M.hash(text)
+  local value = 5381
+  for i = 1, #text do value = (value * 33 + text:byte(i)) % 4294967291 end
+  return ("%08x"):format(value)
+end
+
+-- The number in a text of so many digits at most; nil for another text.
+local function number(text, most)
+  return #text <= most and (text == "0" or not text:find("^0")) and tonumber(text) or nil
+end
+
+local function count(text)
+  local value = number(text, 7)
+  return value and value > 0 and value or nil
+end
+
+local function read_entry(text)
+  local key, ranks, threads, unset, new, khz, more = text:match(ENTRY)
+  if not key then return nil end
+  local variable, build = more:match("^,([A-Z0-9_]*)(.*)$")
+  local entry = {
+    key = key, ranks = count(ranks), threads = count(threads), unset = unset == "u",
+    new = number(new, 7), khz = number(khz, 8), variable = OMP,
+  }
+  if not entry.ranks or not entry.threads or not entry.new or not entry.khz then return nil end
+  if entry.new >= entry.threads or entry.khz > 0 and entry.khz < 1000 then return nil end
+  if not variable then return more == "" and entry or nil end
+  if variable ~= "" then
+    if variable == OMP or #variable > 64 or not variable:find("^[A-Z]") then return nil end
+    entry.variable = variable
+  end
+  entry.build = build:match("^,(" .. HEX:rep(8) .. ")$")
+  if not entry.build and (build ~= "" or variable == "") then return nil end
+  return entry
+end
+
+-- What a plan says, or nil and why it is none.
+function M.read(text)
+  if #text > MAX_PLAN then return nil, "the plan is too long" end
+  local decision, uid, nodes, cpus, words, sum = text:match(PLAN)
+  if not decision then return nil, "the plan is malformed" end
+  if M.hash(text:sub(1, -9)) ~= sum then return nil, "the plan is cut or changed" end
+  local plan = { decision = decision, uid = number(uid, 10), nodes = count(nodes), cpus = count(cpus) }
+  if not plan.uid or not plan.nodes or not plan.cpus then return nil, "the plan is malformed" end
+  for word in words:gmatch(" ([^ ]*)") do
+    local entry = read_entry(word)
+    if not entry then return nil, "the plan is malformed" end
+    plan[#plan + 1] = entry
+  end
+  return plan
+end
+
+-- A name, or arguments, as advisor/core/recognise.py cleans them; nil where nothing is left, or
+-- where there is more than ASCII.
+local function clean(text)
+  if text:find("[^ -~]") then return nil end
+  text = text:gsub(" +", " "):gsub("^ ", ""):gsub("[^%w_.+:=,@%%/%- ]", "_"):sub(1, MAX_NAME)
+  text = text:gsub(" $", "")
+  return text ~= "" and text or nil
+end
+
+-- The file that a command runs, and the keys of that program with these and with any arguments.
+function M.program_of(argv)
+  local file, first, name = argv[1], 1, argv[1]:match("[^/]*$")
+  if name == "python" or name == "python3" then -- it runs what stands behind its flags
+    local at = 2
+    while (argv[at] or ""):find("^%-[BEIOPsSuv]+$") do at = at + 1 end
+    if argv[at] and not argv[at]:find("^%-") then
+      file, first, name = argv[at], at, argv[at]:match("[^/]*$")
+      if not file:find("/", 1, true) then file = "./" .. file end
+    end
+  end
+  local arguments = table.concat(argv, " ", first + 1)
+  name = clean(name)
+  if not name or arguments:find("[^ -~]") then return nil end
+  arguments = clean(arguments)
+  return file, M.hash(arguments and name .. " " .. arguments or name), M.hash(name .. " *")
+end
+
+-- Why the plan is not of this job, or nil.
+local function of_another(plan)
+  local stamp = os.getenv("ADVISOR_STAMP") or os.getenv("SLURM_ADVISOR_STAMP") or ""
+  local decision = stamp:match('^advisor:{"v":1,"id":"(%x+)"') or os.getenv("ADVISOR_DECISION")
+  if plan.decision ~= decision then return "the plan is of another decision" end
+  local owner = os.getenv("SLURM_JOB_UID") -- salloc sets none
+  if system.uid() ~= plan.uid or owner and tonumber(owner) ~= plan.uid then
+    return "the plan is another user's"
+  end
+  local each = ("%d"):format(plan.cpus) .. (plan.nodes > 1 and ("(x%d)"):format(plan.nodes) or "")
+  if tonumber(os.getenv("SLURM_JOB_NUM_NODES") or "") ~= plan.nodes
+    or os.getenv("SLURM_JOB_CPUS_PER_NODE") ~= each then
+    return "the plan is of a job with other nodes"
+  end
+end
+
+-- How many tasks a step has that takes all of its job's nodes with all their CPUs; nil where it
+-- does not, and where that is not clear. `asked`: what srun was told, by options or variables.
+local function ranks_of(asked, plan)
+  if asked.exact or asked.exclusive or asked.overlap then return nil end
+  if tonumber(asked.nodes or "") ~= plan.nodes then return nil end
+  local each = asked["cpus-per-task"]
+  local ranks = tonumber(asked.ntasks or "")
+  if not ranks then
+    if asked.ntasks or each then return nil end -- with -c alone: as many as there is room for
+    ranks = plan.nodes * (tonumber(asked["ntasks-per-node"] or "1") or 0)
+  end
+  if ranks < plan.nodes or each and ranks * (tonumber(each) or 0) ~= plan.nodes * plan.cpus then
+    return nil
+  end
+  return ranks
+end
+
+-- Whether the variable of threads is as the entry has it.
+local function threads_hold(entry, cpus)
+  local value = os.getenv(entry.variable)
+  if value then return value == ("%d"):format(entry.threads) end
+  return entry.unset and entry.ranks * entry.threads == cpus
+end
+
+-- Whether a program's file is the one that was measured.
+local function build_holds(entry, file, asked)
+  if not entry.build then return true end
+  if asked.chdir and file:sub(1, 1) ~= "/" then return false end
+  local build = use("program").build_of(file)
+  return build ~= nil and M.hash(build) == entry.build
+end
+
+-- What else of the environment says how many threads a task has, or which cores, and would no
+-- longer fit; nil for nothing. `counts`: names of numbers of threads.
+local function other_threads(entry, variables, counts)
+  for name, value in pairs(variables) do
+    local another = name ~= entry.variable and counts[name] and value ~= "1"
+    local bound = name:find("AFFINITY") or name:find("PLACES") or name:find("PIN") or name:find("BIND$")
+    if value ~= "" and (another or name == "OMP_THREAD_LIMIT" or name == "KMP_HW_SUBSET"
+      or bound and value:find("%d")) then
+      return name .. " is set"
+    end
+  end
+end
+
+-- What the entry makes of the step, as a plan of options and variables; or nil and why nothing.
+local function change(entry, asked, variables, job)
+  local answer, limits, plan = use("answer"), use("limits"), { options = {}, env = {}, wanted = {} }
+  plan.decision = job.decision
+  if entry.khz > 0 then
+    local low = limits.lowest_step(
+      entry.khz, os.getenv("SLURM_JOB_PARTITION") or "", job.cpus, use("inventory"), use("steps"))
+    if not low then return nil, ("%d kHz is no frequency step of its nodes"):format(entry.khz) end
+    for word in (asked["cpu-bind"] or ""):lower():gmatch("[^,]+") do
+      if word == "none" or word == "no" then return nil, "without binding to cores, srun sets no cap" end
+    end
+    plan.options["cpu-freq"] = ("%d-%d"):format(low, entry.khz)
+  end
+  if entry.new > 0 then
+    if entry.ranks * entry.threads ~= job.nodes * job.cpus then
+      return nil, "its threads are not as many as it has CPUs"
+    end
+    if not answer.counts[entry.variable] then return nil, entry.variable .. " is no number of threads" end
+    plan.env[entry.variable] = ("%d"):format(entry.new)
+    local problem = other_threads(entry, variables, answer.counts)
+    if problem then return nil, problem end
+  end
+  -- A step that has a cap of its own is none that the plan speaks of, whatever would be changed.
+  local judged = { options = { ["cpu-freq"] = "" }, env = plan.env }
+  local problem = use("understood").refused(judged, asked, variables, "step")
+  if problem then return nil, problem end
+  return plan
+end
+
+-- Looks the step up in the plan and assigns what it gets; returns why it runs as written, and
+-- whether that is a fault. `explicit_options` is filter.lua's.
+function M.advise(text, options, explicit_options)
+  local job, fault = M.read(text)
+  if not job then return fault, true end
+  local file, key, any = M.program_of(options.argv)
+  local entries = {}
+  for _, entry in ipairs(job) do
+    if entry.key == key or entry.key == any then entries[#entries + 1] = entry end
+  end
+  if not entries[1] then return "its program is not in the plan" end
+  fault = of_another(job)
+  if fault then return fault, true end
+  if os.getenv("ADVISOR_SET") or os.getenv("SLURM_ADVISOR_SET") then return "its job is changed already" end
+  local explicit = explicit_options(options)
+  local _, listed = system.request("", "", "", config.names, config.prefixes)
+  local json, asked = use("json"), {}
+  local given, variables = json.flat(explicit), listed and json.flat(listed)
+  if not given or not variables then return "what Slurm says the step asks for cannot be read", true end
+  for name, value in pairs(given) do asked[(name:gsub("_", "-"))] = value end
+  if asked.jobid ~= (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
+    return "it is a step of another job"
+  end
+  if asked.export and asked.export:upper() ~= "ALL" then return "its variables are not all exported" end
+  if use("rewrite").is_het(options, explicit) then return "it is one of several components" end
+  asked.jobid, variables.SLURM_CPUS_PER_TASK = nil, nil -- an srun that reads it lists it
+  if asked["cpu-freq"] and asked["cpu-freq"] == variables.SLURM_CPU_FREQ_REQ then
+    asked["cpu-freq"] = nil -- the variable is judged: a site may set it for everybody
+  end
+  local ranks = ranks_of(asked, job)
+  if not ranks then return "it takes a part of its job's nodes or CPUs, or that is not clear" end
+  for _, entry in ipairs(entries) do
+    if entry.ranks == ranks and threads_hold(entry, job.nodes * job.cpus) and build_holds(entry, file, asked) then
+      if entry.new == 0 and entry.khz == 0 then return "the plan leaves it" end
+      local plan, problem = change(entry, asked, variables, job)
+      if not plan then return problem end
+      return use("rewrite").assign(plan, options, "ALL")
+    end
+  end
+  return "the plan has its program with other ranks, threads or builds"
+end
+
+return M

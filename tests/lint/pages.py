@@ -46,7 +46,7 @@ NO_PROSE = re.compile(
 )
 """Blocks, titles, rows of tables."""
 PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
-SENTENCES = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z`\[])|(?<=:)\s*\n\s*\n")
+SENTENCES = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z0-9`\[])|(?<=:)\s*\n\s*\n")
 ONE_WORD = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)")
 
 

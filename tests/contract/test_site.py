@@ -52,7 +52,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", folder]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     places = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=places, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -224,10 +224,10 @@ def of_today(arguments: Sequence[str]) -> list[str]:
 
 def _first_time(former: str) -> bool:
     """Tell whether this user hears this for the first time, as far as that can be kept."""
-    told = state_dir() / "told" / former
+    mark_path = state_dir() / "told" / former
     try:
-        told.parent.mkdir(parents=True, exist_ok=True)
-        told.touch(exist_ok=False)
+        mark_path.parent.mkdir(parents=True, exist_ok=True)
+        mark_path.touch(exist_ok=False)
     except FileExistsError:
         return False
     except OSError:  # a home that nobody can write to: better twice than never

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup setup-dev demo demo-slurm test test-all fast rest compiled soak differential explore mutants lint bench size schema docs man packages package-tools slurm-packages clean
+.PHONY: help setup setup-dev demo demo-slurm test test-all fast rest compiled soak differential explore mutants lint bench size schema docs man site packages package-tools slurm-packages clean
 
 help:
 	@echo "make demo        measure a real kernel here, fit it, advise a job, run it (under 2 minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench       print the benchmarks' ratios"
 	@echo "make size        count what there is to read, and weigh a fresh installation (network)"
 	@echo "make docs        write what is generated: docs/cli.md, docs/reference, the schemas"
+	@echo "make site        the documents as a site that can be searched, into build/site (network: its tools)"
 	@echo "make packages    wheel, deb and rpm for a site, with man pages and units, into dist/"
 	@echo "make man         write the man pages into build/man/man1"
 
@@ -112,6 +113,11 @@ docs: schema
 
 man: setup
 	@$(BIN)/python -m docs.generator man build/man/man1
+
+# Opened from the folder it needs no server, and it asks nobody else.
+site: setup
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[site]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
 
 # All that a site's hosts need in one file: the libraries of $(VENV) are inside. The hosts need the
 # same Python, 3.11 say; where it is elsewhere there: make packages SITE_PYTHON=/sw/bin/python3.11

@@ -21,6 +21,7 @@ from advisor.cli.parser import Parser
 from advisor.cli.streams import complain, guarded, prepare
 from advisor.errors import AdvisorError, InputError, LaboratoryError
 from advisor.interpreter import search_absolute_folders
+from advisor.paths import state_dir
 
 
 class Verb(NamedTuple):
@@ -217,14 +218,27 @@ def verb_first(arguments: Sequence[str]) -> list[str]:
 
 
 def of_today(arguments: Sequence[str]) -> list[str]:
-    """Return arguments with the verb's name of today; people at a terminal hear it."""
+    """Return arguments with the verb's name of today; people at a terminal hear it, once."""
     former = arguments[0] if arguments else ""
     if former not in FORMER:
         return list(arguments)
     words = FORMER[former]
-    if sys.stderr.isatty() and "--json" not in arguments:
+    if sys.stderr.isatty() and "--json" not in arguments and _first_time(former):
         complain(f"advisor {former} is advisor {' '.join(words)} now; the old name works, too")
     return [*words, *arguments[1:]]
+
+
+def _first_time(former: str) -> bool:
+    """Tell whether this user hears this for the first time, as far as that can be kept."""
+    mark_path = state_dir() / "told" / former
+    try:
+        mark_path.parent.mkdir(parents=True, exist_ok=True)
+        mark_path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:  # a home that nobody can write to: better twice than never
+        pass
+    return True
 
 
 def run_verb(arguments: Sequence[str], tail: Sequence[str] | None = None) -> int:

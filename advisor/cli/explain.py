@@ -64,9 +64,9 @@ class ExplainAnswer(JsonForm):
     ]
     steps: Annotated[
         Sequence[PlannedStep],
-        "what a step of srun gets where it starts, by its program, arguments, ranks and threads; of "
-        "several entries that fit it the first counts. Empty where the job is decided as a whole, or "
-        "nothing is known of its steps",
+        "what a step of srun gets where it starts, by its program, arguments, ranks and threads; "
+        "of several entries that fit it the first counts. Empty where the job is decided as a "
+        "whole, or nothing is known of its steps",
     ]
 
 

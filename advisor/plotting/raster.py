@@ -39,6 +39,25 @@ class Frame:
         column = min(self.columns - 1, max(0, round(across * (self.columns - 1))))
         return column, self.rows - 1 - min(self.rows - 1, max(0, round(up * (self.rows - 1))))
 
+    def edge(self, point: PlotPoint) -> tuple[CharacterCell, tuple[int, int]]:
+        """Return the cell at the window's edge that is next to a point outside of it, and the way.
+
+        The way from there is one column or one row, the one that is the farther.
+        """
+        across, up = self._share(point)
+        inside = min(1.0, max(0.0, across)), min(1.0, max(0.0, up))
+        cell = self.cell(
+            (
+                self.x[0] + inside[0] * (self.x[1] - self.x[0]),
+                self.y[0] + inside[1] * (self.y[1] - self.y[0]),
+            )
+        )
+        assert cell is not None  # it was put inside
+        beyond = across - inside[0], up - inside[1]
+        if abs(beyond[0]) >= abs(beyond[1]):
+            return cell, (1 if beyond[0] > 0 else -1, 0)
+        return cell, (0, -1 if beyond[1] > 0 else 1)
+
     def point(self, cell: CharacterCell) -> PlotPoint:
         """Return the values in the middle of a cell."""
         column, row = cell

@@ -212,6 +212,15 @@ PLANTED = {
             "docs/pictures/d.svg:1: no page shows",
         ),
     ),
+    "sentences_of_pages": Planted(
+        {
+            "docs/a.md": f"{'It works. ' * 41}\n\n# {'title ' * 41}\n\n- {'so ' * 21}\n"
+            f"- {'on ' * 21}\n\n| {'cell ' * 41}|\n\n    {'code ' * 41}\n\n"
+            f"```\n{'code ' * 41}\n```\n\n`{'code ' * 41}` [{'link ' * 41}](a.md) {'and ' * 39}"
+            f"\non. Is\n`it` {'so ' * 39}\n",
+        },
+        ("docs/a.md:16: a sentence of 42 words", "docs/a.md:17: a sentence of 41 words"),
+    ),
 }
 
 

@@ -105,14 +105,30 @@ def test_a_former_name_is_the_verb_of_today(advisor: Advisor, former: str) -> No
 
 
 def test_people_hear_once_where_a_verb_has_gone(tmp_path: Path) -> None:
-    """Only at a terminal, on standard error, and not where the answer is JSON."""
-    for words, told in ((["off"], 1), (["off", "--json"], 0), (["choose", "--off"], 0)):
+    """Only at a terminal, on standard error, and not where the answer is JSON.
+
+    Where nothing can be kept they hear it again: here a file is in the folder's place.
+    """
+    (tmp_path / "file").touch()
+    for words, told, state in (
+        (["off", "--json"], 0, "state"),
+        (["choose", "--off"], 0, "state"),
+        (["off"], 1, "state"),
+        (["off"], 0, "state"),
+        (["off"], 1, "file"),
+        (["off"], 1, "file"),
+    ):
         reading, terminal = pty.openpty()
         done = subprocess.run(
             [sys.executable, "-m", "advisor", *words],
             stdout=subprocess.PIPE,
             stderr=terminal,
-            env={**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+            env={
+                **os.environ,
+                "HOME": str(tmp_path),
+                "XDG_CONFIG_HOME": str(tmp_path),
+                "XDG_STATE_HOME": str(tmp_path / state),
+            },
             check=True,
         )
         os.write(terminal, b"end")

@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     pages.words_of_pages,
     pages.keys_of_pages,
     pages.links_of_pages,
+    pages.sentences_of_pages,
 )
 
 

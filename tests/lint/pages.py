@@ -2,7 +2,7 @@
 
 Verbs, options, variables, reason codes and keys. The generated pages have all verbs, options and
 keys (``tests/contract/test_docs_generated.py``), docs/safety.md all reason codes
-(``test_safety_page.py``).
+(``test_safety_page.py``). And no sentence of a page is longer than people read.
 """
 
 from __future__ import annotations
@@ -38,6 +38,16 @@ OF_LINES = {"off", "complete", "key", "size.n"}
 ENVIRONMENT = re.compile(r"\b(?:SLURM_)?ADVISOR(?:_[A-Z]+)*\b(?!_)")
 GUARDS = re.compile(r"^\s*#(?:ifndef|define) \w+_H$", re.MULTILINE)
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]*)\)")
+
+MOST_WORDS = 40
+"""Of a sentence; what stands in one pair of backticks, or in a link, counts as one word."""
+NO_PROSE = re.compile(
+    r"^(?: *```.*?^ *```|#[^\n]*|\|[^\n]*|(?<=\n\n)(?: {4,}[^\n]*\n)+)", re.MULTILINE | re.DOTALL
+)
+"""Blocks, titles, rows of tables."""
+PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
+SENTENCES = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z0-9`\[])|(?<=:)\s*\n\s*\n")
+ONE_WORD = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)")
 
 
 def _pages(project: Project) -> list[Source]:
@@ -242,3 +252,17 @@ def links_of_pages(project: Project) -> Iterator[Violation]:
     for page in project.files("docs", endings=(".md",)):
         if page.name not in listed:
             yield page.violation(1, "the README does not list this page")
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def sentences_of_pages(project: Project) -> Iterator[Violation]:
+    """No sentence has more than forty words."""
+    for page in _pages(project):
+        for paragraph in PARAGRAPHS.split(NO_PROSE.sub("\n\n", page.text)):
+            for sentence in SENTENCES.split(paragraph):
+                words = [w for w in ONE_WORD.sub("`", sentence).split() if re.search(r"[\w`]", w)]
+                if len(words) > MOST_WORDS:
+                    what = f"a sentence of {len(words)} words; {MOST_WORDS} are the most"
+                    yield page.violation(page.line_of(sentence), what)

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from advisor_tui import demo_site, jobs
 from advisor_tui.app import AdvisorApp
+from advisor_tui.job_picture import job_picture
 from advisor_tui.jobs import hanging
 from advisor_tui.session import Session
 from advisor_tui.stepper import Stepper
 from advisor_tui.table import LazyTable
 from textual.widgets import Input
 
-from advisor.core.policy import GOALS
+from advisor.core.decision import Decision
+from advisor.core.policy import GOALS, Policy
 from advisor.policy.load import check_text
 from advisor.store import opening
 from advisor.store.reader import Reader
@@ -58,6 +60,37 @@ def test_the_latest_jobs_with_promise_and_outcome(
         assert "from " in at.lines[1]
 
     play(session, story)
+
+
+@pytest.mark.parametrize(("width", "drawn"), [(100, False), (120, True)])
+def test_why_has_the_picture_where_there_is_room(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch, width: int, drawn: bool
+) -> None:
+    """As written, promised and measured, each with its word; the text is whole beside it."""
+    monkeypatch.setattr(opening, "caller", lambda: "ann")
+    with Reader(session.store) as reader:
+        mine = [d for d in reader.decisions(user="ann") if d.job_id]
+    row = next(n for n, d in enumerate(mine) if d.rewrite and reader_outcome(session, d.job_id))
+
+    async def story(at: Any) -> None:
+        await at.press("2", *["down"] * row, "enter")
+        assert ("promised and measured" in at.text) is drawn
+        for sign, word in (("◆", "as written"), ("[★]", "promised"), ("●", "measured")):
+            assert (sign in at.text) is drawn
+            assert word in at.text or not drawn
+        parts = [line.split("│")[1] if "│" in line else line for line in at.lines]
+        words = " ".join(parts)
+        for line in at.app.screen._text.splitlines():
+            assert "".join(line.split()) in "".join(words.split()), line
+
+    play(session, story, (width, 50))
+
+
+def test_a_job_of_which_little_is_known_has_no_picture() -> None:
+    decision = Decision("d", "", "slurm", "sbatch", "ann", "", Policy(), "app", "", None, None)
+    assert job_picture(decision, None) is None
+    alone = replace(decision, baseline_time_s=10.0, baseline_energy_j=100.0)
+    assert job_picture(alone, None) is None
 
 
 def test_long_lines_of_the_reasons_are_wrapped_below_their_own_text() -> None:

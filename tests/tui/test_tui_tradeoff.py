@@ -117,9 +117,63 @@ def test_an_end_of_the_front_keeps_its_name_under_the_cursor(session: Session, p
     async def story(at: Any) -> None:
         await at.press("enter")  # cg-solver / n=3e7, whose jobs as written are the fastest
         page = at.app.screen
-        assert page.current == page.board.baseline and "]fastest" in at.text
+        assert page.current == page.board.baseline and "]─fastest, as written " in at.text
 
     play(session, story)
+
+
+def test_points_beyond_the_window_are_arrows_at_its_edge_until_all_is_shown(
+    session: Session, play: Play
+) -> None:
+    async def story(at: Any) -> None:
+        await at.press("home", "down", "enter")
+        chart, page = at.one("#chart", Chart), at.app.screen
+        (left, right), (low, high) = chart.window
+        beyond = [
+            p
+            for n, p in enumerate(chart.picture.points)
+            if not (left <= p[0] <= right and low <= p[1] <= high) and n not in page.board.disturbed
+        ]
+        picture = at.lines[4 : 4 + chart.size.height - 2]
+        assert beyond and all(x > right for x, _ in beyond)
+        edge = chart._gutter + chart._frame.columns - 1
+        assert {line[edge : edge + 1] for line in picture} >= {"→"} and "→ farther" in at.text
+        await at.press("0")
+        assert chart.window == chart.picture.limits
+        assert not any("→" in line for line in at.lines[4 : 4 + chart.size.height - 2])
+
+    play(session, story)
+
+
+def test_the_point_under_the_cursor_has_its_name_beside_it(session: Session, play: Play) -> None:
+    """Where nothing is drawn: no sign, no other word and no line is covered by it."""
+
+    async def story(at: Any) -> None:
+        await at.press("home", "down", "enter")
+        chart, page = at.one("#chart", Chart), at.app.screen
+        named, missing = 0, 0
+        for _ in range(12):
+            await at.press("left")
+            if page.current in chart.picture.labels:
+                continue
+            words = chart.picture.name(page.current)
+            number, cells = chart._cursors
+            assert number == page.current
+            drawn = {cell for cell, mark in chart._cells.items() if mark.role != "bound"}
+            assert not cells.keys() & (drawn | chart._texts.keys())
+            missing += not cells
+            if cells:
+                named += 1
+                rows = {row for _, row in cells}
+                assert len(rows) == 1 and abs(rows.pop() - frame_row(chart, number)) <= 2
+                assert any(words in line for line in at.lines[4 : 4 + chart.size.height])
+        assert named >= 8 and not missing, (named, missing)
+
+    def frame_row(chart: Any, number: int) -> int:
+        _, row = chart._frame.cell(chart.picture.points[number])
+        return int(row)
+
+    play(session, story, (200, 60))
 
 
 def test_zoom_by_keys_and_wheel_and_click(session: Session, play: Play) -> None:

@@ -21,6 +21,14 @@ def test_corners_and_outside() -> None:
     assert FRAME.cell((5, -0.5)) is None
 
 
+def test_a_point_outside_has_its_place_at_the_edge_and_the_way_there() -> None:
+    assert FRAME.edge((12, 5)) == ((10, 15), (1, 0))
+    assert FRAME.edge((-1, 5)) == ((0, 15), (-1, 0))
+    assert FRAME.edge((3, 25)) == ((3, 0), (0, -1))
+    assert FRAME.edge((3, -1)) == ((3, 20), (0, 1))
+    assert FRAME.edge((11, 60)) == ((10, 0), (0, -1))  # farther up than to the right
+
+
 @given(st.integers(0, 10), st.integers(0, 20))
 def test_the_middle_of_a_cell_lies_in_it(column: int, row: int) -> None:
     assert FRAME.cell(FRAME.point((column, row))) == (column, row)

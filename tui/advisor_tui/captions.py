@@ -61,7 +61,8 @@ nodes (N), ranks a node (R), threads a node (T), frequency cap, time
 and energy, and the change against ◆ (dE, dT in %). b makes the
 option under the cursor the new ◆. ± is half of the interval that
 holds the value with 90 % confidence; in the picture it is the cross
-at the cursor. ┊ is the slowest that the policy allows. Below stands
+at the cursor. ┊ is the slowest that the policy allows; an arrow at the
+edge stands for points that lie farther (0 shows them). Below stands
 what the option is worth for a run and for the runs of 30 days, with
 money and CO2 where the site states them.
 """
@@ -132,7 +133,7 @@ def verdict(board: TradeOffView, daemon: str) -> Content:
     )
 
 
-def legend(board: TradeOffView, shown: str) -> str:
+def legend(board: TradeOffView, shown: str, *, farther: bool = False) -> str:
     """Return what the signs of the picture mean, after how many options are ``shown``."""
     words = {
         signs.MEASURED: "measured",
@@ -152,6 +153,8 @@ def legend(board: TradeOffView, shown: str) -> str:
     parts.append(f"{signs.ZONE} zone")
     if board.bound("time") is not None:
         parts.append(f"{signs.BOUND} limit")
+    if farther:
+        parts.append(f"{signs.FARTHER[1, 0]} farther")
     return f"{shown}: {'  '.join(part.replace(' ', NO_BREAK) for part in parts)}"
 
 

@@ -6,7 +6,7 @@ Fixed marks are put into cells once, what follows the cursor when a line is pain
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -21,13 +21,18 @@ from advisor.plotting import PlotPoint
 from advisor.plotting.raster import CharacterCell, Frame
 from advisor_tui import axes
 from advisor_tui.ink import ink
-from advisor_tui.signs import BOUND, ZONE, ChartMarks, Mark, weight
+from advisor_tui.signs import BOUND, FARTHER, ZONE, ChartMarks, Mark, weight
 
 _PERCENT = 9
 """Columns of the second scale."""
 _TALL = 10
 """Rows from which on there is a second scale below, too."""
 
+
+_NEAR = (-1, 1, -2, 2)
+"""Rows above and below a point where its label may stand, the nearest first."""
+_REACH = 24
+"""Columns from the cursor's point at which its name may begin: it has the colour of its cross."""
 
 _INKS = {
     "axis": "dim",
@@ -68,6 +73,8 @@ class Chart(Widget, can_focus=True):
         self._cells: dict[CharacterCell, Mark] = {}
         self._shade: set[CharacterCell] = set()
         self._texts: dict[CharacterCell, str] = {}
+        self._cursors: tuple[int, dict[CharacterCell, str]] | None = None
+        """The cursor's point, and the cells of its name."""
         self._taken: dict[int, set[int]] = {}
         """The columns of every row in which one of those is."""
         self._frame: Frame | None = None
@@ -191,7 +198,7 @@ class Chart(Widget, can_focus=True):
     def _arrange(self) -> None:
         """Put everything but the cursor into cells."""
         self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
-        self._taken = {}
+        self._taken, self._cursors = {}, None
         picture, window = self._picture, self._window
         self._drawn = self.size
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
@@ -217,9 +224,15 @@ class Chart(Widget, can_focus=True):
                 cell = frame.cell((picture.bound, frame.point((0, row))[1]))
                 if cell is not None:
                     self._cells.setdefault(cell, Mark(BOUND, "bound"))
+        usual = window == picture.window
         for number, (point, mark) in enumerate(zip(picture.points, picture.marks, strict=True)):
             cell = frame.cell(point)
-            if cell is not None and number not in picture.special and number not in picture.hidden:
+            if number in picture.special or number in picture.hidden:
+                continue
+            if cell is None and usual:
+                cell, way = frame.edge(point)
+                self._cells.setdefault(cell, Mark(FARTHER[way], "outside"))
+            elif cell is not None:
                 old = self._cells.get(cell)
                 if old is None or weight(mark) >= weight(old):
                     self._cells[cell] = mark
@@ -234,34 +247,63 @@ class Chart(Widget, can_focus=True):
 
     def _label(self, frame: Frame, point: PlotPoint, text: str) -> None:
         """Write a text beside a point, where nothing is drawn; nowhere if there is no room."""
+        label_cells = self._beside(frame, point, text)
+        taken_columns = {
+            c for c, y in (*self._cells, *self._shade, *self._texts, *label_cells) if y == 0
+        }
+        top = any(row == 0 for _, row in label_cells)
+        if not top or self._title_start(frame, taken_columns) is not None:
+            self._texts.update(label_cells)
+            for label_cell in label_cells:
+                self._cells.pop(label_cell, None)
+
+    def _is_free(self, cell: CharacterCell) -> bool:
+        """Tell whether a word may stand in a cell; a bit of the limit's long line is no loss."""
+        mark = self._cells.get(cell)
+        return cell not in self._texts and (mark is None or mark.role == "bound")
+
+    def _beside(
+        self, frame: Frame, point: PlotPoint, text: str, reach: int = 0
+    ) -> dict[CharacterCell, str]:
+        """Return the cells of a text beside a point, where nothing is drawn; none without room.
+
+        Next to the point a cell stays free for the cursor's brackets. Where there is no room near
+        it, ``reach`` is how many columns farther to the right the text may begin.
+        """
         cell = frame.cell(point)
         if cell is None:
-            return
+            return {}
         column, row = cell
+        left = column - len(text)
         for start, line in (
-            (column + 2, row),
-            (column + 1, row - 1),
-            (column - len(text) - 1, row),
-            (column + 1, row + 1),
-            (column - len(text), row + 1),
-            (column + 2, row - 2),
-            (column - len(text) - 3, row),
-            (column - len(text) - 4, row + 1),
+            (column + 3, row),
+            (left - 2, row),
+            *((start, row + below) for below in _NEAR for start in (column + 1, left, column + 3)),
+            *(
+                (start, row + below)
+                for below in _NEAR
+                for start in (column - len(text) // 2, left - 3)
+            ),
         ):
             places = [(start + i, line) for i in range(-1, len(text) + 1)]
             if (
                 0 <= line < frame.rows
                 and start > 0
                 and start + len(text) < frame.columns
-                and all(place not in self._cells and place not in self._texts for place in places)
+                and all(self._is_free(place) for place in places)
             ):
-                label_cells = dict(zip(places[1:-1], text, strict=True))
-                taken_columns = {
-                    c for c, y in (*self._cells, *self._shade, *self._texts, *label_cells) if y == 0
-                }
-                if line > 0 or self._title_start(frame, taken_columns) is not None:
-                    self._texts.update(label_cells)
-                    return
+                return dict(zip(places[1:-1], text, strict=True))
+        return {}
+
+    def _cursor_label(self, frame: Frame, picture: ChartMarks) -> dict[CharacterCell, str]:
+        """Return the cells of what is written beside the cursor's point, unless it has a label."""
+        number = self.cursor
+        if number is None or picture.name is None or number in picture.labels:
+            return {}
+        if self._cursors is None or self._cursors[0] != number:
+            text = picture.name(number)
+            self._cursors = number, self._beside(frame, picture.points[number], text, _REACH)
+        return self._cursors[1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
@@ -295,9 +337,10 @@ class Chart(Widget, can_focus=True):
             place = frame.cell(picture.points[self.cursor])
         segments = [Segment(self._margin(frame, y, place), axis)]
         run, run_style = "", base
-        title = self._y_title(frame, place) if y == 0 else {}
         cross = self._cross(frame, picture, place)
-        taken_columns = self._taken.get(y, set()) | {c for c, row in cross if row == y}
+        name = self._cursor_label(frame, picture)
+        title = self._y_title(frame, place, name) if y == 0 else {}
+        taken_columns = self._taken.get(y, set()) | {c for c, row in (*cross, *name) if row == y}
         if place is not None and place[1] == y:
             taken_columns |= {place[0] - 1, place[0], place[0] + 1}
         end = 0
@@ -305,7 +348,10 @@ class Chart(Widget, can_focus=True):
             if not 0 <= column < frame.columns:
                 continue
             char, style = self._styled_char((column, y), place, cross, base)
-            if column in title:
+            if (column, y) in name:
+                shaded = (column, y) in self._shade
+                char, style = name[column, y], self._style("cross", shaded=shaded)
+            elif column in title:
                 char, style = title[column], axis
             if column > end and run_style is not base:
                 segments.append(Segment(run, run_style))
@@ -322,10 +368,12 @@ class Chart(Widget, can_focus=True):
         segments.append(Segment(self._percent_at(frame, picture, y), axis))
         return Strip(segments).adjust_cell_length(width, base)
 
-    def _y_title(self, frame: Frame, place: CharacterCell | None) -> dict[int, str]:
+    def _y_title(
+        self, frame: Frame, place: CharacterCell | None, name: Collection[CharacterCell]
+    ) -> dict[int, str]:
         """Return the y axis' title by column: where the top line is empty, first to the left."""
         text = f"{self._titles[1]} ↑"
-        taken_columns = set(self._taken.get(0, ()))
+        taken_columns = self._taken.get(0, set()) | {c for c, row in name if row == 0}
         if place is not None and place[1] == 0:
             taken_columns |= {place[0] - 1, place[0], place[0] + 1}
         start = self._title_start(frame, taken_columns)

@@ -15,11 +15,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from advisor.errors import AdvisorError
+from advisor.store.records import Outcome
 from advisor.views import jobs as view
 from advisor.views.decision import decision_lines
 from advisor.views.jobs import Job
 from advisor_tui.background import begin
-from advisor_tui.boxes import Scrolled
+from advisor_tui.boxes import Scrolled, SideBySide
+from advisor_tui.chart import Chart
+from advisor_tui.job_picture import job_picture
 from advisor_tui.shell import Page
 from advisor_tui.table import Cell, Column, LazyTable
 
@@ -235,6 +238,10 @@ class WhyPage(Page):
     HELP = """\
 What was asked for, what was chosen and promised, what the scheduler
 measured, and every reason. advisor why JOBID prints the same.
+
+From 120 columns on a picture stands beside it: ◆ the job as written,
+★ what was promised, with its interval, ● what was measured, and ○ what
+else was weighed.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter", "back", "back"),
@@ -252,18 +259,24 @@ measured, and every reason. advisor why JOBID prints the same.
         d = self._decision
         name = f"job {d.job_id}" if d.job_id else f"decision {d.id}"
         yield Static(Content(f"Why: {name}"), classes="title")
-        with Scrolled(id="why"):
-            yield Static("asking ...", id="why-text")
+        with SideBySide(id="why-body"):
+            with Scrolled(id="why"):
+                yield Static("asking ...", id="why-text")
+            yield Chart(id="why-chart")
 
     def on_mount(self) -> None:
         """Ask store and scheduler."""
+        self.query_one("#why").border_title = "all that is known"
+        chart = self.query_one("#why-chart", Chart)
+        chart.can_focus = False
+        chart.border_title = "promised and measured"
         self.begin_at("#why")
         begin(self, self._load, exclusive=True)
 
     async def _load(self) -> None:
         session, d = self.session, self._decision
 
-        def work() -> list[str]:
+        def work() -> tuple[list[str], Outcome | None]:
             from advisor.loop.why import why
             from advisor.schedulers.choose import create, named
             from advisor.views.why import why_lines
@@ -272,16 +285,30 @@ measured, and every reason. advisor why JOBID prints the same.
             with session.reader() as reader:
                 worth = of_decision(d, reader, session.user)
                 if not d.job_id:
-                    return decision_lines(d, worth.lines() if worth else ())
+                    return decision_lines(d, worth.lines() if worth else ()), None
                 scheduler = None if session.demo else create(named(d.scheduler))
-                return why_lines(why(d.job_id, reader, scheduler), worth)
+                answer = why(d.job_id, reader, scheduler)
+                return why_lines(answer, worth), answer.outcome
 
+        outcome = None
         try:
-            lines = await self.advisor.ask(work)
+            lines, outcome = await self.advisor.ask(work)
         except AdvisorError as error:
             lines = [f"note         {error}", *decision_lines(d)]
         self._text = "\n".join(lines)
+        self._draw(outcome)
         self._paint()
+
+    def _draw(self, outcome: Outcome | None) -> None:
+        """Show the picture, where there is one: the room is the text's otherwise."""
+        chart = self.query_one("#why-chart", Chart)
+        drawn = job_picture(self._decision, outcome)
+        self.query_one("#why-body").set_class(drawn is not None, "-drawn")
+        if drawn is not None:
+            picture, number = drawn
+            chart.set_reactive(Chart.cursor, number)
+            chart.show(picture)
+            self.call_after_refresh(self._paint)
 
     def on_resize(self) -> None:
         """Wrap the lines for the new width."""

@@ -10,6 +10,7 @@ from advisor.core.units import format_duration, format_energy
 from advisor.plotting import PlotPoint
 from advisor.views import tradeoff as view
 from advisor.views.tradeoff import Across, TradeOffView, Up
+from advisor.views.verdict import against
 from advisor_tui import signs
 from advisor_tui.signs import ChartMarks, Mark
 from advisor_tui.table import Cell, Column
@@ -172,6 +173,9 @@ def picture(
         {n: text for n, text in labels.items() if n not in hidden},
         board.spreads(across, up),
         hidden,
+        lambda number: against(
+            board.view.baseline.configuration, board.options[number].configuration
+        ),
     )
 
 

@@ -50,6 +50,12 @@ _COLUMNS = (
     Column("Then", 22, flex=1),
     Column("At", 20, flex=3, from_width=130),
 )
+_FRAMED = {
+    "rule": ("#holding", "what holds for such a job"),
+    "whatif": ("#changes", "every workload, today and then"),
+    "past": ("#past-result", "what the file would have done"),
+}
+"""By part, what of it has a frame where there is room, and the frame's title."""
 _KINDS: dict[str, Cell] = {
     "gained": ("+ new", "good"),
     "lost": ("- gone", "bad"),
@@ -144,6 +150,7 @@ take, with money and CO2 where the site states them.
 
     def on_mount(self) -> None:
         """Begin with the choice of parts."""
+        self.query_one("#applied").border_title = "the policy that is applied"
         self.begin_at("#part")
 
     async def ahead(self) -> None:
@@ -201,6 +208,8 @@ take, with money and CO2 where the site states them.
             self._parts[part] = self.query_one("#parts").mount(widget)
             await self._parts[part]
             self._made.add(part)
+            inner, title = _FRAMED[part]
+            self.query_one(inner).border_title = title
             self._fill_part(part)
         elif part in self._parts:
             await self._parts[part]

@@ -5,7 +5,7 @@ Every sign differs by its character; colour only helps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.plotting import PlotPoint
@@ -14,6 +14,8 @@ MEASURED, PREDICTED, MEASURED_ESTIMATE, PREDICTED_ESTIMATE = "●", "○", "◍"
 ESTIMATED, EXTRAPOLATED = "△", "▽"
 BASELINE, POLICY, YOURS, ZONE = "◆", "★", "⚑", "░"
 BOUND = "┊"
+FARTHER = {(1, 0): "→", (-1, 0): "←", (0, -1): "↑", (0, 1): "↓"}
+"""At the edge, for points that lie beyond it: by column and row of the way there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,18 @@ class ChartMarks:
     """Per point (low, high) across and upwards, where known: the cross at the cursor."""
     hidden: Collection[int] = ()
     """Points that are not drawn."""
+    name: Callable[[int], str] | None = None
+    """What is written beside the point under the cursor, where nothing else is."""
+
+    @property
+    def farther(self) -> bool:
+        """Whether points lie beyond the window that is shown first."""
+        (left, right), (low, high) = self.window
+        return any(
+            not (left <= x <= right and low <= y <= high)
+            for number, (x, y) in enumerate(self.points)
+            if number not in self.hidden
+        )
 
 
 def weight(mark: Mark) -> int:

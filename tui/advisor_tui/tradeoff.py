@@ -245,7 +245,9 @@ class TradeOffPage(Page):
         assert self.boards is not None
         self._write("tradeoff-title", captions.title(self.boards, board))
         self._write("sizes", captions.sizes(self.boards, self.shown.parameter))
-        self._write("legend", captions.legend(board, self.shown.words(board)))
+        picture = self.chart.picture
+        farther = picture is not None and picture.farther
+        self._write("legend", captions.legend(board, self.shown.words(board), farther=farther))
         self.query_one("#sizes", Static).display = bool(self.boards.sizes)
         self.status_changed()
 

@@ -350,6 +350,7 @@ class LogPage(Page):
 
     def on_mount(self) -> None:
         """Begin to read."""
+        self.query_one("#log").border_title = "what it has printed"
         self.begin_at("#log")
         self.set_interval(EVERY_S, self._read)
         self._read()

@@ -911,7 +911,8 @@ def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
 @pytest.mark.parametrize("name", ["PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE"])
 def test_another_server_by_the_environment_is_asked_for_itself(qsub: Qsub, name: str) -> None:
     qsub("job.sh")
-    qsub.serve("-v X=1")
+    with (qsub.folder / "answer").open("a") as answer:
+        answer.write("    default_qsub_arguments = -v X=1\n")
     qsub("job.sh", env={name: "other"})
     assert qsub("job.sh", env={name: "other"}).argv[1] == "X=1,ADVISOR_QSUB"
     assert len((qsub.folder / "asked").read_text().splitlines()) == 2

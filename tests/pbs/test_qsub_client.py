@@ -631,11 +631,21 @@ def test_a_daemon_that_does_not_answer_in_time_is_left_alone(qsub: Qsub, said: b
     assert took_s[0] < 1
 
 
+@pytest.mark.parametrize(
+    "took_s",
+    [
+        [9],  # to be let in
+        [0.1, 0.03, 0.03, 9],  # to send parts of the line, too
+        [0.05, *[0.01] * 6, 0.03, 0.03, 9],  # and to hear parts of an answer
+        [0.1, 0.155, 9],  # the host stands still for a moment, in the end of the time
+        [0.05, *[0.01] * 6, 0.145, 9],
+    ],
+)
 def test_the_daemon_s_time_is_that_of_all_waiting(
-    client: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took_s: list[float]
 ) -> None:
     """By a posed clock: nothing may wait longer than what is left of a quarter of a second."""
-    now_s, begun_s, noted, took_s = [1e9], 1e9, [], iter([0.1, *[0.03] * 4, *[0.012] * 99])
+    now_s, begun_s, noted, left_s = [1e9], 1e9, [], iter(took_s)
 
     class Posed:
         def __init__(self, *_: int) -> None:
@@ -646,8 +656,8 @@ def test_the_daemon_s_time_is_that_of_all_waiting(
             self.timeout_s = timeout_s
 
         def wait(self) -> None:
-            took = next(took_s)
-            late = took > self.timeout_s + 0.008  # else the host stands still for a moment
+            took = next(left_s)
+            late = took > self.timeout_s + 0.006  # a moment late is in time
             now_s[0] += self.timeout_s if late else took
             if late:
                 raise TimeoutError("timed out")
@@ -673,7 +683,7 @@ def test_the_daemon_s_time_is_that_of_all_waiting(
     monkeypatch.setattr(client, "note", lambda *words: noted.append(words))
     monkeypatch.setenv("ADVISOR_SOCKET", str(tmp_path))
     assert client.send_text("0", "x") is False
-    assert 0.249 < now_s[0] - begun_s < 0.26
+    assert 0.249 < now_s[0] - begun_s < 0.257
     assert noted == [("daemon", "")]
 
 
@@ -901,7 +911,8 @@ def test_the_server_is_asked_once_a_minute(qsub: Qsub) -> None:
 @pytest.mark.parametrize("name", ["PBS_SERVER", "PBS_DEFAULT", "PBS_CONF_FILE"])
 def test_another_server_by_the_environment_is_asked_for_itself(qsub: Qsub, name: str) -> None:
     qsub("job.sh")
-    qsub.serve("-v X=1")
+    with (qsub.folder / "answer").open("a") as answer:
+        answer.write("    default_qsub_arguments = -v X=1\n")
     qsub("job.sh", env={name: "other"})
     assert qsub("job.sh", env={name: "other"}).argv[1] == "X=1,ADVISOR_QSUB"
     assert len((qsub.folder / "asked").read_text().splitlines()) == 2

@@ -143,6 +143,8 @@ class Reach:
     """Advice to the whole job by what its script says."""
     steps: bool = False
     """Threads or a cap for steps of srun, by a plan that the job carries."""
+    srun: bool = False
+    """It starts some program by srun, as far as is read."""
     openmp: bool = False
     """It sets OMP_NUM_THREADS or asks for several cores a task."""
     reason: str = ""
@@ -301,10 +303,12 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
     reach = replace(reach, at_submission=reach.any)
     if request is None:
         return reach
-    threads, cap = _at_steps(request, pose)
+    steps = job_steps(request, ()).commands
+    threads, cap = _at_steps(request, steps, pose)
     capped = reach.history or cap
     reach = replace(
         reach,
+        srun=bool(steps),
         steps=threads or cap,
         threads=reach.threads or threads,
         cap=reach.cap or capped,
@@ -378,9 +382,10 @@ def _at_submission(
     return replace(reach, reason=code, detail=detail), request
 
 
-def _at_steps(request: JobRequest, pose: Pose) -> tuple[bool, bool]:
+def _at_steps(
+    request: JobRequest, commands: Sequence[StepCommand], pose: Pose
+) -> tuple[bool, bool]:
     """Tell whether steps of a job's script get fewer threads, and a cap, where they start."""
-    commands = job_steps(request, ()).commands
     cores = _cores_asked_for(request) if pose.site == "whole" else CORES
     try:
         nodes, of_job = shape(request, cores)
@@ -582,6 +587,8 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
         **counts,
         "hybrid_or_openmp": len(hybrid),
         "hybrid_threads": sum(a.threads for a in hybrid),
+        "srun": sum(a.srun for a in answers),
+        "hybrid_srun": sum(a.srun for a in hybrid),
         "reasons": _most_common(a.reason for a in answers if a.reason),
         "reasons_by": {
             kind: _most_common(a.why[kind] for a in answers if kind in a.why) for kind in ADVICE
@@ -614,6 +621,8 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     for kind in ("recognised", *KINDS, "any", *WAYS, "hybrid_or_openmp"):
         yield _share(kind, result[kind], scripts)
     yield _share("hybrid_threads", result["hybrid_threads"], hybrid) + " of these"
+    yield _share("hybrid_srun", result["hybrid_srun"], hybrid) + " of these"
+    yield _share("srun", result["srun"], scripts)
     yield ""
     columns = {"no advice at all": result["reasons"], **result["reasons_by"]}
     yield f"{'first reason against':<24}" + "".join(f"{name:>18}" for name in columns)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.core.decision import Alternative, Decision
-from advisor.core.reasons import NOTHING_CHANGED, Reason
+from advisor.core.reasons import NOTHING_CHANGED, STEP_PLAN, Reason
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.core.words import describe, step_words, with_interval
@@ -80,12 +80,17 @@ _CLEARER = ("unconfirmed", "time-limit-unknown", "slowdown", "time-limit", "no-r
 
 def why_not(reasons: Sequence[Reason]) -> str:
     """Return the sentence that says why a decision changes nothing, of all its reasons."""
-    cause = cause_of(reasons)
+    cause = cause_of([r for r in reasons if r.code != STEP_PLAN])
     return f"{NOTHING_CHANGED}: {cause}" if cause else "nothing would be changed"
 
 
 def cause_of(reasons: Sequence[Reason]) -> str:
-    """Return why a decision changes nothing where that is clear, "" where no reason says so."""
+    """Return why a decision changes nothing where that is clear, "" where no reason says so.
+
+    Of a job with a plan: that its steps may be changed.
+    """
+    if planned := next((r for r in reasons if r.code == STEP_PLAN), None):
+        return planned.cause
     ending = [r for r in reasons if r.changes_nothing]
     if not ending:
         return ""

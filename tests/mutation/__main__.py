@@ -38,7 +38,7 @@ TESTS = {
         "unit/test_transfer_models.py",
     ),
     "advisor/core/step_plan.py": ("unit/test_step_plan.py",),
-    "advisor/core/step_commands.py": ("unit/decide/test_step_plans.py",),
+    "advisor/core/step_commands.py": ("unit/test_step_commands.py",),
     "advisor/service/step_plans.py": ("unit/decide/test_step_plans.py",),
     "advisor/schedulers/slurm/translator.py": _SLURM,
     "advisor/schedulers/slurm/table.py": _SLURM,

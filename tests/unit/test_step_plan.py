@@ -105,6 +105,8 @@ def test_a_step_says_what_its_entry_does() -> None:
     step = PlannedStep("app", "in", "a", "w", 2, 14, False)
     assert not step.changes and step.entry.text == f"{key_of('app in')},2,14,-,0,0"
     assert "variable" not in step.to_dict() and "build" not in step.to_dict()
+    assert replace(step, threads_new=7).changes is replace(step, cap_khz=1000).changes is True
+    assert step.changes is False
     built = replace(step, build="ab12", variable="FOO")
     assert built.entry.text == f"{step.entry.text},FOO,{key_of('ab12')}"
     assert PlannedStep.from_dict(built.to_dict()) == built

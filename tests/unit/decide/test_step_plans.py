@@ -26,7 +26,7 @@ from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
 from advisor.store.writer import Writer
-from advisor.views.decision import decision_lines
+from advisor.views.decision import cause_of, decision_lines, why_not
 from advisor.views.explain import decide_alone
 from tests.unit.collect.jobs import Accounting
 from tests.unit.decide.site import FREQS, ask, codes, model, policy, response, snapshot
@@ -477,3 +477,9 @@ def test_nothing_is_told_of_what_others_measured(store: Writer) -> None:
     assert {s.arguments for s in steps} == {"", ANY}
     model(store, "bdw", options, workload="my case", scope="own", owner="ada")
     assert {s.arguments for s in limited(store, 1000.0, script=script)} == {"", ANY, "my case"}
+
+
+def test_lists_of_jobs_say_that_its_steps_are_looked_up(store: Writer) -> None:
+    decision = asked(store)
+    assert "looked up as it starts; known are stencil" in cause_of(decision.reasons)
+    assert why_not(decision.reasons).endswith("more than one program: prepare, stencil")

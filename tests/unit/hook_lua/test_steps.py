@@ -180,7 +180,8 @@ def test_a_plan_is_read_as_the_daemon_would_read_it(
 BAD = """
     KEY,1,2,-,1,0, KEY,1,2,-,1,0,, KEY,1,2,-,1,0,OMP_NUM_THREADS KEY,1,2,-,1,0,A, x,A KEY,1,2,-,1,0x
     KEY,1,2,-,1,0,,0a1b2c3 KEY,1,2,-,1,0,,0a1b2c3dd KEY,1,2,-,1,0,,x0a1b2c3d KEY,1,2,-,1,0,,0A1B2C3D
-    KEY,1,2,-,1,0,A,0a1b2c3d, KEY,1,2,-,1,0,A,0a1b2c3d,x KEY,1,2,-,1,0,A,x,0a1b2c3d KEY,1,2,-,1,0,x,A KEY,1,2,-,1,0x,A
+    KEY,1,2,-,1,0,A,0a1b2c3d, KEY,1,2,-,1,0,A,0a1b2c3d,x KEY,1,2,-,1,0,x,A KEY,1,2,-,1,0x,A
+    KEY,1,2,-,1,0,A,x,0a1b2c3d
     KEY,1,2,-,1,0,a KEY,1,2,-,1,0,1A KEY,1,2,-,1,0,_A KEY,1,2,-,1,0,A-B KEY,1,2,-,1,0,A,x
     xKEY,1,2,-,1,0 KEY0,1,2,-,1,0 KEY,1,2,,1,0 KEY,1,2,x,1,0 KEY,1,2,uu,1,0 KEY;1,2,-,1,0
     KEY,0,2,-,1,0 KEY,1,0,-,0,0 KEY,01,2,-,1,0 KEY,1,02,-,1,0 KEY,1,2,-,01,0 KEY,1,2,-,1,00

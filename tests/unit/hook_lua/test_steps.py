@@ -550,6 +550,12 @@ def test_threads_by_another_variable(installed: Installed) -> None:
         assert_as_written(job)
 
 
+@pytest.mark.parametrize("option", ["exact", "exclusive", "overlap", "nodelist", "time"])
+def test_a_cap_is_not_for_a_part_of_the_job(installed: Installed, option: str) -> None:
+    cap = PlanEntry(APP, 2, 14, False, 0, 1_500_000)
+    assert_as_written(step(installed, cap, options={option: "set"}))
+
+
 def test_a_cap_leaves_what_binds_threads_alone(installed: Installed) -> None:
     cap = PlanEntry(APP, 2, 14, False, 0, 1_500_000)
     for options in ({"cpu-bind": "cores"}, {"distribution": "block:cyclic"}):

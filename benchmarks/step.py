@@ -40,7 +40,8 @@ PAUSE_S = 0.2
 
 def plan(last: str) -> str:
     """Return as long a plan as may be, whose last entry is that of a program."""
-    head, words = f"1 {DECISION} {os.geteuid()} 1 {POSED.cores} ", []
+    words: list[str] = []
+    head = f"1 {DECISION} {os.geteuid()} 1 {POSED.cores} "
     entry = PlanEntry(key_of(last), 1, POSED.cores, False, 0, CAP_KHZ).text + " "
     while len(head) + (len(words) + 1) * len(entry) + 8 <= MAX_PLAN:
         words.append(entry.replace(key_of(last), key_of(f"other-{len(words)}")))
@@ -58,10 +59,10 @@ class Bench:
         for name in ("cli_filter.lua", "job_submit.lua"):
             (conf / name).unlink(missing_ok=True)
         fill(store, posed_node())
-        command = ["-m", "advisor", "hook", "install", "--dir", conf, "--socket", folder / "s"]
+        command = ["advisor", "hook", "install", "--dir", str(conf), "--socket", f"{folder}/s"]
         environment = {**testbed.env(), "ADVISOR_DB": str(store)}
         subprocess.run(
-            [sys.executable, *command],
+            [sys.executable, "-m", *command],
             env=environment,
             cwd=ROOT,
             check=True,

@@ -149,7 +149,7 @@ end
 local function other_threads(entry, variables, counts)
   for name, value in pairs(variables) do
     local another = name ~= entry.variable and counts[name] and value ~= "1"
-    local bound = name:find("AFFINITY") or name:find("PLACES") or name:find("PIN") or name:find("BIND$")
+    local bound = name:find("AFFINITY") or name:find("PLACES") or name:find("PIN") or name:find("BIND")
     if value ~= "" and (another or name == "OMP_THREAD_LIMIT" or name == "KMP_HW_SUBSET"
       or bound and value:find("%d")) then
       return name .. " is set"

@@ -24,14 +24,18 @@ CAP = "1200000-1500000"
 STEPS = {"old": (1_200_000, 1_500_000, 1_900_000), "new": (1_500_000, 2_000_000)}
 APP = key_of("app in.dat")
 ENTRY = PlanEntry(APP, 2, 14, False, 7, 1_500_000)
-NODES_1 = {
+NODES_1: dict[str, Any] = {
     "SLURM_JOB_ID": "7",
     "SLURM_JOB_NUM_NODES": "1",
     "SLURM_JOB_CPUS_PER_NODE": "28",
     "SLURM_JOB_PARTITION": "batch",
     "SLURM_JOB_UID": str(os.geteuid()),
 }
-NODES_2 = {**NODES_1, "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_CPUS_PER_NODE": "28(x2)"}
+NODES_2: dict[str, Any] = {
+    **NODES_1,
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_JOB_CPUS_PER_NODE": "28(x2)",
+}
 OURS = ("ADVISOR", "SLURM_ADVISOR", "OMP_", "MKL_", "JULIA_", "SLURM_CPU")
 
 
@@ -52,12 +56,12 @@ def step(
     argv: tuple[str, ...] = ("./app", "in.dat"),
     unset: tuple[str, ...] = (),
     words: tuple[str, ...] = (),
-    **env: str,
+    **env: Any,
 ) -> Job:
     """Start a step of 2 ranks with 14 threads each in a whole node, if nothing else is said."""
     given = {"jobid": "7", "nodes": "1", "ntasks": "2", **(options or {})}
     given = {name: value for name, value in given.items() if value}
-    all_env = {
+    all_env: dict[str, Any] = {
         **NODES_1,
         "OMP_NUM_THREADS": "14",
         "ADVISOR_STAMP": STAMP,
@@ -181,6 +185,7 @@ BAD = """
     KEY,1,2,-,1,0, KEY,1,2,-,1,0,, KEY,1,2,-,1,0,OMP_NUM_THREADS KEY,1,2,-,1,0,A, x,A KEY,1,2,-,1,0x
     KEY,1,2,-,1,0,,0a1b2c3 KEY,1,2,-,1,0,,0a1b2c3dd KEY,1,2,-,1,0,,x0a1b2c3d KEY,1,2,-,1,0,,0A1B2C3D
     KEY,1,2,-,1,0,A,0a1b2c3d, KEY,1,2,-,1,0,A,0a1b2c3d,x KEY,1,2,-,1,0,x,A KEY,1,2,-,1,0x,A
+    KEY,1,2,-,1,0,A,x,0a1b2c3d
     KEY,1,2,-,1,0,a KEY,1,2,-,1,0,1A KEY,1,2,-,1,0,_A KEY,1,2,-,1,0,A-B KEY,1,2,-,1,0,A,x
     xKEY,1,2,-,1,0 KEY0,1,2,-,1,0 KEY,1,2,,1,0 KEY,1,2,x,1,0 KEY,1,2,uu,1,0 KEY;1,2,-,1,0
     KEY,0,2,-,1,0 KEY,1,0,-,0,0 KEY,01,2,-,1,0 KEY,1,02,-,1,0 KEY,1,2,-,01,0 KEY,1,2,-,1,00
@@ -265,6 +270,8 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["python", "-u"], "python", "python -u"),
         (["python3"], "python3", "python3"),
         (["python3", "/x.py"], "/x.py", "x.py"),
+        (["python3", "x-u"], "./x-u", "x-u"),
+        (["app", "  x", "a$b;", "  "], "app", "app x a_b_"),
         (["python3.11", "x.py"], "python3.11", "python3.11 x.py"),
         (["cpython", "x.py"], "cpython", "cpython x.py"),
         (["bash", "x.sh"], "bash", "bash x.sh"),
@@ -501,7 +508,7 @@ def test_a_plan_that_is_not_this_job_s(
 
 def test_a_plan_of_several_nodes(installed: Installed) -> None:
     entry = PlanEntry(APP, 4, 14, False, 7, 1_500_000)
-    env = {**NODES_2, "ADVISOR_PLAN": plan_text(entry, nodes=2)}
+    env: dict[str, Any] = {**NODES_2, "ADVISOR_PLAN": plan_text(entry, nodes=2)}
     options = {"nodes": "2", "ntasks": "4"}
     assert_capped(step(installed, options=options, **env), "7")
     per_node = {"nodes": "2", "ntasks": "", "ntasks-per-node": "2"}
@@ -538,13 +545,31 @@ def test_a_number_that_is_the_user_s_own_stays(installed: Installed) -> None:
 
 def test_threads_by_another_variable(installed: Installed) -> None:
     entry = PlanEntry(APP, 2, 14, False, 7, variable="JULIA_NUM_THREADS")
-    env = {"unset": ("OMP_NUM_THREADS",), "JULIA_NUM_THREADS": "14"}
-    job = step(installed, entry, **env)  # type: ignore[arg-type]
+    env: dict[str, Any] = {"unset": ("OMP_NUM_THREADS",), "JULIA_NUM_THREADS": "14"}
+    job = step(installed, entry, **env)
     assert (ours(job)["JULIA_NUM_THREADS"], "cpu-freq" in job.values) == ("7", False)
     for name in ("PATH_X", "LD_X", "NUM_THREADS"):
-        job = step(installed, PlanEntry(APP, 2, 14, False, 7, variable=name), **{name: "14"})
-        assert job.env[name] == "14"
-        assert_as_written(job)
+        env = {name: "14", "unset": ("OMP_NUM_THREADS",)}
+        job = step(installed, PlanEntry(APP, 2, 14, False, 7, variable=name), **env)
+        assert (job.env[name], ours(job)) == ("14", {})
+
+
+def test_one_thread_is_a_number_of_threads(installed: Installed) -> None:
+    assert_capped(step(installed, PlanEntry(APP, 2, 14, False, 1)), "1", None)
+
+
+def test_what_is_no_number_is_not_counted(installed: Installed) -> None:
+    one = PlanEntry(APP, 1, 14, False, 0, 1_500_000)
+    assert_as_written(step(installed, one, options={"ntasks": "", "ntasks-per-node": "x"}))
+    all_ = PlanEntry(APP, 28, 14, False, 0, 1_500_000)
+    assert_as_written(step(installed, all_, options={"ntasks": "28", "cpus-per-task": "x"}))
+    assert_capped(step(installed, all_, options={"ntasks": "28", "cpus-per-task": "1"}), None)
+
+
+@pytest.mark.parametrize("option", ["exact", "exclusive", "overlap", "nodelist", "time"])
+def test_a_cap_is_not_for_a_part_of_the_job(installed: Installed, option: str) -> None:
+    cap = PlanEntry(APP, 2, 14, False, 0, 1_500_000)
+    assert_as_written(step(installed, cap, options={option: "set"}))
 
 
 def test_a_cap_leaves_what_binds_threads_alone(installed: Installed) -> None:
@@ -570,11 +595,12 @@ def test_a_step_with_a_cap_of_the_user_s_is_none_of_the_plan_s(
     site = {"SLURM-CPU-FREQ-REQ=1900000": ()}
     installed = Installed(home, path.parent, steps=STEPS, understood=site)
     own = "1200000-1500001"
-    for env in ({}, {"SLURM_CPU_FREQ_REQ": own}):
-        job = step(installed, entry, options={"cpu-freq": own}, **env)  # type: ignore[arg-type]
+    envs: list[dict[str, Any]] = [{}, {"SLURM_CPU_FREQ_REQ": own}]
+    for env in envs:
+        job = step(installed, entry, options={"cpu-freq": own}, **env)
         assert (job.values["cpu-freq"], ours(job)["OMP_NUM_THREADS"]) == (own, "14")
-    of_all = {"SLURM_CPU_FREQ_REQ": "1900000"}
-    job = step(installed, entry, options={"cpu-freq": "1900000"}, **of_all)
+    cap_of_all = {"cpu-freq": "1900000"}
+    job = step(installed, entry, options=cap_of_all, SLURM_CPU_FREQ_REQ="1900000")
     assert job.values["cpu-freq"] == ("1900000" if threads_only else CAP)
     before = "" if threads_only else f" SLURM_CPU_FREQ_REQ={CAP}<1900000"
     assert ours(job)["ADVISOR_SET"] == f"OMP_NUM_THREADS=7<14{before}"
@@ -583,7 +609,7 @@ def test_a_step_with_a_cap_of_the_user_s_is_none_of_the_plan_s(
 
 
 def test_a_later_component_gets_nothing(installed: Installed) -> None:
-    env = {**NODES_1, "OMP_NUM_THREADS": "14", "ADVISOR_STAMP": STAMP}
+    env: dict[str, Any] = {**NODES_1, "OMP_NUM_THREADS": "14", "ADVISOR_STAMP": STAMP}
     job = installed.filter(
         {"jobid": "7", "nodes": "1", "ntasks": "2"},
         kind="srun",
@@ -596,7 +622,7 @@ def test_a_later_component_gets_nothing(installed: Installed) -> None:
 
 
 def test_what_slurm_says_cannot_be_read(installed: Installed) -> None:
-    env = {**NODES_1, "OMP_NUM_THREADS": "14", "ADVISOR_STAMP": STAMP}
+    env: dict[str, Any] = {**NODES_1, "OMP_NUM_THREADS": "14", "ADVISOR_STAMP": STAMP}
     for explicit in ("x", '{"jobid":{}}'):
         job = installed.filter(
             {},
@@ -635,7 +661,7 @@ def test_what_was_set_is_taken_back_where_slurm_does_not_take_the_rest(
 def test_a_step_inside_a_step_is_as_it_is_without_us(
     installed: Installed, name: str, off: dict[str, str]
 ) -> None:
-    inside = {name: "0", "SLURM_CPU_FREQ_REQ": CAP, "OMP_NUM_THREADS": "7", **off}
+    inside: dict[str, Any] = {name: "0", "SLURM_CPU_FREQ_REQ": CAP, "OMP_NUM_THREADS": "7", **off}
     set_ = f"OMP_NUM_THREADS=7<14 SLURM_CPU_FREQ_REQ={CAP}"
     job = step(installed, options={"cpu-freq": CAP}, ADVISOR_SET=set_, **inside)
     assert job.values["cpu-freq"] == "4294967294"  # Slurm's word for none
@@ -649,18 +675,18 @@ def test_a_step_inside_a_step_is_as_it_is_without_us(
     threads = "OMP_NUM_THREADS=7<14"  # the cap is then the user's
     job = step(installed, options={"cpu-freq": CAP}, ADVISOR_SET=threads, **inside)
     assert (job.values["cpu-freq"], ours(job)["OMP_NUM_THREADS"]) == (CAP, "14")
-    job = step(installed, **{name: "0"})
-    assert_as_written(job)
+    outside: dict[str, Any] = {name: "0"}
+    assert_as_written(step(installed, **outside))
 
 
 @pytest.mark.parametrize("kind", ["sbatch", "salloc", "srun"])
 @pytest.mark.parametrize("name", ["ADVISOR_PLAN", "SLURM_ADVISOR_PLAN"])
 @pytest.mark.parametrize("off", [{}, {"ADVISOR": "off"}])
 def test_a_plan_goes_with_no_other_job(
-    installed: Installed, kind: str, name: str, off: dict[str, str]
+    installed: Installed, kind: str, name: str, off: dict[str, Any]
 ) -> None:
     installed.reply = lambda _: answer(stamp=None)
-    job = installed.filter(kind=kind, **{name: plan_text(ENTRY)}, **off)
+    job = installed.filter(kind=kind, **{**off, name: plan_text(ENTRY)})
     assert len(job.requests) == (not off)
     assert {n: v for n, v in job.env.items() if n.startswith(("ADV", "SLURM_ADV"))} == (
         off or {"ADVISOR_DECISION": DECISION}

@@ -63,7 +63,17 @@ def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("dpkg-deb is not installed")
     out = tmp_path_factory.mktemp("dist")
     without = "numpy,pandas,scipy,pip"
-    command = [sys.executable, "-m", "release", "--out", str(out), "--level", "1", "--without", without]
+    command = [
+        sys.executable,
+        "-m",
+        "release",
+        "--out",
+        str(out),
+        "--level",
+        "1",
+        "--without",
+        without,
+    ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (made,) = out.glob("hpc-advisor_*.deb")
     return made

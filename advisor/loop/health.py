@@ -38,6 +38,7 @@ IMPORTED = {
     "textual": "",
     "threadpoolctl": "",
     "ClusterShell": "",
+    "aiohttp": "aiohttp",
     "textual_serve": "textual-serve",
     "matplotlib": "matplotlib",
     "sklearn": "scikit-learn",

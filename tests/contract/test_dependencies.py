@@ -55,7 +55,7 @@ def imported(*folders: str) -> dict[str, str]:
 def test_what_is_required_is_imported_and_what_is_imported_is_declared() -> None:
     required, optional = (
         named(PROJECT["dependencies"]),
-        named(EXTRAS["plot"] + EXTRAS["ml"] + EXTRAS["nvml"]),
+        named(EXTRAS["tui"] + EXTRAS["plot"] + EXTRAS["ml"] + EXTRAS["nvml"]),
     )
     packages = imported("advisor", "tui/advisor_tui", "db")
     assert set(packages.values()) - PARTS == required | optional
@@ -88,5 +88,6 @@ def test_doctor_looks_for_what_is_declared() -> None:
     assert {m: {package} for m, package in optional.items()} == {
         m: named(by_module[m]) for m in optional
     }
-    extras = [n for extra, names in EXTRAS.items() if extra not in ("dev", "lab") for n in names]
+    others = {"dev", "lab", "site"}  # of who works on it, and another distribution
+    extras = [n for extra, names in EXTRAS.items() if extra not in others for n in names]
     assert set(optional.values()) == named(extras)

@@ -364,6 +364,7 @@ CAPPED: dict[str, dict[str, Any]] = {
     "CPUs of the job that srun does not read": {"SLURM_CPUS_PER_TASK": "28"},
     "tasks of a node": {"options": {"ntasks": "", "ntasks-per-node": "2"}},
     "both": {"options": {"ntasks-per-node": "2"}},
+    "names as older Slurms write them": {"options": {"ntasks": "", "ntasks_per_node": "2"}},
     "tasks by a variable": {"SLURM_NTASKS": "2", "SLURM_NPROCS": "2"},
     "harmless options": {
         "options": {"label": "set", "job-name": "a b", "kill-on-bad-exit": "1", "mpi": "pmix"}

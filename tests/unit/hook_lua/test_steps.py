@@ -424,6 +424,10 @@ AS_WRITTEN: dict[str, dict[str, Any]] = {
     "another job": {"options": {"jobid": "8"}},
     "any job": {"options": {"jobid": ""}},
     "a plan on top": {"ADVISOR_SET": "GOMAXPROCS=4", "also": ("ADVISOR_SET",)},
+    "a plan on top, in a job that exports not all": {
+        "SLURM_ADVISOR_SET": "GOMAXPROCS=4",
+        "also": ("SLURM_ADVISOR_SET",),
+    },
     "places": {"OMP_PLACES": "{0:14}", "also": ("OMP_PLACES",)},
     "threads bound by GNU": {"GOMP_CPU_AFFINITY": "0-13"},
     "threads bound by Intel": {"KMP_AFFINITY": "compact,1,0"},

@@ -364,6 +364,7 @@ CAPPED: dict[str, dict[str, Any]] = {
     "CPUs of the job that srun does not read": {"SLURM_CPUS_PER_TASK": "28"},
     "tasks of a node": {"options": {"ntasks": "", "ntasks-per-node": "2"}},
     "both": {"options": {"ntasks-per-node": "2"}},
+    "names as older Slurms write them": {"options": {"ntasks": "", "ntasks_per_node": "2"}},
     "tasks by a variable": {"SLURM_NTASKS": "2", "SLURM_NPROCS": "2"},
     "harmless options": {
         "options": {"label": "set", "job-name": "a b", "kill-on-bad-exit": "1", "mpi": "pmix"}
@@ -423,6 +424,10 @@ AS_WRITTEN: dict[str, dict[str, Any]] = {
     "another job": {"options": {"jobid": "8"}},
     "any job": {"options": {"jobid": ""}},
     "a plan on top": {"ADVISOR_SET": "GOMAXPROCS=4", "also": ("ADVISOR_SET",)},
+    "a plan on top, in a job that exports not all": {
+        "SLURM_ADVISOR_SET": "GOMAXPROCS=4",
+        "also": ("SLURM_ADVISOR_SET",),
+    },
     "places": {"OMP_PLACES": "{0:14}", "also": ("OMP_PLACES",)},
     "threads bound by GNU": {"GOMP_CPU_AFFINITY": "0-13"},
     "threads bound by Intel": {"KMP_AFFINITY": "compact,1,0"},

@@ -86,7 +86,7 @@ LOST = ("not run", "not shown", "not sure", "not confirmed")
 BEYOND = 0.02
 """Points by which advice may break the bound before it is harm."""
 LIBRARIES = {"gp": "sklearn", "rf": "sklearn", "tpe": "optuna"}
-DESIGNS = {"advisor": "uniform", "adaptive": ADAPTIVE, "sequential": "sequential"}
+DESIGNS = {"advisor": ADAPTIVE, "uniform": "uniform", "sequential": "sequential"}
 """By method; the advisor is its default."""
 FIRST = 4
 """Runs that gp and rf begin with: the job as written and three drawn ones."""

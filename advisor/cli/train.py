@@ -63,9 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--design",
         choices=("adaptive", "uniform", "random", "lhs", "sequential"),
-        default="uniform",
         help="how runs are chosen; adaptive and sequential choose each run after the ones before "
-        "(default: uniform)",
+        "(default: adaptive; uniform with --sizes, with an experiment file, and for fewer than "
+        "5 runs or configurations)",
     )
     add(
         "--budget",

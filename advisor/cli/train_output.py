@@ -282,7 +282,7 @@ def outcome_answer(state: SweepState, outcome: SweepOutcome) -> TrainAnswer:
         stats=outcome.fit.stats,
         baseline=MeasuredOption.of(outcome.baseline),
         recommended=MeasuredOption.of(outcome.recommended) if outcome.recommended else None,
-        confirmed=None if confirmation is None else confirmation.chosen,
+        confirmed=None if confirmation is None else outcome.recommended is not None,
         confirmation=confirmation,
         attempts=outcome.attempts,
         spent=SpentAnswer(

@@ -37,7 +37,7 @@ def sized_sweeps(
         raise UsageError("--sizes: an experiment file has its own parameters (execParam)")
     if args.workload:
         raise UsageError("--sizes: --workload names one input, and each size is one of its own")
-    if args.design != "uniform":
+    if args.design not in (None, "uniform"):
         raise UsageError(f"--design {args.design}: --sizes has a design of its own")
     script = script_named(args.subject or "", args.tail)
     job = SizedText(script_text(script) if script else None, tuple(args.tail))

@@ -1,17 +1,18 @@
 """The adaptive design: near the job as written first, then each run where it is worth most.
 
 The first runs are the job as written, and what shows soonest where something may be saved: half of
-the cores, and a lower clock. Every further run goes to the best guess, or where hope is much
-greater (:mod:`advisor.core.recommend`), what it costs taken off, until none is expected to pay
-back, or until only as many runs are left as a confirmation takes.
+the cores, and a lower clock. Every further run goes where it is expected to improve most on the
+best measured option (:mod:`advisor.core.recommend`), what it costs taken off, until none is
+expected to pay back, or until only as many runs are left as a confirmation takes.
 
 Confirmation is part of the design. The best of many options by their measured values is best by
 luck, too; what is promised therefore rests on fresh runs, made in pairs: the option, and beside it
 the job as written once more, so that what drifts over time drifts for both. How many pairs it takes
-follows from the spread of the runs that were repeated: a quiet machine pays one. An option is
-confirmed only by a pair (:func:`advisor.models.fit.fit_options`); until all it takes are made, the
-budget permitting, its confirmation goes on, and one whose pair bears nothing out gives way to the
-next. It looks only at what has been run, so it goes on after a kill as if nothing had happened.
+follows from the spread of the runs that were repeated. A quiet machine pays one, and there the job
+as written alone confirms what came out as the other runs predict; elsewhere an option is confirmed
+only by a pair (:func:`advisor.models.fit.fit_options`), until all it takes are made its
+confirmation goes on, and one whose pair bears nothing out gives way to the next. The design looks
+only at what has been run, so it goes on after a kill as if nothing had happened.
 """
 
 from __future__ import annotations

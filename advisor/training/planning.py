@@ -83,7 +83,7 @@ class SweepWish:
     nodes: str | None
     samples: int | None
     budget: Budget
-    design: str
+    design: str | None
     threads: tuple[int, ...]
     freqs_khz: tuple[int, ...]
     repeat_baseline: int
@@ -181,14 +181,14 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         freqs_khz=freqs_khz,
         freq_kept=freq_kept,
     )
-    design_name = wish.design
+    confirm = policy.training.confirm if wish.size is None or wish.size.last else 0
+    samples = wish.samples or (AT_LARGEST if wish.size else policy.training.samples)
+    design_name = wish.design or (ADAPTIVE if samples >= LEAST_BUDGET else "uniform")
     if design_name == ADAPTIVE and (
-        wish.size or wish.experiment or too_few_for_a_model(grid.space)
+        wish.size or wish.experiment or too_few_for_a_model(grid.space, LEAST_BUDGET)
     ):
         design_name = "uniform"  # which has all of its runs from the start
     adapts = design_name == ADAPTIVE
-    confirm = policy.training.confirm if wish.size is None or wish.size.last else 0
-    samples = wish.samples or (AT_LARGEST if wish.size else policy.training.samples)
     if wish.budget.runs is not None:
         samples = wish.budget.runs if adapts else max(1, wish.budget.runs - confirm)
     if wish.size is None:

@@ -181,7 +181,9 @@ class Sweep(Measuring):
         )
         measured = {o.configuration for o in without_refuted(self.observations, [])}
         if step is None and runs_left and too_few_for_a_model(measured):
-            step = telling_run(options, measured)
+            # what no job may take, since nobody knows yet how long it runs, tells something, too
+            known = [o for o in fit.options if o.configuration not in failed]
+            step = telling_run(options, measured) or telling_run(known, measured)
         if step is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))

@@ -94,14 +94,14 @@ def test_every_design_can_be_planned(advisor: Run, script: Path) -> None:
 
 def test_the_budget_counts_all_runs_or_node_hours(advisor: Run, script: Path) -> None:
     argv = ("train", script, "--scheduler", "local", "--dry-run", "--json", "--estimate", "2s")
-    plan = advisor(*argv, "--budget", "8").json()
+    plan = advisor(*argv, "--budget", "8", "--design", "uniform").json()
     assert plan["design"] == "uniform" and plan["most_runs"] + plan["confirm"] <= 8
     assert plan["cost"]["runs"] <= 8
-    plan = advisor(*argv, "--budget", "8", "--design", "adaptive").json()
+    plan = advisor(*argv, "--budget", "8").json()
     if plan["design"] == "adaptive":  # this machine has enough configurations
         assert (plan["most_runs"], plan["confirm"], plan["cost"]["runs"]) == (8, 0, 8)
     else:
-        assert len({(r["threads_per_node"], r["freq_khz"]) for r in plan["runs"]}) < 4
+        assert len({(r["threads_per_node"], r["freq_khz"]) for r in plan["runs"]}) < 5
     done = advisor(*argv, "--budget", "0.0000001h")
     assert done.code == 3 and "node-hours" in done.err
     for wrong in ("4", "0h", "nanh", "many"):

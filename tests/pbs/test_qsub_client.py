@@ -1221,6 +1221,34 @@ def test_only_where_a_program_is_for_certain(qsub: Qsub, script: str, found: lis
     assert list(client["programs"]) == [f.format(here=qsub.folder) for f in found]
 
 
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("mpirun ./stencil", "home"),  # where a job starts
+        ("cd $PBS_O_WORKDIR\n(mpirun ./stencil)", "work"),
+        ("cd $PBS_O_WORKDIR; mpirun ./stencil;date", "work"),
+        ("mpirun $HOME/stencil", "home"),
+        ("mpirun $PBS_O_WORKDIR/stencil", "work"),
+        ("cd run\nmpirun ./bin/sh", ""),  # of another folder, and not of the root's
+    ],
+)
+def test_the_program_of_the_folder_where_the_script_is_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, place: str
+) -> None:
+    """Another program of the same name must not pass for the one that was measured."""
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stencil").write_text(f"#!/bin/sh\n# {name}\n")
+        (tmp_path / name / "stencil").chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    lines = script.split("\n")
+    found = [facts["build"] for facts in module().programs(lines[-1:], lines).values()]
+    program_file = tmp_path / place / "stencil"
+    expected = program.find(str(program_file), tmp_path) if place else None
+    assert found == ([expected["build"]] if expected else [])
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("flag", ["-Wl,--build-id", "-Wl,--build-id=none"])
 def test_the_client_reads_builds_as_everybody_does(tmp_path: Path, flag: str) -> None:

@@ -146,7 +146,7 @@ function M.step(options, offset)
   if offset > 0 or is_off() then return end
   local plan = os.getenv("ADVISOR_PLAN") or os.getenv("SLURM_ADVISOR_PLAN")
   local why, fault = use("step").advise(plan, options, explicit_options)
-  if why and (fault or os.getenv("ADVISOR_DEBUG")) then use("log")(why, not fault, AS_WRITTEN) end
+  if why then use("log")(why, not fault, AS_WRITTEN) end
 end
 
 -- Tells the daemon the job's id: of srun and salloc, job_submit sees no environment to stamp by.

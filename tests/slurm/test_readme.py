@@ -19,6 +19,7 @@ OPEN = (
     (r"\b(stencil\.sh|allocation)\b", "JOB NAME"),  # Slurm's accounting sometimes loses the name
     (r"(the same|−?[0-9.e-]+) node-hours", "N node-hours"),
     (r"your \d+ runs .*", "your runs"),  # and everybody's, where tests before had some
+    (r"\((below )?\d+ %\)", "(its chance)"),
     (r"\d\.\d+ GHz observed|observed: not known", "as observed"),  # if Slurm sampled the job
     (r"within its interval( and measurement error)?", "within its interval"),
 )

@@ -66,3 +66,9 @@ def test_a_change_takes_these_files_and_no_other(change: str) -> None:
     listed = changes()[change]
     assert {file.replace("NAME", name) for file in listed} == files
     assert len(listed) <= most
+
+
+def test_the_tests_that_it_names_are_there() -> None:
+    named = set(re.findall(r"`(tests/[\w/]+(?:\.\w+)?)", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

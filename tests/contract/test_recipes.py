@@ -50,7 +50,7 @@ advisor_package=~/hpc-advisor.deb
 advisor_configuration=~/ours
 advisor_published=/shared/advisor.db
 advisor_options=--trust-user slurm
-advisor_hook_folder=/root/slurm
+advisor_hook_folder=/srv/slurm
 advisor_portal_folder=/var/www/ood/apps/sys/advisor
 """
 """The role's hosts are one: the copy of this machine on which the play runs."""
@@ -89,7 +89,7 @@ def test_the_playbook_installs_a_site_once_and_changes_nothing_then(deb: Path, h
         cp {deb} hpc-advisor.deb
         cat > hosts <<'END'
 {INVENTORY}END
-        mkdir -p ours /root/slurm && touch /root/slurm/slurm.conf
+        mkdir -p ours /srv/slurm && touch /srv/slurm/slurm.conf
         cp {ROOT}/config/policy.yaml ours && echo 'version: 1' > ours/site.yaml
         # Nobody is process 1 here that could start a service.
         export SYSTEMD_OFFLINE=1 ANSIBLE_NOCOLOR=1 ANSIBLE_HOME=~/.ansible
@@ -104,7 +104,7 @@ def test_the_playbook_installs_a_site_once_and_changes_nothing_then(deb: Path, h
             /etc/systemd/system/advisor-collect.service.d/publish.conf
         systemctl is-enabled advisor.socket advisor.service advisor-collect.timer > enabled
         test "$(sort -u enabled)" = enabled
-        advisor hook status --scheduler slurm --dir /root/slurm > hooks
+        advisor hook status --scheduler slurm --dir /srv/slurm > hooks
         grep -q 'slurm.conf needs the line CliFilterPlugins=lua' first
         diff -r {PACKAGING}/ondemand /var/www/ood/apps/sys/advisor
         test -x /var/www/ood/apps/sys/advisor/template/script.sh

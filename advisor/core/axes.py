@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from advisor.core.codec import Record
+from advisor.core.keys import Written
 from advisor.core.units import format_freq
 
 Extra = tuple[tuple[str, int], ...]
@@ -43,13 +45,10 @@ AXES: Mapping[str, Axis] = {
 
 @dataclass(frozen=True, slots=True)
 class AxisWriting(Record):
-    """How a site has an axis written into a job: its scheduler's option, and the option's value.
+    """How a site has an axis written into a job: its scheduler's option, and the option's value."""
 
-    ``value`` has ``{}`` where the number stands.
-    """
-
-    option: str
-    value: str = "{}"
+    option: Annotated[str, Written.WORD, "the long name of the site's own option, without dashes"]
+    value: Annotated[str, Written.AXIS_VALUE, "the option's value; {} stands for the number"] = "{}"
 
 
 def writings_of(site: Mapping[str, object]) -> dict[str, AxisWriting]:

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Annotated
 
 from advisor.core.codec import Record, wire
+from advisor.core.keys import Between, ByHand, Written
+
+# Each key of site.yaml that says something of a node is defined once, here (core/keys.py says how).
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus(Record):
-    """A node's GPUs: their model, how many, and what can be set on each.
+    """The GPUs of a node; `advisor site discover --scheduler local` on such a node tells them.
 
-    ``freq_khz`` are its clocks, ``power_w`` its power limits (both ascending, empty where none can
-    be set or nobody said), ``idle_w`` what one takes idle.
+    ``freq_khz`` and ``power_w`` are ascending, empty where none can be set or nobody said.
     """
 
-    model: str = ""
-    count: int = 0
-    freq_khz: tuple[int, ...] = ()
-    power_w: tuple[int, ...] = ()
-    idle_w: float | None = None
+    model: Annotated[str, Written.GPU_MODEL, "the GPUs' name, as the driver has it"] = ""
+    count: Annotated[
+        int, Between(1, 256), "GPUs per node; default: as many as the scheduler says, else 1"
+    ] = 0
+    freq_khz: Annotated[
+        tuple[int, ...],
+        Written.FREQUENCIES,
+        "clocks that can be set: a list, or {min, max, step}; kHz or with a unit",
+    ] = ()
+    power_w: Annotated[
+        tuple[int, ...],
+        Written.WATTS,
+        "power limits of one GPU that can be set, in W: a list, or {min, max, step}",
+    ] = ()
+    idle_w: Annotated[float | None, Between(0, 5000), "power of an idle GPU in W"] = None
 
     def steps(self, axis: str) -> tuple[int, ...]:
         """Return the values of a further axis that can be set, () where that is not known."""
@@ -32,33 +45,70 @@ NO_GPUS = Gpus()
 
 
 @dataclass(frozen=True, slots=True)
-class NodeType(Record):
-    """A class of equal nodes.
-
-    ``feature`` is the scheduler's constraint that selects it; ``cores`` are physical cores per
-    node; ``freq_khz`` are the frequency caps that can be set, ascending, empty when none can;
-    ``default_freq_khz`` is what a job gets without asking. ``weight`` is the scheduler's node
-    weight: lower is handed out first. ``partition_nodes`` says how many of the nodes one job can
-    have in a partition, where that is less than all; ``default_partition`` is the partition of a
-    job that names none, if these nodes are in it.
-    """
+class Hardware:
+    """What equal nodes share; of unequal ones of a node type the smallest counts."""
 
     name: str
-    feature: str = ""
-    partitions: tuple[str, ...] = ()
-    sockets: int = 1
-    cores: int = 1
-    threads_per_core: int = 1
-    memory_mb: int = 0
-    freq_khz: tuple[int, ...] = ()
-    default_freq_khz: int = 0
-    nodes: tuple[str, ...] = ()
-    weight: int = 1
-    base_power_w: float | None = None
-    core_power_w: float | None = None
+    _: KW_ONLY
+    sockets: Annotated[int, Between(1, 1024), "sockets per node"] = 1
+    cores: Annotated[
+        int,
+        Between(1, 1 << 20),
+        "physical cores per node, all sockets together, that jobs may use",
+    ] = 1
+    threads_per_core: Annotated[int, Between(1, 16), "hardware threads per core"] = 1
+    memory_mb: Annotated[int, Written.MEMORY, "memory per node in MB, or with a unit"] = 0
+
+
+HARDWARE = tuple(f.name for f in fields(Hardware) if f.kw_only)
+"""The names of what equal nodes share."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType(Hardware, Record):
+    """A class of equal nodes.
+
+    Steps of ``freq_khz`` are ascending. ``partition_nodes`` says how many of the nodes one job can
+    have in a partition, where that is less than all; ``default_partition`` is the partition of a
+    job that names none, if these nodes are in it. Power is None where nobody said.
+    """
+
+    feature: Annotated[
+        str, Written.FEATURE, "the constraint that selects these nodes and no others"
+    ] = ""
+    partitions: Annotated[tuple[str, ...], Written.WORDS, "partitions with these nodes"] = ()
+    freq_khz: Annotated[
+        tuple[int, ...],
+        ByHand(),
+        Written.FREQUENCIES,
+        "caps that can be set: a list, or {min, max, step}; kHz or with a unit",
+    ] = ()
+    default_freq_khz: Annotated[
+        int,
+        ByHand(),
+        Written.FREQUENCY,
+        "the frequency of a job that asks for none; default: the highest step",
+    ] = 0
+    nodes: Annotated[tuple[str, ...], Written.NODES, "node list, like bdw[1-4,7]"] = ()
+    weight: Annotated[
+        int,
+        Between(0, 1 << 31),
+        "the scheduler's weight: nodes with a lower one are handed out first",
+    ] = 1
+    base_power_w: Annotated[
+        float | None, ByHand(), Between(0, 1e6), "power of an idle node in W, for estimates"
+    ] = None
+    core_power_w: Annotated[
+        float | None,
+        ByHand(),
+        Between(0, 1e4),
+        "additional power of one busy core in W, for estimates",
+    ] = None
     partition_nodes: tuple[tuple[str, int], ...] = ()
     default_partition: str = ""
-    gpus: Gpus = field(default=NO_GPUS, metadata=wire(omit=True))
+    gpus: Annotated[Gpus, ByHand(), "the GPUs of a node"] = field(
+        default=NO_GPUS, metadata=wire(omit=True)
+    )
 
     def nodes_in(self, partition: str) -> int:
         """Return how many of these nodes one job can have in a partition."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from advisor.core.keys import Between, Share, marked
 
 if TYPE_CHECKING:
     from advisor.core.observation import Scope
@@ -41,22 +43,6 @@ EXTRAPOLATED: tuple[ExtrapolationMode, ...] = get_args(ExtrapolationMode)
 """What is done for sizes and node counts that never ran, most careful first."""
 FARTHEST = 16.0
 """Beyond so many times the largest measured size nothing is predicted for jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A fraction that people write as a percentage; both bounds are included."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """A number, whole where its type is ``int``; both bounds are included."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +114,8 @@ def scope_of(trust: Trust, account: str) -> Scope:
     return "own" if trust == "account" and not account else trust
 
 
-# Each key of policy.yaml is defined once, here: its type (the words of a Literal, or the bounds
-# beside it), its default, and what it means. From that follow the reader of the file and what it
-# says of mistakes, its JSON schema, docs/reference, `policy show`, diff and simulate, and the TUI.
+# Each key of policy.yaml is defined once, here (core/keys.py says how). From that follow the reader
+# of the file, its JSON schema, docs/reference, `policy show`, diff and simulate, and the TUI.
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +272,7 @@ class Policy:
 @cache
 def shares() -> frozenset[str]:
     """Return the names of the settings that people write as a percentage, of every section."""
-    hints = (
-        get_type_hints(s, include_extras=True) for s in (Policy, Training, ColdStart, UserLimits)
-    )
-    return frozenset(
-        name
-        for section in hints
-        for name, kind in section.items()
-        if any(isinstance(about, Share) for about in get_args(kind))
-    )
+    return frozenset(marked(Share, Policy, Training, ColdStart, UserLimits))
 
 
 def merge(policy: Policy, overrides: Mapping[str, object]) -> Policy:

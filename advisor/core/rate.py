@@ -9,9 +9,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, get_args
+from typing import Annotated, BinaryIO, Literal, get_args
 
 from advisor.core.codec import JsonForm
+from advisor.core.keys import Written
 
 RateTake = Literal["last", "first", "mean", "sum"]
 TAKES: tuple[RateTake, ...] = get_args(RateTake)
@@ -27,15 +28,16 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class RateRule(JsonForm):
-    """How a rate is read: a regular expression, searched in every line, whose group is a number.
+    """How a rate is read: a regular expression, searched in every line, whose group is a number."""
 
-    The group is the one named ``rate``, else the first. ``take`` says which of several matches
-    counts; ``unit`` is for people and may end in ``/s``.
-    """
-
-    match: str
-    take: RateTake = "last"
-    unit: str = ""
+    match: Annotated[
+        str,
+        Written.RATE_EXPRESSION,
+        "a regular expression, searched in each line; its group `rate`, else its first, is the "
+        "number",
+    ]
+    take: Annotated[RateTake, "which of several matches counts: last, first, mean or sum"] = "last"
+    unit: Annotated[str, Written.UNIT, "the rate's unit, like GFLOP/s"] = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for an expression that cannot give a number."""

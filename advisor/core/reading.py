@@ -113,7 +113,9 @@ class JobReading:
                 fills = bool(data.get("fills_cores"))
                 has_rule = variables or fills
                 rule = (
-                    ApplicationRule(name, threads_from=variables, fills_cores=fills)
+                    ApplicationRule(
+                        name, threads_from=variables, threads_unset="all-cores" if fills else ""
+                    )
                     if has_rule
                     else None
                 )

@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
+from advisor.core.codec import KeyPath, Record, wire
+from advisor.core.keys import Written
 from advisor.core.parameters import parse_number, sized_line
 from advisor.core.rate import RateRule
 from advisor.core.reasons import Reason, reason
@@ -23,52 +25,72 @@ MAX_NAME = 200
 """Characters of an application's name that are kept."""
 SIZE = "size."
 """How settings begin that state a parameter: ``#ADVISOR size.n=4e6``."""
-ALL_CORES = "all-cores"
-"""What a rule's ``threads_unset`` says of a program that uses all of its cores by itself."""
+ThreadsUnset = Literal["", "all-cores"]
+
+
+def _compiled_arguments(
+    data: Mapping[str, Any], key: str, path: KeyPath
+) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(expression) for expression in data.get(key, ()))
+
+
+# Each key of an application in site.yaml is defined once, here (core/keys.py says how).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How an application is recognised: all the given conditions must hold."""
+
+    executable: Annotated[tuple[str, ...], Written.PATTERNS, "the program's file name"] = ()
+    job_name: Annotated[tuple[str, ...], Written.PATTERNS, "the job's name"] = ()
+    arguments: Annotated[
+        tuple[re.Pattern[str], ...],
+        Written.EXPRESSIONS,
+        "regular expressions to find in the arguments; named groups fill `workload`",
+    ] = field(default=(), metadata=wire(read=_compiled_arguments))
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationRule:
-    """A site's rule: glob patterns on executable and job name, a regex on the arguments.
+class ApplicationRule(Conditions, Record):
+    """An application the site knows by name; the first whose match holds wins."""
 
-    ``workload`` may use the regex's named groups, like ``n{size}``; ``threads_from`` names the
-    variables that set the program's threads, where that is not OMP_NUM_THREADS; ``fills_cores``
-    vouches that while these are unset each rank uses as many threads as it has cores; ``rate``
-    reads the program's own rate from its output; ``parameters`` are templates of the numbers that
-    its size is, and those named in ``ignore`` do not count.
-    """
+    name: Annotated[str, Written.NAME, "the name models are kept under"]
+    workload: Annotated[
+        str,
+        Written.WORKLOAD,
+        "its input: a name, or a template filled from named groups, like n{size}",
+    ] = ""
+    threads_from: Annotated[
+        tuple[str, ...],
+        Written.THREAD_VARIABLES,
+        "the variables that set its threads, where that is not OMP_NUM_THREADS",
+    ] = ()
+    threads_unset: Annotated[
+        ThreadsUnset,
+        "`all-cores`: while these variables are unset, each of its ranks uses as many threads as "
+        "it has cores. Without this line, the advisor only sets a variable that a job leaves unset "
+        "where a measured run with it unset used that many threads. Never say so of programs that "
+        "start workers, like joblib, torchrun, Ray, Dask or Spark",
+    ] = ""
+    parameters: Annotated[
+        Mapping[str, str],
+        Written.TEMPLATES,
+        "the numbers that make up its size, each a template filled from named groups: "
+        "{n: '{size}'}",
+    ] = field(default_factory=dict)
+    ignore: Annotated[
+        tuple[str, ...], Written.WORDS, "names of numbers in its line without effect, like seed"
+    ] = ()
+    rate: Annotated[
+        RateRule | None,
+        "how its own rate is read from its output by `advisor run` and `train`: "
+        "{match, take, unit}, or the expression alone",
+    ] = None
 
-    name: str
-    executable: tuple[str, ...] = ()
-    job_name: tuple[str, ...] = ()
-    arguments: tuple[re.Pattern[str], ...] = ()
-    workload: str = ""
-    threads_from: tuple[str, ...] = ()
-    rate: RateRule | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    ignore: tuple[str, ...] = ()
-    fills_cores: bool = False
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> ApplicationRule:
-        """Build a rule from the compiled site file."""
-
-        def strings(key: str) -> tuple[str, ...]:
-            value = data.get(key) or ()
-            return tuple(str(v) for v in value) if isinstance(value, list | tuple) else ()
-
-        return cls(
-            str(data["name"]),
-            strings("executable"),
-            strings("job_name"),
-            tuple(re.compile(p) for p in strings("arguments")),
-            str(data.get("workload") or ""),
-            strings("threads_from"),
-            RateRule.from_dict(data.get("rate")),
-            dict(cast("Mapping[str, str]", data.get("parameters") or {})),
-            strings("ignore"),
-            data.get("threads_unset") == ALL_CORES,
-        )
+    @property
+    def fills_cores(self) -> bool:
+        """Whether the site vouches for what it does while its variables are unset."""
+        return self.threads_unset == "all-cores"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
+from typing import Annotated
 
-from advisor.core.codec import JsonForm
+from advisor.core.codec import JsonForm, Record
+from advisor.core.keys import Hourly, Written
 from advisor.core.units import with_minus
 
 J_PER_KWH = 3.6e6
@@ -17,40 +19,48 @@ HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Tariff:
-    """What the site says of a kilowatt-hour: its price and the grams of CO2; None: not stated.
+class Tariff(Record):
+    """What the site says of a kilowatt-hour, key ``electricity``; None: not stated."""
 
-    Where the site states them by the hour of the day, ``price`` and ``co2_g`` are the day's means.
-    """
-
-    price: float | None = None
-    currency: str = ""
-    co2_g: float | None = None
-    price_by_hour: tuple[float, ...] = ()
-    co2_g_by_hour: tuple[float, ...] = ()
+    price_per_kwh: Annotated[
+        float | tuple[float, ...] | None,
+        Hourly(0, 1000),
+        "the price of a kWh, or 24 of them by the hour",
+    ] = None
+    currency: Annotated[str, Written.WORD, "of the price, like EUR"] = ""
+    co2_g_per_kwh: Annotated[
+        float | tuple[float, ...] | None,
+        Hourly(0, 5000),
+        "grams of CO2 per kWh, or 24 of them by the hour",
+    ] = None
 
     @classmethod
     def of(cls, site: Mapping[str, object]) -> Tariff:
-        """Return the tariff of a compiled site file, key ``electricity``."""
-        stated = site.get("electricity")
-        if not isinstance(stated, Mapping):
-            return cls()
-        price, by_hour = _mean_and_hours(stated.get("price_per_kwh"))
-        co2_g, co2_by_hour = _mean_and_hours(stated.get("co2_g_per_kwh"))
-        return cls(price, str(stated.get("currency") or ""), co2_g, by_hour, co2_by_hour)
+        """Return the tariff of a compiled site file."""
+        return cls.from_dict(site.get("electricity") or {})
+
+    @property
+    def price(self) -> float | None:
+        """The price of a kWh, the day's mean where it differs by the hour; None: not stated."""
+        return _mean(self.price_per_kwh)
+
+    @property
+    def co2_g(self) -> float | None:
+        """Grams of CO2 of a kWh, the day's mean where they differ by the hour."""
+        return _mean(self.co2_g_per_kwh)
 
     def during(self, start: datetime, duration_s: float) -> tuple[float | None, float | None]:
         """Return price and grams of CO2 of a kWh used evenly from ``start``, in local time."""
         hours = _hour_shares(start, duration_s) if self.hourly else ()
         return (
-            _weighed(self.price_by_hour, hours, self.price),
-            _weighed(self.co2_g_by_hour, hours, self.co2_g),
+            _weighed(self.price_per_kwh, hours),
+            _weighed(self.co2_g_per_kwh, hours),
         )
 
     @property
     def hourly(self) -> bool:
         """Whether anything is stated by the hour of the day."""
-        return bool(self.price_by_hour or self.co2_g_by_hour)
+        return any(isinstance(s, Sequence) for s in (self.price_per_kwh, self.co2_g_per_kwh))
 
     def words(self, energy_j: float) -> str:
         """Return an energy (J) with its worth: ``0.37 kWh, 0.09 EUR, 140 g CO2``."""
@@ -101,12 +111,8 @@ def format_co2(grams: float) -> str:
     return with_minus(f"{grams / 1000:.3g} kg CO2" if abs(grams) >= 1000 else f"{grams:.3g} g CO2")
 
 
-def _mean_and_hours(stated: object) -> tuple[float | None, tuple[float, ...]]:
-    """Return what is stated of a kWh as the day's mean, and by the hour where it is so stated."""
-    if isinstance(stated, Sequence) and not isinstance(stated, str):
-        hours = tuple(float(value) for value in stated)
-        return fmean(hours), hours
-    return (None if stated is None else float(str(stated))), ()
+def _mean(stated: float | Sequence[float] | None) -> float | None:
+    return fmean(stated) if isinstance(stated, Sequence) else stated
 
 
 def _hour_shares(start: datetime, duration_s: float) -> tuple[float, ...]:
@@ -123,10 +129,10 @@ def _hour_shares(start: datetime, duration_s: float) -> tuple[float, ...]:
     return tuple(share / total for share in shares)
 
 
-def _weighed(by_hour: Sequence[float], hours: Sequence[float], mean: float | None) -> float | None:
-    if not by_hour:
-        return mean
-    return sum(value * share for value, share in zip(by_hour, hours, strict=True))
+def _weighed(stated: float | Sequence[float] | None, hour_shares: Sequence[float]) -> float | None:
+    if not isinstance(stated, Sequence):
+        return stated
+    return sum(value * share for value, share in zip(stated, hour_shares, strict=True))
 
 
 def _amount(money: float) -> str:

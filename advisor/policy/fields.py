@@ -13,12 +13,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
+from advisor.core.axes import AXES
+from advisor.core.keys import Written
 from advisor.core.nodelist import expand
 from advisor.core.protocol import is_thread_count
+from advisor.core.rate import refused
 from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
+from advisor.core.worth import HOURS
 from advisor.policy.problems import did_you_mean
 
 FALSE_WORDS = ("false", "no", "off")
@@ -303,12 +317,11 @@ Freq = Annotated[int, FREQ]
 """A frequency in kHz, or with a unit."""
 
 
-def _frequencies(value: object) -> object:
+def _lone(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-FREQUENCIES = Reads(_frequencies, {"anyOf": [FREQ_SCHEMA, {"type": "array", "items": FREQ_SCHEMA}]})
-"""One frequency or a list; an empty list says that none can be set."""
+_FREQUENCIES = Reads(_lone, {"anyOf": [FREQ_SCHEMA, {"type": "array", "items": FREQ_SCHEMA}]})
 
 
 def _memory(value: object) -> int:
@@ -339,3 +352,176 @@ _NODES_SCHEMA: dict[str, Any] = {
 }
 NodeNames = Annotated[list[str], Reads(_node_names, _NODES_SCHEMA)]
 """A node list, ``bdw[1-4,7]``, read as names."""
+
+
+UNION_TAGS = ("<list>", "<range>", "<text>", "<keys>")
+"""Marks pydantic puts into error paths for the two ways to write a value."""
+MAX_STEPS = 200
+"""Frequencies that a range may stand for."""
+
+
+def _step(value: object) -> int:
+    text = text_of(value, "a frequency")
+    try:
+        step_khz = parse_freq_khz(text)
+    except ValueError:
+        refuse(f"{text!r} is not a frequency", hint="write kHz or a unit, like 100 MHz")
+    if not 1000 <= step_khz <= 1_000_000:
+        refuse(f"{text} is not a frequency step", allowed=("1 MHz to 1 GHz",))
+    return step_khz
+
+
+class StepRange(Strict):
+    """Whole numbers from ``min`` to ``max``, both included, ``step`` apart."""
+
+    min: int
+    max: int
+    step: int
+
+    @model_validator(mode="after")
+    def _counts(self) -> StepRange:
+        if self.max < self.min:
+            refuse("is below min", key="max")
+        if (self.max - self.min) % self.step:
+            refuse("max is not min plus a whole number of steps", hint="list the steps one by one")
+        if (self.max - self.min) // self.step >= MAX_STEPS:
+            refuse(f"gives more than {MAX_STEPS} steps", key="step")
+        return self
+
+
+class FreqRange(StepRange):
+    """Frequency steps from ``min`` to ``max``, both included."""
+
+    min: Freq = Field(description="the lowest cap")
+    max: Freq = Field(description="the highest cap")
+    step: Annotated[int, Reads(_step, {"type": ["integer", "string"]})] = Field(
+        description="the distance between two caps, 1 MHz to 1 GHz"
+    )
+
+
+def _steps_form(value: object) -> str:
+    return "<range>" if isinstance(value, dict) else "<list>"
+
+
+def _steps(stated_steps: Sequence[int] | StepRange) -> list[int]:
+    """Return the values that a list or a range stands for, ascending."""
+    if isinstance(stated_steps, StepRange):
+        return list(range(stated_steps.min, stated_steps.max + 1, stated_steps.step))
+    return sorted(set(stated_steps))
+
+
+Frequencies = Annotated[
+    Annotated[list[Freq], _FREQUENCIES, Tag("<list>")] | Annotated[FreqRange, Tag("<range>")],
+    Discriminator(_steps_form),
+    AfterValidator(_steps),
+]
+"""One frequency, a list or a range, read as a list; an empty one says that none can be set."""
+_WATTS_OF_ONE = integer(AXES["gpu_power_w"].least, AXES["gpu_power_w"].most)
+_WATT = _WATTS_OF_ONE.schema
+Watts = Annotated[int, _WATTS_OF_ONE]
+
+
+class WattRange(StepRange):
+    """Power limits from ``min`` to ``max``, both included."""
+
+    min: Watts = Field(description="the lowest limit")
+    max: Watts = Field(description="the highest limit")
+    step: Watts = Field(description="the distance between two limits in W")
+
+
+_WATTS = Reads(_lone, {"anyOf": [_WATT, {"type": "array", "items": _WATT}]})
+WattSteps = Annotated[
+    Annotated[list[Watts], _WATTS, Tag("<list>")] | Annotated[WattRange, Tag("<range>")],
+    Discriminator(_steps_form),
+    AfterValidator(_steps),
+]
+"""As Frequencies, in W."""
+
+
+def _model(value: object) -> str:
+    text = text_of(value, "a name")
+    if not text.isprintable() or not 1 <= len(text) <= 100:
+        refuse(f"{text!r} is not a name of a GPU", hint="write it as nvidia-smi -L does")
+    return text
+
+
+def _folder(value: object) -> str:
+    text = text_of(value, "a folder")
+    if not text or not text.isprintable() or len(text) > 1000:
+        refuse(f"{text!r} is not a folder")
+    return text
+
+
+def _workload(value: object) -> str:
+    text = text_of(value, "a name or a template")
+    if not re.fullmatch(r"[\w.+:=,@%/{} -]{1,200}", text):
+        refuse(
+            f"{text!r} is not a name", hint="letters, digits and . _ + : = , @ % / - and {group}"
+        )
+    if re.search(r"[{}]", re.sub(r"\{\w+\}", "", text)):
+        refuse(f"{text!r} has a brace that is not {{group}}", hint="write it like n{size}")
+    return text
+
+
+def _rate(value: object) -> str:
+    text = text_of(value, "a regular expression")
+    if why := refused(text):
+        refuse(why, hint="put it into single quotes")
+    return text
+
+
+RateExpression = Annotated[str, Reads(_rate, REGEX_SCHEMA)]
+
+
+def _unit(value: object) -> str:
+    text = text_of(value, "a unit")
+    if not text.isprintable() or len(text) > 30:
+        refuse(f"{text!r} is not a unit", hint="write it like GFLOP/s or steps/s")
+    return text
+
+
+def _axis_value(value: object) -> str:
+    text = text_of(value, "a template")
+    if text.count("{}") != 1 or not re.fullmatch(r"[\w.:=,+-]{1,60}", text.replace("{}", "") + "0"):
+        refuse(f"{text!r} is not a value with {{}}", hint="write it like {} or watts={}")
+    return text
+
+
+def hourly(low: float, high: float) -> Reads:
+    """Return the reading of a number, or of one for each hour of the day from midnight on."""
+    single = number(low, high)
+
+    def check(value: object) -> object:
+        if not isinstance(value, list):
+            return single.check(value)
+        if len(value) != HOURS:
+            refuse(f"{len(value)} values", allowed=(f"one number, or {HOURS}: one for each hour",))
+        return [single.check(entry) for entry in value]
+
+    hours = {"type": "array", "items": single.schema, "minItems": HOURS, "maxItems": HOURS}
+    return Reads(check, {"anyOf": [single.schema, hours]})
+
+
+_TEXT: dict[str, Any] = {"type": "string"}
+Folder = Annotated[str, Reads(_folder, _TEXT)]
+READINGS: dict[Written, Any] = {
+    Written.WORD: Word,
+    Written.WORDS: Words,
+    Written.NAME: Name,
+    Written.FEATURE: Feature,
+    Written.NODES: NodeNames,
+    Written.MEMORY: Memory,
+    Written.FREQUENCY: Freq,
+    Written.FREQUENCIES: Frequencies,
+    Written.WATTS: WattSteps,
+    Written.GPU_MODEL: Annotated[str, Reads(_model, _TEXT)],
+    Written.PATTERNS: Patterns,
+    Written.EXPRESSIONS: Regexes,
+    Written.RATE_EXPRESSION: RateExpression,
+    Written.WORKLOAD: Annotated[str, Reads(_workload, _NAME)],
+    Written.TEMPLATES: dict[str, str],
+    Written.THREAD_VARIABLES: ThreadVariables,
+    Written.UNIT: Annotated[str, Reads(_unit, _TEXT)],
+    Written.AXIS_VALUE: Annotated[str, Reads(_axis_value, {"type": "string", "pattern": r"\{\}"})],
+}
+"""The type of a value as pydantic reads it, by how it is written."""

@@ -13,12 +13,14 @@ from typing import Any
 
 from advisor.core.codec import JsonForm, wire
 from advisor.core.inventory import Gpus, NodeType
+from advisor.core.keys import ByHand, Written, marked
 from advisor.core.units import format_freq
 
 SITE_SOURCE = "site"
 """Source of node types that only the site file knows."""
-HAND_ONLY = ("freq_khz", "default_freq_khz", "base_power_w", "core_power_w", "gpus")
+HAND_ONLY = tuple(marked(ByHand, NodeType))
 """What no scheduler tells, and what no scheduler refuses."""
+_WRITTEN = marked(Written, NodeType)
 _FIELDS = tuple(f.name for f in fields(NodeType))
 _DEFAULT = NodeType("")
 
@@ -230,11 +232,12 @@ def changes(old: NodeType | None, new: NodeType) -> list[str]:
 
 
 def _short(name: str, value: object) -> str:
-    if name == "freq_khz" and isinstance(value, tuple):
+    how = _WRITTEN.get(name)
+    if how is Written.FREQUENCIES and isinstance(value, tuple):
         return freq_text(value)
-    if name == "default_freq_khz" and isinstance(value, int):
+    if how is Written.FREQUENCY and isinstance(value, int):
         return format_freq(value)
-    if name == "nodes" and isinstance(value, tuple):
+    if how is Written.NODES and isinstance(value, tuple):
         return str(len(value))
     if isinstance(value, Gpus):
         return gpus_text(value)

@@ -7,7 +7,7 @@ applications. Nothing is compiled from a file with a mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,15 +17,10 @@ from advisor.core import policy as core
 from advisor.errors import InputError
 from advisor.policy.checks import warnings_for
 from advisor.policy.document import MAX_BYTES, Document, decode, parse
+from advisor.policy.fields import UNION_TAGS
 from advisor.policy.problems import Path, Problem, did_you_mean, key_text
 from advisor.policy.schema import PolicyFile, RuleSection, sections
-from advisor.policy.site_schema import (
-    FILES,
-    UNION_TAGS,
-    ApplicationSection,
-    NodeTypeSection,
-    SiteFile,
-)
+from advisor.policy.site_schema import FILES, ApplicationSection, SiteFile
 
 DocumentKind = Literal["policy", "site"]
 
@@ -198,7 +193,9 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
     assert isinstance(parsed, SiteFile)
     electricity = parsed.electricity.model_dump(exclude_unset=True)
     return {
-        "node_types": {name: _node_type(t) for name, t in parsed.node_types.items()},
+        "node_types": {
+            name: t.model_dump(exclude_unset=True) for name, t in parsed.node_types.items()
+        },
         "default_node_types": dict(parsed.default_node_types),
         **({"default_partition": parsed.default_partition} if parsed.default_partition else {}),
         **({"electricity": electricity} if electricity else {}),
@@ -210,17 +207,9 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
 
 def _application(section: ApplicationSection) -> dict[str, object]:
     # that the number of ranks is fixed holds for every application, whether it is written or not
-    stated_values = section.model_dump(exclude_unset=True, exclude={"match", "ranks", "rate"})
-    stated_values |= {"rate": section.rate_rule()} if section.rate else {}
+    stated_values = section.model_dump(exclude_unset=True, exclude={"match", "ranks"})
+    if isinstance(rate := stated_values.get("rate"), str):
+        stated_values["rate"] = {"match": rate}
     first = {key: stated_values.pop(key) for key in ["name", "workload"] if key in stated_values}
     more = {key: value for key, value in stated_values.items() if value}
     return {**first, **section.match.model_dump(exclude_unset=True), **more}
-
-
-def _node_type(section: NodeTypeSection) -> Mapping[str, object]:
-    stated_values = section.model_dump(exclude_unset=True, exclude={"freq_khz", "gpus"})
-    if "gpus" in section.model_fields_set:
-        stated_values["gpus"] = section.gpus.given()
-    if "freq_khz" in section.model_fields_set:
-        stated_values["freq_khz"] = section.steps()
-    return stated_values

@@ -12,11 +12,13 @@ import yaml
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from advisor.core.codec import JsonForm, wire
+from advisor.core.inventory import Gpus, NodeType
+from advisor.core.keys import Written, marked
 from advisor.core.policy import PolicySet, shares
 from advisor.core.units import format_freq, parse_freq_khz
 from advisor.policy.schema import VERSION
 
-_FREQUENCIES = ("freq_khz", "default_freq_khz")
+_WRITTEN = marked(Written, NodeType, Gpus)
 
 
 def fold(names: Iterable[str]) -> str:
@@ -94,12 +96,15 @@ def _value(key: str, value: Any) -> Any:
         return _as_written(value)
     if key in shares():
         return f"{value * 100:.10g}%"
-    if key in _FREQUENCIES:
-        return _steps(value) if isinstance(value, list) else _freq(value)
-    if key == "power_w":
-        return _even(value, int)
-    if key == "nodes" and isinstance(value, list):
-        return fold(value)
+    match _WRITTEN.get(key):
+        case Written.FREQUENCIES:
+            return _steps(value)
+        case Written.FREQUENCY:
+            return _freq(value)
+        case Written.WATTS:
+            return _even(value, int)
+        case Written.NODES:
+            return fold(value)
     return value
 
 

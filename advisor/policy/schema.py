@@ -6,35 +6,14 @@ those. Only what a file sets is compiled.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from types import GenericAlias
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, create_model, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from advisor.core import policy as core
 from advisor.core.units import parse_duration_s
-from advisor.policy.fields import (
-    Flag,
-    Patterns,
-    Reads,
-    Strict,
-    choice,
-    fraction,
-    integer,
-    number,
-    refuse,
-    text_of,
-)
+from advisor.policy.fields import Patterns, Reads, Strict, choice, refuse, text_of
+from advisor.policy.section import section
 
 VERSION = 1
 """Version of policy files, their key ``version``."""
@@ -49,64 +28,17 @@ def format_version(value: object) -> int:
     return VERSION
 
 
-def _reading(kind: Any, bounds: core.Share | core.Between | None) -> Any:
-    """Return the type of a key as pydantic reads it, from the type and bounds of its field."""
-    if get_origin(kind) is Literal:
-        return Annotated[str, choice(get_args(kind))]
-    if get_origin(kind) is tuple:
-        return GenericAlias(list, (_reading(get_args(kind)[0], None),))
-    if isinstance(bounds, core.Share):
-        return Annotated[float, fraction(bounds.low, bounds.high)]
-    if isinstance(bounds, core.Between):
-        if kind is int:
-            return Annotated[int, integer(int(bounds.low), int(bounds.high))]
-        return Annotated[float, number(bounds.low, bounds.high)]
-    assert kind is bool, kind
-    return Flag
-
-
-def _section(settings: type, name: str, **more: Any) -> type[Strict]:
-    """Return the mapping whose keys are the fields of a dataclass of :mod:`advisor.core.policy`."""
-    keys: dict[str, Any] = {}
-    hints = get_type_hints(settings, include_extras=True)
-    for setting in fields(settings):
-        kind = hints[setting.name]
-        if is_dataclass(kind):
-            nested = cast(type, kind)
-            unused = _WITHOUT_EFFECT.get(setting.name, {})
-            section = _section(nested, f"{nested.__name__}Section", **unused)
-            keys[setting.name] = (section, section())
-            continue
-        kind, *about = get_args(kind)
-        bounds = about[0] if len(about) > 1 else None
-        default = list(setting.default) if isinstance(setting.default, tuple) else setting.default
-        field = Field(default=default, description=about[-1])
-        keys[setting.name] = (_reading(kind, bounds), field)
-    model: type[Strict] = create_model(
-        name, __base__=Strict, __doc__=settings.__doc__, **keys, **more
-    )
-    return model
-
-
-_WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
-    "axes": {
-        "nodes": (
-            Annotated[str, choice(("keep",))],
-            Field(
-                default="keep",
-                description="how many nodes: always kept, the allocation is the user's",
-            ),
-        )
-    }
-}
-"""Keys that may be written and change nothing, by section."""
+_WITHOUT_EFFECT = Field(
+    default="keep", description="how many nodes: always kept, the allocation is the user's"
+)
 
 if TYPE_CHECKING:
 
     class PolicySettings(Strict):
         """The settings that hold for a job."""
 else:
-    PolicySettings = _section(core.Policy, "PolicySettings")
+    _AXES = section(core.Axes, nodes=(Annotated[str, choice(("keep",))], _WITHOUT_EFFECT))
+    PolicySettings = section(core.Policy, "PolicySettings", readings={"axes": _AXES})
 
 
 class MatchSection(Strict):

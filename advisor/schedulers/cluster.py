@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-HARDWARE = ("sockets", "cores", "threads_per_core", "memory_mb")
-"""What equal nodes share; of unequal ones of a node type the smallest counts."""
+from advisor.core.inventory import HARDWARE, Hardware
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Hardware):
     """One node: what jobs may use of it, cores and memory for the system taken off.
 
     ``features`` are what may select it: Slurm's features, PBS's resources like ``kind=bdw``.
     """
 
-    name: str
     features: tuple[str, ...] = ()
     _: KW_ONLY
-    sockets: int = 1
-    cores: int = 1
-    threads_per_core: int = 1
-    memory_mb: int = 0
     weight: int = 1
     partitions: tuple[str, ...] = ()
     gpus: int = 0

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.inventory import Gpus, NodeType
+from advisor.core.inventory import HARDWARE, Gpus, NodeType
 from advisor.core.nodelist import expand
-from advisor.schedulers.cluster import HARDWARE, Cluster, Node
+from advisor.schedulers.cluster import Cluster, Node
 
 _CONSTRAINT = re.compile(r"[A-Za-z0-9_.:+-]+(?:=[A-Za-z0-9_.+-]+)?")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z_.-]*")

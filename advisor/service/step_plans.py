@@ -267,7 +267,7 @@ class _Planned:
         rule = ApplicationRule(
             command.application,
             threads_from=() if (command.variable,) == THREAD_VARIABLES else (command.variable,),
-            fills_cores=command.fills_cores,
+            threads_unset="all-cores" if command.fills_cores else "",
         )
         use = ScriptUse(
             threads=command.threads_kept or self.steps.threads_kept,

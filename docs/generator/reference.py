@@ -10,7 +10,7 @@ from advisor.policy.jsonschema import schema
 Node = dict[str, Any]
 
 HEAD = """\
-<!-- Made by `make docs` from advisor/policy/schema.py and site_schema.py: change them. -->
+<!-- Made by `make docs` from the fields that advisor/core/keys.py tells of: change them. -->
 # {kind}.yaml
 
 {what}

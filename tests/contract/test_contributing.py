@@ -35,7 +35,7 @@ ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
         r'(?m)^    sockets: int|^    sockets: Annotated|"sockets", "cores"|sockets=\w+\("Sockets"',
         EVERYWHERE,
         "",
-        4,
+        2,
     ),
 }
 """What was added once, as a pattern that finds it; where it is looked for (what uses it later may

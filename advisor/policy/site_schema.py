@@ -17,6 +17,7 @@ from advisor.policy.fields import (
     FREQUENCIES,
     REGEX_SCHEMA,
     Feature,
+    Flag,
     Freq,
     Memory,
     Name,
@@ -472,12 +473,24 @@ def _axis_name(value: object) -> str:
 
 
 class AxisSection(Strict):
-    """How an axis is written into a job."""
+    """How an axis is written into a job: by an option, or by its nodes' prolog."""
 
-    option: Word = Field(description="the long name of the site's own option, without dashes")
+    option: Word = Field(
+        default="", description="the long name of the site's own option, without dashes"
+    )
     value: Annotated[str, Reads(_axis_value, {"type": "string", "pattern": r"\{\}"})] = Field(
         default="{}", description="the option's value; {} stands for the number"
     )
+    nodes: Flag = Field(
+        default=False,
+        description="true: Slurm's prolog `advisor-node-cap` sets it on the job's own GPUs",
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AxisSection:
+        if self.nodes == bool(self.option):
+            refuse("names no option, or one beside nodes: true", allowed=("option", "nodes"))
+        return self
 
 
 AxisName = Annotated[str, Reads(_axis_name, {"enum": [*AXES]})]

@@ -267,7 +267,7 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         print(line)
     if model.further_axes:
         axes = " and ".join(AXES[name].words for name in model.further_axes)
-        print(f"jobs keep their {axes}: nothing writes it into a job, these options are only shown")
+        print(f"options with a lower {axes} are for jobs that ask for GPUs (docs/gpu.md)")
     for line in worth.lines() if worth else ():
         print(line)
 

@@ -1,8 +1,9 @@
 """Axes beyond nodes, threads and frequency cap: what a configuration may have besides.
 
-An axis is data: a name, which is also that of its column in files and of its key in JSON, and how
-its values are shown. All of them are whole numbers. Its values belong to a configuration
-(:attr:`advisor.core.configuration.Configuration.extra`) where a job states them.
+An axis is data: a name, which is also that of its column in files and of its key in JSON, how its
+values are shown, and how a job gets one (:class:`AxisWriting`). All of them are whole numbers. Its
+values belong to a configuration (:attr:`advisor.core.configuration.Configuration.extra`) where a
+job states them; a job that states none has the highest.
 """
 
 from __future__ import annotations
@@ -45,10 +46,24 @@ AXES: Mapping[str, Axis] = {
 
 @dataclass(frozen=True, slots=True)
 class AxisWriting(Record):
-    """How a site has an axis written into a job: its scheduler's option, and the option's value."""
+    """How a job gets a value of an axis: by an option of its scheduler, or by its nodes' prolog.
 
-    option: Annotated[str, Written.WORD, "the long name of the site's own option, without dashes"]
+    ``value`` is the option's, with ``{}`` where the number stands, in units of ``per`` of the
+    axis' own. ``nodes``: there is no option; the job's stamp tells its nodes.
+    """
+
+    option: Annotated[
+        str, Written.WORD, "the long name of the site's own option, without dashes"
+    ] = ""
     value: Annotated[str, Written.AXIS_VALUE, "the option's value; {} stands for the number"] = "{}"
+    nodes: Annotated[
+        bool, "true: Slurm's prolog `advisor-node-cap` sets it on the job's own GPUs"
+    ] = False
+    per: int = 1
+
+    def text(self, value: int) -> str:
+        """Return the option's value for one of the axis."""
+        return self.value.replace("{}", str(value // self.per))
 
 
 def writings_of(site: Mapping[str, object]) -> dict[str, AxisWriting]:
@@ -58,6 +73,16 @@ def writings_of(site: Mapping[str, object]) -> dict[str, AxisWriting]:
         str(name): AxisWriting.from_dict(how)
         for name, how in (axes.items() if isinstance(axes, Mapping) else ())
     }
+
+
+def read_extra(data: object) -> Extra:
+    """Read further axes of a record; what is none, or has a value it cannot have, is left out."""
+    values = data if isinstance(data, Mapping) else {}
+    return tuple(
+        (name, value)
+        for name, axis in sorted(AXES.items())
+        if type(value := values.get(name)) is int and axis.least <= value <= axis.most
+    )
 
 
 def extra_words(extra: Extra) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
+from advisor.core.axes import Extra, read_extra
 from advisor.core.codec import FieldError
 from advisor.core.configuration import Configuration
 from advisor.core.policy import Goal, Mode, Policy
@@ -197,6 +198,9 @@ class Decision:
     """The cap, kHz, that the nodes themselves put on all that the job runs; 0 for none. Its stamp
     carries it to them."""
 
+    node_axes: Extra = ()
+    """What the nodes themselves set on the job's GPUs; its stamp carries it to them."""
+
     stamped_change: bool = False
     """The job's stamp says that the job was changed; it does not say how."""
 
@@ -231,7 +235,7 @@ class Decision:
     @property
     def changed(self) -> bool:
         """Whether the job is rewritten."""
-        return bool(self.rewrite or self.environment or self.stamped_change)
+        return bool(self.rewrite or self.environment or self.node_axes or self.stamped_change)
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -275,6 +279,7 @@ class Decision:
             message="",
             binds_node_type=False,
             node_cap_khz=0,
+            node_axes=(),
             plan=None,
         )
 
@@ -298,6 +303,7 @@ class Decision:
             "program": dict(self.program),
             **({"reading": self.reading.to_dict()} if self.reading else {}),
             **({"plan": self.plan.to_dict()} if self.plan else {}),
+            **({"node_axes": dict(self.node_axes)} if self.node_axes else {}),
             **{name: value for name in _IF_SET if (value := getattr(self, name))},
         }
 
@@ -380,6 +386,7 @@ class Decision:
             parts=tuple(map(_mapping, parts)) if isinstance(parts, list) else (),
             plan=_plan_of(data.get("plan")),
             node_cap_khz=int(number_or_none(data.get("node_cap_khz")) or 0),
+            node_axes=read_extra(data.get("node_axes")),
             stamped_change=bool(data.get("changed")) and not (rewrite or environment),
         )
 

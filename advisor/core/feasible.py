@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from advisor.core.axes import AXES, Extra
 from advisor.core.cache_key import key_maker, keyed_as, not_keyed
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
@@ -49,6 +50,10 @@ class Constraints:
     threads_unset: str = ""
     """Why variables that the job leaves unset stay so; "" if they may be set, or none is."""
     freq_kept: str = ""
+    axes: tuple[str, ...] = ()
+    """Further axes that may be lowered, of the job's own node type."""
+    axes_kept: tuple[Reason, ...] = ()
+    """Why others may not."""
     node_type_kept: str = ""
     cores_kept: str = ""
     """Why the request does not become smaller."""
@@ -129,12 +134,13 @@ def feasible_rows(
     top = max(map(_FREQUENCY, rows), default=0)
     ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
     frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
+    further = {e: _axis_obstacle(e, kind) for e in {row.extra for row in rows}} if x.axes else _NONE
     allowed, dropped = list(rows), Counter[Reason]()
     # Most jobs may have every shape and frequency: then no row is looked at by itself.
-    if any(ruled_out.values()) or any(frequencies.values()):
+    if any(ruled_out.values()) or any(frequencies.values()) or any(further.values()):
         allowed = []
         for row in rows:
-            why = ruled_out[row[:3]] or frequencies[row[3]]
+            why = ruled_out[row[:3]] or frequencies[row[3]] or further.get(row.extra)
             if why:
                 dropped[why] += 1
             else:
@@ -275,6 +281,22 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
     if rule != "override" and freq < (x.request.freq_low_khz or 0):
         return reason("user-set", "frequency")
     return axis_kept("frequency", rule, x.request, lower=lower)
+
+
+_NONE: Mapping[Extra, Reason | None] = {}
+
+
+def _axis_obstacle(extra: Extra, node_type: NodeType) -> Reason | None:
+    """Return what rules out values of further axes: they cannot be set on these nodes' devices.
+
+    A clock is one of the device's steps, a power limit any number of watts between its ends.
+    """
+    for name, value in extra:
+        steps, axis = node_type.gpus.steps(name), AXES[name]
+        if not (steps[0] <= value <= steps[-1] if axis.limits_power else value in steps):
+            words = f"{axis.words} {axis.shown(value)} on {node_type.name}"
+            return reason("not-in-inventory", words)
+    return None
 
 
 def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) -> Reason | None:

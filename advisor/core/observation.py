@@ -18,6 +18,12 @@ _OF_GPUS_ALONE = frozenset({"nvml", "amdgpu", "intelgpu"})
 """Meters that see accelerators only; after ``+`` they are added to one of processors."""
 
 
+GPUS = "gpus"
+"""Under this name a run keeps how many GPUs each of its nodes gave it."""
+_WHOLE_NODE = frozenset({"pm_counters", "grace"})
+"""Meters that see all of a node."""
+
+
 def coverage(meter: str) -> tuple[str, ...]:
     """Return what decides whether two meters' energies can be compared: the accelerators in them.
 
@@ -53,3 +59,15 @@ class Observation:
     smaller ``request``. "" for what was imported, made by hand, or ran as it was written."""
     space: SearchSpace | None = None
     """The grid that its model is to be evaluated on; None where nobody said (an import, a job)."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that each of its nodes gave it, 0 where that is not known."""
+        count = self.extra.get(GPUS)
+        return int(count) if isinstance(count, int | float) and 0 < count <= 1024 else 0
+
+    @property
+    def gpus_metered(self) -> bool:
+        """Whether its energy has that of its GPUs in it: whose clocks are stated was metered."""
+        known = GPU_ENERGY in self.extra or bool(self.configuration.extra)
+        return known or self.meter in _WHOLE_NODE or bool(coverage(self.meter))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, hypot
@@ -251,18 +251,34 @@ def _further_record(axes: int) -> struct.Struct:
 
 
 def as_written(blob: bytes) -> bytes:
-    """Return the packed options that differ from jobs in nothing that no hook can write.
+    """Return the packed options that differ from jobs in no further axis.
 
-    These are those with the highest value of every further axis: what a job gets that asks for
-    none. They are packed without these axes; options that have none come back as they are.
-    Raises ValueError as unpack_rows does.
+    These are those with the highest value of each: what a job gets that asks for none. They are
+    packed without these axes; options that have none come back as they are. Raises ValueError as
+    unpack_rows does.
     """
     if blob[:1] != bytes([_FURTHER]):
         return blob
-    rows, highest = unpack_rows(blob), highest_axes(blob)
-    return bytes([_VERSION]) + b"".join(
-        _RECORD.pack(*row[:15]) for row in rows if row.extra == highest
-    )
+    rows = rows_within(blob, ())
+    return bytes([_VERSION]) + b"".join(_RECORD.pack(*row) for row in rows)
+
+
+def rows_within(blob: bytes, axes: Collection[str]) -> list[Row]:
+    """Return the rows that differ from jobs in none but ``axes`` of their further axes.
+
+    What a row has as jobs that ask for nothing is left out of it: its ``extra`` is what has to be
+    written. Raises ValueError as unpack_rows does.
+    """
+    rows = unpack_rows(blob)
+    if blob[:1] != bytes([_FURTHER]):
+        return rows
+    highest = dict(highest_axes(blob))
+    within = []
+    for row in rows:
+        lower = tuple((name, value) for name, value in row.extra if value != highest[name])
+        if all(name in axes for name, _ in lower):
+            within.append(_AS_ROW((*row[:15], lower) if lower else row[:15]))
+    return within
 
 
 def highest_axes(blob: bytes) -> Extra:

@@ -128,6 +128,7 @@ class Axes:
         AxisRule, "threads of the program; cores of the request where nodes are shared"
     ] = "fill"
     node_type: Annotated[AxisRule, "the type of node"] = "fill"
+    gpu: Annotated[AxisRule, "clock and power limit of a job's GPUs"] = "cap"
 
 
 @dataclass(frozen=True, slots=True)

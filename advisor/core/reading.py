@@ -54,6 +54,9 @@ class JobReading:
     """Why a frequency cap in the job's options does not reach its program; "" where it does."""
     node_cap: bool = False
     """Where it does not: the nodes themselves apply the cap that the job's stamp names."""
+    axes_kept: tuple[str, str] = ("", "")
+    """Of a job with GPUs, why the scheduler's own option for their clock does not reach them, and
+    why its nodes set nothing on them; "" where they do."""
     obstacles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What kept the job off other node types, as reason codes: where it must not start later, and
     where it may wait; "" where nothing did."""
@@ -93,6 +96,8 @@ class JobReading:
             data["uncapped"] = self.uncapped[:_LONGEST]
         if self.node_cap:
             data["node_cap"] = True
+        if any(self.axes_kept):
+            data["axes_kept"] = [text[:_LONGEST] for text in self.axes_kept]
         if self.obstacles:
             data["obstacles"] = {n: list(pair) for n, pair in self.obstacles.items()}
         if self.programs is not None:
@@ -132,6 +137,7 @@ class JobReading:
                 bool(data.get("counts_threads")),
                 str(data.get("uncapped") or ""),
                 bool(data.get("node_cap")),
+                _pair(data.get("axes_kept", ("", ""))),
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
                 _programs_of(data["programs"]) if "programs" in data else None,
                 JobSteps.from_dict(data["steps"]) if "steps" in data else None,
@@ -142,6 +148,11 @@ class JobReading:
 
 def _programs_of(data: Any) -> tuple[StepProgram, ...]:
     return tuple(StepProgram(*map(str, program)) for program in data)
+
+
+def _pair(data: Any) -> tuple[str, str]:
+    first, second = map(str, data)
+    return first, second
 
 
 def _short(value: object) -> bool:

@@ -63,7 +63,7 @@ KINDS: dict[str, ReasonKind] = {
     "threads-own": ReasonKind("threads are kept: {0}"),
     "threads-unset": ReasonKind("threads are kept: the job leaves {0}"),
     "allocation-kept": ReasonKind("nodes and tasks are kept as you wrote them"),
-    "axis-unwritten": ReasonKind("{0} is kept: nothing writes it into a job yet"),
+    "axis-unwritten": ReasonKind("{0} is kept: nothing here writes it into a job"),
     "no-frequency-steps": ReasonKind("frequency is kept: the inventory lists no steps for {0}"),
     "not-in-inventory": ReasonKind("{0} is not in the inventory, so it is not set"),
     "no-room": ReasonKind(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.cache_key import keyed_as, not_keyed
+from advisor.core.gpus import GpusAsked
 from advisor.core.protocol import PREFIXES
 
 _SENDER = not_keyed("of who asks and what for: the policy that holds for that is in the key")
@@ -17,6 +19,7 @@ _BINDS = not_keyed("of what is bound: why an axis is kept, and the cap, are in t
 _LIMIT = not_keyed("of the time limit: the limit that rules something out is in the key")
 _WRITTEN = not_keyed("a choice is written after it was made")
 _WHOLE = not_keyed("of how tasks lie on nodes: whether the job has whole nodes is in the key")
+_GPUS = not_keyed("of the GPUs: which of their axes may change is in the key")
 _TRIALS = not_keyed("a trial is taken or not after the choice was made")
 
 
@@ -68,6 +71,7 @@ class JobRequest:
     tasks_together: int = field(default=1, metadata=_WHOLE)
     """So many tasks are on one node at least, where nothing else says how they are spread."""
     cpus_per_task: int | None = None
+    gpus: GpusAsked | None = field(default=None, metadata=_GPUS)
     constraint: str = field(default="", metadata=_PLACES)
     node_list: str = field(default="", metadata=_PLACES)
     freq_khz: int | None = field(default=None, metadata=_BINDS)
@@ -147,6 +151,11 @@ class JobRequest:
         unknown = tuple(n for n in self.not_understood if n not in option_axes)
         return replace(self, binds={**binds, **self.binds}, not_understood=unknown)
 
+    def with_written(self, axes: Mapping[str, AxisWriting]) -> JobRequest:
+        """Return the request with the axes bound whose own options its user has set."""
+        bound_axes = {a: f"--{w.option}" for a, w in axes.items() if w.option in self.options}
+        return replace(self, binds={**bound_axes, **self.binds}) if bound_axes else self
+
     def summary(self) -> dict[str, object]:
         """Return what is worth keeping: no script text, no environment, nothing unset."""
         summary = {n: getattr(self, n) for n in _KEPT if getattr(self, n) not in (None, "")}
@@ -174,6 +183,8 @@ class JobRequest:
             summary["completed"] = dict(self.completed)
         if self.node_types is not None:
             summary["node_types"] = list(self.node_types)
+        if self.gpus is not None:
+            summary["gpus"] = self.gpus.to_dict()
         return {**summary, "explicit": sorted(self.explicit)}
 
     @classmethod
@@ -197,6 +208,8 @@ class JobRequest:
         values["written_from"] = tuple(values.get("options", ()))
         if isinstance(data.get("node_types"), list):
             values["node_types"] = tuple(map(str, data["node_types"]))
+        if isinstance(data.get("gpus"), Mapping):
+            values["gpus"] = GpusAsked.from_dict(data["gpus"])
         explicit = data.get("explicit")
         axes = frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset()
         return cls(scheduler, hook, user, -1, account=account, explicit=axes, **values)
@@ -223,10 +236,14 @@ def plain_name(option: str) -> str:
 
 
 def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Return what a compiled site file says of options in no table: name -> axes."""
+    """Return what a compiled site file says of options in no table: name -> axes.
+
+    An option that writes an axis keeps that axis in jobs whose users set it themselves.
+    """
     options = site.get("understood_options")
     option_axes = options if isinstance(options, Mapping) else {}
-    return {plain_name(name): tuple(axes) for name, axes in option_axes.items()}
+    writing = {w.option: (axis,) for axis, w in writings_of(site).items() if w.option}
+    return {plain_name(name): tuple(axes) for name, axes in {**writing, **option_axes}.items()}
 
 
 _KEPT = (

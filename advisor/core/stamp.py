@@ -11,7 +11,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from advisor.core.axes import read_extra
 from advisor.core.configuration import Configuration
 from advisor.core.decision import FROM_STAMP, Alternative, Decision, Effect, number, read_policy
 from advisor.core.program import checked
@@ -54,8 +56,12 @@ def make_stamp(decision: Decision) -> str:
         data["to"] = _point(chosen.configuration)
         data["t"] = [_round(chosen.time_s), *chosen.time.to_list()]
         data["e"] = [_round(chosen.energy_j), *chosen.energy.to_list()]
+        if chosen.configuration.extra:
+            data["ax"] = dict(chosen.configuration.extra)
     if decision.node_cap_khz:
         data["cap"] = decision.node_cap_khz
+    if decision.node_axes:
+        data["gpus"] = dict(decision.node_axes)
     if decision.program:
         data["prog"] = [decision.program[name] for name in PROGRAM]
     text = PREFIX + _encode(data)
@@ -96,7 +102,7 @@ def _decision(data: Mapping[str, object]) -> Decision:
     if "to" in data:
         (time_s, *t), (energy_j, *e) = _list(data["t"]), _list(data["e"])
         chosen = Alternative(
-            _configuration(_list(data["to"])),
+            replace(_configuration(_list(data["to"])), extra=read_extra(data.get("ax"))),
             number(time_s),
             number(energy_j),
             Effect.of_percent(*t),
@@ -125,6 +131,7 @@ def _decision(data: Mapping[str, object]) -> Decision:
         baseline_energy_j=cost[1],
         program=_program(data.get("prog")),
         node_cap_khz=int(str(data.get("cap", 0))),
+        node_axes=read_extra(data.get("gpus")),
         stamped_change=bool(data.get("chg")),
         origin=FROM_STAMP,
     )

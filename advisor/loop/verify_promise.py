@@ -48,4 +48,5 @@ def _row_at(c: Configuration, model: StoredModel) -> Row | None:
     if c.node_type != model.node_type:
         return None
     place = (c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz)
-    return next((row for row in model.rows() if row[:4] == place), None)
+    axes = tuple(name for name, _ in c.extra)
+    return next((r for r in model.rows(axes) if r[:4] == place and r.extra == c.extra), None)

@@ -22,7 +22,15 @@ from advisor.models.base import LEFT_OUT, Forecast, Prediction
 from advisor.models.ended_runs import without_refuted
 from advisor.models.registry import DEFAULT, forecast
 from advisor.models.response import Response
-from advisor.models.runs import MIN_CONFIGURATIONS, Runs, broken, gather, of_one_method, rate_stats
+from advisor.models.runs import (
+    MIN_CONFIGURATIONS,
+    Runs,
+    broken,
+    gather,
+    gpu_stats,
+    of_one_method,
+    rate_stats,
+)
 from advisor.models.space import WantedOptions, far_from, highest_of, with_axes
 from advisor.models.space import wanted as search
 
@@ -134,6 +142,7 @@ def fit_options(
         "runs": len(observations),
         "method": method,
         **rate_stats(runs.work, observations),
+        **gpu_stats(observations),
         "program": programs,
         "threads_unset": [list(shape) for shape in filled(observations)],
         "notes": notes,

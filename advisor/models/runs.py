@@ -266,6 +266,20 @@ def of_equal_work(
     ], work
 
 
+def gpu_stats(observations: Sequence[Observation]) -> dict[str, object]:
+    """Return what a model keeps of its runs' GPUs: how many a node, and whether all were metered.
+
+    Nothing where no run says how many, or where they differ.
+    """
+    stats: dict[str, object] = {}
+    first = observations[0].gpus
+    if first and all(o.gpus == first for o in observations):
+        stats["gpus"] = first
+    if all(o.gpus_metered for o in observations):
+        stats["gpus_metered"] = True
+    return stats
+
+
 def rate_stats(work: float | None, observations: Sequence[Observation]) -> dict[str, object]:
     """Return what a model keeps of its runs' rates: the work, and their unit if they have one."""
     if work is None:

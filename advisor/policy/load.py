@@ -192,6 +192,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         }
     assert isinstance(parsed, SiteFile)
     electricity = parsed.electricity.model_dump(exclude_unset=True)
+    axes = {name: axis.model_dump(exclude_unset=True) for name, axis in parsed.axes.items()}
     return {
         "node_types": {
             name: t.model_dump(exclude_unset=True) for name, t in parsed.node_types.items()
@@ -200,7 +201,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         **({"default_partition": parsed.default_partition} if parsed.default_partition else {}),
         **({"electricity": electricity} if electricity else {}),
         **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
-        **({"axes": {n: a.model_dump() for n, a in parsed.axes.items()}} if parsed.axes else {}),
+        **({"axes": axes} if axes else {}),
         "applications": [_application(a) for a in parsed.applications],
     }
 

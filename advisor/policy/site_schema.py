@@ -42,7 +42,13 @@ class ElectricitySection(section(Tariff)):  # type: ignore[misc]  # made from a 
 
 
 class AxisSection(section(AxisWriting)):  # type: ignore[misc]
-    """How an axis is written into a job."""
+    """How an axis is written into a job: by an option, or by its nodes' prolog."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AxisSection:
+        if self.nodes == bool(self.option):
+            refuse("names no option, or one beside nodes: true", allowed=("option", "nodes"))
+        return self
 
 
 class LimitSection(Strict):

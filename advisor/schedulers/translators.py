@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 from advisor import plugins
 from advisor.core.availability import Availability
+from advisor.core.axes import AxisWriting
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.request import JobRequest
@@ -47,6 +48,18 @@ class Translator(Protocol):
     @property
     def SETS_THREADS(self) -> tuple[str, ...]:  # noqa: N802
         """The thread variables that the scheduler itself sets in every job."""
+
+    @property
+    def AXES(self) -> Mapping[str, AxisWriting]:  # noqa: N802
+        """How the scheduler itself has further axes written, by axis."""
+
+    def axes_kept(
+        self, request: JobRequest, use: ScriptUse, settings: Mapping[str, str]
+    ) -> tuple[str, str]:
+        """Return why :attr:`AXES` do not reach a job's GPUs, and why its nodes set nothing there.
+
+        "" where they do. ``settings`` as for :meth:`cap_obstacle`.
+        """
 
     def array_task(self, number: str) -> dict[str, str]:
         """Return the variables in which a task of a job array finds its number; "": it is none."""

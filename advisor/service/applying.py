@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from advisor.core.axes import AXES
 from advisor.core.configuration import Configuration
 from advisor.core.feasible import Constraints
 from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.request import CannotWriteError
 from advisor.core.requested_configuration import cap_asked_for
 from advisor.schedulers.translators import translator
+from advisor.service.axes import writing_of
 from advisor.service.baseline import JobBaseline
 from advisor.service.choice import Choice, class_obstacle
 from advisor.service.conclusion import Conclusion, Rewrite
@@ -109,4 +111,13 @@ def _write(
     node_cap_khz = 0
     if job.reading.node_cap:
         node_cap_khz = cap_asked_for(request, chosen, node_type)
-    return Rewrite(options, environment, binds_node_type, node_cap_khz)
+    node_axes = []
+    for name, value in chosen.extra:
+        writing = writing_of(name, job)
+        if writing is None:  # it was there when the bounds were made
+            return reason("cannot-write", AXES[name].words)
+        if writing.nodes:
+            node_axes.append((name, value))
+        else:
+            options[writing.option] = writing.text(value)
+    return Rewrite(options, environment, binds_node_type, node_cap_khz, tuple(node_axes))

@@ -16,6 +16,7 @@ from advisor.core.requested_configuration import (
     partitions_of,
 )
 from advisor.core.words import describe
+from advisor.service.axes import other_gpus
 from advisor.service.choice import Choice
 from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Rewrite
 from advisor.service.families import time_limit_short
@@ -134,8 +135,8 @@ def locate_baseline(job: UnderstoodJob, demand: AskedFor) -> JobBaseline | Concl
     if row is None or (row.extrapolated and not row.confirmed):
         why = reason("baseline-outside-model", describe(configuration, node_type=True))
         return Conclusion(job, (*reasons, why), models.workload, model, configuration)
-    if model.further_axes and (axis := _axis_elsewhere(job, model)):
-        why = reason("baseline-outside-model", axis)
+    if why_not := _axis_elsewhere(job, model) or other_gpus(job, model, configuration):
+        why = reason("baseline-outside-model", why_not)
         return Conclusion(job, (*reasons, why), models.workload, model, configuration)
     measured = row.configuration(node_type)
     notes: list[Reason] = []
@@ -158,6 +159,8 @@ def _axis_elsewhere(job: UnderstoodJob, model: StoredModel) -> str:
 
     They are at the highest value that ran: a job may set its own, or get a higher one.
     """
+    if not model.further_axes:
+        return ""
     gpus = job.snapshot.inventory.node_types[model.node_type].gpus
     for name, highest in model.highest_axes:
         if name in job.request.binds:

@@ -9,6 +9,7 @@ from advisor.core.feasible import Constraints
 from advisor.core.reasons import reason
 from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
 from advisor.schedulers.translators import translator
+from advisor.service.axes import axes_of, cap_kept
 from advisor.service.baseline import JobBaseline
 from advisor.service.conclusion import Conclusion
 from advisor.service.place import JobPlace, node_type_obstacles, obstacles_now_and_later
@@ -34,6 +35,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         why = reason("mixed-partition", job.partition, node_type or "policy keeps it")
         return baseline.conclude(job, why)
     once = _started_once(job, baseline)
+    axes, axes_kept = axes_of(job, baseline.model)
     return Constraints(
         request,
         baseline.configuration,
@@ -44,7 +46,14 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         whole=whole_nodes,
         threads_kept=threads_kept(request, use, job.recognised.threads_from) or once,
         threads_unset=_threads_unset(job, baseline),
-        freq_kept=bound(request, "frequency") or use.frequency or job.reading.frequency_kept,
+        freq_kept=(
+            bound(request, "frequency")
+            or use.frequency
+            or job.reading.frequency_kept
+            or cap_kept(job, baseline.model)
+        ),
+        axes=axes,
+        axes_kept=axes_kept,
         node_type_kept=node_type,
         cores_kept="" if whole_nodes else _cores_kept(job, baseline) or once,
         obstacles=_obstacles(job, baseline),

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from advisor.core.axes import AXES
 from advisor.core.decision import Alternative
 from advisor.core.feasible import Constraints, explain, feasible_rows
 from advisor.core.node_type_estimate import similarity_text
@@ -49,7 +48,9 @@ def choose(
     pin: Pin | None,
 ) -> Choice:
     """Return the choice among the options of all ``models``; ``model`` is the baseline's."""
-    longest_s = max(map(snapshot.longest_s, models.values()))
+    if pin is not None:  # which names none of them
+        constraints = replace(constraints, axes=())
+    longest_s = max(snapshot.longest_s(m, constraints.axes) for m in models.values())
     key = (*[(m.id, m.size) for m in models.values()], constraints.key(longest_s), pin)
     choice: Choice = snapshot.choice(
         key, lambda: _choose(snapshot, models, model, baseline, constraints, pin)
@@ -81,8 +82,9 @@ def _choose(
         if candidate_model.transferred and constraints.policy.estimated_node_types == "refuse":
             refused.append(candidate_model.node_type)
             continue
+        axes = constraints.axes if candidate_model is model else ()
         rows, why = feasible_rows(
-            candidate_model.node_type, snapshot.rows(candidate_model), constraints
+            candidate_model.node_type, snapshot.rows(candidate_model, axes), constraints
         )
         dropped.update(why)
         # What is weighed differs from the job as written.
@@ -90,7 +92,7 @@ def _choose(
             rows.remove(baseline)
         candidates += product((candidate_model.node_type,), rows)  # each row with its node type
     reasons = explain(dropped)
-    reasons += [reason("axis-unwritten", AXES[name].words) for name in model.further_axes]
+    reasons += constraints.axes_kept
     if refused and constraints.policy.axes.node_type != "keep":
         reasons.append(reason("estimates-refused", ", ".join(refused), "estimated_node_types"))
     if pin is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from advisor.core.axes import Extra
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.option import Row
@@ -44,6 +45,7 @@ class Rewrite:
     environment: Mapping[str, str] = field(default_factory=dict)
     binds_node_type: bool = False
     node_cap_khz: int = 0
+    node_axes: Extra = ()
 
 
 NO_REWRITE = Rewrite()
@@ -90,7 +92,7 @@ def record(conclusion: Conclusion) -> Decision:
             conclusion.baseline,
             choice.chosen,
             reasons,
-            bool(rewrite.options or rewrite.environment),
+            bool(rewrite.options or rewrite.environment or rewrite.node_axes),
             quality,
         )
         message = message if conclusion.plan is None else plan_line(conclusion.plan)
@@ -126,5 +128,6 @@ def record(conclusion: Conclusion) -> Decision:
         cold_start=cold_start_of(model, choice),
         binds_node_type=rewrite.binds_node_type,
         node_cap_khz=rewrite.node_cap_khz,
+        node_axes=rewrite.node_axes,
         plan=conclusion.plan,
     )

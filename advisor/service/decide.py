@@ -40,7 +40,7 @@ def decide(
     ``trials``, and whoever lets a job run one must take its place first.
     """
     request = translator(request.scheduler).fold(request, snapshot.availability)
-    request = request.with_understood(snapshot.understood_options)
+    request = request.with_understood(snapshot.understood_options).with_written(snapshot.axes)
     submission = Submission(request, snapshot, snapshot.policy.base)
     return record(with_plan(_conclude(submission, chance, trials), chance))
 

@@ -73,6 +73,7 @@ def with_use(
         threads=threads_stated(request),
         uncapped=uncapped,
         node_cap=bool(uncapped) and language.caps_on_nodes(request, settings),
+        axes_kept=language.axes_kept(request, use, settings) if request.gpus else ("", ""),
         counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.availability import Availability
+from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.feasible import TIME_HI
 from advisor.core.inventory import Inventory
 from advisor.core.job_history import JobHistory
@@ -56,6 +57,8 @@ class Snapshot:
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: dict[str, str] = field(default_factory=dict)
     understood_options: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    axes: dict[str, AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, where that is not as the scheduler does."""
     availability: Availability | None = None
     """What can be had now; None where nobody looks."""
     models: dict[int, StoredModel] = field(default_factory=dict)
@@ -122,28 +125,28 @@ class Snapshot:
         """Return the applications that a user's own runs measured, the latest first."""
         return self._own.get(user, ())
 
-    def rows(self, model: StoredModel) -> list[Row]:
-        """Return a model's options, decoded once while it is in use."""
+    def rows(self, model: StoredModel, axes: tuple[str, ...] = ()) -> list[Row]:
+        """Return a model's options (:meth:`StoredModel.rows`), decoded once while it is in use."""
         cache, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
-        key = (model.id, model.size)
+        key = (model.id, model.size, axes)
         entry = cache.get(key)
         if entry is not None and entry[0] == model.updated_at:
             cache.move_to_end(key)
             return entry[1]
-        rows = self._at_size(model) if model.size else model.rows()
+        rows = self._at_size(model) if model.size else model.rows(axes)
         cache[key] = (model.updated_at, rows)
         if len(cache) > most:
             cache.popitem(last=False)
         return rows
 
-    def longest_s(self, model: StoredModel) -> float:
-        """Return the upper end of the longest time among a model's options, 0 without any."""
-        key = (model.id, model.size)
+    def longest_s(self, model: StoredModel, axes: tuple[str, ...] = ()) -> float:
+        """Return the upper end of the longest time among :meth:`rows`, 0 without any."""
+        key = (model.id, model.size, axes)
         entry = self._longest.get(key)
         if entry is None or entry[0] != model.updated_at:
             if len(self._longest) >= _BASELINES:
                 self._longest.clear()
-            longest_s = max(map(TIME_HI, self.rows(model)), default=0.0)
+            longest_s = max(map(TIME_HI, self.rows(model, axes)), default=0.0)
             entry = self._longest[key] = (model.updated_at, longest_s)
         return entry[1]
 
@@ -321,6 +324,7 @@ def site_of(reader: Reader) -> Snapshot:
         tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
         understood_of(site),
+        writings_of(site),
         training=frozenset(
             (r.application, r.workload)
             for state in ("requested", "running")

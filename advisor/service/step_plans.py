@@ -336,7 +336,7 @@ class _Planned:
         blank: PlannedStep,
     ) -> Iterator[PlannedStep]:
         """Yield a step as the choice within bounds makes it, once for each build of its program."""
-        model = baseline.model
+        model, bounds = baseline.model, replace(bounds, axes=())  # a plan names none
         choice = choose(
             job.snapshot, baseline.models.by_node_type, model, baseline.row, bounds, None
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +13,14 @@ from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.decision import FROM_STAMP, Decision
 from advisor.core.observation import Observation, Quality, RunMethod, Scope
-from advisor.core.option import Option, Row, as_written, further_axes, highest_axes, unpack_rows
+from advisor.core.option import (
+    Option,
+    Row,
+    further_axes,
+    highest_axes,
+    rows_within,
+    unpack_rows,
+)
 from advisor.core.size_table import SizeTable
 from advisor.errors import StoreError
 
@@ -132,6 +139,17 @@ class StoredModel:
         return method if method in ("variables", "request") else ""
 
     @property
+    def gpus(self) -> int:
+        """GPUs that each node gave its runs, 0 where they do not say."""
+        count = self.stats.get("gpus")
+        return count if isinstance(count, int) else 0
+
+    @property
+    def gpus_metered(self) -> bool:
+        """Whether its energies have those of its runs' GPUs in them."""
+        return self.stats.get("gpus_metered") is True
+
+    @property
     def energy_basis(self) -> str:
         """The energies its own can be compared with: a model by transfer, with its base's."""
         return str(self.transfer.get("energy_quality") or self.energy_quality)
@@ -149,7 +167,7 @@ class StoredModel:
 
     @property
     def further_axes(self) -> tuple[str, ...]:
-        """Axes of its options that no hook writes; jobs get the highest value of each."""
+        """Axes of its options beside the usual ones; jobs get the highest value of each."""
         return further_axes(self.options_blob)
 
     @property
@@ -158,13 +176,14 @@ class StoredModel:
         with self._naming_the_model():
             return highest_axes(self.options_blob)
 
-    def rows(self) -> list[Row]:
-        """Unpack the options that differ from jobs in nothing that no hook can write.
+    def rows(self, axes: Collection[str] = ()) -> list[Row]:
+        """Unpack the options that differ from jobs in none but ``axes`` of the further axes.
 
-        Most models have no others. Raises StoreError as :meth:`options` does.
+        Most models have no such axes; at a size that never ran there are none. Raises StoreError
+        as :meth:`options` does.
         """
         with self._naming_the_model():
-            rows = unpack_rows(as_written(self.options_blob))
+            rows = rows_within(self.options_blob, () if self.size else axes)
         return self.rows_at(rows, self.table()) if self.size else rows
 
     def rows_at(self, measured: Sequence[Row], table: SizeTable) -> list[Row]:

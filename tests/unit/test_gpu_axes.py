@@ -327,7 +327,7 @@ def test_options_have_every_axis_under_its_name(fitted: Path, advisor: Advisor) 
     assert clocks == set(CLOCKS) and data["models"][0]["baseline"]["gpu_freq_khz"] == TOP
     text = advisor("options", "app", "--all", "--db", fitted).out
     assert "GPU clock" in text and "0.8 GHz" in text
-    assert "jobs keep their GPU clock: nothing writes it into a job" in text
+    assert "options with a lower GPU clock are for jobs that ask for GPUs" in text
 
 
 def test_a_decision_keeps_the_axis_that_nothing_writes(
@@ -342,8 +342,8 @@ def test_a_decision_keeps_the_axis_that_nothing_writes(
     assert data["chosen"]["threads_per_node"] == 4
     assert "gpu_freq_khz" not in data["chosen"] and "gpu-freq" not in data["rewrite"]
     assert data["predicted"]["energy_pct"] == pytest.approx(-15, abs=2), "at the GPU's own clock"
-    assert "axis-unwritten" in data["reasons"]
-    assert any("GPU clock is kept" in sentence for sentence in data["explanation"])
+    assert "axis-bound" in data["reasons"]
+    assert "GPU clock is kept: the job asks for no GPUs" in data["explanation"]
 
 
 def test_a_job_that_sets_the_axis_itself_stays_as_it_is(

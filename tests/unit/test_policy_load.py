@@ -160,7 +160,7 @@ def test_every_mistake_at_once_with_line_and_key() -> None:
     assert "5%" in by_key["max_slowdown"].hint and "ambiguous" in by_key["max_slowdown"].message
     assert "90%" in by_key["min_saving"].allowed[0]
     assert by_key["axes.frequency"].allowed == core.AXIS_RULES
-    assert by_key["axes.thread"].allowed == ("frequency", "threads", "node_type", "nodes")
+    assert by_key["axes.thread"].allowed == ("frequency", "threads", "node_type", "gpu", "nodes")
     assert by_key["training.samples"].allowed == ("4 to 1000",)
     assert by_key["training.trust"].allowed == ("own", "account", "all")
     assert "training" in by_key["samples"].hint

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from advisor.core.axes import AxisWriting
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
@@ -56,6 +57,7 @@ from advisor.schedulers.pbs.table import (
 )
 
 __all__ = [
+    "AXES",
     "DIRECTIVE",
     "FOLLOWS",
     "FREQ",
@@ -66,6 +68,7 @@ __all__ = [
     "SUBMIT",
     "array_task",
     "asking_for",
+    "axes_kept",
     "bound_ranks",
     "cap_obstacle",
     "caps_on_nodes",
@@ -114,6 +117,7 @@ MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
 SETS_THREADS = (_OMP,)
+AXES: Mapping[str, AxisWriting] = {}
 _AXES = {
     "ncpus": ("threads",),
     "ompthreads": ("threads",),
@@ -364,6 +368,12 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
 def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     """Return False: the hook on the nodes reads the cap that the job asks for, not its stamp."""
     return False
+
+
+def axes_kept(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> tuple[str, str]:
+    """Return why nothing of PBS's own, and no hook on the nodes, sets a job's GPUs."""
+    none = "PBS has no option for it"
+    return none, none
 
 
 def plans_steps(request: JobRequest) -> bool:

@@ -12,10 +12,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from advisor.core.availability import Availability
+from advisor.core.axes import AxisWriting
 from advisor.core.configuration import Configuration
 from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
+from advisor.core.gpus import GpusAsked
 from advisor.core.inventory import NodeType
 from advisor.core.nodelist import expand
 from advisor.core.placement import cores_by_rank
@@ -40,6 +43,7 @@ from advisor.schedulers.slurm.sbatch import (
 )
 
 __all__ = [
+    "AXES",
     "DIRECTIVE",
     "FOLLOWS",
     "LEFT_ALONE",
@@ -50,6 +54,7 @@ __all__ = [
     "TIME_LIMIT",
     "array_task",
     "asking_for",
+    "axes_kept",
     "bound_ranks",
     "cap_obstacle",
     "caps_on_nodes",
@@ -83,6 +88,8 @@ LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 SETTINGS = ("SLURM_CONF",)
 SETS_THREADS: tuple[str, ...] = ()
+AXES: Mapping[str, AxisWriting] = {"gpu_freq_khz": AxisWriting("gpu-freq", per=1000)}
+"""Slurm's own option, in MHz: of the GPUs' memory it says nothing, which keeps its clock."""
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 """What srun calls the words of aprun's ``--cc``."""
 NOT_SWEPT = frozenset(
@@ -170,6 +177,12 @@ _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+
 _AFTER_FIRST = re.compile("[-,:km]")
 """What follows the first number of ``--nodes``: such a job is left alone (slurm_table.COUNTS)."""
 _TASKS = ("ntasks", "ntasks-per-node")
+_GPU_OPTIONS: Mapping[str, Literal["node", "task", "job"]] = {
+    "gres": "node",
+    "gpus": "job",
+    "gpus-per-node": "node",
+    "gpus-per-task": "task",
+}
 _KINDS = {"sbatch": "batch", "srun": "run", "salloc": "allocate"}
 
 
@@ -273,6 +286,7 @@ def parse_request(
         ntasks=number("ntasks"),
         ntasks_per_node=number("ntasks-per-node"),
         cpus_per_task=number("cpus-per-task") or (1 if one_each else None),
+        gpus=gpus_asked(options),
         constraint=get("constraint"),
         node_list=get("nodelist"),
         freq_khz=freq_khz,
@@ -381,6 +395,42 @@ def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     if request.kind != "batch" or not request.exclusive:
         return False
     return not (_states_cap(request) or nodes_uncapped(settings))
+
+
+def axes_kept(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> tuple[str, str]:
+    """Return why --gpu-freq does not reach a job's GPUs, and why their nodes' prolog sets nothing.
+
+    slurmstepd sets the clocks of a step's GPUs, for steps of srun only. The prolog reads the stamp,
+    which batch jobs alone have.
+    """
+    by_nodes = nodes_uncapped(settings)
+    if request.kind != "batch":
+        by_nodes = "no stamp tells its nodes"
+    return uncapped_launcher(use.launcher or request.launcher), by_nodes
+
+
+def gpus_asked(options: Mapping[str, str]) -> GpusAsked | None:
+    """Return the GPUs that a job asks for, None where it asks for none.
+
+    ``--gpus=a100:4``, ``--gres=gpu:2,nvme:1``; the hook in the controller has ``gres:gpu:4``.
+    GPUs that several jobs share (``shard``, ``mps``) are nobody's to set.
+    """
+    asked = []
+    for option, per in _GPU_OPTIONS.items():
+        for word in options.get(option, "").split(","):
+            name, *rest = word.removeprefix("gres:").removeprefix("gres/").split(":")
+            if name in ("shard", "mps"):
+                return GpusAsked(unclear=f"--{option}={word} shares GPUs with other jobs")
+            if option != "gres" and name != "gpu":  # what they count are GPUs
+                rest = [name, *rest]
+            elif name != "gpu":
+                continue
+            if any(rest) or word == "gpu":
+                number = rest[-1] if rest and rest[-1].isdecimal() else "1"
+                asked.append(GpusAsked(per, int(number[:6])))
+    if len(asked) > 1:
+        return GpusAsked(unclear="its options name GPUs more than once")
+    return asked[0] if asked and asked[0].count else None
 
 
 def plans_steps(request: JobRequest) -> bool:

@@ -121,6 +121,9 @@ KINDS: dict[str, ReasonKind] = {
     "training-running": ReasonKind("a training sweep is running"),
     "whole-job": ReasonKind("predicted from its own earlier jobs: {0}"),
     "whole-job-worse": ReasonKind("its earlier jobs predict nothing of it now: {0}"),
+    "program-ended": ReasonKind(
+        "nothing is made slower: {0} in the script may end a program after a time"
+    ),
     "cap-trial": ReasonKind(
         "this job tries a cap that its earlier ones did not have, trial {0} of {1}: even if all of "
         "its work waited for the clock, it would take {2} longer at most"
@@ -214,6 +217,19 @@ EXTRAPOLATED = "extrapolated"
 
 WHOLE_JOB = "whole-job"
 """The reason of a choice for a job that is known by its own earlier jobs alone."""
+PROGRAM_ENDED = "program-ended"
+"""Why neither a job's history nor a plan for its steps makes anything slower."""
+NOT_UNDERSTOOD = frozenset(
+    {
+        "several-steps",
+        "script-not-understood",
+        "loop-of-steps",
+        "background-steps",
+        "unrecognised",
+        "no-baseline",
+    }
+)
+"""Why a job is left alone whose history, or what its steps turn out to be, may still tell more."""
 STEP_PLAN = "step-plan"
 """The reason of a job that is left as it is written and carries a plan for its steps."""
 SEVERAL_RUNS = "several-runs"

@@ -15,6 +15,7 @@ from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.launchers import LAUNCHERS, SUBMITS, VALUE_IS_A_NAME, option_keeps
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
+from advisor.core.script_limits import ends_after_s, has_watchdog, limits_processor_time
 from advisor.core.shell_words import TOO_SLOW
 from advisor.core.signs import Signs
 from advisor.core.wrappers import INTERPRETERS, clearing
@@ -80,13 +81,9 @@ _FOLLOWS = re.compile(
 )
 _NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
-_ULIMIT, _PRLIMIT = re.compile(r"\bulimit$"), Signs(re.compile(r"\bprlimit\b"), ("prlimit",))
-_CPU_TIME = re.compile(r"-\w*t")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
 _TASKSET = re.compile(r"\btaskset\b")
 _CPU_BIND = ("--cpu-bind", "--cpu_bind")
-_DURATION = re.compile(r"(\d+(?:\.\d*)?)([smhd]?)")
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ANYTHING = frozenset(
     """
     bash sh dash ksh csh tcsh zsh xargs parallel make gmake ninja cmake ctest snakemake nextflow ssh
@@ -154,12 +151,17 @@ class ScriptUse:
     """How the launcher's line binds ranks to cores: srun's ``--cpu-bind``."""
     ends_after_s: float = math.inf
     """The script ends its program after so long: ``timeout 1h``."""
+    ends: str = ""
+    """What in a script that is not understood may end a program after a time."""
     runs: int = 1
     """How often the script runs its program, each time with the same work as its lines have it."""
 
 
 NO_USE = ScriptUse()
 """Of a script that says nothing."""
+_ENDS_UNREAD = ScriptUse(
+    ("script-not-understood", "it ends its program after a time that cannot be read")
+)
 
 
 def use_of_script(
@@ -226,6 +228,8 @@ def _use_of_script(
         placing = next((n for n in reading.assigned if PLACES_RANKS.fullmatch(n)), "")
         if placing:
             return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
+    if has_watchdog(shell):
+        return _ENDS_UNREAD
     use = _use(main, shell.text, variables, named=named)
     if main.launcher == "srun" and use.step_cpus is None and STEP_CPUS in reading.assigned:
         use = replace(use, step_cpus=reading.threads.count or 0)
@@ -304,10 +308,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     if inner:
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))
-    ends_after_s = _ends_after_s(main.wrappers)
-    if ends_after_s is None or _limits_cpu_time(text):
-        detail = "it ends its program after a time that cannot be read"
-        return ScriptUse(("script-not-understood", detail))
+    ending = ends_after_s(main.wrappers)
+    if ending is None or limits_processor_time(text):
+        return _ENDS_UNREAD
     if wrapper := clearing(main.wrappers):
         detail = f"{wrapper} takes variables out that are not known"
         return ScriptUse(("script-not-understood", detail))
@@ -378,26 +381,8 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         nodes=nodes,
         launcher=main.launcher,
         binding=binding,
-        ends_after_s=ends_after_s,
+        ends_after_s=ending,
     )
-
-
-def _ends_after_s(wrappers: Sequence[str]) -> float | None:
-    """Return when ``timeout`` ends the program, in seconds: infinity without, None if unknown."""
-    words, least = iter(wrappers), math.inf
-    for word in words:
-        if _base(word) == "timeout":
-            length = next(words, "")
-            while length.startswith("-"):
-                if length in ("-k", "-s", "--kill-after", "--signal"):
-                    next(words, "")
-                length = next(words, "")
-            match = _DURATION.fullmatch(length)
-            if not match:
-                return None
-            # 0 ends nothing
-            least = min(least, float(match[1]) * _SECONDS[match[2]] or math.inf)
-    return least
 
 
 def ranks_of_step(command: Command) -> tuple[int | None, bool]:
@@ -460,18 +445,6 @@ def lists_cores(text: str) -> bool:
         return False
     bindings = ((word, BINDING.search(word)) for word in text.split())
     return any(match and _DIGIT.search(word, match.end()) for word, match in bindings)
-
-
-def _limits_cpu_time(text: str) -> bool:
-    """Tell whether a text limits the processor time of what follows: ``ulimit -t 60``."""
-    if "limit" not in text:
-        return False
-    words, options = text.split(), False
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if options and _CPU_TIME.fullmatch(word) and following[:1] not in ("u", ""):
-            return True
-        options = _ULIMIT.search(word) is not None or (options and word.startswith("-"))
-    return _PRLIMIT.search(text) is not None
 
 
 def _first_sign(signs: Signs, text: str) -> str:

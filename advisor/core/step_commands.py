@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from advisor.core.codec import Record
+from advisor.core.codec import Record, wire
 from advisor.core.recognise import (
     MOST_PROGRAMS,
     ApplicationRule,
@@ -21,6 +21,7 @@ from advisor.core.recognise import (
 )
 from advisor.core.request import JobRequest
 from advisor.core.script import Command, commands, threads_of
+from advisor.core.script_limits import ends_programs
 from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_of_command
 from advisor.core.step_plan import ANY
 
@@ -28,6 +29,7 @@ SRUN = "srun"
 _SEEN_THROUGH = re.compile(r"(?:\S*/)?python3?(?: -[BEIOPsSuv]+)*|")
 """What may stand in front of a program: the hook at a step looks behind this alone."""
 _UNRESOLVED = frozenset("$`")
+_CUT = "the part of it that is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,23 @@ class StepCommand(Record):
 class JobSteps(Record):
     """The programs that a script starts as steps, each once, and what the whole script keeps.
 
-    ``threads`` are the numbers of threads that it states for a rank, None where they are open.
+    ``threads`` are the numbers of threads that it states for a rank, None where they are open, and
+    ``ends`` is what in it may end a program after a time.
     """
 
     commands: tuple[StepCommand, ...]
     threads: tuple[int, ...] | None = ()
     threads_kept: str = ""
     frequency_kept: str = ""
+    ends: str = field(default="", metadata=wire(omit=True))
 
 
 def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps:
     """Return what a job's script starts by srun, as far as reading follows."""
     script = request.script or ""
+    ends = _CUT if request.script_truncated else ends_programs(script, request.command[1:])
     if SRUN not in script:
-        return JobSteps(())
+        return JobSteps((), ends=ends)
     steps: dict[StepCommand, None] = {}
     for command in commands(script, request.command[1:]):
         if command.launcher == SRUN and len(steps) < MOST_PROGRAMS:
@@ -76,7 +81,7 @@ def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps
     threads = threads_of(script, request.command[1:])
     stated = None if threads.unclear else tuple(filter(None, (threads.count,)))
     threads_kept = "the script binds threads to a list of cores" if lists_cores(script) else ""
-    return JobSteps(tuple(steps), stated, threads_kept, reads_cap(script))
+    return JobSteps(tuple(steps), stated, threads_kept, reads_cap(script), ends)
 
 
 def step_names(request: JobRequest) -> set[str]:

@@ -18,7 +18,7 @@ from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory
 from advisor.core.reading import JobReading
-from advisor.core.reasons import STEP_PLAN, WHOLE_JOB, reason
+from advisor.core.reasons import NOT_UNDERSTOOD, PROGRAM_ENDED, STEP_PLAN, WHOLE_JOB, reason
 from advisor.core.recognise import ApplicationRule, Recognised, names_job
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -56,21 +56,10 @@ from advisor.store.records import StoredModel
 
 _PROGRAMS_OPEN = frozenset({"script-not-understood", "unrecognised", "interactive", "no-script"})
 """Of which jobs it is not read what they start."""
-_LEFT_OPEN = _PROGRAMS_OPEN | frozenset(
-    {
-        "several-steps",
-        "loop-of-steps",
-        "background-steps",
-        "no-baseline",
-        NO_MODEL,
-        "user-set",
-        "threads-own",
-        WHOLE_JOB,
-    }
-)
-"""Why a job is left as it is written whose steps may still tell what they are."""
 _STATED = frozenset({"user-set", "threads-own"})
 """Why threads are kept that the job states."""
+_LEFT_OPEN = NOT_UNDERSTOOD | _PROGRAMS_OPEN | _STATED | {NO_MODEL, WHOLE_JOB}
+"""Why a job is left as it is written whose steps may still tell what they are."""
 _OF_A_CHOICE = frozenset({"chosen", "confirmed", "tie-resources"})
 """Reasons of a choice that a plan takes the place of."""
 _MOST_SHAPES, _MOST_WORKLOADS, _MOST_BUILDS = 12, 24, 2
@@ -123,10 +112,17 @@ class _Planned:
         none may be predicted slower than as it is written.
         """
         limit_s = self.request.time_limit_s
-        if self.history is None or limit_s is None:
+        if self.history is None or limit_s is None or self.steps.ends:
             return 1.0
         usable_s = limit_s - self.request.signal_before_s if limit_s else math.inf
         return max(1.0, usable_s / longest_s(self.history.jobs))
+
+    @property
+    def limit_s(self) -> int | None:
+        """The time limit of a step, 0 for none. None: it may not be predicted slower."""
+        if self.steps.ends:
+            return None
+        return self.request.time_limit_s if self.asked else 0 if self.room > 1 else None
 
     def plan(self) -> StepPlan | None:
         """Return the plan for the job's steps, None where it would change none."""
@@ -259,7 +255,7 @@ class _Planned:
             explicit=request.explicit - {"threads"},
             environment={n: v for n, v in request.environment.items() if n != command.variable},
             program={},
-            time_limit_s=request.time_limit_s if self.asked else 0 if self.room > 1 else None,
+            time_limit_s=self.limit_s,
             signal_before_s=request.signal_before_s if self.asked else 0,
             script_threads=None,
             script_counts=False,
@@ -366,12 +362,16 @@ def with_plan(conclusion: Conclusion, chance: Callable[[], float]) -> Conclusion
     """
     capped = bool(conclusion.rewrite.options)
     job = _to_plan(conclusion)
-    plan = job.plan() if job else None
-    if job is None or plan is None or (capped and not _is_better(plan, conclusion)):
+    if job is None:
         return conclusion
-    submission = conclusion.submission
+    plan, submission = job.plan(), job.submission
     assert submission.reading is not None
     submission = replace(submission, reading=replace(submission.reading, steps=job.steps))
+    if job.steps.ends and PROGRAM_ENDED not in [r.code for r in conclusion.reasons]:
+        why = reason(PROGRAM_ENDED, job.steps.ends)
+        conclusion = replace(conclusion, submission=submission, reasons=(*conclusion.reasons, why))
+    if plan is None or (capped and not _is_better(plan, conclusion)):
+        return conclusion
     if capped:  # its holdout is drawn
         left = tuple(r for r in conclusion.reasons if r.code not in _OF_A_CHOICE)
         conclusion = replace(conclusion, reasons=left, choice=NO_CHOICE, rewrite=NO_REWRITE)

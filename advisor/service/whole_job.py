@@ -18,7 +18,13 @@ from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory, JobPart, PastJob
 from advisor.core.option import Row, pack_options, row_of
 from advisor.core.reading import JobReading
-from advisor.core.reasons import CAP_TRIALS_STOPPED, WHOLE_JOB, reason
+from advisor.core.reasons import (
+    CAP_TRIALS_STOPPED,
+    NOT_UNDERSTOOD,
+    PROGRAM_ENDED,
+    WHOLE_JOB,
+    reason,
+)
 from advisor.core.recognise import StepProgram, programs_of, recognise
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -28,6 +34,7 @@ from advisor.core.requested_configuration import (
     threads_stated,
 )
 from advisor.core.script import threads_of
+from advisor.core.script_limits import ends_programs, limits_steps
 from advisor.core.script_use import NO_USE, ScriptUse, reads_cap
 from advisor.core.whole_job import (
     CapResponse,
@@ -50,17 +57,6 @@ from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob
 from advisor.store.records import HISTORY, StoredModel
 
-_NOT_UNDERSTOOD = frozenset(
-    {
-        "several-steps",
-        "script-not-understood",
-        "loop-of-steps",
-        "background-steps",
-        "unrecognised",
-        "no-baseline",
-    }
-)
-"""Why a job is left alone whose history may still tell what a cap would do to it."""
 AS_MEASURED = 0.15
 """A model speaks for a part only where that took what the model says, within this share of it."""
 _SEVERAL = "the job is known on its own node type only"
@@ -157,8 +153,10 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
     if reading is None or not _may_be_capped(request, history, node_types):
         return conclusion
-    if history.worse:
-        why = reason("whole-job-worse", history.worse)
+    ends = reading.use.ends if reading.use else ""
+    if ends or history.worse:
+        worse = reason("whole-job-worse", history.worse)
+        why = reason(PROGRAM_ENDED, ends) if ends else worse
         unchanged = replace(submission, reading=reading)
         return replace(conclusion, submission=unchanged, reasons=(*conclusion.reasons, why))
     job = _job(conclusion, request, reading, node_types)
@@ -183,7 +181,7 @@ def _may_have_history(conclusion: Conclusion) -> bool:
     codes = [r.code for r in conclusion.reasons]
     if NO_MODEL in codes:  # what to do about it is said behind
         return conclusion.submission.policy.cold_start.cap_trials > 0
-    return not _NOT_UNDERSTOOD.isdisjoint(codes[-1:])
+    return not NOT_UNDERSTOOD.isdisjoint(codes[-1:])
 
 
 def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
@@ -217,7 +215,12 @@ def _with_programs(
     obstacle = translator(request.scheduler).cap_obstacle(request, _STEPS, settings)
     return replace(
         reading,
-        use=replace(read, frequency=frequency, node_type=read.node_type or _SEVERAL),
+        use=replace(
+            read,
+            frequency=frequency,
+            node_type=read.node_type or _SEVERAL,
+            ends=ends_programs(script, arguments) or limits_steps(script, arguments),
+        ),
         programs=programs,
         threads=threads_stated(request),
         uncapped=obstacle,
@@ -257,7 +260,7 @@ def _job(
         use,
         partition_of(request, submission.snapshot.inventory),
         tuple(node_types),
-        tuple(r for r in conclusion.reasons if r.code not in {*_NOT_UNDERSTOOD, NO_MODEL}),
+        tuple(r for r in conclusion.reasons if r.code not in {*NOT_UNDERSTOOD, NO_MODEL}),
     )
 
 

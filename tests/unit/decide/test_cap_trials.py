@@ -94,6 +94,17 @@ def test_a_script_tries_caps_step_by_step(known: Writer) -> None:
     assert first.chosen and first.chosen.time.hi <= 0.1
 
 
+@pytest.mark.parametrize("line", ["timeout 120 srun ./other", "srun --time=2 ./other"])
+def test_a_program_that_is_ended_after_a_time_tries_nothing(store: Writer, line: str) -> None:
+    policy(store, cold_start={"cap_trials": 5})
+    script = SCRIPT.replace("srun ./other", line)
+    for number in range(3):
+        ran(store, asked(store, number, script), number, steps())
+    assert derive(store)
+    decision = asked(store, 9, script)
+    assert not decision.changed and "program-ended" in codes(decision)
+
+
 def test_one_at_a_time(known: Writer) -> None:
     first = asked(known, 3, SCRIPT)
     assert take_cap_trial(known.path, first) and not take_cap_trial(

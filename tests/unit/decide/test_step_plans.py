@@ -186,6 +186,32 @@ def test_only_a_policy_that_applies_gives_one(store: Writer, mode: str) -> None:
     assert asked(store).plan is None
 
 
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        (SEVERAL + "timeout 60 srun ./stencil\n", "-N1 --exclusive"),
+        (SEVERAL + "(sleep 60; kill $$) &\n", "-N1 --exclusive"),
+        ("ulimit -t 60\n".join(SEVERAL.splitlines(keepends=True)), "-N1 --exclusive"),
+        (HYBRID.replace("srun", "timeout 10h srun"), "-N1 --exclusive --cpus-per-task=28 -t 60"),
+    ],
+)
+def test_no_step_is_made_slower_that_the_script_may_end(
+    store: Writer, script: str, arguments: str
+) -> None:
+    free = script.replace("timeout 60 ", "").replace("timeout 10h ", "")
+    free = free.replace("(sleep 60; kill $$) &\n", "").replace("ulimit -t 60\n", "")
+
+    def times(script: str) -> list[float]:
+        decision = asked(store, script, arguments)
+        again_ = again(decision, with_history(snapshot(store), decision, 100.0))
+        plan = again_.plan or decision.plan
+        assert ("program-ended" in codes(again_)) == (script != free)
+        return [s.time_pct[0] for s in (plan.steps if plan else ()) if s.time_pct]
+
+    assert max(times(free)) > 0
+    assert max(times(script), default=0) <= 0
+
+
 def test_a_number_of_the_users_that_fills_the_nodes_may_be_worth_more_than_a_cap(
     store: Writer,
 ) -> None:

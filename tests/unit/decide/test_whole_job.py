@@ -11,10 +11,12 @@ from typing import Any, cast
 import pytest
 
 from advisor.core.decision import Decision
+from advisor.core.reading import JobReading
 from advisor.core.stamp import make_stamp
 from advisor.derive.worker import derive
 from advisor.loop.collect import collect
 from advisor.schedulers.base import JobRecord, Scheduler, StepRecord
+from advisor.service.decide import decide_again
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views.explain import decide_alone
@@ -181,6 +183,33 @@ def test_the_rules_of_all_caps_hold(store: Writer, why: str, arguments: str, scr
         ran(store, ask(store, arguments, script.format(seed=1)), number, steps())
     assert derive(store)
     assert not ask(store, arguments, script.format(seed=2)).changed, why
+
+
+@pytest.mark.parametrize(
+    ("what", "script"),
+    [
+        ("timeout", SCRIPT.replace("srun ./st", "timeout 120 srun ./st")),
+        ("srun --time", SCRIPT.replace("srun ./st", "srun -t 2 ./st")),
+        ("ulimit -t", SCRIPT.replace("srun ./st", "ulimit -t 9000\nsrun ./st")),
+        ("kill beside sleep", SCRIPT + "(sleep 120; kill $$) &\n"),
+    ],
+)
+def test_a_program_that_is_ended_after_a_time_is_not_made_slower(
+    store: Writer, what: str, script: str
+) -> None:
+    history(store, script=script)
+    decision = asked(store, 17, script)
+    assert not decision.changed
+    (why,) = (r.text for r in decision.reasons if r.code == "program-ended")
+    assert why == f"nothing is made slower: {what} in the script may end a program after a time"
+    assert decision.request is not None and decision.reading is not None
+    kept = JobReading.from_dict(json.loads(json.dumps(decision.reading.to_dict())))
+    assert kept is not None
+    for reading in (decision.reading, kept):  # without its script
+        again = decide_again(
+            replace(decision.request, script=None), reading, snapshot(store), chance=lambda: 1.0
+        )
+        assert not again.changed
 
 
 def test_another_order_or_program_is_another_job(store: Writer) -> None:

@@ -257,7 +257,10 @@ class Pose:
             state_reason="",
             energy_quality="measured",
             n_train=12,
-            stats={"threads_unset": [shape]} if self.measured else {},
+            stats={
+                "gpus_metered": True,  # what it saves is of the whole node, GPUs and all
+                **({"threads_unset": [shape]} if self.measured else {}),
+            },
             options_blob=pack_options(options),
             created_at="",
             updated_at="",

@@ -22,6 +22,7 @@ from advisor.core.observation import Quality, Scope
 from advisor.core.option import Option
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.errors import RefusedError, UsageError
+from advisor.plotting.named import RECOMMENDED, NamedOptions
 from advisor.store.seen import old_copy
 from advisor.views.options import View, best_in_words, confirmed_in_words, known_by, scene
 from advisor.views.tables import table
@@ -31,6 +32,15 @@ _BAR = 10
 """Cells of a bar of energy beside an option."""
 _RATES = {"rate": "time", "rate-per-joule": "energy"}
 """Orders of a rate, the highest first, are those of what it is the reciprocal of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenOptions:
+    """A model's options, what the best of them is worth, and which of them have a name."""
+
+    view: View
+    worth: Worth | None
+    named: NamedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +62,13 @@ class ModelOfOptions(JsonForm):
     model: str
     rate_unit: str | None
     baseline: Configuration
+    recommended: Annotated[Configuration, "what such a job would get: the baseline, if nothing"]
     worth: Worth | None
 
     @classmethod
-    def of(cls, view: View, worth: Worth | None) -> ModelOfOptions:
+    def of(cls, seen: _SeenOptions) -> ModelOfOptions:
         """Return what is printed of a model."""
-        m = view.model
+        view, m = seen.view, seen.view.model
         return cls(
             m.id,
             m.workload,
@@ -74,7 +85,8 @@ class ModelOfOptions(JsonForm):
             m.name,
             None if view.work is None else view.work.unit,
             view.baseline.configuration,
-            worth,
+            seen.named.options[RECOMMENDED].configuration,
+            seen.worth,
         )
 
 
@@ -170,59 +182,64 @@ def run(args: argparse.Namespace) -> int:
             hint="choose with --workload and --node-type",
         )
     if args.plot is not None:
-        save_plot(_picture(views[0][0], args), args.plot)
+        save_plot(_picture(views[0], args), args.plot)
     if old := old_copy(args.db):
         print(f"advisor: {old}", file=sys.stderr)
     if args.json:
         print_json("options", _answer(args, views))
         return 0
-    for i, (view, worth) in enumerate(views):
+    for i, seen in enumerate(views):
         if i:
             print()
-        _print(view, worth, args.all, args.sort)
-        if view.energy_known or args.view in ("lines", "surface"):
+        _print(seen.view, seen.worth, args.all, args.sort)
+        if seen.view.energy_known or args.view in ("lines", "surface"):
             print()
-            print_picture(_picture(view, args))
+            print_picture(_picture(seen, args))
     return 0
 
 
-def _views(args: argparse.Namespace) -> list[tuple[View, Worth | None]]:
+def _views(args: argparse.Namespace) -> list[_SeenOptions]:
     from advisor.store.opening import caller
     from advisor.store.reader import Reader
     from advisor.store.seen import store_seen
     from advisor.views.misspelt import check_measured
     from advisor.views.options import views
+    from advisor.views.recommended import named_options
     from advisor.views.sized_options import sized_views
     from advisor.views.worth import of_view
 
     user = args.user or caller()
-    if args.at:
-        with Reader(store_seen(args.db, "options", application=args.application)) as store:
-            sized = sized_views(
+    with Reader(store_seen(args.db, "options", application=args.application)) as store:
+        if args.at:
+            found = sized_views(
                 store, args.application, args.at, user=user, node_type=args.node_type
             )
-            if not sized:
-                check_measured(store, args.application, None, args.node_type)
+        else:
+            found = views(
+                store, args.application, user=user, workload=args.workload, node_type=args.node_type
+            )
+        if not found:
+            check_measured(
+                store, args.application, None if args.at else args.workload, args.node_type
+            )
+            where = f" on {args.node_type}" if args.node_type else ""
+            again = f"advisor fit {shlex.quote(args.application)}"
+            if args.at:
                 raise RefusedError(
                     f"no family of {args.application} has a model: three sizes are needed",
-                    hint=f"advisor fit {shlex.quote(args.application)} when they are measured",
+                    hint=f"{again} when they are measured",
                 )
-        return [(view, None) for view in sized]
-    with Reader(store_seen(args.db, "options", application=args.application)) as store:
-        model_views = views(
-            store, args.application, user=user, workload=args.workload, node_type=args.node_type
-        )
-        if not model_views:
-            check_measured(store, args.application, args.workload, args.node_type)
-            where = f" on {args.node_type}" if args.node_type else ""
             raise RefusedError(
-                f"there is no model of {args.application} for {user}{where}",
-                hint=f"advisor fit {shlex.quote(args.application)}",
+                f"there is no model of {args.application} for {user}{where}", hint=again
             )
-        worth = [
-            None if view.model.further_axes else of_view(store, view, user) for view in model_views
+        return [
+            _SeenOptions(
+                view,
+                None if args.at or view.model.further_axes else of_view(store, view, user),
+                named,
+            )
+            for view, named in zip(found, named_options(store, found, user), strict=True)
         ]
-    return list(zip(model_views, worth, strict=True))
 
 
 def _print(view: View, worth: Worth | None, everything: bool, order: str) -> None:
@@ -272,9 +289,10 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         print(line)
 
 
-def _picture(view: View, args: argparse.Namespace) -> Drawing:
+def _picture(seen: _SeenOptions, args: argparse.Namespace) -> Drawing:
     from advisor.plotting import panels
 
+    view = seen.view
     work = view.work if args.rate else None
     if args.rate and work is None:
         raise RefusedError(
@@ -282,9 +300,9 @@ def _picture(view: View, args: argparse.Namespace) -> Drawing:
             hint="advisor train --rate REGEX reads it from what the program prints",
         )
     if args.view in (None, "pareto"):
-        return scene(view, work)
+        return scene(view, work, seen.named)
     draw = panels.lines if args.view == "lines" else panels.surface
-    return draw(view.title, view.options, view.baseline, work)
+    return draw(view.title, view.options, view.baseline, work, seen.named)
 
 
 def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[object]:
@@ -329,17 +347,17 @@ def _rates(view: View, o: Option) -> list[str]:
     ]
 
 
-def _answer(args: argparse.Namespace, views: Sequence[tuple[View, Worth | None]]) -> OptionsAnswer:
+def _answer(args: argparse.Namespace, views: Sequence[_SeenOptions]) -> OptionsAnswer:
     from advisor.views.sized_options import beyond
 
     answer = OptionsAnswer(
         args.application,
-        [ModelOfOptions.of(view, worth) for view, worth in views],
-        [option for view, _ in views for option in _listed(view)],
+        [ModelOfOptions.of(seen) for seen in views],
+        [option for seen in views for option in _listed(seen.view)],
     )
     if not args.at:
         return answer
-    first = views[0][0]
+    first = views[0].view
     return replace(
         answer,
         at=args.at,

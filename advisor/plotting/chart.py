@@ -18,13 +18,15 @@ class Marks:
     front: str = "●"
     baseline: str = "◆"
     chosen: str = "★"
+    further: str = "□"
+    bound: str = "┊"
     line: str = "─"
     corner: str = "└"
     side: str = "│"
     top: str = "┤"
 
 
-ASCII = Marks(".", "o", "#", "B", "A", "-", "+", "|", "|")
+ASCII = Marks(".", "o", "#", "B", "A", "x", ":", "-", "+", "|", "|")
 """For terminals that cannot show more."""
 
 _LEAST_WIDTH, _MOST_WIDTH = 30, 100
@@ -85,7 +87,7 @@ def chart(
 
 def _wrap(parts: Sequence[str], width: int) -> list[str]:
     lines = [""]
-    for part in parts:
+    for part in (part[:width] for part in parts):
         joined = f"{lines[-1]}   {part}" if lines[-1] else part
         if len(joined) > width and lines[-1]:
             lines.append(part)

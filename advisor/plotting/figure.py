@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from advisor.drafts import draft
 from advisor.errors import AdvisorError, InputError, MissingExtraError, UnknownNameError
 from advisor.plotting import Scene
 from advisor.plotting.figure_statistics import COLOURS, draw_statistics
+from advisor.plotting.named import FASTEST, RECOMMENDED, THRIFTIEST, WRITTEN
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 from advisor.plotting.threads import GraphPanel, RadarPanel, ThreadPanel
 
@@ -19,7 +20,16 @@ SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
 _MOST_BESIDE = 3
 """Panels of one row; with more in it none can be read on a page."""
-_BASELINE, _ADVISED = "#c2410c", "#15803d"
+_BASELINE, _ADVISED, _FURTHER = "#c2410c", "#15803d", "#6b7280"
+_NAMED = {
+    WRITTEN: ("D", 46, _BASELINE),
+    RECOMMENDED: ("*", 110, _ADVISED),
+    FASTEST: ("^", 50, _ADVISED),
+    THRIFTIEST: ("v", 50, _ADVISED),
+}
+"""Marker, size and colour of a named point; the first name counts."""
+_LABEL_HEIGHT = 0.05
+"""Of the picture's height, what a line of a label takes."""
 _DARK: dict[Any, Any] = {
     "figure.facecolor": "#111418",
     "axes.facecolor": "#111418",
@@ -90,7 +100,7 @@ def _draw(axes: Any, scene: Scene) -> None:
     def coordinates(rows: Any) -> tuple[list[float], list[float]]:
         return [scene.points[i][0] for i in rows], [scene.points[i][1] for i in rows]
 
-    crossed = [*scene.front, *([] if scene.chosen is None else [scene.chosen])]
+    crossed = list(dict.fromkeys([*scene.front, *([] if scene.chosen is None else [scene.chosen])]))
     edges = []
     for axis, (low, high) in enumerate(scene.window()):
         ends = [end for i in crossed if scene.spreads for end in scene.spreads[i][axis]]
@@ -116,13 +126,29 @@ def _draw(axes: Any, scene: Scene) -> None:
             zorder=2,
         )
     axes.plot(*coordinates(scene.front), color="#1f6fb2", lw=1, zorder=2)
+    for (label, line), dashes in zip(scene.further_fronts.items(), _DASHES[1:], strict=False):
+        axes.plot(
+            *zip(*line, strict=True),
+            color=_FURTHER,
+            lw=1,
+            ls=dashes,
+            marker="s",
+            ms=4,
+            mfc="none",
+            label=label,
+            zorder=2,
+        )
+    if scene.bound is not None:
+        axes.axvline(scene.bound, color=_BASELINE, lw=1, ls=":", label=scene.bound_label, zorder=1)
     if scene.spreads:
         for i in crossed:
             (x, y), (across, along) = scene.points[i], scene.spreads[i]
             axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
             axes.plot([x, x], along, color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
     if scene.front:
-        axes.scatter(*coordinates(scene.front), s=30, color="#1f6fb2", label="front", zorder=3)
+        axes.scatter(
+            *coordinates(scene.front), s=30, color="#1f6fb2", label=scene.front_label, zorder=3
+        )
     if scene.baseline is not None:
         axes.scatter(
             *coordinates([scene.baseline]),
@@ -132,15 +158,18 @@ def _draw(axes: Any, scene: Scene) -> None:
             label="job as written",
             zorder=4,
         )
-    if scene.chosen is not None:
+    if scene.chosen not in (None, scene.baseline):
         _choice(axes, scene, scene.chosen)
-    for i, text in scene.labels.items():
+    free = high
+    for i in sorted(scene.labels, key=lambda i: -scene.points[i][1]):
         x, y = scene.points[i]
         right_half = x > (left + right) / 2
         reach = scene.spreads[i][0] if scene.spreads and i in crossed else (x, x)
+        beside = min(y, free)  # labels of points that are near each other stand below each other
+        free = beside - _LABEL_HEIGHT * (high - low) * (1 + scene.labels[i].count("\n"))
         axes.annotate(
-            text,
-            (reach[0] if right_half else reach[1], y),
+            scene.labels[i],
+            (reach[0] if right_half else reach[1], beside),
             xytext=(-10 if right_half else 10, 0),
             textcoords="offset points",
             ha="right" if right_half else "left",
@@ -163,7 +192,7 @@ def _choice(axes: Any, scene: Scene, chosen: int) -> None:
         s=150,
         marker="*",
         color=_ADVISED,
-        label="as advised",
+        label=scene.name(chosen, "as advised"),
         zorder=5,
     )
     if scene.baseline is not None:
@@ -224,6 +253,9 @@ def _lines(axes: Any, panel: Lines) -> None:
                 edgecolor=colour,
                 zorder=3,
             )
+    _name_points(axes, panel.named)
+    if panel.bound is not None:
+        axes.axhline(panel.bound, color=_BASELINE, lw=1, ls=":", label=panel.bound_label)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     values = [v for line in panel.lines for v in line.y] or [1.0]
@@ -233,7 +265,7 @@ def _lines(axes: Any, panel: Lines) -> None:
     elif panel.whole_bands:
         axes.set_ylim(*_with_margin(*panel.band))
     else:
-        axes.set_ylim(0, 1.1 * max(values))
+        axes.set_ylim(0, 1.1 * panel.top)
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]
     axes.legend(
         fontsize=8,
@@ -244,12 +276,42 @@ def _lines(axes: Any, panel: Lines) -> None:
     )
 
 
+def _name_points(axes: Any, named: Mapping[str, tuple[float, float]]) -> None:
+    """Draw points that have a name over all else."""
+    for label, (x, y) in named.items():
+        marker, size, colour = next(
+            (look for name, look in _NAMED.items() if name in label.partition(":")[0]),
+            ("o", 40, _ADVISED),
+        )
+        axes.scatter(
+            [x], [y], s=size, marker=marker, color=colour, edgecolor="white", label=label, zorder=6
+        )
+
+
 def _surface(figure: Any, axes: Any, panel: Surface) -> None:
     import numpy as np
+    from matplotlib.colors import LogNorm, Normalize
 
     z = np.ma.masked_invalid(np.array(panel.z))
-    mesh = axes.pcolormesh(_borders(panel.x), _borders(panel.y), z, cmap="cividis")
-    figure.colorbar(mesh, ax=axes, label=panel.z_label)
+    low, high = panel.scale
+    logarithmic = 0 < low < high
+    mesh = axes.pcolormesh(
+        _borders(panel.x),
+        _borders(panel.y),
+        z,
+        cmap="cividis",
+        norm=LogNorm(low, high) if logarithmic else Normalize(low, high),
+    )
+    beyond = {(True, True): "both", (True, False): "min", (False, True): "max"}
+    extend = beyond.get((bool(z.min() < low), bool(z.max() > high)), "neither")
+    bar = figure.colorbar(mesh, ax=axes, label=panel.z_label, extend=extend)
+    if logarithmic:
+        _few_ticks(bar.ax.yaxis, high / low)
+    if min(z.shape) > 1 and panel.slow:
+        slow = np.ma.masked_invalid(np.array(panel.slow))
+        if slow.min() < 1 < slow.max():
+            axes.contour(panel.x, panel.y, slow, levels=[1], colors=_BASELINE, linestyles="--")
+            axes.plot([], [], color=_BASELINE, ls="--", label=panel.bound_label)
     if min(z.shape) > 1 and not z.mask.any() and z.max() > z.min():
         contours = axes.contour(panel.x, panel.y, z, levels=6, colors="white", linewidths=0.7)
         axes.clabel(contours, fontsize=7, fmt="%.4g")
@@ -262,7 +324,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
         ),
         (
             "job as written",
-            [panel.baseline] if panel.baseline else [],
+            [panel.baseline] if panel.baseline and not panel.named else [],
             {"marker": "D", "s": 46, "color": _BASELINE, "edgecolor": "white"},
         ),
     ):
@@ -274,6 +336,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
                 zorder=4,
                 **style,
             )
+    _name_points(axes, {n: (panel.x[j], panel.y[i]) for n, (i, j) in panel.named.items()})
     if panel.region is not None:
         (left, right), (low, high) = panel.region
         border = [left, right, right, left, left], [low, low, high, high, low]
@@ -336,15 +399,20 @@ def _observed(axes: Any, panel: Observed) -> None:
 
 def _logarithmic(axes: Any, x_ratio: float, y_ratio: float) -> None:
     """Make both axes logarithmic, with more ticks where the ends' ratio is small."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for axis, ratio in ((axes.xaxis, x_ratio), (axes.yaxis, y_ratio)):
-        few = (1.0, 2.0, 5.0) if ratio < 100 else (1.0,)
-        axis.set_major_locator(LogLocator(subs=few))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
+    _few_ticks(axes.xaxis, x_ratio)
+    _few_ticks(axes.yaxis, y_ratio)
+
+
+def _few_ticks(axis: Any, ratio: float) -> None:
+    """Write plain numbers on a logarithmic axis, more of them where its ends are near."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    few = (1.0,) if ratio >= 100 else (1.0, 2.0, 5.0) if ratio >= 8 else tuple(range(1, 10))
+    axis.set_major_locator(LogLocator(subs=few))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def draw_threads(axes: Any, panel: ThreadPanel) -> None:

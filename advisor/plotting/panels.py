@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advisor.core.configuration import thin
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
 from advisor.core.rate import Work
 from advisor.core.units import format_count, format_freq
+from advisor.plotting import PlotPoint, robust_ends
+from advisor.plotting.named import NO_NAMES, NamedOptions
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.threads import ThreadPanel
 
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
+MOST_PLACES = 4
+"""Numbers of nodes (and ranks) in one picture; the baseline's are always among them."""
 
 _LABELS = {"time": "time (s)", "energy": "energy (J)"}
 _ENERGY_UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
@@ -36,7 +41,8 @@ class Line:
 class Lines:
     """Lines over one axis; ``logarithmic`` in both directions.
 
-    ``whole_bands``: the axis shows the intervals whole and need not begin at 0.
+    ``whole_bands``: the axis shows the intervals whole and need not begin at 0. ``named`` are
+    points by their label, ``bound`` is a y that may not be crossed, and ``bound_label`` says which.
     """
 
     x_label: str
@@ -44,6 +50,9 @@ class Lines:
     lines: tuple[Line, ...]
     logarithmic: bool = False
     whole_bands: bool = False
+    named: Mapping[str, PlotPoint] = field(default_factory=dict)
+    bound: float | None = None
+    bound_label: str = ""
 
     @property
     def band(self) -> tuple[float, float]:
@@ -51,13 +60,22 @@ class Lines:
         ends = [v for line in self.lines for v in (*line.low, *line.high)]
         return min(ends, default=0.0), max(ends, default=1.0)
 
+    @property
+    def top(self) -> float:
+        """The largest y to show: no outlier's, but what is named is seen."""
+        named = [y for _, y in self.named.values()]
+        _, high = robust_ends(v for line in self.lines for v in line.y)
+        return max([high, *named, *([] if self.bound is None else [self.bound])])
+
 
 @dataclass(frozen=True, slots=True)
 class Surface:
     """A response over two axes: ``z[i][j]`` at ``y[i]`` and ``x[j]``, NaN where there is none.
 
     ``marked`` are (i, j) on the Pareto front, or what ``marks`` says; ``baseline`` the baseline's.
-    ``region`` is (low, high) of x and of y where runs are.
+    ``region`` is (low, high) of x and of y where runs are. ``named`` are cells by their label.
+    ``slow`` is like ``z``: above 1 a cell is slower than the bound ``bound_label`` (empty: none).
+    ``ends`` are those of the colours, which surfaces of one response share (None: its own).
     """
 
     x_label: str
@@ -70,6 +88,15 @@ class Surface:
     baseline: tuple[int, int] | None = None
     marks: str = "front"
     region: tuple[tuple[float, float], tuple[float, float]] | None = None
+    named: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    slow: Sequence[Sequence[float]] = ()
+    bound_label: str = ""
+    ends: tuple[float, float] | None = None
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(low, high) of the colours, which no outlier stretches."""
+        return self.ends or robust_ends(v for row in self.z for v in row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,73 +120,135 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class _Drawable:
-    """What is drawn of options: its label, and its value with low and high."""
+    """What is drawn of options: its label, and its value with low and high.
 
+    ``name`` is time or energy; ``scaled`` gives the place of such a value (s, J) on its axis.
+    """
+
+    name: str
     label: str
     values: Callable[[Option], tuple[float, float, float]]
+    scaled: Callable[[float], float]
+
+    def value(self, option: Option) -> float:
+        """Return an option's value."""
+        return self.values(option)[0]
+
+    def at(self, value: float | None) -> float | None:
+        """Return the place of a value, None of none."""
+        return None if value is None else self.scaled(value)
 
 
 def lines(
-    title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
+    title: str,
+    options: Sequence[Option],
+    baseline: Option,
+    work: Work | None = None,
+    named: NamedOptions = NO_NAMES,
 ) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
-    Options with other nodes or ranks than the baseline's are left out, and the title names these.
+    Where options have several numbers of nodes or ranks each has lines of its own, with fewer caps.
     With ``work`` the responses are rate and rate per joule.
     """
-    like = _comparable(options, baseline)
-    caps = sorted({o.configuration.freq_khz for o in like})
-    shown = thin(caps, MOST_LINES)
+    by_place = _by_place(options, baseline)
+    like = [o for place_options in by_place.values() for o in place_options]
+    caps = thin(sorted({o.configuration.freq_khz for o in like}), MOST_LINES // len(by_place))
     panels = []
     for response in _responses(like, work):
         drawn = []
-        for cap in shown:
-            row = sorted(
-                (o for o in like if o.configuration.freq_khz == cap),
-                key=lambda o: o.configuration.threads_per_node,
+        for place, place_options in by_place.items():
+            for cap in caps:
+                row = sorted(
+                    (o for o in place_options if o.configuration.freq_khz == cap),
+                    key=lambda o: o.configuration.threads_per_node,
+                )
+                if not row:
+                    continue
+                x = [float(o.configuration.threads_per_node) for o in row]
+                values = [response.values(o) for o in row]
+                runs = [v for v, o in zip(x, row, strict=True) if o.measured]
+                y, low, high = ([v[k] for v in values] for k in range(3))
+                label = ", ".join(filter(None, (place, format_freq(cap))))
+                drawn.append(Line(label, x, y, low, high, runs))
+        points = {
+            label: (float(like[i].configuration.threads_per_node), response.value(like[i]))
+            for i, label in named.labels(like).items()
+        }
+        bound = None if response.name != "time" else response.at(named.slowest_s(baseline))
+        panels.append(
+            Lines(
+                "cores per node",
+                response.label,
+                tuple(drawn),
+                named=points,
+                bound=bound,
+                bound_label=named.bound_words,
             )
-            x = [float(o.configuration.threads_per_node) for o in row]
-            values = [response.values(o) for o in row]
-            runs = [v for v, o in zip(x, row, strict=True) if o.measured]
-            y, low, high = ([v[k] for v in values] for k in range(3))
-            drawn.append(Line(format_freq(cap), x, y, low, high, runs))
-        panels.append(Lines("cores per node", response.label, tuple(drawn)))
-    return Panels(_titled(title, options, baseline), tuple(panels))
+        )
+    return Panels(_titled(title, options, by_place), tuple(panels))
 
 
 def surface(
-    title: str, options: Sequence[Option], baseline: Option, work: Work | None = None
+    title: str,
+    options: Sequence[Option],
+    baseline: Option,
+    work: Work | None = None,
+    named: NamedOptions = NO_NAMES,
 ) -> Panels:
-    """Return each response over cores per node and frequency, with the front's options marked."""
-    like = _comparable(options, baseline)
-    threads = sorted({o.configuration.threads_per_node for o in like})
-    caps = sorted({o.configuration.freq_khz for o in like})
-    place = {
-        (caps.index(o.configuration.freq_khz), threads.index(o.configuration.threads_per_node)): o
-        for o in like
-    }
+    """Return each response over cores per node and frequency, with the front's options marked.
+
+    A panel for each number of nodes and ranks, those of one response with the same colours.
+    """
+    by_place = _by_place(options, baseline)
+    like = [o for place_options in by_place.values() for o in place_options]
+    slowest_s = named.slowest_s(baseline)
     panels = []
     for response in _responses(like, work):
-        z = [
-            [
-                response.values(place[i, j])[0] if (i, j) in place else float("nan")
-                for j in range(len(threads))
-            ]
-            for i in range(len(caps))
-        ]
-        panels.append(
-            Surface(
-                "cores per node",
-                "frequency (GHz)",
-                response.label,
-                [float(t) for t in threads],
-                [f / 1e6 for f in caps],
-                z,
-                frozenset(cell for cell, o in place.items() if o.on_front),
-                next((cell for cell, o in place.items() if o is baseline), None),
+        ends = robust_ends(map(response.value, like))
+        for place, place_options in by_place.items():
+            threads = sorted({o.configuration.threads_per_node for o in place_options})
+            caps = sorted({o.configuration.freq_khz for o in place_options})
+            cells = {
+                (
+                    caps.index(o.configuration.freq_khz),
+                    threads.index(o.configuration.threads_per_node),
+                ): o
+                for o in place_options
+            }
+            cell_of = {o.configuration: cell for cell, o in cells.items()}
+            labels = named.labels(place_options)
+
+            def rows(
+                value: Callable[[Option], float],
+                cells: Mapping[tuple[int, int], Option] = cells,
+                shape: tuple[int, int] = (len(caps), len(threads)),
+            ) -> list[list[float]]:
+                return [
+                    [value(cells[i, j]) if (i, j) in cells else math.nan for j in range(shape[1])]
+                    for i in range(shape[0])
+                ]
+
+            panels.append(
+                Surface(
+                    "cores per node",
+                    "frequency (GHz)",
+                    ", ".join(filter(None, (response.label, place))),
+                    [float(t) for t in threads],
+                    [f / 1e6 for f in caps],
+                    rows(response.value),
+                    frozenset(cell for cell, o in cells.items() if o.on_front),
+                    next((cell for cell, o in cells.items() if o is baseline), None),
+                    named={
+                        label: cell_of[place_options[i].configuration]
+                        for i, label in labels.items()
+                    },
+                    slow=() if slowest_s is None else rows(lambda o: o.time_s / slowest_s),
+                    bound_label=named.bound_words,
+                    ends=ends,
+                )
             )
-        )
-    return Panels(_titled(title, options, baseline), tuple(panels))
+    return Panels(_titled(title, options, by_place), tuple(panels))
 
 
 def observed(
@@ -180,26 +269,39 @@ def observed(
     return Panels(title, tuple(panels))
 
 
-def _titled(title: str, options: Sequence[Option], baseline: Option) -> str:
-    """Return the title, with the nodes and ranks that are drawn where options have others, too."""
+def _titled(title: str, options: Sequence[Option], by_place: Mapping[str, object]) -> str:
+    """Return the title, which says of how many numbers of nodes and ranks only some are drawn."""
     places = {(o.configuration.nodes, o.configuration.ranks_per_node) for o in options}
-    if len(places) == 1:
-        return title
-    b = baseline.configuration
-    ranks = {ranks for _, ranks in places}
-    ranks_text = f" of {format_count(b.ranks_per_node, 'rank')}" if len(ranks) > 1 else ""
-    return f"{title}, on {format_count(b.nodes, 'node')}{ranks_text}"
+    left_out = len(places) - len(by_place)
+    return f"{title}, {left_out} more node counts not drawn" if left_out else title
 
 
-def _comparable(options: Sequence[Option], baseline: Option) -> list[Option]:
-    """Return the options with the baseline's nodes and ranks, without disturbed runs."""
+def _by_place(options: Sequence[Option], baseline: Option) -> dict[str, list[Option]]:
+    """Return the options without disturbed runs by their nodes and ranks, in words.
+
+    "" where all have the same. Of more than ``MOST_PLACES`` the baseline's and others, evenly.
+    """
     b, spikes = baseline.configuration, disturbed(options)
-    return [
-        o
-        for i, o in enumerate(options)
-        if (o.configuration.nodes, o.configuration.ranks_per_node) == (b.nodes, b.ranks_per_node)
-        and (i not in spikes or o is baseline)
-    ]
+    places = sorted({(o.configuration.nodes, o.configuration.ranks_per_node) for o in options})
+    own = b.nodes, b.ranks_per_node
+    shown = [places[i] for i in thin(range(len(places)), MOST_PLACES)]
+    if own not in shown:
+        shown[min(range(len(shown)), key=lambda i: abs(shown[i][0] - b.nodes))] = own
+    several_ranks = len({ranks for _, ranks in places}) > 1
+
+    def words(nodes: int, ranks: int) -> str:
+        of_ranks = f" of {format_count(ranks, 'rank')}" if several_ranks else ""
+        return format_count(nodes, "node") + of_ranks if len(places) > 1 else ""
+
+    return {
+        words(*place): [
+            o
+            for i, o in enumerate(options)
+            if (o.configuration.nodes, o.configuration.ranks_per_node) == place
+            and (i not in spikes or o is baseline)
+        ]
+        for place in shown
+    }
 
 
 def _responses(options: Sequence[Option], work: Work | None) -> list[_Drawable]:
@@ -213,7 +315,9 @@ def _responses(options: Sequence[Option], work: Work | None) -> list[_Drawable]:
 
 
 def _of_work(work: Work, label: str, name: str) -> _Drawable:
-    return _Drawable(label, lambda o: work.done(*_VALUES[name](o)))
+    return _Drawable(
+        name, label, lambda o: work.done(*_VALUES[name](o)), lambda value: work.amount / value
+    )
 
 
 def _in_units(name: str, options: Sequence[Option]) -> _Drawable:
@@ -229,7 +333,7 @@ def _in_units(name: str, options: Sequence[Option]) -> _Drawable:
         value, low, high = _VALUES[name](o)
         return value / scale, low / scale, high / scale
 
-    return _Drawable(label, values)
+    return _Drawable(name, label, values, lambda value: value / scale)
 
 
 _VALUES: Mapping[str, Callable[[Option], tuple[float, float, float]]] = {

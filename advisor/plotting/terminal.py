@@ -13,28 +13,41 @@ from advisor.plotting.terminal_statistics import draw_statistics
 from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
 
 _LETTERS = "abcdefghijklmnop"
-_Chart = tuple[
-    tuple[str, str], list[tuple[str, str, Sequence[PlotPoint]]], tuple[PlotPoint, PlotPoint]
-]  # labels, groups, window
+_NAMED = "RSTU"
+"""Letters of points and cells that have a name."""
+_LINE_POINTS = 60
+"""Points at which a line is drawn."""
+_Group = tuple[str, str, Sequence[PlotPoint]]  # mark, name, points
+_Chart = tuple[tuple[str, str], list[_Group], tuple[PlotPoint, PlotPoint]]  # labels, groups, window
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .+x#"
 
 
 def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None = None) -> str:
     """Return the picture as lines of at most ``width`` characters, legend included."""
     marks = marks or Marks()
-    groups: list[tuple[str, str, Sequence[PlotPoint]]] = [
-        (marks.other, scene.others, scene.points),
-        (marks.zone, "trade-off zone", [scene.points[i] for i in scene.zone]),
-        (marks.front, "front", [scene.points[i] for i in scene.front]),
+    window = scene.window()
+    front = (marks.front, scene.front_label, [scene.points[i] for i in scene.front])
+    zone = (marks.zone, "trade-off zone", [scene.points[i] for i in scene.zone])
+    others = (marks.other, scene.others, scene.points)
+    further = [(marks.further, label, line) for label, line in scene.further_fronts.items()]
+    bound = (
+        []
+        if scene.bound is None
+        else [(marks.bound, scene.bound_label, _line((scene.bound,) * 2, window[1]))]
+    )
+    named: list[_Group] = []
+    letters = iter(_LETTERS)
+    for i in dict.fromkeys([scene.baseline, scene.chosen, *scene.labels]):
+        if i is None:
+            continue
+        mark = {scene.chosen: marks.chosen, scene.baseline: marks.baseline}.get(i)
+        label = scene.labels.get(i, "job as written" if i == scene.baseline else "as advised")
+        named.append((mark or next(letters), label.partition("\n")[0], [scene.points[i]]))
+    bars = [(marks.line, "90 % interval", _intervals(scene, window))] if scene.spreads else []
+    groups = [*bound, others, *bars, zone, *further, front, *named]
+    legend = [
+        f"{m} {name}" for m, name, _ in (front, *further, zone, others, *bound, *bars, *named)
     ]
-    order = [2, 1, 0]
-    if scene.baseline is not None:
-        groups.append((marks.baseline, "job as written", [scene.points[scene.baseline]]))
-        order.append(3)
-    if scene.chosen is not None:
-        groups.append((marks.chosen, "as advised", [scene.points[scene.chosen]]))
-        order.append(len(groups) - 1)
-    legend = [f"{groups[i][0]} {groups[i][1]}" for i in order]
     return chart(
         groups,
         scene.window(),
@@ -44,6 +57,22 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
         height=height,
         marks=marks,
     )
+
+
+def _line(x: PlotPoint, y: PlotPoint) -> list[PlotPoint]:
+    """Return points from the low to the high ends."""
+    shares = [i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
+    return [(x[0] + s * (x[1] - x[0]), y[0] + s * (y[1] - y[0])) for s in shares]
+
+
+def _intervals(scene: Scene, window: tuple[PlotPoint, PlotPoint]) -> list[PlotPoint]:
+    """Return the intervals of labelled points, as far as the window shows them."""
+    (left, right), (low, high) = window
+    bars: list[PlotPoint] = []
+    for i in scene.labels:
+        (x, y), (across, along) = scene.points[i], scene.spreads[i]
+        bars += [*_line(across, (y, y)), *_line((x, x), along)]
+    return [(x, y) for x, y in bars if left <= x <= right and low <= y <= high]
 
 
 def draw_panels(picture: Panels, *, width: int = 80, marks: Marks | None = None) -> str:
@@ -61,7 +90,7 @@ def _draw(panel: Panel, width: int, marks: Marks) -> str:
         return draw_statistics(panel, width, marks)
     number = short
     if isinstance(panel, Lines):
-        labels, groups, window = _lines(panel)
+        labels, groups, window = _lines(panel, marks)
         if panel.logarithmic:
             number = _power
     else:
@@ -74,9 +103,9 @@ def _power(value: float) -> str:
     return short(10**value)
 
 
-def _lines(panel: Lines) -> _Chart:
+def _lines(panel: Lines, marks: Marks) -> _Chart:
     """Return labels, groups and window; of logarithms where the panel says so."""
-    groups: list[tuple[str, str, Sequence[PlotPoint]]] = []
+    groups: list[_Group] = []
     labels = panel.x_label, panel.y_label
     for letter, line in zip(_LETTERS, panel.lines, strict=False):
         points = list(zip(line.x, line.y, strict=True))
@@ -84,11 +113,16 @@ def _lines(panel: Lines) -> _Chart:
             points = [(math.log10(x), math.log10(y)) for x, y in points]
         groups.append((letter, line.label, points))
     (x, (low, high)) = _window(groups)
+    marks_of_names = zip(_NAMED, panel.named.items(), strict=False)
+    groups += [(mark, label, [point]) for mark, (label, point) in marks_of_names]
+    if panel.bound is not None:
+        bound = (marks.bound, panel.bound_label, _line(x, (panel.bound,) * 2))
+        groups.insert(0, bound)
     if panel.whole_bands:
         low, high = panel.band
         return labels, groups, (x, (low, max(high, low + 1e-9)))
     if not panel.logarithmic:
-        return labels, groups, (x, (0.0, high))
+        return labels, groups, (x, (0.0, panel.top))
     return (labels[0], f"{labels[1]}, logarithmic"), groups, (x, (low, max(high, low + 1e-9)))
 
 
@@ -100,12 +134,12 @@ def _observed(panel: Observed, marks: Marks) -> _Chart:
     ]
     values = [v for _, _, group in points for p in group for v in p]
     low, high = min(values), max(max(values), min(values) + 1e-9)
-    diagonal = [(low + i * (high - low) / 60,) * 2 for i in range(61)]
+    diagonal = _line((low, high), (low, high))
     labels = f"log10 of observed {panel.label}", f"log10 of predicted {panel.label}"
     return labels, [(marks.other, "equal", diagonal), *points], ((low, high), (low, high))
 
 
-def _window(groups: Sequence[tuple[str, str, Sequence[PlotPoint]]]) -> tuple[PlotPoint, PlotPoint]:
+def _window(groups: Sequence[_Group]) -> tuple[PlotPoint, PlotPoint]:
     points = [p for _, _, group in groups for p in group]
     x, y = [p[0] for p in points], [p[1] for p in points]
     return (min(x), max(max(x), min(x) + 1e-9)), (min(y), max(y))
@@ -118,7 +152,9 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
     """
     rows = range(len(panel.y))
     values = [v for row in panel.z for v in row if v == v]
-    low, high = min(values), max(values)
+    low, high = panel.scale
+    free = iter(_NAMED)
+    letters = {cell: "B" if cell == panel.baseline else next(free) for cell in panel.named.values()}
     cell = max(len(f"{v:.4g}") for v in values) + 3
     most = max(2, (width - 8) // cell)
     columns = list(range(len(panel.x)))
@@ -130,12 +166,14 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         value = panel.z[i][j]
         if value != value:
             return " " * cell
-        mark = "B" if (i, j) == panel.baseline else "*" if (i, j) in panel.marked else " "
+        slow = "-" if panel.slow and panel.slow[i][j] > 1 else " "
+        mark = "*" if (i, j) in panel.marked else slow
+        mark = letters.get((i, j), "B" if (i, j) == panel.baseline else mark)
         if low > 0:
             share = math.log(value / low) / math.log(high / low) if high > low else 0.0
         else:
             share = (value - low) / (high - low) if high > low else 0.0
-        shade = shades[min(len(shades) - 1, int(share * len(shades)))]
+        shade = shades[min(len(shades) - 1, max(0, int(share * len(shades))))]
         return f"{f'{value:.4g}{mark}':>{cell - 1}}{shade}"
 
     head = "".join(f"{panel.x[j]:>{cell - 2}g}  " for j in columns)
@@ -149,5 +187,7 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
     left_out = len(panel.x) - len(columns)
     more = f", {left_out} columns not shown" if left_out else ""
     baseline = "" if panel.baseline is None and panel.marks != "front" else ", B as written"
-    lines.append(f"* {panel.marks}{baseline}, darker is more{more}")
+    slower = f", - more than {panel.bound_label}" if panel.slow else ""
+    lines.append(f"* {panel.marks}{baseline}{slower}, darker is more{more}")
+    lines += [f"{letters[cell]} {label}"[:width] for label, cell in panel.named.items()]
     return "\n".join(line.rstrip() for line in lines)

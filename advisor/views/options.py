@@ -18,6 +18,7 @@ from advisor.core.units import format_change, format_duration
 from advisor.core.words import describe, interval_words
 from advisor.errors import RefusedError
 from advisor.plotting import PlotPoint, Scene
+from advisor.plotting.named import NO_NAMES, RECOMMENDED, NamedOptions
 
 if TYPE_CHECKING:
     from advisor.store.reader import Reader
@@ -249,7 +250,7 @@ def best_in_words(view: View) -> str:
     )
 
 
-def scene(view: View, work: Work | None = None) -> Scene:
+def scene(view: View, work: Work | None = None, named: NamedOptions = NO_NAMES) -> Scene:
     """Return the picture of energy and time against the baseline, in percent.
 
     With ``work`` that of rate per joule and rate. Raises RefusedError when no energy is known.
@@ -281,6 +282,9 @@ def scene(view: View, work: Work | None = None) -> Scene:
     def against(time_s: float, energy_j: float) -> PlotPoint:
         return percent(time_s / base.time_s), percent(energy_j / base.energy_j)
 
+    numbers = {o.configuration: i for i, o in enumerate(options)}
+    recommended = named.options.get(RECOMMENDED)
+    slowest_s = named.slowest_s(base)
     return Scene(
         view.title,
         f"{'rate' if work else 'time'} against the job as written (%)",
@@ -299,6 +303,10 @@ def scene(view: View, work: Work | None = None) -> Scene:
             )
             for o in options
         ],
+        chosen=None if recommended is None else numbers.get(recommended.configuration),
+        labels=named.labels(options),
+        bound=None if slowest_s is None else percent(slowest_s / base.time_s),
+        bound_label=named.bound_words,
     )
 
 

@@ -320,7 +320,8 @@ def _picture(
 
     error = args.error if args.forecast_error is None else args.forecast_error
     title = f"{case.grid}, {case.model}, {len(judged.trained)} runs"
-    return picture_of(args.view or "pareto", title, runs, judged, error, options), None
+    kind = args.view or "pareto"
+    return picture_of(kind, title, runs, judged, error, args.max_slowdown, options), None
 
 
 def _folds(

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from advisor.core.configuration import SearchSpace
 from advisor.core.observation import Observation
-from advisor.core.pareto import ErrorLimits, trade_off
+from advisor.core.pareto import ErrorLimits, TradeOff, trade_off
 from advisor.models.evaluation import Evaluation
 from advisor.models.fit import fit_options
 from advisor.models.runs import gather
-from advisor.plotting import Scene, panels
+from advisor.plotting import PlotPoint, Scene, panels
+from advisor.plotting.named import NamedOptions
 
 
 def picture_of(
@@ -21,12 +22,13 @@ def picture_of(
     grid: Sequence[Observation],
     evaluation: Evaluation,
     error: float,
+    max_slowdown: float,
     model_options: Mapping[str, object] | None = None,
 ) -> Scene | panels.Panels:
     """Fit the evaluation's model again to the runs it was trained on and draw one view of it.
 
-    ``view`` is pareto (forecast options in percent of the forecast baseline), observed, lines or
-    surface; ``error`` is the trade-off zone's.
+    ``view`` is pareto (forecast options, and the observed front, in percent of the forecast
+    baseline), observed, lines or surface; ``error`` is the trade-off zone's.
     """
     trained = set(evaluation.trained)
     runs = gather(grid)
@@ -49,19 +51,53 @@ def picture_of(
             if response is not None
         }
         return panels.observed(title, options, measured, frozenset(trained))
+    chosen = evaluation.decision.chosen
+    recommended = next(o for o in options if o.configuration == chosen)
+    named = NamedOptions.among(options, base, recommended, max_slowdown)
     if view in ("lines", "surface"):
-        return (panels.lines if view == "lines" else panels.surface)(title, options, base)
+        draw = panels.lines if view == "lines" else panels.surface
+        return draw(title, options, base, named=named)
     limits = ErrorLimits(error)
-    energies, times = [o.energy_j for o in options], [o.time_s for o in options]
-    zone = trade_off(energies, times, max_x=False, max_y=False, x_limits=limits, y_limits=limits)
-    x, y = base.energy_j, base.time_s
+
+    def against(time_s: float, energy_j: float) -> PlotPoint:
+        return 100 * (time_s / base.time_s - 1), 100 * (energy_j / base.energy_j - 1)
+
+    def zone_of(points: Sequence[PlotPoint]) -> TradeOff:
+        times, energies = zip(*points, strict=True)
+        return trade_off(
+            times, energies, max_x=False, max_y=False, x_limits=limits, y_limits=limits
+        )
+
+    forecast = [(o.time_s, o.energy_j) for o in options]
+    assert runs.energy is not None  # an evaluation needs it
+    observed = [
+        (math.exp(runs.time.log_mean[c]), math.exp(energy))
+        for c, energy in runs.energy.log_mean.items()
+    ]
+    zone = zone_of(forecast)
     return Scene(
         title,
-        "forecast energy against the baseline (%)",
-        "forecast time against the baseline (%)",
-        [(100 * (e / x - 1), 100 * (t / y - 1)) for e, t in zip(energies, times, strict=True)],
+        "time against the job as written (%)",
+        "energy against the job as written (%)",
+        [against(*p) for p in forecast],
         zone.front,
         zone.zone,
-        next(i for i, o in enumerate(options) if o is base),
-        [(100 * (e / x - 1), 100 * (t / y - 1)) for e, t in zone.polygon],
+        options.index(base),
+        [against(*p) for p in zone.polygon],
+        [
+            (
+                (against(o.time_lo_s, 1.0)[0], against(o.time_hi_s, 1.0)[0]),
+                (against(1.0, o.energy_lo_j)[1], against(1.0, o.energy_hi_j)[1]),
+            )
+            for o in options
+        ],
+        chosen=options.index(recommended),
+        labels=named.labels(options),
+        others="other forecast",
+        front_label="front as forecast",
+        further_fronts={
+            "front as observed": [against(*observed[i]) for i in zone_of(observed).front]
+        },
+        bound=100 * max_slowdown,
+        bound_label=named.bound_words,
     )

@@ -163,25 +163,32 @@ def _draw(axes: Any, scene: Scene) -> None:
     free = high
     for i in sorted(scene.labels, key=lambda i: -scene.points[i][1]):
         x, y = scene.points[i]
-        right_half = x > (left + right) / 2
-        reach = scene.spreads[i][0] if scene.spreads and i in crossed else (x, x)
+        middle = (left + right) / 2
+        right_half = x > middle
+        end = x
+        if scene.spreads and i in crossed:
+            end = scene.spreads[i][0][0 if right_half else 1]
+        if (end > middle) is not right_half:  # beside so wide an interval is no room
+            end = x
         beside = min(y, free)  # labels of points that are near each other stand below each other
         free = beside - _LABEL_HEIGHT * (high - low) * (1 + scene.labels[i].count("\n"))
         axes.annotate(
             scene.labels[i],
-            (reach[0] if right_half else reach[1], beside),
-            xytext=(-10 if right_half else 10, 0),
+            (end, beside),
+            xytext=(-10 if right_half else 10, 2),
             textcoords="offset points",
             ha="right" if right_half else "left",
-            va="bottom" if y > (low + high) / 2 else "center",
-            fontsize=9,
+            va="bottom" if y > (low + high) / 2 or end == x else "center",
+            fontsize=8,
+            in_layout=False,
+            zorder=6,
         )
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
     axes.set_xlabel(scene.x_label)
     axes.set_ylabel(scene.y_label)
     axes.set_title(scene.title, fontsize=10)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -280,7 +287,7 @@ def _name_points(axes: Any, named: Mapping[str, tuple[float, float]]) -> None:
     """Draw points that have a name over all else."""
     for label, (x, y) in named.items():
         marker, size, colour = next(
-            (look for name, look in _NAMED.items() if name in label.partition(":")[0]),
+            (look for name, look in _NAMED.items() if label.startswith(name)),
             ("o", 40, _ADVISED),
         )
         axes.scatter(
@@ -352,7 +359,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
             labelcolor="white",
             loc="upper center",
             bbox_to_anchor=(0.5, -0.16),
-            ncols=2,
+            ncols=1 if panel.named else 2,
         )
 
 

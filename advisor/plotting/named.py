@@ -46,7 +46,7 @@ class NamedOptions:
         return None if self.max_slowdown is None else baseline.time_s * (1 + self.max_slowdown)
 
     def labels(self, options: Sequence[Option]) -> dict[int, str]:
-        """Return ``recommended, fastest: 1 node, 14 threads, 1.9 GHz`` by an option's number.
+        """Return ``recommended, fastest: 14 threads, 1.9 GHz`` by an option's number.
 
         Only of these ``options``.
         """
@@ -55,10 +55,13 @@ class NamedOptions:
         for name, option in self.options.items():
             if option.configuration in numbers:
                 names.setdefault(numbers[option.configuration], []).append(name)
-        return {
-            i: f"{', '.join(what)}: {describe(options[i].configuration)}"
-            for i, what in names.items()
-        }
+        alone = {o.configuration.nodes for o in options} == {1}
+
+        def words(option: Option) -> str:
+            text = describe(option.configuration)
+            return text.removeprefix("1 node, ") if alone else text
+
+        return {i: f"{', '.join(what)}: {words(options[i])}" for i, what in names.items()}
 
 
 NO_NAMES = NamedOptions()

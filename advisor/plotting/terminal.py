@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from advisor.plotting import PlotPoint, Scene
 from advisor.plotting.chart import ASCII, Marks, chart, short
+from advisor.plotting.named import FASTEST, RECOMMENDED, THRIFTIEST, WRITTEN
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.terminal_statistics import draw_statistics
 from advisor.plotting.threads import GraphPanel, RadarPanel, text_of
 
 _LETTERS = "abcdefghijklmnop"
-_NAMED = "RSTU"
-"""Letters of points and cells that have a name."""
+_NAMED = {WRITTEN: "B", RECOMMENDED: "R", FASTEST: "F", THRIFTIEST: "E"}
+"""Letters of points and cells that have a name: the first of a label's names counts."""
 _LINE_POINTS = 60
 """Points at which a line is drawn."""
 _Group = tuple[str, str, Sequence[PlotPoint]]  # mark, name, points
@@ -36,13 +37,12 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
         else [(marks.bound, scene.bound_label, _line((scene.bound,) * 2, window[1]))]
     )
     named: list[_Group] = []
-    letters = iter(_LETTERS)
     for i in dict.fromkeys([scene.baseline, scene.chosen, *scene.labels]):
         if i is None:
             continue
         mark = {scene.chosen: marks.chosen, scene.baseline: marks.baseline}.get(i)
         label = scene.labels.get(i, "job as written" if i == scene.baseline else "as advised")
-        named.append((mark or next(letters), label.partition("\n")[0], [scene.points[i]]))
+        named.append((mark or _letter(label), label.partition("\n")[0], [scene.points[i]]))
     bars = [(marks.line, "90 % interval", _intervals(scene, window))] if scene.spreads else []
     groups = [*bound, others, *bars, zone, *further, front, *named]
     legend = [
@@ -59,6 +59,10 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
     )
 
 
+def _letter(label: str) -> str:
+    return _NAMED.get(label.partition(":")[0].partition(",")[0], "?")
+
+
 def _line(x: PlotPoint, y: PlotPoint) -> list[PlotPoint]:
     """Return points from the low to the high ends."""
     shares = [i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
@@ -66,10 +70,13 @@ def _line(x: PlotPoint, y: PlotPoint) -> list[PlotPoint]:
 
 
 def _intervals(scene: Scene, window: tuple[PlotPoint, PlotPoint]) -> list[PlotPoint]:
-    """Return the intervals of labelled points, as far as the window shows them."""
+    """Return the intervals of points with a label, as far as the window shows them.
+
+    Not the baseline's, on which all changes are based.
+    """
     (left, right), (low, high) = window
     bars: list[PlotPoint] = []
-    for i in scene.labels:
+    for i in set(scene.labels) - {scene.baseline}:
         (x, y), (across, along) = scene.points[i], scene.spreads[i]
         bars += [*_line(across, (y, y)), *_line((x, x), along)]
     return [(x, y) for x, y in bars if left <= x <= right and low <= y <= high]
@@ -113,8 +120,7 @@ def _lines(panel: Lines, marks: Marks) -> _Chart:
             points = [(math.log10(x), math.log10(y)) for x, y in points]
         groups.append((letter, line.label, points))
     (x, (low, high)) = _window(groups)
-    marks_of_names = zip(_NAMED, panel.named.items(), strict=False)
-    groups += [(mark, label, [point]) for mark, (label, point) in marks_of_names]
+    groups += [(_letter(label), label, [point]) for label, point in panel.named.items()]
     if panel.bound is not None:
         bound = (marks.bound, panel.bound_label, _line(x, (panel.bound,) * 2))
         groups.insert(0, bound)

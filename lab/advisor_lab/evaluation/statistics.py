@@ -23,6 +23,7 @@ from advisor.core.option import Option
 from advisor.errors import InputError
 from advisor.models.response import Z95
 from advisor.models.runs import Runs
+from advisor.plotting import robust_ends
 
 FEWEST = 3
 """Values that a distribution needs, and configurations that a rank correlation needs."""
@@ -98,14 +99,28 @@ class Sample:
         places = stats.norm.ppf((np.arange(len(ordered)) + 0.5) / len(ordered))
         return list(zip(places.tolist(), ordered.tolist(), strict=True))
 
+    @property
+    def beyond(self) -> int:
+        """How many outliers are not drawn: a few would press all others into one bin."""
+        return sum(not self.shows(v) for v in self.values)
+
+    def shows(self, value: float) -> bool:
+        """Tell whether a value is no outlier."""
+        low, high = self._ends
+        return low <= value <= high
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return robust_ends(self.values)
+
     def histogram(self) -> tuple[list[float], list[float]]:
-        """Return the edges of the bins and their densities."""
-        density, edges = np.histogram(self.values, bins="auto", density=True)
+        """Return the edges of the bins and their densities, outliers left out."""
+        density, edges = np.histogram(self.values, bins="auto", range=self._ends, density=True)
         return edges.tolist(), density.tolist()
 
     def estimated(self, points: int = 81) -> list[tuple[float, float]]:
-        """Return the density by a Gaussian kernel (Scott's bandwidth)."""
-        values = np.array(self.values)
+        """Return the density by a Gaussian kernel (Scott's bandwidth), outliers left out."""
+        values = np.array([v for v in self.values if self.shows(v)])
         reach = max(3.0, 1.1 * float(np.abs(values).max()))
         x = np.linspace(-reach, reach, points)
         return list(zip(x.tolist(), stats.gaussian_kde(values)(x).tolist(), strict=True))
@@ -130,7 +145,9 @@ def samples(runs: Runs, errors: Mapping[str, Sequence[float]]) -> list[Sample]:
         if _spread(residuals):
             drawn.append(Sample(name, "repeats", tuple(residuals.tolist())))
         elif _spread(off):
-            off = (off - off.mean()) / off.std(ddof=1)
+            low, high = robust_ends(off.tolist())
+            usual = off[(low <= off) & (off <= high)]  # disturbed runs are no unit of the others
+            off = (off - usual.mean()) / usual.std(ddof=1)
             drawn.append(Sample(name, "model errors", tuple(off.tolist())))
     if not drawn:
         raise InputError(

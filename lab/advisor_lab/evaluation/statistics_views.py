@@ -111,6 +111,7 @@ def _distribution(view: str, title: str, sampled: Sequence[Sample]) -> Statistic
     data, tables = [], []
     for sample in sampled:
         label = f"{sample.response}, {sample.kind}, standardised"
+        beyond = f", {format_count(sample.beyond, 'outlier')} not shown" if sample.beyond else ""
         edges, density = sample.histogram()
         pairs = sample.q_q()
         data.append(
@@ -132,13 +133,14 @@ def _distribution(view: str, title: str, sampled: Sequence[Sample]) -> Statistic
         tables.append(StatisticsTable(label, headers, tuple(rows)))
         if view == "histogram":
             curves = {"estimated": sample.estimated(), "normal": sample.normal()}
-            panels.append(HistogramPanel(label, edges, density, curves))
+            panels.append(HistogramPanel(label + beyond, edges, density, curves))
             continue
+        pairs = [p for p in pairs if sample.shows(p[1])]
         low, high = pairs[0][0], pairs[-1][0]
         panels.append(
             ScatterPanel(
                 _QUANTILE,
-                label,
+                label + beyond,
                 {sample.kind: pairs},
                 ((low, low), (high, high)),
                 "normal",

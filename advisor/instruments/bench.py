@@ -123,7 +123,7 @@ class BenchSession:
 _OWN_TABLE = """#include "walks.h"
 #include <stddef.h>
 extern kernel own_kernel;
-const struct operation operations[] = {{"own", %d, %d, %g, own_kernel, own_kernel},
+const struct operation operations[] = {{"own", %d, %d, %g, {own_kernel, own_kernel}},
                                        {NULL, 0, 0, 0, NULL, NULL}};
 """
 """The table of operations of a user's own kernel: its streams, whether the first is written, and

@@ -6,7 +6,8 @@ of streams, the operation (nothing: add, ``h``: multiply and add, ``l``: load al
 private (``p``) zone of the last stream, and ``X`` for strides beyond a page. ``mbwXA2`` walks as
 a matrix product: columns of the first stream, a row of the second again for each. ``mbw2pc`` adds
 elements of 4 bytes. ``triad`` and ``fma`` give the roofline; ``chain``, ``root`` and ``fma`` are
-arithmetic without memory.
+arithmetic without memory. Behind ``c`` and ``p`` a letter may name the type of elements: ``f`` of
+4 bytes, ``i``, ``s``, ``b`` integers of 4, 2 and 1 (no letter: 8 bytes, floating point).
 """
 
 from __future__ import annotations
@@ -42,19 +43,27 @@ _LARGEST_KB = 4 * 1024 * 1024
 class Family:
     """What an iteration does: ``operation`` of the C program, and how its zones are reached.
 
-    ``access`` are those of its streams, ``dtype_b`` the bytes of an element.
+    ``access`` are those of its streams, ``dtype_b`` the bytes of an element, an ``integer`` or not.
     """
 
     operation: str
     access: tuple[AccessPattern, ...]
     dtype_b: int = 8
+    integer: bool = False
     random: bool = False
     writes: bool = False
 
 
+ENDS: tuple[tuple[str, AccessPattern], ...] = (("c", "C"), ("p", "P"))
+"""How names end in where the last stream lies."""
 FAMILIES: dict[str, Family] = {
     "mbw1c": Family("add", ("C",)),
     "mbw1p": Family("add", ("P",)),
+    **{
+        f"mbw1{end}{letter}": Family("add", (access,), size_b, integer=True)
+        for letter, size_b in (("i", 4), ("s", 2), ("b", 1))
+        for end, access in ENDS
+    },
     "mbw1hc": Family("muladd", ("C",)),
     "mbw1hp": Family("muladd", ("P",)),
     "mbw1lc": Family("load", ("C",)),
@@ -104,14 +113,15 @@ class Microbenchmark:
     def request(self) -> str:
         """Return its zones as the C program takes them: ``OPERATION DTYPE`` and the zones."""
         if self.own:
-            operation, dtype_b = "own", self.streams[0].dtype_b
+            operation, dtype_b, kind = "own", self.streams[0].dtype_b, ""
         else:
             operation, dtype_b = self.family.operation, self.family.dtype_b
+            kind = "i" if self.family.integer else ""
         zones = (
             f"{s.access.lower()}:{round(s.size_kb * KB / dtype_b) * dtype_b}:{s.stride_b}"
             for s in self.streams
         )
-        return " ".join((f"{operation} {dtype_b}", *zones))
+        return " ".join((f"{operation} {kind}{dtype_b}", *zones))
 
 
 def member(name: str, threads: int, *zones: tuple[float, int]) -> Microbenchmark:
@@ -190,6 +200,9 @@ def _full(threads: int) -> Iterator[Microbenchmark]:
         for name in ("mbw2c", "mbw2p", "mbw2hc", "mbw2hp", "mbw2wp"):
             yield member(name, threads, *((kb, 8) for _ in FAMILIES[name].access))
         yield member("mbw2pc", threads, (kb, 4), (kb, 4))
+        for name, family in FAMILIES.items():
+            if family.integer:
+                yield member(name, threads, (kb, family.dtype_b))
         yield member("mbw2r", threads, (kb, 8), (kb, 0))
         yield member("triad", threads, (kb, 8), (kb, 8), (kb, 8))
         if kb >= 256:

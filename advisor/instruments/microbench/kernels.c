@@ -1,18 +1,19 @@
 /* The loops of the memory microbenchmarks, one set for each type of element.
  *
  * They are compiled as applications are (-O2, no fast mathematics), and apart from the program
- * that times them, so that nothing is known here of what the zones hold.
+ * that times them, so that nothing is known here of what the zones hold. Small integers are added
+ * up in an int, as in C everywhere.
  */
 #include "walks.h"
 
 #include <stddef.h>
 
-#define KERNELS(T)                                                                                 \
+#define KERNELS(T, SUM)                                                                            \
     /* independent reads: as fast as the caches and the memory give them */                        \
     static double load_##T(struct walk *w, long n) {                                               \
         const long step = w[0].step;                                                               \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * step;                       \
-        T s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                          \
+        SUM s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                        \
         long i = 0;                                                                                \
         for (; i + 8 <= n; i += 8, p += 8 * step) {                                                \
             s0 += p[0];                                                                            \
@@ -31,14 +32,14 @@
     static double add_##T(struct walk *w, long n) {                                                \
         const long step = w[0].step;                                                               \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * step;                       \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++, p += step) sum += *p;                                         \
         return sum;                                                                                \
     }                                                                                              \
     static double muladd_##T(struct walk *w, long n) {                                             \
         const long step = w[0].step;                                                               \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * step;                       \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++, p += step) sum += *p * *p;                                    \
         return sum;                                                                                \
     }                                                                                              \
@@ -48,7 +49,7 @@
         const T *p = (const T *)w[0].zone + w[0].index * step;                                     \
         double sum = 0;                                                                            \
         for (long i = 0; i < n; i++, p += step) {                                                  \
-            T part = 0;                                                                            \
+            SUM part = 0;                                                                          \
             for (long k = 0; k < step; k++) part = part * p[k] + p[k];                             \
             sum += part;                                                                           \
         }                                                                                          \
@@ -58,7 +59,7 @@
         const T *zone = w[0].zone;                                                                 \
         const long elements = w[0].elements;                                                       \
         uint64_t draw = w[0].draw;                                                                 \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++) {                                                             \
             draw = next_draw(draw);                                                                \
             sum += zone[drawn(draw, elements)];                                                    \
@@ -76,7 +77,7 @@
         const long s = w[0].step, t = w[1].step;                                                   \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * s;                          \
         const T *q = (const T *)w[1].zone + w[1].offset + w[1].index * t;                          \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++, p += s, q += t) sum += *p + *q;                               \
         return sum;                                                                                \
     }                                                                                              \
@@ -84,7 +85,7 @@
         const long s = w[0].step, t = w[1].step;                                                   \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * s;                          \
         const T *q = (const T *)w[1].zone + w[1].offset + w[1].index * t;                          \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++, p += s, q += t) sum += *p * *q;                               \
         return sum;                                                                                \
     }                                                                                              \
@@ -92,7 +93,7 @@
         const long s = w[0].step, elements = w[1].elements;                                        \
         const T *p = (const T *)w[0].zone + w[0].offset + w[0].index * s, *zone = w[1].zone;       \
         uint64_t draw = w[1].draw;                                                                 \
-        T sum = 0;                                                                                 \
+        SUM sum = 0;                                                                               \
         for (long i = 0; i < n; i++, p += s) {                                                     \
             draw = next_draw(draw);                                                                \
             sum += *p + zone[drawn(draw, elements)];                                               \
@@ -118,23 +119,27 @@
         return (double)n * p[-s];                                                                  \
     }
 
-KERNELS(double)
-KERNELS(float)
+KERNELS(double, double)
+KERNELS(float, float)
+KERNELS(int32_t, int)
+KERNELS(int16_t, int)
+KERNELS(int8_t, int)
 
-#define BOTH(name) name##_double, name##_float
+#define EACH(name)                                                                                 \
+    { name##_double, name##_float, name##_int32_t, name##_int16_t, name##_int8_t }
 
 const struct operation operations[] = {
-    {"load", 1, 0, 1, BOTH(load)},
-    {"add", 1, 0, 1, BOTH(add)},
-    {"muladd", 1, 0, 1, BOTH(muladd)},
-    {"record", 1, 0, 0, BOTH(record)},
-    {"random", 1, 0, 1, BOTH(random)},
-    {"write", 1, 1, 1, BOTH(write)},
-    {"add2", 2, 0, 2, BOTH(add2)},
-    {"muladd2", 2, 0, 1, BOTH(muladd2)},
-    {"product2", 2, 0, 1, BOTH(muladd2)},
-    {"random2", 2, 0, 2, BOTH(random2)},
-    {"copy2", 2, 1, 1, BOTH(copy2)},
-    {"triad", 3, 1, 1, BOTH(triad)},
-    {NULL, 0, 0, 0, NULL, NULL},
+    {"load", 1, 0, 1, EACH(load)},
+    {"add", 1, 0, 1, EACH(add)},
+    {"muladd", 1, 0, 1, EACH(muladd)},
+    {"record", 1, 0, 0, EACH(record)},
+    {"random", 1, 0, 1, EACH(random)},
+    {"write", 1, 1, 1, EACH(write)},
+    {"add2", 2, 0, 2, EACH(add2)},
+    {"muladd2", 2, 0, 1, EACH(muladd2)},
+    {"product2", 2, 0, 1, EACH(muladd2)},
+    {"random2", 2, 0, 2, EACH(random2)},
+    {"copy2", 2, 1, 1, EACH(copy2)},
+    {"triad", 3, 1, 1, EACH(triad)},
+    {NULL, 0, 0, 0, {NULL}},
 };

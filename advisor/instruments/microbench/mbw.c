@@ -29,7 +29,8 @@ struct zone {
 struct request {
     const struct operation *operation;
     const struct peak *peak;
-    int dtype, threads;
+    enum type type;
+    int dtype, threads; /* bytes of an element */
     double seconds;
     struct zone zones[MOST_ZONES];
 };
@@ -38,7 +39,7 @@ struct request {
 struct memory {
     void *at;
     long bytes;
-    int dtype;
+    int kind; /* what it is filled with: its type and 1, 0 for nothing */
 };
 
 static struct memory shared[MOST_ZONES], own[MOST_THREADS][MOST_ZONES];
@@ -66,43 +67,56 @@ static void pin(int thread) {
     sched_setaffinity(0, sizeof set, &set);
 }
 
-static void fill(void *at, long elements, int dtype) {
-    if (dtype == sizeof(double))
-        for (long i = 0; i < elements; i++) ((double *)at)[i] = 1;
-    else
-        for (long i = 0; i < elements; i++) ((float *)at)[i] = 1;
+/* How a request names a type of elements, and the bytes of one. */
+static const struct {
+    const char *name;
+    int bytes;
+} types[TYPES] = {{"8", 8}, {"4", 4}, {"i4", 4}, {"i2", 2}, {"i1", 1}};
+
+#define FILL(T)                                                                                    \
+    for (long i = 0; i < elements; i++) ((T *)at)[i] = 1;                                          \
+    break
+
+static void fill(void *at, long elements, enum type type) {
+    switch (type) {
+    case DOUBLE: FILL(double);
+    case FLOAT: FILL(float);
+    case INT: FILL(int32_t);
+    case SHORT: FILL(int16_t);
+    default: FILL(int8_t);
+    }
 }
 
 /* Make a piece of memory large enough and of one type; returns 0 when there is none. */
-static int provide(struct memory *m, long bytes, int dtype, int filled) {
+static int provide(struct memory *m, long bytes, enum type type, int filled) {
     if (m->bytes < bytes) {
         free(m->at);
         m->at = NULL;
         m->bytes = 0;
         if (posix_memalign(&m->at, 4096, bytes)) return 0;
         m->bytes = bytes;
-        m->dtype = 0;
+        m->kind = 0;
     }
-    if (filled && m->dtype != dtype) {
-        fill(m->at, m->bytes / dtype, dtype);
-        m->dtype = dtype;
+    if (filled && m->kind != (int)type + 1) {
+        fill(m->at, m->bytes / types[type].bytes, type);
+        m->kind = type + 1;
     }
     return 1;
 }
 
 /* The threads fill their parts of a shared zone, so that it lies where they are. */
-static int provide_shared(struct memory *m, long bytes, int dtype, int threads) {
-    if (m->bytes >= bytes && m->dtype == dtype) return 1;
-    if (!provide(m, bytes, dtype, 0)) return 0;
-    const long elements = m->bytes / dtype;
+static int provide_shared(struct memory *m, long bytes, enum type type, int threads) {
+    if (m->bytes >= bytes && m->kind == (int)type + 1) return 1;
+    if (!provide(m, bytes, type, 0)) return 0;
+    const long elements = m->bytes / types[type].bytes;
 #pragma omp parallel num_threads(threads)
     {
         const int t = omp_get_thread_num();
         pin(t);
         const long from = elements * t / threads, to = elements * (t + 1) / threads;
-        fill((char *)m->at + from * dtype, to - from, dtype);
+        fill((char *)m->at + from * types[type].bytes, to - from, type);
     }
-    m->dtype = dtype;
+    m->kind = type + 1;
     return 1;
 }
 
@@ -122,7 +136,7 @@ static long pass_of(const struct walk *w) {
 /* Run n iterations over the zones of one thread; returns the sum. */
 static double go(const struct request *r, struct walk *w, long n) {
     const struct operation *o = r->operation;
-    kernel *run = r->dtype == sizeof(double) ? o->of_double : o->of_float;
+    kernel *run = o->of[r->type];
     const int record = o->worth == 0, product = strcmp(o->name, "product2") == 0;
     double sum = 0;
     long pass[MOST_ZONES];
@@ -194,8 +208,12 @@ static const char *parse(char *line, struct request *r) {
         if (strcmp(p->name, word) == 0) r->peak = p;
     if (!r->operation && !r->peak) return "there is no such microbenchmark";
     word = strtok_r(NULL, " \n", &save);
-    r->dtype = word ? atoi(word) : 0;
-    if (r->dtype != 4 && r->dtype != 8) return "an element has 4 or 8 bytes";
+    for (int t = DOUBLE; word && t < TYPES; t++)
+        if (strcmp(types[t].name, word) == 0) {
+            r->type = t;
+            r->dtype = types[t].bytes;
+        }
+    if (!r->dtype) return "an element has 8 or 4 bytes, an integer i4, i2 or i1";
     word = strtok_r(NULL, " \n", &save);
     r->threads = word ? atoi(word) : 0;
     if (r->threads < 1 || r->threads > MOST_THREADS) return "threads: 1 to 1024";
@@ -228,13 +246,13 @@ static const char *prepare(const struct request *r) {
     for (int k = 0; k < r->operation->streams; k++) {
         const struct zone *z = &r->zones[k];
         if (z->access == 'c') {
-            if (!provide_shared(&shared[k], z->bytes, r->dtype, r->threads)) return "no memory";
+            if (!provide_shared(&shared[k], z->bytes, r->type, r->threads)) return "no memory";
             continue;
         }
 #pragma omp parallel num_threads(r->threads) reduction(+ : failed)
         {
             pin(omp_get_thread_num());
-            failed += !provide(&own[omp_get_thread_num()][k], z->bytes, r->dtype, 1);
+            failed += !provide(&own[omp_get_thread_num()][k], z->bytes, r->type, 1);
         }
     }
     return failed ? "no memory" : NULL;

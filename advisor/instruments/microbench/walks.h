@@ -18,13 +18,16 @@ struct walk {
  * what it read. All elements hold 1, so that the sum says whether every access was made. */
 typedef double kernel(struct walk *w, long n);
 
+/* Types of elements, in the order in which operations have a kernel of each. */
+enum type { DOUBLE, FLOAT, INT, SHORT, CHAR, TYPES };
+
 struct operation {
     const char *name;
     int streams;   /* how many it walks over */
     int writes;    /* whether the first of them is written */
     double worth;  /* what one iteration adds to the sum; 0: per element of the step (records),
                       below 0: nobody checks */
-    kernel *of_double, *of_float;
+    kernel *of[TYPES];
 };
 
 extern const struct operation operations[];

@@ -89,7 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--microbenchmark",
         metavar="NAME",
-        help="show, forget: which one (show's default: mbw1c)",
+        action="append",
+        help="show, forget: which one (show's default: mbw1c); repeated, show draws several in one "
+        "picture",
     )
     parser.add_argument("--by", metavar="USER", help="forget: whose kernel, where several have one")
     parser.add_argument("--yes", "-y", action="store_true", help="forget: do not ask")

@@ -23,12 +23,13 @@ def forget_one(args: argparse.Namespace) -> int:
     from advisor.store.reader import Reader
     from advisor.store.writer import Writer
 
-    name, path = args.microbenchmark, paths.whole_store(args.db)
-    if not name:
+    names, path = args.microbenchmark or [], paths.whole_store(args.db)
+    if len(names) != 1:
         raise UsageError(
             "which kernel is to be forgotten?",
             hint="advisor lab bench forget --microbenchmark NAME; bench show lists them",
         )
+    name = names[0]
     with Reader(path) as reader:
         user_profiles = [p for p in profiles(reader) if p.contributor]
         published = reader.published

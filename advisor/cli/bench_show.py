@@ -43,14 +43,19 @@ def show(args: argparse.Namespace) -> int:
     names = dict.fromkeys(
         p.microbenchmark.rstrip("X") for _, type_profiles in benches for p in type_profiles
     )
-    name = args.microbenchmark or ("mbw1c" if "mbw1c" in names else next(iter(names)))
-    chosen = [[p for p in type_profiles if _is_kernel(p, name)] for _, type_profiles in benches]
-    if not any(chosen):
+    shown = [n.rstrip("X") for n in args.microbenchmark or ()]
+    shown = shown or ["mbw1c" if "mbw1c" in names else next(iter(names))]
+    if unknown := [n for n in shown if n not in names]:
         raise UsageError(
-            f"no profile is called {name}", hint=f"there are: {', '.join(sorted(names))}"
+            f"no profile is called {unknown[0]}", hint=f"there are: {', '.join(sorted(names))}"
         )
+    chosen = [
+        [p for p in type_profiles if p.microbenchmark.rstrip("X") in shown]
+        for _, type_profiles in benches
+    ]
+    picture = _picture(shown, benches, chosen, across=args.across)
     if args.plot is not None:
-        save_plot(_picture(name, benches, chosen, across=args.across), args.plot)
+        save_plot(picture, args.plot)
     if args.json:
         print_json("bench", {"node_types": [_json(*b, files) for b in benches]})
         return 0
@@ -71,15 +76,22 @@ def show(args: argparse.Namespace) -> int:
         print()
         print_io(files)
     print()
-    picture = _picture(name, benches, chosen, across=args.across)
     if picture.panels:
         print_picture(picture)
     else:
         print_table(
-            ["node type", name, "threads", "ns per iteration", "within"],
+            [
+                "node type",
+                "microbenchmark",
+                "size and stride",
+                "threads",
+                "ns per iteration",
+                "within",
+            ],
             [
                 [
                     p.node_type,
+                    p.microbenchmark,
                     _size(p),
                     p.threads,
                     f"{p.time_per_iter_us * 1e3:.4g}",
@@ -112,10 +124,6 @@ def _show_files(args: argparse.Namespace, files: Sequence[StoredIo]) -> int:
 
 def _io_json(profile: StoredIo) -> dict[str, object]:
     return {n: getattr(profile, n) for n in StoredIo.__slots__ if n != "node_type"}
-
-
-def _is_kernel(profile: StoredProfile, name: str) -> bool:
-    return profile.microbenchmark.rstrip("X") == name.rstrip("X")
 
 
 def _size(profile: StoredProfile) -> str:
@@ -184,7 +192,7 @@ def _json(
 
 
 def _picture(
-    name: str,
+    names: Sequence[str],
     benches: Sequence[tuple[Bench, Sequence[StoredProfile]]],
     chosen: Sequence[Sequence[StoredProfile]],
     *,
@@ -192,28 +200,30 @@ def _picture(
 ) -> Panels:
     """Return time per iteration over size: a panel for each node type, a line for each stride.
 
-    With ``across`` a panel for each stride, a line for each node type (Corredor, fig. 3.12).
+    With ``across`` a panel for each stride, a line for each node type (Corredor, fig. 3.12); with
+    several names a line for each of them, too (fig. 3.4 and 3.5).
     """
     from advisor.plotting.panels import Lines, Panels
 
     by_panel: defaultdict[str, list[Line]] = defaultdict(list)
     for (bench, _), type_profiles in zip(benches, chosen, strict=True):
-        strides: defaultdict[int, dict[float, StoredProfile]] = defaultdict(dict)
+        by_line: defaultdict[tuple[int, str], dict[float, StoredProfile]] = defaultdict(dict)
         for p in sorted(type_profiles, key=lambda p: p.threads):
             if p.streams:
-                strides[p.streams[0]["stride_b"]][p.streams[0]["size_kb"]] = p
-        for stride, points in sorted(strides.items()):
+                stride, name = p.streams[0]["stride_b"], p.microbenchmark.rstrip("X")
+                by_line[stride, name][p.streams[0]["size_kb"]] = p
+        for (stride, name), points in sorted(by_line.items()):
             stride_label = f"stride {stride} B" if stride else "at random"
             panel, label = (
                 (stride_label, bench.node_type) if across else (bench.node_type, stride_label)
             )
-            by_panel[panel].append(_line(label, points))
+            by_panel[panel].append(_line(f"{name}, {label}" if len(names) > 1 else label, points))
     panels = [
         Lines(f"size (KB), {panel}", "ns per iteration", tuple(lines), True)
         for panel, lines in by_panel.items()
         if any(len(line.x) > 1 for line in lines)
     ]
-    return Panels(f"{name}: time per iteration over size", tuple(panels))
+    return Panels(f"{', '.join(names)}: time per iteration over size", tuple(panels))
 
 
 def _line(label: str, points: Mapping[float, StoredProfile]) -> Line:

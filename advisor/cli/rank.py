@@ -348,13 +348,15 @@ def _print(app: Characterisation, ranking: Ranking) -> None:
             print(_lacking_profile(r))
         print()
     if ranking.estimates:
+        base_s = next((e.time_s for e in ranking.estimates if e.node_type == ranking.base), None)
         print_table(
-            ["node type", "phases", "whole run", "90 % interval", ""],
+            ["node type", "phases", "whole run", "of base", "90 % interval", ""],
             [
                 [
                     e.node_type,
                     format_duration(e.phases_s),
                     format_duration(e.time_s),
+                    "-" if not base_s else f"{100 * e.time_s / base_s:.0f} %",
                     _interval(ranking, e),
                     "it ran here" if e.node_type == ranking.base else "",
                 ]

@@ -113,6 +113,10 @@ def _intervals(axes: Any, panel: IntervalPanel) -> None:
             for i, v in enumerate(values)
             if v is not None
         ]
+        if panel.bars:
+            axes.barh(
+                [y for y, _ in rows], [v[0] for _, v in rows], 0.2, color=COLOURS[k], alpha=0.35
+            )
         axes.errorbar(
             [v[0] for _, v in rows],
             [y for y, _ in rows],
@@ -126,6 +130,8 @@ def _intervals(axes: Any, panel: IntervalPanel) -> None:
         )
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
     axes.set_ylim(len(panel.rows) - 0.5, -0.5)
+    if panel.bars:
+        axes.set_xlim(left=0)
     axes.set_xlabel(fill(panel.label, _LABEL_WIDTH))
     _legend_above(axes, len(panel.kinds))
 

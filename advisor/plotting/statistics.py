@@ -56,11 +56,15 @@ class TreePanel:
 
 @dataclass(frozen=True, slots=True)
 class IntervalPanel:
-    """Values with intervals (value, low, high), a line each, by kind; None where there is none."""
+    """Values with intervals (value, low, high), a line each, by kind; None where there is none.
+
+    ``bars``: values are sizes above 0, drawn as bars from there.
+    """
 
     label: str
     rows: Sequence[str]
     kinds: Mapping[str, Sequence[tuple[float, float, float] | None]]
+    bars: bool = False
 
 
 StatisticsPanel = ScatterPanel | HistogramPanel | MatrixPanel | TreePanel | IntervalPanel

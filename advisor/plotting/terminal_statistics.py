@@ -138,6 +138,7 @@ def _intervals(panel: IntervalPanel, width: int, marks: Marks) -> str:
     """Return a line for each row and kind, all on one scale."""
     intervals = [v for values in panel.kinds.values() for v in values if v is not None]
     low, high = min(v[1] for v in intervals), max(v[2] for v in intervals)
+    low = 0.0 if panel.bars else low
     signs = dict(zip(panel.kinds, (marks.front, marks.zone, marks.baseline), strict=False))
     gutter = min(max(map(columns_of, panel.rows)), max(10, width - _TREE_COLUMNS - 2))
     columns = width - gutter - 2

@@ -42,9 +42,10 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
 def ranking_picture(
     application: str, ranking: Ranking, measured: dict[str, TimeInterval]
 ) -> Panels:
-    """Return a line for each node type: the estimate's 90 % interval, and the measured time's.
+    """Return a bar for each node type: the estimate with its 90 % interval, and the measured time.
 
-    Node types that were measured but not estimated follow at the end.
+    In s, and in percent of the base node's time (fig. 3.29 and 4.12). Node types that were measured
+    but not estimated follow at the end.
     """
     estimates_by_type = {e.node_type: e for e in ranking.estimates}
     names = [*estimates_by_type, *sorted(set(measured) - set(estimates_by_type))]
@@ -56,4 +57,17 @@ def ranking_picture(
     if measured:
         kinds["measured"] = [measured.get(name) for name in names]
     title = f"{application}: time on one full node, 90 % intervals"
-    return Panels(title, (IntervalPanel("time (s)", names, kinds),))
+    panels = [IntervalPanel("time (s)", names, kinds, bars=True)]
+    base = estimates_by_type.get(ranking.base)
+    if base is not None:
+        shares: dict[str, Sequence[TimeInterval | None]] = {
+            kind: [None if v is None else _percent(v, base.time_s) for v in values]
+            for kind, values in kinds.items()
+        }
+        panels.append(IntervalPanel(f"time, % of {ranking.base}'s", names, shares, bars=True))
+    return Panels(title, tuple(panels))
+
+
+def _percent(interval: TimeInterval, base_s: float) -> TimeInterval:
+    value, low, high = (100 * end / base_s for end in interval)
+    return value, low, high

@@ -60,6 +60,16 @@ def test_every_family_runs_and_does_its_work() -> None:
         assert 1 / MOST_PER_SECOND < min(each) <= alone.time_per_iter_us / 1e6 <= max(each), one
 
 
+@pytest.mark.parametrize("operation", ["load", "muladd", "record", "random", "write", "copy2"])
+def test_integers_of_every_size_are_added_up_without_a_loss(operation: str) -> None:
+    """A sum in the element's own type would be wrong after 127 of a byte."""
+    with session() as asked:
+        for size_b in (4, 2, 1):
+            stride = 0 if operation == "random" else size_b
+            zones = [f"p:65536:{stride}"] * (2 if operation == "copy2" else 1)
+            assert asked.ask(f"run {operation} i{size_b} 2 0.001 {' '.join(zones)}")[1] > 0
+
+
 def test_what_is_not_sure_is_repeated_and_all_as_often_as_asked_for() -> None:
     one = plan("quick", 1, 2**28)[0]
     sure = Repetitions(one, [1.0, 1.001, 1.0, 1.001], [1] * 4)  # t(0.975, 3) = 3.18: 0.09 %
@@ -102,7 +112,8 @@ def test_threads_have_a_core_each_whatever_a_site_tells_openmp(
     ("request_", "why"),
     [
         ("run nothing 8 1 0.1", "there is no such microbenchmark"),
-        ("run add 3 1 0.1 c:1024:8", "4 or 8 bytes"),
+        ("run add 3 1 0.1 c:1024:8", "8 or 4 bytes"),
+        ("run add i8 1 0.1 c:1024:8", "an integer i4, i2 or i1"),
         ("run add 8 0 0.1 c:1024:8", "threads: 1 to 1024"),
         ("run add 8 1 no c:1024:8", "seconds: above 0"),
         ("run add 8 1 0.1 x:1024:8", "a zone is"),
@@ -174,6 +185,10 @@ def test_profiles_are_shown(advisor: Advisor, store_path: Path, tmp_path: Path) 
     kept(tmp_path / "p.svg", "bench")
     across = advisor("bench", "show", "--across").out
     assert "size (KB), stride 64 B" in across and "a mine" in across
+    both = advisor("bench", "show", "--microbenchmark", "mbw1c", "--microbenchmark", "fma").out
+    assert "mbw1c, fma: time per iteration" in both and "mbw1c, stride 64 B" in both
+    forgotten = advisor("bench", "forget", "--microbenchmark", "a", "--microbenchmark", "b")
+    assert forgotten.code == 2 and "which kernel" in forgotten.err
     bad = advisor("bench", "show", "--microbenchmark", "none")
     assert bad.code == 2 and "there are: fma, mbw1c, triad" in bad.err
 

@@ -222,7 +222,11 @@ def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path,
     done = advisor(*argv, "--plot", path)
     assert done.code == 0, done.err
     assert "grid, bspline, 12 runs" in path.read_text()
-    assert "time (s)" in done.out or "forecast time" in done.out
+    named = view != "observed"
+    assert "time (s)" in done.out or "time against the job as written" in done.out
+    assert all((word in done.out) is named for word in ("recommended", "fastest", "least energy"))
+    assert ("5 % slower" in done.out) is named
+    assert ("front as observed" in done.out) is (view == "pareto")
     kept(path, view)
 
 

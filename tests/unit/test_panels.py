@@ -12,8 +12,10 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.option import Option
 from advisor.core.units import format_change
+from advisor.plotting import robust_ends
 from advisor.plotting.chart import ASCII, short
 from advisor.plotting.figure import save
+from advisor.plotting.named import NamedOptions
 from advisor.plotting.panels import Line, Lines, Observed, Panels, Surface, lines, observed, surface
 from advisor.plotting.terminal import draw_panels
 
@@ -89,15 +91,72 @@ def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) 
     assert "B" in text and "*" in text and "columns not shown" in text
 
 
-def test_only_what_is_like_the_baseline_is_drawn(grid: list[Option]) -> None:
-    other = replace(grid[0], configuration=Configuration("n", 2, 1, 1, 1_200_000))
-    picture = lines("title", [*grid, other], grid[-1])
-    (panel, _), other_ranks = picture.panels, Configuration("n", 2, 2, 2, 1_200_000)
+def test_several_node_counts_are_in_one_picture(grid: list[Option]) -> None:
+    more = [
+        replace(o, configuration=replace(o.configuration, nodes=n))
+        for n in range(2, 7)
+        for o in grid
+    ]
+    both = [*grid, *more[: len(grid)]]
+    (panel, _) = lines("title", both, grid[-1]).panels
     assert isinstance(panel, Lines)
-    assert len(panel.lines[0].x) == 8
-    assert picture.title == "title, on 1 node" and lines("t", grid, grid[-1]).title == "t"
-    of_ranks = surface("t", [*grid, replace(other, configuration=other_ranks)], grid[-1])
-    assert of_ranks.title == "t, on 1 node of 1 rank"
+    assert len(panel.lines) == 16 and {len(line.x) for line in panel.lines} == {8}
+    assert [line.label for line in panel.lines][7:9] == ["1 node, 2.2 GHz", "2 nodes, 1.2 GHz"]
+    time, other_time, *_ = surface("t", both, grid[-1]).panels
+    assert isinstance(time, Surface) and isinstance(other_time, Surface)
+    assert (time.z_label, other_time.z_label) == ("time (s), 1 node", "time (s), 2 nodes")
+    assert time.scale == other_time.scale and time.baseline and not other_time.baseline
+    of_ranks = replace(grid[0], configuration=Configuration("n", 2, 2, 2, 1_200_000))
+    labels = [line.label for line in lines("t", [*grid, of_ranks], grid[-1]).panels[0].lines]  # type: ignore[union-attr]
+    assert "1 node of 1 rank, 1.2 GHz" in labels and "2 nodes of 2 ranks, 1.2 GHz" in labels
+    picture = lines("t", [*grid, *more], grid[-1])
+    assert picture.title == "t, 2 more node counts not drawn"
+    assert len(surface("t", [*grid, *more], more[-1]).panels) == 2 * 4
+
+
+def test_what_a_picture_names_and_how_slow_a_job_may_become(
+    grid: list[Option], tmp_path: Path
+) -> None:
+    baseline, fastest = grid[-2], grid[-1]
+    thrifty = replace(grid[3], energy_j=900.0)
+    options_shown = [*grid[:3], thrifty, *grid[4:]]
+    named = NamedOptions.among(options_shown, baseline, fastest, 0.05)
+    labels = named.labels(options_shown)
+    assert labels == {
+        len(grid) - 2: "job as written: 8 threads, 2.1 GHz",
+        len(grid) - 1: "recommended, fastest: 8 threads, 2.2 GHz",
+        3: "least energy: 1 thread, 1.5 GHz",
+    }
+    nothing = NamedOptions.among(options_shown, baseline, None, 0.05).labels(options_shown)
+    assert nothing[len(grid) - 2].startswith("job as written, recommended: ")
+    for make in (lines, surface):
+        picture = make("a title", options_shown, baseline, named=named)
+        for marks in (None, ASCII):
+            text = draw_panels(picture, width=80, marks=marks)
+            assert all(label in text for label in labels.values()) and "5 % slower" in text
+        save(picture, tmp_path / "p.svg")
+        svg = (tmp_path / "p.svg").read_text()
+        assert all(label in svg for label in labels.values()) and "5 % slower" in svg
+    (time, energy) = lines("t", options_shown, baseline, named=named).panels
+    assert isinstance(time, Lines) and isinstance(energy, Lines)
+    assert time.bound == pytest.approx(1.05 * baseline.time_s) and energy.bound is None
+    (panel, _) = surface("t", options_shown, baseline, named=named).panels
+    assert isinstance(panel, Surface)
+    assert panel.named["job as written: 8 threads, 2.1 GHz"] == panel.baseline == (9, 7)
+    assert panel.slow[9][7] == pytest.approx(1 / 1.05) and panel.slow[0][0] > 1
+
+
+def test_a_disturbed_run_flattens_no_axis(grid: list[Option]) -> None:
+    """Two neighbours that were disturbed together are no spike that is left out."""
+    usual = surface("t", grid, grid[-1]).panels[0]
+    bad = [replace(o, time_s=1e5) if i in (30, 31, 41, 42) else o for i, o in enumerate(grid)]
+    panel, (of_lines, _) = surface("t", bad, bad[-1]).panels[0], lines("t", bad, bad[-1]).panels
+    assert isinstance(panel, Surface) and isinstance(usual, Surface) and isinstance(of_lines, Lines)
+    assert max(v for row in panel.z for v in row) == 1e5
+    assert panel.scale[1] <= usual.scale[1] and of_lines.top <= 1.01 * usual.scale[1]
+    assert robust_ends([5.0] * 9 + [7.0]) == (5.0, 7.0)
+    assert robust_ends([-1.0, 0.0, 1.0, 2.0, 90.0]) == (-1.0, 2.0)
+    assert robust_ends([math.nan]) == (0.0, 1.0) and robust_ends([3.0, 1.0]) == (1.0, 3.0)
 
 
 def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:

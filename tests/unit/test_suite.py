@@ -42,6 +42,7 @@ def test_a_profile_of_one_thread_has_nothing_twice() -> None:
         (member("mbw2pc", 2, (64, 4), (32, 4)), "mbw2pc", "add2 4 c:65536:4 p:32768:4"),
         (member("mbw2r", 2, (64, 8), (32, 0)), "mbw2r", "random2 8 c:65536:8 p:32768:0"),
         (member("mbw1Up", 2, (6000, 6000)), "mbw1Up", "record 8 p:6144000:6000"),
+        (member("mbw1cs", 2, (64, 2)), "mbw1cs", "add i2 c:65536:2"),
         (member("fma", 2), "fma", "fma 8"),
     ],
 )

@@ -44,6 +44,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_another_run_with_a_second_parameter_is_not_in_the_way(
+    advisor: Advisor, tmp_path: Path
+) -> None:
+    """What ``train --sizes`` prints as the next command names the sizes of its own line alone."""
+    path = tmp_path / "advisor.db"
+    with Writer(path) as writer:
+        for n in (1e6, 2e6, 4e6):
+            writer.add_observations("app", f"-n {n:.0f}", runs_of(n))
+        for n, steps in ((1e6, 50), (2e6, 50), (4e6, 50), (4e6, 100), (2e6, 200)):
+            writer.add_observations("app", f"-n {n:.0f} -s {steps}", runs_of(n * steps / 50))
+    done = advisor("predict", "app", "--at", "n=8000000", "--db", path, "--json")
+    assert done.code == 0 and done.json()["family"] == "-n {}", done.err
+
+
 def test_a_larger_size(advisor: Advisor, store: Path) -> None:
     data = advisor("predict", "lines", "--at", "n=8M", "--db", store, "--json").json()
     assert data["schema"] == "advisor/predict/1"

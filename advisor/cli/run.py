@@ -154,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
             _line(measured) + (f"  rate {rates[number]:.6g} {rule.unit}".rstrip() if rule else "")
         )
         print("".join(_parts(measured)), end="")
+        print("".join(f"note: {doubt}\n" for doubt in measured.doubts()), end="")
     for counted_run in counted:
         print("\n".join(lines(*counted_run)))
     print(choice.sentence)
@@ -305,7 +306,8 @@ def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, objec
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:
     names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
     parts = {"energy_parts_j": dict(measured.parts)} if measured.parts else {}
-    return {**{name: getattr(measured, name) for name in names}, **parts}
+    doubts = {"notes": found} if (found := measured.doubts()) else {}
+    return {**{name: getattr(measured, name) for name in names}, **parts, **doubts}
 
 
 def _parts(measured: MeasuredProcess) -> list[str]:

@@ -60,7 +60,8 @@ class Meter(Protocol):
     None when the meter can be read here and now, else the reason with what to do about it.
     ``stop`` raises MeterError when the energy of this run is not known. A meter that also has
     ``so_far_j()``, a counter of joules, can be read while a run goes on: without it no run that it
-    meters is ended early.
+    meters is ended early. UPDATE_S (without one: not known) is how often its counters move: runs
+    of a few updates are marked as inexact.
     """
 
     NAME: ClassVar[str]

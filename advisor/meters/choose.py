@@ -114,6 +114,7 @@ class NodeMeter:
         self._meters = tuple(meters)
         self.NAME = "+".join(m.NAME for m in meters)
         self.DESCRIPTION = "; ".join(m.DESCRIPTION for m in meters)
+        self.UPDATE_S = max(getattr(m, "UPDATE_S", 0.0) for m in meters)
         if basis := getattr(meters[0], "basis", ""):
             self.basis = f"{basis}, and {'; '.join(m.DESCRIPTION for m in meters[1:])}"
         readers: list[Callable[[], float]] = [m.so_far_j for m in meters if hasattr(m, "so_far_j")]

@@ -43,6 +43,7 @@ class Nvml(Accelerators):
     NAME: ClassVar[str] = "nvml"
     DESCRIPTION: ClassVar[str] = "NVML's energy counters of NVIDIA GPUs"
     RANK: ClassVar[int] = 40
+    UPDATE_S: ClassVar[float] = 0.1
 
     def present(self) -> bool:
         """Tell whether the node has an NVIDIA GPU."""

@@ -28,6 +28,7 @@ class PmCounters:
     NAME: ClassVar[str] = "pm_counters"
     DESCRIPTION: ClassVar[str] = "Cray pm_counters: energy of the whole node"
     RANK: ClassVar[int] = 10
+    UPDATE_S: ClassVar[float] = 0.1
 
     def __init__(self, node: MeteredNode) -> None:
         self._folder = node.root / "cray" / "pm_counters"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core.observation import Quality
@@ -23,6 +24,12 @@ from advisor.meters.events import named_event
 
 GRACE_S = 3.0
 """How long a process may take to end when asked."""
+_UPDATES = 10
+"""Updates of its meter that a run should take at least (Endrei 2019, appendix A)."""
+_USER = 0.95
+"""Of its processor time, what a program should spend itself and not the system for it (there)."""
+_LEAST_CPU_S = 0.5
+"""Processor time below which starting the program is most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,29 @@ class MeasuredProcess:
     counters: Mapping[str, float] = field(default_factory=dict)
     parts: tuple[tuple[str, float], ...] = ()
     """The joules by part of the node, as far as the meter knows them apart."""
+    user_s: float = 0.0
+    system_s: float = 0.0
+    """Processor time of the child and those that it waited for: its own, the system's for it."""
+    update_s: float = 0.0
+    """How often the meter's counters move; 0: not known."""
+
+    def doubts(self) -> list[str]:
+        """Say why a measurement is worth less than it looks: too short a run, too much overhead."""
+        found = []
+        if self.energy_j is not None and self.time_s < _UPDATES * self.update_s:
+            percent = 100 * self.update_s / self.time_s
+            found.append(
+                f"{self.time_s:.2g} s are fewer than {_UPDATES} updates of {self.meter}, one each "
+                f"{self.update_s:g} s: its energy may be off by {percent:.0f} %; measure a longer "
+                "run"
+            )
+        cpu_s = self.user_s + self.system_s
+        if cpu_s > _LEAST_CPU_S and self.user_s < _USER * cpu_s:
+            found.append(
+                f"the system took {100 * self.system_s / cpu_s:.0f} % of its processor time "
+                "(files, memory, starting processes): more than work is measured"
+            )
+        return found
 
     @property
     def gpu_j(self) -> float | None:
@@ -124,6 +154,7 @@ def measure(
         if meter is not None:
             meter.start(load)
         counters = stack.enter_context(_counters(events)) if events else None
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()
         os.sched_setaffinity(0, cpus)
         try:
@@ -162,27 +193,36 @@ def measure(
             if note is not None:
                 note.unlink(missing_ok=True)
         counted = {n: v for n, (v, _) in counters.read().events.items()} if counters else {}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    measured = MeasuredProcess(
+        code,
+        elapsed,
+        None,
+        "missing",
+        "",
+        "no meter",
+        timed_out,
+        counted,
+        user_s=after.ru_utime - used.ru_utime,
+        system_s=after.ru_stime - used.ru_stime,
+    )
     if meter is None:
-        return MeasuredProcess(code, elapsed, None, "missing", "", "no meter", timed_out, counted)
+        return measured
     try:
         reading = meter.stop()
     except MeterError as error:
-        return MeasuredProcess(
-            code, elapsed, None, "missing", meter.NAME, str(error), timed_out, counted
-        )
+        return replace(measured, meter=meter.NAME, detail=str(error))
     if not is_possible(reading.energy_j, elapsed, 1):
         why = f"{reading.meter} says {reading.energy_j:.4g} J, which is impossible"
-        return MeasuredProcess(code, elapsed, None, "missing", meter.NAME, why, timed_out, counted)
-    return MeasuredProcess(
-        code,
-        elapsed,
-        reading.energy_j,
-        reading.quality,
-        reading.meter,
-        reading.detail,
-        timed_out,
-        counted,
-        reading.parts,
+        return replace(measured, meter=meter.NAME, detail=why)
+    return replace(
+        measured,
+        energy_j=reading.energy_j,
+        energy_quality=reading.quality,
+        meter=reading.meter,
+        detail=reading.detail,
+        parts=reading.parts,
+        update_s=getattr(meter, "UPDATE_S", 0.0),
     )
 
 

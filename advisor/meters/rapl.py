@@ -51,6 +51,7 @@ class Rapl:
     NAME: ClassVar[str] = "rapl"
     DESCRIPTION: ClassVar[str] = "RAPL counters of packages and memory (Linux powercap)"
     RANK: ClassVar[int] = 20
+    UPDATE_S: ClassVar[float] = 0.001
     COVERS: ClassVar[Covers] = "processors"
 
     def __init__(self, node: MeteredNode, *, max_power_w: float = MAX_POWER_W) -> None:

@@ -18,7 +18,13 @@ from advisor.meters.base import Load, MeteredNode
 from advisor.meters.choose import best_meter
 from advisor.meters.estimate import EstimateMeter, estimate_j
 from advisor.meters.pm_counters import PmCounters
-from advisor.meters.process import MeasuredCommand, exit_text, measure, usable_cpus
+from advisor.meters.process import (
+    MeasuredCommand,
+    MeasuredProcess,
+    exit_text,
+    measure,
+    usable_cpus,
+)
 from advisor.meters.rapl import Rapl
 
 RANGE = 262_143_328_850
@@ -50,6 +56,30 @@ def two_sockets(root: Path) -> dict[str, Path]:
         "psys": zone(root, "intel-rapl:2", "psys", 9_000_000),
         "mmio": zone(root, "intel-rapl-mmio:0", "package-0", 1_000_000),
     }
+
+
+def test_a_run_too_short_for_its_meter_and_one_of_the_system_alone_are_doubted() -> None:
+    def run(time_s: float, user_s: float = 0.0, system_s: float = 0.0) -> list[str]:
+        cpu = {"user_s": user_s, "system_s": system_s}
+        return MeasuredProcess(
+            0, time_s, 50.0, "measured", "pm_counters", update_s=0.1, **cpu
+        ).doubts()
+
+    (short,) = run(0.5)
+    assert "fewer than 10 updates of pm_counters, one each 0.1 s" in short and "20 %" in short
+    assert run(1.0) == [] == run(5.0, 9.5, 0.5) == run(5.0, 0.2, 0.2)
+    (system,) = run(5.0, 9.0, 1.0)
+    assert "the system took 10 % of its processor time" in system
+    unmetered = MeasuredProcess(0, 0.5, None, "missing", "", update_s=0.1)
+    assert unmetered.doubts() == []
+
+
+def test_processor_time_of_a_child_is_its_own(tmp_path: Path) -> None:
+    two_sockets(tmp_path)
+    busy = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+    measured = measure(MeasuredCommand([sys.executable, "-c", busy], 1), None)
+    assert 0.2 <= measured.user_s + measured.system_s < measured.time_s + 0.1
+    assert best_meter(root=tmp_path, name="rapl").meter.UPDATE_S == 0.001  # type: ignore[union-attr]
 
 
 def test_rapl_counts_packages_and_memory_once(tmp_path: Path) -> None:

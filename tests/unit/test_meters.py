@@ -60,9 +60,15 @@ def two_sockets(root: Path) -> dict[str, Path]:
 
 def test_a_run_too_short_for_its_meter_and_one_of_the_system_alone_are_doubted() -> None:
     def run(time_s: float, user_s: float = 0.0, system_s: float = 0.0) -> list[str]:
-        cpu = {"user_s": user_s, "system_s": system_s}
         return MeasuredProcess(
-            0, time_s, 50.0, "measured", "pm_counters", update_s=0.1, **cpu
+            0,
+            time_s,
+            50.0,
+            "measured",
+            "pm_counters",
+            user_s=user_s,
+            system_s=system_s,
+            update_s=0.1,
         ).doubts()
 
     (short,) = run(0.5)
@@ -77,7 +83,7 @@ def test_a_run_too_short_for_its_meter_and_one_of_the_system_alone_are_doubted()
 def test_processor_time_of_a_child_is_its_own(tmp_path: Path) -> None:
     two_sockets(tmp_path)
     busy = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
-    measured = measure(MeasuredCommand([sys.executable, "-c", busy], 1), None)
+    measured = measure(MeasuredCommand((sys.executable, "-c", busy), 1), None)
     assert 0.2 <= measured.user_s + measured.system_s < measured.time_s + 0.1
     assert best_meter(root=tmp_path, name="rapl").meter.UPDATE_S == 0.001  # type: ignore[union-attr]
 

@@ -26,6 +26,8 @@ _BINS = 100
 """Parts of an iteration, each with a power of its own."""
 _ESTIMATED = 4
 """What readings must tell besides the curve: mean, noise, swing and smoothness."""
+_LEAST_FREEDOM = 1.0
+"""Degrees of freedom that are left at least."""
 _STRAY = 5.0
 """Deviations from the median, in median absolute deviations, of an iteration that is left out."""
 
@@ -113,9 +115,11 @@ def fold(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
     count = int(use.sum())
     answer = f"folded from {count} readings over {int(good.sum())} iterations"
     largest = _MOST_ABOVE * float(power.max())
-    value, deviation = _curve(share, power - mean, seconds, mean, _last_digit(total))
+    value, deviation, bends = _curve(share, power - mean, seconds, mean, _last_digit(total))
     value = (value + mean).clip(0.0, largest)
-    half = float(stdtrit(count - _ESTIMATED, 0.95)) * deviation
+    # A reading that shows how the curve bends no longer shows how far readings scatter about it.
+    freedom = max(count - _ESTIMATED - bends, _LEAST_FREEDOM)
+    half = float(stdtrit(freedom, 0.95)) * deviation
     in_step = _in_step(first[use], last[use])
     if in_step or _unknown(value, deviation, mean):
         answer = KEEPS_STEP if in_step else TOO_FEW.format(count)
@@ -190,8 +194,10 @@ def _kernels() -> list[Floats]:
 
 def _curve(
     share: Floats, power: Floats, seconds: Floats, mean: float, digit: float
-) -> tuple[Floats, Floats]:
-    """Return the curve around its mean and its standard deviation, over all that may be true.
+) -> tuple[Floats, Floats, float]:
+    """Return the curve around its mean, its standard deviation, and how many parameters it is.
+
+    All over what may be true: a curve's parameters are the trace of what turns readings into it.
 
     The curve is periodic: an iteration follows another. Readings (``power``, of which ``mean`` was
     taken) weigh by their length, for what a meter's last digit is worth in power falls with it.
@@ -206,7 +212,7 @@ def _curve(
     swing = np.geomspace(_LEAST_SWING, _MOST_SWING, _STEPS) * max(abs(mean), least)
     prior = -np.log1p((swing / max(abs(mean), least)) ** 2)
     ratio = (swing[:, None, None] / noise) ** 2
-    likelihoods, means, variances = [], [], []
+    likelihoods, means, variances, parameters = [], [], [], []
     for kernel in _kernels():
         # One decomposition for each kernel: with it every noise and swing costs divisions only.
         lower = np.linalg.cholesky(kernel + 1e-9 * np.eye(_BINS))
@@ -214,6 +220,7 @@ def _curve(
         values = values.clip(0.0)
         turned = vectors.T @ (lower.T @ right)
         shrunk = 1 / (1 + ratio * values)
+        parameters.append((ratio * values * shrunk).sum(axis=2).ravel())
         residual = squares - (ratio * shrunk * turned**2).sum(axis=2)
         likelihood = -n * np.log(noise[..., 0]) + 0.5 * np.log(shrunk).sum(axis=2)
         likelihoods.append(
@@ -228,4 +235,4 @@ def _curve(
     curves = np.concatenate(means)
     curve = weights @ curves
     spread = weights @ (np.concatenate(variances) + (curves - curve) ** 2)
-    return curve, np.sqrt(spread)
+    return curve, np.sqrt(spread), float(weights @ np.concatenate(parameters))

@@ -60,8 +60,8 @@ class LinearFit:
             predicted: FloatColumn = self.coefficients[0] + design @ self.coefficients[1:]
         return predicted
 
-    def half_widths(self, design: NDArray[np.float64], predicted: FloatColumn) -> FloatColumn:
-        """Return half of the 90 % prediction interval at each row; NaN where none can be known."""
+    def errors(self, design: NDArray[np.float64], predicted: FloatColumn) -> FloatColumn:
+        """Return the standard error of one more run at each row; NaN where none can be known."""
         if self.freedom < 1:
             return np.full(len(design), np.nan)
         rows = np.column_stack([np.ones(len(design)), design])
@@ -69,10 +69,14 @@ class LinearFit:
         with np.errstate(all="ignore"):
             noise_factor = np.abs(predicted) ** power if power else np.ones(len(design))
             spread = np.einsum("ij,jk,ik->i", rows, self.covariance, rows) + noise_factor
-            reach: FloatColumn = stats.t.ppf(0.5 + _LEVEL / 2, self.freedom) * np.sqrt(
-                self.variance * spread
-            )
-        return reach
+            errors: FloatColumn = np.sqrt(self.variance * spread)
+        return errors
+
+    def half_widths(self, design: NDArray[np.float64], predicted: FloatColumn) -> FloatColumn:
+        """Return half of the 90 % prediction interval at each row; NaN where none can be known."""
+        reach = stats.t.ppf(0.5 + _LEVEL / 2, max(self.freedom, 1))
+        halves: FloatColumn = reach * self.errors(design, predicted)
+        return halves
 
     def doubt(self, term: int) -> float:
         """Return the p-value of a term's coefficient (0 is the first term)."""

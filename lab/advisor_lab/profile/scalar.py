@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 from advisor.core.expression import Expression, parse_expression
 from advisor.errors import InputError
@@ -36,7 +37,10 @@ _TREND = 2.0
 _POWERS = ("-1", "-1/2", "1/4", "1/3", "2/3", "3/4", "4/3", "3/2")
 """Powers of a parameter that may be the truth though no complexity names them."""
 _SURE = 0.9
-"""Of what other terms would predict, this share lies within the interval."""
+"""Of what may come, this share lies within the interval."""
+_HALVINGS = 50
+"""Of a range in which the end of an interval is looked for."""
+FloatRows = NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -58,16 +62,15 @@ class ScalarModel:
     def half_widths(self, values: Values, predicted: FloatColumn) -> FloatColumn:
         """Return half of the 90 % interval at each place; NaN where none is known.
 
-        It joins the regression's with how far other terms would be off that the runs allow as well.
+        It holds what other terms would predict, too, that the runs allow as well.
         """
         if not isinstance(self.fit, LinearFit):
             return np.full(len(predicted), np.nan)
-        half = self.fit.half_widths(columns(self.terms, values), predicted)
-        if self.others is None:
-            return half
+        design = columns(self.terms, values)
+        if self.others is None or self.fit.freedom < 1:
+            return self.fit.half_widths(design, predicted)
         chosen = [CandidateTerm(t, t.names) for t in self.terms]
-        joined: FloatColumn = np.hypot(half, self.others.apart(chosen, self.fit, values, predicted))
-        return joined
+        return self.others.half_widths(chosen, self.fit, values, predicted)
 
 
 def fit_scalar(
@@ -163,17 +166,18 @@ class OtherTerms:
 
     data: SearchData
 
-    def apart(
+    def half_widths(
         self,
         chosen: Sequence[CandidateTerm],
         fit: LinearFit,
         values: Values,
         predicted: FloatColumn,
     ) -> FloatColumn:
-        """Return how far other terms' predictions lie from ``predicted``, 90 % of them at most.
+        """Return how far around ``predicted`` 90 % of what may come lies, whatever the terms.
 
-        Other terms stand in the place of each chosen one, or beside a constant; each counts by how
-        likely it makes the runs (Bayesian model averaging, Hoeting et al. 1999).
+        Other terms stand in the place of each chosen one, beside them, or alone; each set counts by
+        how likely it makes the runs (Bayesian model averaging, Hoeting et al. 1999), with its own
+        error.
         """
         data = self.data
         chosen_texts = {t.expression.text for t in chosen}
@@ -186,40 +190,68 @@ class OtherTerms:
                 *self._powers(),
             ],
         )
+        others = [c for c in candidates if c.expression.text not in chosen_texts]
         sets = [
-            [*chosen[:i], candidate, *chosen[i + 1 :]]
+            [*chosen[:i], other, *chosen[i + 1 :]]
             for i in range(max(1, len(chosen)))
-            for candidate in candidates
-            if candidate.expression.text not in chosen_texts
+            for other in others
         ]
+        sets += [[*chosen, other] for other in others] if chosen else []
+        sets += [[candidate] for candidate in candidates] if len(chosen) > 1 else []
         if len(data.y) < len(chosen) + 3 and chosen:
             sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
-        scores, distances = [likelihood(data.y, fit)], [np.zeros(len(predicted))]
-        for terms in sets:
-            other_fit = fit_linear(data.design(terms), data.y, fit.weighting)
-            if other_fit.freedom < 1 or not data.allowed(terms, other_fit):
+        scores, freedoms, means, errors = [], [], [], []
+        for terms, terms_fit in [(chosen, fit), *((t, self._fit(t, fit)) for t in sets)]:
+            if terms_fit.freedom < 1 or not (terms is chosen or data.allowed(terms, terms_fit)):
                 continue
             try:
                 design = columns([t.expression for t in terms], values)
             except InputError:
                 continue
-            scores.append(likelihood(data.y, other_fit))
-            distances.append(np.abs(other_fit.predict(design) - predicted))
-        likely = np.exp(-0.5 * (np.array(scores) - min(scores)))
-        apart = np.array(distances)
-        order = np.argsort(apart, axis=0)
-        share = np.cumsum(likely[order], axis=0) / likely.sum()
-        reached = np.argmax(share >= _SURE, axis=0)
-        farthest: FloatColumn = np.take_along_axis(
-            apart, np.take_along_axis(order, reached[None, :], axis=0), axis=0
-        )[0]
-        return farthest
+            scores.append(likelihood(data.y, terms_fit))
+            freedoms.append(terms_fit.freedom)
+            means.append(terms_fit.predict(design))
+            errors.append(terms_fit.errors(design, means[-1]))
+        weights = np.exp(-0.5 * (np.array(scores) - min(scores)))
+        apart = np.array(means) - predicted
+        known = np.isfinite(apart) & np.isfinite(errors)
+        shares_of = np.where(known, weights[:, None], 0.0)
+        return _reach(
+            np.where(known, apart, 0.0),
+            np.where(known, errors, 1.0),
+            np.array(freedoms, dtype=np.float64)[:, None],
+            shares_of / shares_of.sum(axis=0),
+        )
+
+    def _fit(self, terms: Sequence[CandidateTerm], fit: LinearFit) -> LinearFit:
+        return fit_linear(self.data.design(list(terms)), self.data.y, fit.weighting)
 
     def _powers(self) -> list[CandidateTerm]:
         """Return powers between those of complexities: a law need not be among the candidates."""
         names = [n for n in self.data.parameters if self.data.values[n].min() > 0]
         powers = [parse_expression(f"{n}^({e})") for n in names for e in _POWERS]
         return [CandidateTerm(p, p.names) for p in powers]
+
+
+def _reach(
+    apart: FloatRows, errors: FloatRows, freedoms: FloatRows, weights: FloatRows
+) -> FloatColumn:
+    """Return the r of each column so that 90 % of a mixture of Student's distributions is in ±r.
+
+    A row each has its mean, its standard error, its degrees of freedom and its weight.
+    """
+    errors = np.maximum(errors, 1e-300)
+    low: FloatColumn = np.zeros(apart.shape[1])
+    high: FloatColumn = (np.abs(apart) + stdtrit(freedoms, 0.5 + _SURE / 2) * errors).max(
+        axis=0
+    ) * 1.01
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        ends = (middle - apart) / errors, (-middle - apart) / errors
+        inside = stdtr(freedoms, ends[0]) - stdtr(freedoms, ends[1])
+        enough = (weights * inside).sum(axis=0) >= _SURE
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
 
 
 def _learned(data: SearchData, options: MetricOptions) -> ScalarModel:

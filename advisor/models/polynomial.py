@@ -9,7 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from advisor.models.base import AXES, Matrix, ModelOption, Vector, axis_names
-from advisor.models.regression import inference, least_squares, without_inflated
+from advisor.models.regression import (
+    VIF,
+    inference,
+    least_squares,
+    left_out_note,
+    without_inflated,
+)
 
 _FLOOR = 0.1
 """Predictions stay above this share of the smallest run: a polynomial may cross zero."""
@@ -25,14 +31,7 @@ class Polynomial:
     DESCRIPTION: ClassVar[str] = "polynomial of the response, least squares"
     OPTIONS: ClassVar[tuple[ModelOption, ...]] = (
         ModelOption("degree", int, 3, "greatest sum of powers in a term", 1, 6),
-        ModelOption(
-            "vif",
-            float,
-            0.0,
-            "leave out terms of a larger variance inflation factor, 100 in the thesis; 0: none",
-            0.0,
-            1e9,
-        ),
+        VIF,
     )
 
     def __init__(
@@ -62,11 +61,8 @@ class Polynomial:
         ]
         if self._largest_vif:
             columns = without_inflated(self._design(x), self._largest_vif)
-            inflated = [
-                _term(p, self._names) for i, p in enumerate(self._powers) if i not in columns
-            ]
-            if inflated:
-                self.notes.append(f"left out as collinear: {', '.join(inflated)}")
+            terms = [_term(p, self._names) for p in self._powers]
+            self.notes += left_out_note(terms, columns)
             self._powers = [self._powers[i] for i in columns]
         if len(self._powers) > len(y):
             self.notes.append(

@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 
 from advisor.core import student
-from advisor.models.base import Matrix, Vector
+from advisor.models.base import Matrix, ModelOption, Vector
 
 _SINGULAR = 1e-15
 """Singular values below this share of the largest are none."""
+
+VIF = ModelOption(
+    "vif",
+    float,
+    0.0,
+    "leave out terms of a larger variance inflation factor, 100 in the thesis; 0: none",
+    0.0,
+    1e9,
+)
+"""The option of models of terms that may be collinear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +146,9 @@ def without_inflated(design: Matrix, limit: float) -> list[int]:
         if factors[worst] <= limit:
             return columns
         del columns[worst]
+
+
+def left_out_note(terms: Sequence[str], columns: Sequence[int]) -> list[str]:
+    """Say which terms are not among the columns that :func:`without_inflated` left; [] for none."""
+    inflated = [term for i, term in enumerate(terms) if i not in columns]
+    return [f"left out as collinear: {', '.join(inflated)}"] if inflated else []

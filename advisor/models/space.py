@@ -117,7 +117,7 @@ def search_space(
         pairs |= {
             (ranks, count)
             for ranks, counts in varied.items()
-            for count in thread_counts(cores, ranks)
+            for count in _thread_counts(grid, node_type, cores, ranks)
             if _LEAST_SHARE * min(counts) <= count <= _MOST_SHARE * max(counts)
         }
     elif varied:
@@ -218,6 +218,17 @@ def _cores(grid: SearchSpace, node_type: NodeType | None) -> int:
         return 0
     most = max(threads for _, threads in grid.threads)
     return node_type.cores if most <= node_type.cores * node_type.threads_per_core else 0
+
+
+def _thread_counts(
+    grid: SearchSpace, node_type: NodeType | None, cores: int, ranks: int
+) -> set[int]:
+    """Return counts up to the cores, and where runs used hyper-threads up to those."""
+    counts = set(thread_counts(cores, ranks))
+    most = max(threads for _, threads in grid.threads)
+    if node_type is not None and most > cores:
+        counts |= set(thread_counts(cores * node_type.threads_per_core, ranks))
+    return counts
 
 
 def _asked_threads(

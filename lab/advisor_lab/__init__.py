@@ -7,7 +7,7 @@ Nothing that advises jobs needs it; it is attached by entry points alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,3 +58,17 @@ def frame(
         compute=compute or {},
         db=db,
     )
+
+
+def smoothed(
+    table: pd.DataFrame, column: str, *, window: int = 5, degree: int = 2, by: Sequence[str] = ()
+) -> pd.Series:
+    """Return a column smoothed by a polynomial over ``window`` rows (Savitzky and Golay 1964).
+
+    Rows count in their order, evenly spaced: sort them first. ``by`` names columns that a curve has
+    each value of; groups of fewer rows than ``window`` stay as they are. Raises InputError for a
+    column that is not there, or a window that is no odd number above the ``degree``.
+    """
+    from advisor_lab.frames import smoothed
+
+    return smoothed(table, column, window=window, degree=degree, by=by)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from scipy.signal import savgol_filter
 
 from advisor import paths
 from advisor.core.configuration import Configuration
@@ -277,3 +278,29 @@ def _columns(kind: str) -> list[str]:
         names = (no,) * 7
         row = _outcome(Outcome(*names, 0, no, None, None, "missing", None, None, no, {}, no))
     return list(row)
+
+
+def smoothed(
+    table: pd.DataFrame, column: str, *, window: int = 5, degree: int = 2, by: Sequence[str] = ()
+) -> pd.Series:
+    """Return a column smoothed over rows in their order, as :func:`advisor_lab.smoothed` says."""
+    for name in (column, *by):
+        if name not in table.columns:
+            raise InputError(
+                f"there is no column {name!r}",
+                hint=f"columns: {', '.join(map(str, table.columns))}",
+            )
+    if not (0 <= degree < window and window % 2):
+        raise InputError(
+            f"window {window}, degree {degree}: the window is an odd number above the degree"
+        )
+
+    def filtered(values: pd.Series) -> pd.Series:
+        if len(values) < window:
+            return values
+        return pd.Series(savgol_filter(values, window, degree), index=values.index)
+
+    values = table[column].astype(float)
+    if not by:
+        return filtered(values)
+    return values.groupby([table[name] for name in by], group_keys=False).apply(filtered)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.models.neural import Neural
+from tests.golden.published import as_csv, stencil64
 from tests.pictures import kept
 
 pytestmark = pytest.mark.slow
@@ -216,12 +217,13 @@ def test_what_cannot_be_compared_is_told(advisor: Advisor, grid: Path, tmp_path:
 
 
 @pytest.mark.parametrize("view", ["pareto", "observed", "lines", "surface"])
-def test_pictures_of_an_evaluation(advisor: Advisor, grid: Path, tmp_path: Path, view: str) -> None:
-    path = tmp_path / "picture.svg"
+def test_pictures_of_an_evaluation(advisor: Advisor, tmp_path: Path, view: str) -> None:
+    path, grid = tmp_path / "picture.svg", tmp_path / "stencil on 64 nodes.csv"
+    grid.write_text(as_csv(stencil64()))
     argv = ("evaluate", grid, "--model", "bspline", "--view", view)
     done = advisor(*argv, "--plot", path)
     assert done.code == 0, done.err
-    assert "grid, bspline, 12 runs" in path.read_text()
+    assert "stencil on 64 nodes, bspline, 12 runs" in path.read_text()
     assert "time (s)" in done.out or "time against the job as written" in done.out
     if view != "observed":
         for word in ("job as written", "recommended", "fastest", "least energy", "5 % slower"):

@@ -24,6 +24,7 @@ from advisor.models.design import uniform
 from advisor.store.opening import caller
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.golden.published import stencil64
 from tests.pictures import kept
 
 Advisor = Callable[..., Any]
@@ -308,10 +309,20 @@ def test_options_by_other_measures(advisor: Advisor, fitted: Path) -> None:
     assert advisor("options", "stencil", "--sort", "beauty").code == 2
 
 
-def test_a_picture_of_the_options(advisor: Advisor, fitted: Path, tmp_path: Path) -> None:
+def test_a_picture_of_the_options(advisor: Advisor, store_path: Path, tmp_path: Path) -> None:
+    """Of the thesis's stencil kernel, from the twelve runs of its design."""
+    runs = stencil64()
+    design = uniform(SearchSpace.of("haswell", [run.configuration for run in runs]))
+    with Writer(store_path) as writer:
+        measured_runs = [r for r in runs if r.configuration in design]
+        writer.add_observations("stencil", "default", whose(measured_runs, "ada", "all"))
+    assert advisor("fit", "stencil").code == 0
     for view in ("lines", "surface"):
         drawn = advisor("options", "stencil", "--view", view)
-        assert "time (s)" in drawn.out and "energy (J)" in drawn.out
+        assert "time (s)" in drawn.out and "energy (MJ)" in drawn.out
+        assert "5 % slower" in drawn.out and "fastest" in drawn.out
+    (model,) = advisor("options", "stencil", "--json").json()["models"]
+    assert model["recommended"] == model["baseline"]  # nothing is confirmed
     picture = tmp_path / "options.svg"
     assert advisor("options", "stencil", "--plot", picture).code == 0
     assert b"energy against the job as written" in picture.read_bytes()

@@ -217,6 +217,19 @@ def test_ranks_are_those_of_the_runs_and_threads_their_multiples() -> None:
     assert space.freqs_khz == (0,)  # none had a cap
 
 
+def test_where_runs_used_hyper_threads_more_of_them_are_predicted() -> None:
+    smt = replace(HSW, threads_per_core=2)
+    cores_only = [Configuration("hsw", 1, 1, t, 0) for t in (8, 20, 32, 44)]
+    assert max(t for _, t in search_space(cores_only, smt).threads) == 44
+    threads = {
+        t
+        for _, t in search_space(
+            [*cores_only, replace(cores_only[0], threads_per_node=88)], smt
+        ).threads
+    }
+    assert {44, 88} < threads and len([t for t in threads if 44 < t < 88]) >= 3
+
+
 def test_far_from_what_was_run_nothing_is_predicted_and_what_is_outside_is_marked() -> None:
     runs = [observed(Configuration("hsw", 1, 1, t, f)) for t in (2, 4, 8) for f in FREQS[::5]]
     fit = fit_options(runs, node_type=HSW)

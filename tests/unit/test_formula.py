@@ -67,6 +67,18 @@ def test_an_exact_law_is_found_and_a_useless_term_is_named() -> None:
     assert model.notes == ["1 of 3 terms are not significant at 5 %: frequency"]
 
 
+def test_terms_that_others_make_up_are_left_out_on_request() -> None:
+    law = 100 / X[:, 1] + X[:, 2] / 1e6
+    terms = "threads + frequency + I(threads + frequency) + I(threads ** 2)"
+    model = create("formula", formula=terms, vif=100.0, transform="none")
+    model.fit(X, law)
+    kept = [t["term"] for t in model.facts["inference"]["terms"]]
+    assert len(kept) == 4 and "1" in kept
+    (note,) = (n for n in model.notes if n.startswith("left out as collinear: "))
+    assert note.partition(": ")[2] in terms and note.partition(": ")[2] not in kept
+    assert model.predict(X).shape == law.shape
+
+
 def test_bounds_hold_what_is_predicted() -> None:
     far = np.array([[1.0, 16, 2.4e6], [1, 2, 1.2e6]])
     model = fitted(formula="threads", transform="none", lower=1.0, upper=0.5)

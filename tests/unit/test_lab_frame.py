@@ -12,7 +12,7 @@ from advisor.core.observation import Observation
 from advisor.errors import InputError
 from advisor.models.fit import fit_options
 from advisor.store.writer import Writer
-from advisor_lab import frame
+from advisor_lab import frame, smoothed
 from advisor_lab.frames import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,6 +94,20 @@ def test_a_number_that_is_not_known_is_not_a_number(tmp_path: Path) -> None:
     assert table["edp"].isna().tolist() == [True, False, True]
     assert table["execParam"].dropna().tolist() == [1, 2]
     assert table["energy_quality"].tolist() == ["missing", "measured", "missing"]
+
+
+def test_a_column_is_smoothed_along_each_curve() -> None:
+    """Of degree 2 over 5 rows the middle weighs 17, its neighbours 12 and -3, of 35 (1964)."""
+    table = frame("runs", GRID, where="application in ['SP', 'EP']")
+    smooth = smoothed(table, "time_s", by=["application"])
+    times = table.loc[table["application"] == "EP", "time_s"]
+    middle = times.iloc[10:15].to_numpy() @ [-3, 12, 17, 12, -3] / 35
+    assert smooth[times.index[12]] == pytest.approx(middle)
+    assert smoothed(table[:4], "time_s").tolist() == table["time_s"][:4].tolist()
+    with pytest.raises(InputError, match="no column 'nosuch'"):
+        smoothed(table, "nosuch")
+    with pytest.raises(InputError, match="window 4, degree 2"):
+        smoothed(table, "time_s", window=4)
 
 
 def test_mistakes_name_what_is_known() -> None:

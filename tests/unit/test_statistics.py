@@ -12,10 +12,12 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import InputError
+from advisor.models.evaluation import evaluate
 from advisor.models.runs import gather
 from advisor.plotting.chart import ASCII, Marks
 from advisor.plotting.figure import save
 from advisor.plotting.terminal import draw_panels
+from advisor.views.measured_example import measured_programs
 from advisor.views.tables import comma_separated, latex, markdown
 from advisor_lab.evaluation.statistics import correlations, front_clusters, samples, summaries
 from advisor_lab.evaluation.statistics_views import statistics_view
@@ -119,19 +121,22 @@ def test_every_view_is_drawn(view: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     if view == "loss":
         pytest.importorskip("sklearn")
-    options = [option(c, 64 / c + 2, 1000.0 + 10 * c) for c in (2, 4, 8, 16, 32)]
+    runs, judged = RUNS, None
+    if view != "repeats":  # the measured grid that ships has one run of each configuration
+        runs = measured_programs()["SP"]
+        judged = evaluate(runs, model="bspline")
     found = statistics_view(
         view,
-        "a program on one node",
+        "SP on one node",
         "bspline",
-        RUNS,
-        options,
-        RUNS,
+        runs,
+        judged.predicted if judged else (),
+        [r for r in runs if judged and r.configuration in judged.trained],
         {"steps": "16"} if view == "loss" else {},
     )
     assert found.data and all(t.rows for t in found.tables)
-    runs = {"clusters": "bspline, 15 runs", "loss": "neural, 15 runs"}.get(view, "15 runs")
-    assert found.picture.title == f"a program on one node, {runs}"
+    words = {"spearman": "48 runs", "loss": "neural, 12 runs", "repeats": "15 runs"}
+    assert found.picture.title == f"SP on one node, {words.get(view, 'bspline, 12 runs')}"
     for width in (60, 160):
         for marks in (Marks(), ASCII):
             text = draw_panels(found.picture, width=width, marks=marks)

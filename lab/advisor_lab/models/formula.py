@@ -18,7 +18,13 @@ import patsy
 
 from advisor.errors import InputError
 from advisor.models.base import AXES, Matrix, ModelOption, Vector
-from advisor.models.regression import inference, least_squares
+from advisor.models.regression import (
+    VIF,
+    inference,
+    least_squares,
+    left_out_note,
+    without_inflated,
+)
 
 _FUNCTIONS: dict[str, Any] = {
     "bs": patsy.bs,
@@ -89,6 +95,7 @@ class Formula:
         ModelOption("remove", str, "", "terms to leave out, like 'threads:frequency'"),
         ModelOption("df", int, 3, "degrees of freedom of each axis' splines", 1, 12),
         ModelOption("degree", int, 2, "degree of their piecewise polynomials", 1, 5),
+        VIF,
         ModelOption("transform", str, "ln", "of the response", choices=tuple(_TRANSFORMS)),
         ModelOption(
             "scaler",
@@ -110,6 +117,7 @@ class Formula:
         remove: str = "",
         df: int = 3,
         degree: int = 2,
+        vif: float = 0.0,
         transform: str = "ln",
         scaler: str = "minmax",
         lower: float = 0.0,
@@ -123,6 +131,8 @@ class Formula:
         self._transform, self._scaler = _TRANSFORMS[transform], scaler
         self._lower, self._upper = lower or _FLOOR, upper or math.inf
         self._low = self._high = self._shift = self._span = np.zeros(3)
+        self._largest_vif = vif
+        self._columns: list[int] = []
         self._most = 1.0
         self._least = 0.0
         self._info: Any = None
@@ -154,6 +164,10 @@ class Formula:
             why = str(getattr(error, "message", error)).splitlines()[0]
             raise InputError(f"formula: {why}", hint=_KNOWN) from None
         self._most, self._least = float(y.max()), float(y.min())
+        self._columns = list(range(len(self._info.column_names)))
+        if self._largest_vif:
+            self._columns = without_inflated(self._design(x), self._largest_vif)
+            self.notes += left_out_note(self._info.column_names, self._columns)
         design = self._design(x)
         self._fitted = least_squares(design, self._transform.forward(y / self._most))
         self._judge(len(y))
@@ -167,7 +181,8 @@ class Formula:
     @property
     def facts(self) -> dict[str, Any]:
         """What can be inferred of each column of the design."""
-        names = ["1" if n == "Intercept" else n for n in self._info.column_names]
+        every = ["1" if n == "Intercept" else n for n in self._info.column_names]
+        names = [every[i] for i in self._columns]
         return {"inference": inference(self._fitted, names)}
 
     def _terms(self, x: Matrix) -> Any:
@@ -217,7 +232,7 @@ class Formula:
     def _design(self, x: Matrix) -> Matrix:
         with np.errstate(all="ignore"):
             built = patsy.build_design_matrices([self._info], self._frame(x), NA_action=_KEEP_NAN)
-        design = np.asarray(built[0], dtype=np.float64)
+        design = np.asarray(built[0], dtype=np.float64)[:, self._columns]
         bad = np.argwhere(~np.isfinite(design))
         if len(bad):
             row, column = bad[0]
@@ -229,7 +244,7 @@ class Formula:
                 else "or leave the axes unscaled: --model-option scaler=none"
             )
             raise InputError(
-                f"formula: {self._info.column_names[column]} is not a number at "
+                f"formula: {self._info.column_names[self._columns[column]]} is not a number at "
                 f"{place_text}{scaled}",
                 hint=f"logarithms and roots need positive values, {instead}",
             )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from advisor.core.axes import AXES
 from advisor.core.configuration import thin
 from advisor.core.disturbed import disturbed
 from advisor.core.option import Option
@@ -148,37 +149,40 @@ def lines(
 ) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
-    Where options have several numbers of nodes or ranks each has lines of its own, with fewer caps.
+    Where only other axes vary (a GPU's clock), over the first that does; where more do, a line for
+    each of their values. Options of several numbers of nodes or ranks have lines of their own.
     With ``work`` the responses are rate and rate per joule.
     """
     by_place = _by_place(options, baseline)
     like = [o for place_options in by_place.values() for o in place_options]
-    caps = thin(sorted({o.configuration.freq_khz for o in like}), MOST_LINES // len(by_place))
+    across, *others = _axes(like)
+    keys = sorted({tuple(axis.value(o) for axis in others) for o in like})
+    keys = [keys[i] for i in thin(range(len(keys)), MOST_LINES // len(by_place))]
     panels = []
     for response in _responses(like, work):
         drawn = []
         for place, place_options in by_place.items():
-            for cap in caps:
+            for key in keys:
                 row = sorted(
-                    (o for o in place_options if o.configuration.freq_khz == cap),
-                    key=lambda o: o.configuration.threads_per_node,
+                    (o for o in place_options if tuple(a.value(o) for a in others) == key),
+                    key=across.value,
                 )
                 if not row:
                     continue
-                x = [float(o.configuration.threads_per_node) for o in row]
+                x = [across.value(o) for o in row]
                 values = [response.values(o) for o in row]
                 runs = [v for v, o in zip(x, row, strict=True) if o.measured]
                 y, low, high = ([v[k] for v in values] for k in range(3))
-                label = ", ".join(filter(None, (place, format_freq(cap))))
+                label = ", ".join(filter(None, (place, *(axis.shown(row[0]) for axis in others))))
                 drawn.append(Line(label, x, y, low, high, runs))
         points = {
-            label: (float(like[i].configuration.threads_per_node), response.value(like[i]))
+            label: (across.value(like[i]), response.value(like[i]))
             for i, label in named.labels(like).items()
         }
         bound = None if response.name != "time" else response.at(named.slowest_s(baseline))
         panels.append(
             Lines(
-                "cores per node",
+                across.label,
                 response.label,
                 tuple(drawn),
                 named=points,
@@ -198,31 +202,30 @@ def surface(
 ) -> Panels:
     """Return each response over cores per node and frequency, with the front's options marked.
 
-    A panel for each number of nodes and ranks, those of one response with the same colours.
+    Over the first two axes that vary, where others do (a GPU's clock); of all further ones only
+    what has the baseline's values is drawn, and the title names these. A panel for each number of
+    nodes and ranks, those of one response with the same colours.
     """
     by_place = _by_place(options, baseline)
-    like = [o for place_options in by_place.values() for o in place_options]
+    across, up, *held = _axes([o for of_place in by_place.values() for o in of_place])
+    by_place = {
+        place: [o for o in of_place if all(a.value(o) == a.value(baseline) for a in held)]
+        for place, of_place in by_place.items()
+    }
+    like = [o for of_place in by_place.values() for o in of_place]
     slowest_s = named.slowest_s(baseline)
     panels = []
     for response in _responses(like, work):
         ends = robust_ends(map(response.value, like))
-        for place, place_options in by_place.items():
-            threads = sorted({o.configuration.threads_per_node for o in place_options})
-            caps = sorted({o.configuration.freq_khz for o in place_options})
-            cells = {
-                (
-                    caps.index(o.configuration.freq_khz),
-                    threads.index(o.configuration.threads_per_node),
-                ): o
-                for o in place_options
-            }
+        for place, of_place in by_place.items():
+            x, y = (sorted({axis.value(o) for o in of_place}) for axis in (across, up))
+            cells = {(y.index(up.value(o)), x.index(across.value(o))): o for o in of_place}
             cell_of = {o.configuration: cell for cell, o in cells.items()}
-            labels = named.labels(place_options)
 
             def rows(
                 value: Callable[[Option], float],
                 cells: Mapping[tuple[int, int], Option] = cells,
-                shape: tuple[int, int] = (len(caps), len(threads)),
+                shape: tuple[int, int] = (len(y), len(x)),
             ) -> list[list[float]]:
                 return [
                     [value(cells[i, j]) if (i, j) in cells else math.nan for j in range(shape[1])]
@@ -231,24 +234,71 @@ def surface(
 
             panels.append(
                 Surface(
-                    "cores per node",
-                    "frequency (GHz)",
+                    across.label,
+                    up.label,
                     ", ".join(filter(None, (response.label, place))),
-                    [float(t) for t in threads],
-                    [f / 1e6 for f in caps],
+                    x,
+                    y,
                     rows(response.value),
                     frozenset(cell for cell, o in cells.items() if o.on_front),
                     next((cell for cell, o in cells.items() if o is baseline), None),
                     named={
-                        label: cell_of[place_options[i].configuration]
-                        for i, label in labels.items()
+                        label: cell_of[of_place[i].configuration]
+                        for i, label in named.labels(of_place).items()
                     },
                     slow=() if slowest_s is None else rows(lambda o: o.time_s / slowest_s),
                     bound_label=named.bound_words,
                     ends=ends,
                 )
             )
-    return Panels(_titled(title, options, by_place), tuple(panels))
+    at = "".join(f", at {axis.shown(baseline)}" for axis in held)
+    return Panels(_titled(title, options, by_place) + at, tuple(panels))
+
+
+@dataclass(frozen=True, slots=True)
+class _PictureAxis:
+    """An axis of configurations: its label, an option's place on it, and that place in words."""
+
+    label: str
+    value: Callable[[Option], float]
+    shown: Callable[[Option], str]
+
+
+_CORES = _PictureAxis(
+    "cores per node",
+    lambda o: float(o.configuration.threads_per_node),
+    lambda o: format_count(o.configuration.threads_per_node, "core"),
+)
+_CAP = _PictureAxis(
+    "frequency (GHz)",
+    lambda o: o.configuration.freq_khz / 1e6,
+    lambda o: format_freq(o.configuration.freq_khz),
+)
+
+
+def _axes(options: Sequence[Option]) -> list[_PictureAxis]:
+    """Return the axes that vary, cores and frequency first; two at least."""
+    names = sorted({name for o in options for name, _ in o.configuration.extra})
+    every = [_CORES, _CAP, *map(_further_axis, names)]
+    varying = [axis for axis in every if len({axis.value(o) for o in options}) > 1]
+    more = [axis for axis in every if axis not in varying]
+    if len(varying) == 1 and varying[0] is _CAP:
+        return [_CORES, _CAP]
+    return [*varying, *more[: max(0, 2 - len(varying))]]
+
+
+def _further_axis(name: str) -> _PictureAxis:
+    axis = AXES[name]
+    scale, unit = (1e6, "GHz") if axis.unit == "kHz" else (1.0, axis.unit)
+
+    def value(option: Option) -> int:
+        return dict(option.configuration.extra).get(name, 0)
+
+    return _PictureAxis(
+        f"{axis.words} ({unit})",
+        lambda o: value(o) / scale,
+        lambda o: f"{axis.words} {axis.shown(value(o))}",
+    )
 
 
 def observed(

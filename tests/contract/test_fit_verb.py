@@ -319,7 +319,7 @@ def test_a_picture_of_the_options(advisor: Advisor, store_path: Path, tmp_path: 
     assert advisor("fit", "stencil").code == 0
     for view in ("lines", "surface"):
         drawn = advisor("options", "stencil", "--view", view)
-        assert "time (s)" in drawn.out and "energy (MJ)" in drawn.out
+        assert "time (s)" in drawn.out and "energy (kJ)" in drawn.out
         assert "5 % slower" in drawn.out and "fastest" in drawn.out
     (model,) = advisor("options", "stencil", "--json").json()["models"]
     assert model["recommended"] == model["baseline"]  # nothing is confirmed

@@ -146,6 +146,34 @@ def test_what_a_picture_names_and_how_slow_a_job_may_become(
     assert panel.slow[9][7] == pytest.approx(1 / 1.05) and panel.slow[0][0] > 1
 
 
+def test_axes_of_gpus_are_drawn_as_those_of_processors() -> None:
+    def on(khz: int, watts: int) -> Option:
+        extra = (("gpu_freq_khz", khz), ("gpu_power_w", watts))
+        place = Configuration("n", 1, 1, 8, 2_400_000, extra)
+        time_s, energy_j = 1e8 / khz + 3000 / watts, 1e-3 * khz + watts
+        return Option(place, time_s, time_s, time_s, energy_j, energy_j, energy_j, measured=True)
+
+    clocks = (900_000, 1_200_000, 1_410_000)
+    both = [on(khz, watts) for khz in clocks for watts in (200, 300)]
+    (panel, _) = lines("t", both, both[-1]).panels
+    assert isinstance(panel, Lines) and panel.x_label == "GPU clock (GHz)"
+    labels = ["GPU power limit 200 W", "GPU power limit 300 W"]
+    assert [line.label for line in panel.lines] == labels
+    assert [list(line.x) for line in panel.lines] == [[0.9, 1.2, 1.41]] * 2
+    (map_, _) = surface("t", both, both[-1]).panels
+    assert isinstance(map_, Surface)
+    assert (map_.x_label, map_.y_label) == ("GPU clock (GHz)", "GPU power limit (W)")
+    assert map_.baseline == (1, 2) and map_.z[0][0] == pytest.approx(1e8 / 9e5 + 15)
+    one = both[1::2]
+    (panel, _) = lines("t", one, one[-1]).panels
+    assert isinstance(panel, Lines) and [line.label for line in panel.lines] == ["8 cores"]
+    smaller = [replace(o, configuration=replace(o.configuration, threads_per_node=4)) for o in both]
+    picture = surface("t", [*smaller, *both], both[-1])
+    assert picture.title == "t, at GPU power limit 300 W"
+    assert isinstance(of_cores := picture.panels[0], Surface)
+    assert (of_cores.x_label, of_cores.y_label) == ("cores per node", "GPU clock (GHz)")
+
+
 def test_a_disturbed_run_flattens_no_axis(grid: list[Option]) -> None:
     """Two neighbours that were disturbed together are no spike that is left out."""
     usual = surface("t", grid, grid[-1]).panels[0]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,19 @@ from hooked import ROOT, answering, daemon, plan
 from posed_sys import PosedSys
 
 from advisor.core.protocol import call
+from advisor.schedulers import command as scheduler_command
+from advisor.schedulers.pbs import control
 from advisor.schedulers.pbs import scheduler as backend
 from advisor.schedulers.pbs.accounting import record_of
 from advisor.schedulers.pbs.availability import hooks_before
 from advisor.schedulers.pbs.qsub import default_variables
 from advisor.store.reader import Reader
+from tests.forked import forked
 from tests.verdicts import verdict_of
 from tests.waiting import wait_for
 
 Run = Callable[..., Any]
+ANSWER = scheduler_command.answer
 NODES = {
     "n1": {"ncpus": 28, "mem": "65536000kb", "node_type": "bdw"},
     "n2": {"ncpus": 28, "mem": "65536000kb", "node_type": "bdw"},
@@ -54,6 +58,22 @@ class Site:
         monkeypatch.setenv("PBS_CONF_FILE", str(self.root / "pbs.conf"))
         for name in ("PBS_HOME", "PBS_EXEC"):
             monkeypatch.delenv(name, raising=False)
+        for module in (scheduler_command, control):  # as one names the other's
+            monkeypatch.setattr(module, "answer", self.answer)
+
+    def answer(
+        self, argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> scheduler_command.CommandAnswer:
+        """Run a program of the complex as a fork of this process: it need load no interpreter.
+
+        Of others, of the daemon's and of what tests start themselves, all is as ever.
+        """
+        program = Path(argv[0])
+        text = fake_pbs.text_of(self.root, program.name)
+        if program.parent != self.root / "bin" or program.read_text() != text:
+            return ANSWER(argv, environment, timeout_s)
+        done = forked(lambda: fake_pbs.run(self.root, program.name, list(argv[1:])), environment)
+        return scheduler_command.CommandAnswer(done.returncode, done.stdout, done.stderr)
 
     def schedule(self, resources: str) -> None:
         path = self.root / "home" / "sched_priv" / "sched_config"

@@ -17,6 +17,7 @@ from advisor.core.recommend import confirmed_choice
 from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed, telling_run
 from advisor.models.fit import fit_options, run_sigma
 from advisor.models.response import response
+from advisor.models.scatter import Scatter
 
 POLICY = Policy(goal="min_energy", max_slowdown=0.05)
 FREQS = tuple(range(1_000_000, 2_000_001, 100_000))
@@ -246,6 +247,8 @@ def test_two_runs_that_differ_by_no_more_than_99_of_100_pairs_agree() -> None:
     rng, agreeing = np.random.default_rng(1), 0
     for _ in range(200):
         logs = 0.01 * rng.normal(size=(2, 2))
-        both = [response([(BASE, math.exp(v)) for v in logs[:, k]], 0.0102) for k in range(2)]
+        both = [
+            response([(BASE, math.exp(v)) for v in logs[:, k]], Scatter(0.0102)) for k in range(2)
+        ]
         agreeing += all(BASE in r.agreed for r in both)
     assert agreeing >= 190

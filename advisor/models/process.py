@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -109,6 +109,10 @@ KINDS: dict[What, ResidualKind] = {
     ),
 }
 """Power has fewer causes than time and is smoother: what its laws miss is smaller."""
+_LIMITED = {"rough": (0.01, 0.03, 0.08, 0.2), "bend": (0.01, 0.04, 0.12)}
+UNDER_A_LIMIT: dict[What, ResidualKind] = {w: replace(k, **_LIMITED) for w, k in KINDS.items()}
+"""Where a power limit varies, either follows from the clock that a device finds below it, and the
+laws say less of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def believe(
     """
     trained, points = _with_clock(trained, points)
     axes = LawAxes.of(np.vstack([trained, points]), limited=limited)
-    kind = KINDS[what]
+    kind = UNDER_A_LIMIT[what] if limited else KINDS[what]
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
     disturbed = np.zeros(len(log_y), dtype=bool)
@@ -348,10 +352,22 @@ class _Process:
                 expected = laws[:, [column[i] for i in law]] + self._levels(law) + pull @ residuals
                 weight = weighed.weight[pairs]
                 variance = self._variance(h, some) + own_variance - (pull * reach).sum(axis=1)
+                variance += self.settings[h].rough ** 2 * self._beyond(some)
                 mean[part] += expected @ weight
                 square[part] += expected**2 @ weight
                 square[part] += np.maximum(variance, 0.0) * weight.sum()
         return mean, np.maximum(square - mean**2, _LEAST_VARIANCE) + sigma**2
+
+    def _beyond(self, places: Placements) -> Vector:
+        """Return by how much (m,) the variance of what is rough grows outside of the runs' cores.
+
+        Inside a run on either side holds it. Beyond, what laws miss may go on growing, as a random
+        walk of the same steps does.
+        """
+        low, high = self.places.log_cores.min(), self.places.log_cores.max()
+        apart = np.maximum(low - places.log_cores, places.log_cores - high)
+        growth: Vector = 2 * np.maximum(apart, 0.0) / self.kind.length
+        return growth
 
     def _levels(self, law: NDArray[np.intp]) -> Vector:
         """Return what the laws' mean is off the runs' mean."""

@@ -45,6 +45,8 @@ _CEILING, _CEILING_WEIGHT = (0.5, 0.25, 0.125), 1 / 3
 """Cores that use up the bandwidth, as shares of the most; prior weight of there being a ceiling."""
 _PIECES, _PIECES_WEIGHT = (0.5, 1.0, 2.0, 4.0, 8.0), 0.3
 """Pieces of work W, as multiples of the most cores; prior weight of there being pieces."""
+_PIECES_AT = 3
+"""The column of the pieces among a law's parameters."""
 _SCALING = (0.0, 0.4, 0.7, 0.9, 1.0)
 """Powers g of the number of nodes."""
 _IDLE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -169,6 +171,8 @@ class LawFamily:
     parameters: Matrix
     log_prior: Vector
     law: Callable[..., Matrix]
+    pieces: Vector | None = None
+    """Of each law, in how many equal pieces its work comes; infinity: in no pieces."""
 
     def evaluate(self, places: Placements, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return the laws' log responses (m, k or number of ``rows``), up to a constant each."""
@@ -205,8 +209,8 @@ def time_laws(axes: LawAxes) -> LawFamily:
             weight *= 1 - _PIECES_WEIGHT if work == math.inf else chopped
         rows.append((serial, apart, share * axes.most_cores, work, scale, *limit))
         weights.append(weight)
-    prior = np.log(np.array(weights) / sum(weights))
-    return LawFamily(("serial", "clockless"), np.array(rows), prior, _time)
+    prior, parameters = np.log(np.array(weights) / sum(weights)), np.array(rows)
+    return LawFamily(("serial", "clockless"), parameters, prior, _time, parameters[:, _PIECES_AT])
 
 
 def power_laws(axes: LawAxes) -> LawFamily:

@@ -122,8 +122,8 @@ class Belief:
     ``mean`` and ``sigma`` (m,) are those at the places asked for, ``held_out`` and
     ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) marks
     the runs that hardly count, ``disturbances`` what they make of the interval upwards,
-    ``parameters`` the laws' average parameters, ``turbo`` how probable
-    it is that the highest frequency stands apart from the others.
+    ``parameters`` the laws' average parameters, ``turbo`` how probable it is that the highest
+    frequency stands apart from the others.
     """
 
     mean: Vector
@@ -134,6 +134,8 @@ class Belief:
     disturbances: Disturbances
     parameters: dict[str, float]
     turbo: float
+    pieces: int = 0
+    """In how many equal pieces the work probably comes; 0 where it probably does not."""
 
 
 def believe(
@@ -192,7 +194,19 @@ def believe(
                 if process.settings[h].top
             )
         ),
+        _pieces(family, weighed),
     )
+
+
+def _pieces(family: LawFamily, weighed: _Weighed) -> int:
+    """Return the most probable number of pieces if there being pieces is more probable than not."""
+    if family.pieces is None:
+        return 0
+    pieces = family.pieces[weighed.law]
+    likely = {w: float(weighed.weight[pieces == w].sum()) for w in np.unique(pieces)}
+    if likely.pop(math.inf, 0.0) > 0.5:
+        return 0
+    return round(max(likely, key=likely.__getitem__))
 
 
 def _with_clock(trained: Matrix, points: Matrix) -> tuple[Matrix, Matrix]:

@@ -6,8 +6,8 @@ models on the same training cells of each grid, one line per grid and model, the
 what the default model has to reach. E and T are errors of energy and time, Ef and Pf those of
 energy efficiency and performance, as the thesis has them. Before that, what single runs scatter:
 the total error that is left where every cell is known. Without a folder it draws eight grids from a
-response law with 2 % noise: these tell whether something broke, not how good the advisor is. Six grids of 200 cells
-take about 20 seconds on two cores without the neural network, a minute with it.
+response law with 2 % noise: these tell whether something broke, not how good the advisor is. Six
+grids of 200 cells take about 20 seconds on two cores without the neural network, a minute with it.
 """
 
 from __future__ import annotations

@@ -109,8 +109,10 @@ KINDS: dict[What, ResidualKind] = {
     ),
 }
 """Power has fewer causes than time and is smoother: what its laws miss is smaller."""
-_LIMITED = {"rough": (0.01, 0.03, 0.08, 0.2), "bend": (0.01, 0.04, 0.12)}
-UNDER_A_LIMIT: dict[What, ResidualKind] = {w: replace(k, **_LIMITED) for w, k in KINDS.items()}
+UNDER_A_LIMIT: dict[What, ResidualKind] = {
+    what: replace(kind, rough=(0.01, 0.03, 0.08, 0.2), bend=(0.01, 0.04, 0.12))
+    for what, kind in KINDS.items()
+}
 """Where a power limit varies, either follows from the clock that a device finds below it, and the
 laws say less of both."""
 
@@ -206,7 +208,7 @@ def _pieces(family: LawFamily, weighed: _Weighed) -> int:
     likely = {w: float(weighed.weight[pieces == w].sum()) for w in np.unique(pieces)}
     if likely.pop(math.inf, 0.0) > 0.5:
         return 0
-    return round(max(likely, key=likely.__getitem__))
+    return int(max(likely, key=likely.__getitem__))
 
 
 def _with_clock(trained: Matrix, points: Matrix) -> tuple[Matrix, Matrix]:

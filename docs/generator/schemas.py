@@ -229,6 +229,12 @@ def hints_of(kind: Any) -> dict[str, Any]:
     """Return the types of a class's fields or a function; also what is imported for types only."""
     module = inspect.getmodule(kind)
     assert module is not None
+    return get_type_hints(kind, localns=names_of_types(module), include_extras=True)
+
+
+@cache
+def names_of_types(module: types.ModuleType) -> dict[str, Any]:
+    """Return what a module imports for types only."""
     names: dict[str, Any] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -238,4 +244,4 @@ def hints_of(kind: Any) -> dict[str, Any]:
                     names |= {
                         a.asname or a.name: getattr(imported_module, a.name) for a in line.names
                     }
-    return get_type_hints(kind, localns=names, include_extras=True)
+    return names

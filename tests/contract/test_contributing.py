@@ -15,6 +15,7 @@ ADDED: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "A policy key": (r"\bunknown_workload: ", EVERYWHERE, "", 1),
     "A meter": (r"\bPmCounters\b", EVERYWHERE, "pm_counters", 1),
     "A model": (r"\bBSpline\b", EVERYWHERE, "bspline", 1),
+    "An option of a scheduler": (r"\bkill-on-invalid-dep\b", EVERYWHERE, "", 1),
     "A goal": (r'"min_time"', EVERYWHERE, "", 2),
     "A column of `options`": (
         r"\bed2p\(|\bed2p_js2\b",
@@ -48,7 +49,7 @@ def changes() -> dict[str, list[str]]:
     return {p.partition("\n")[0]: re.findall(r"(?m)^- `([^`]+)`", p) for p in parts}
 
 
-def test_twelve_changes_are_described() -> None:
+def test_thirteen_changes_are_described() -> None:
     assert set(changes()) == {*ADDED, "A scheduler"}
     assert changes()["A scheduler"] == ["advisor/schedulers/NAME/"]  # make lint holds the rest
 

@@ -58,6 +58,12 @@ def _pages(project: Project) -> list[Source]:
 
 
 @cache
+def _parser() -> argparse.ArgumentParser:
+    """The program's own, of all verbs: it keeps nothing of what it reads."""
+    return build_parser("*")
+
+
+@cache
 def _options() -> Mapping[str, set[str]]:
     """The options of each verb and action."""
     return {
@@ -122,7 +128,7 @@ def _refusal(command: Command) -> str:
     """Return what the program says against a command; empty where it takes it."""
     words = list(command.words)
     try:
-        build_parser("*").parse_args(words[: words.index("--")] if "--" in words else words)
+        _parser().parse_args(words[: words.index("--")] if "--" in words else words)
     except AdvisorError as error:
         return str(error)
     return ""
@@ -172,7 +178,7 @@ def words_of_pages(project: Project) -> Iterator[Violation]:
 @cache
 def _values() -> set[str]:
     enums = re.findall(r"'enum': \[(.*?)\]", str([schema("policy"), schema("site")]))
-    return {*KINDS, *re.findall(r"'([^']+)'", " ".join(enums)), *_choices(build_parser("*"))}
+    return {*KINDS, *re.findall(r"'([^']+)'", " ".join(enums)), *_choices(_parser())}
 
 
 def _choices(parser: argparse.ArgumentParser) -> set[str]:

@@ -33,8 +33,7 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
         (root / name).mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
         path = root / "bin" / program
-        words = shlex.join([sys.executable, "-S", str(HERE / "fake_pbs.py"), str(root), program])
-        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        path.write_text(text_of(root, program))
         path.chmod(0o755)
     state = {
         "next": 1,
@@ -56,21 +55,28 @@ def install(root: Path, *, nodes: dict[str, dict[str, Any]] | None = None) -> Pa
     return root / "bin"
 
 
-def main() -> int:
-    program = {
+def text_of(root: Path, program: str) -> str:
+    """Return the script that is a program of the complex."""
+    words = shlex.join([sys.executable, "-S", str(HERE / "fake_pbs.py"), str(root), program])
+    return f'#!/bin/sh\nexec {words} "$@"\n'
+
+
+def run(root: Path, program: str, argv: list[str]) -> int:
+    """Run a program of the complex; return its exit code."""
+    programs = {
         "qsub": qsub,
         "qstat": qstat,
         "qdel": qdel,
         "pbsnodes": pbsnodes,
         "qmgr": qmgr,
         "mom": mom,
-    }[sys.argv[2]]
+    }
     try:
-        return program(Complex(Path(sys.argv[1])), sys.argv[3:])
+        return programs[program](Complex(root), argv)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return refusal.code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

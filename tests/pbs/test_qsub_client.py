@@ -40,6 +40,7 @@ from advisor.core import program, protocol
 from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, is_light
 from advisor.core.recognise import recognise
 from advisor.core.script import advisor_lines, threads_of
+from advisor.schedulers.pbs import table as pbs_table
 from advisor.schedulers.pbs.hooks import client_text
 from advisor.schedulers.pbs.translator import parse_request, read_client
 from advisor.service import script_reader
@@ -1040,6 +1041,9 @@ def test_both_sides_know_the_same_words() -> None:
     client = module()
     assert set(client.LAUNCHERS) == LAUNCHERS
     assert all(client.LAUNCH.search(f"{word} ./a") for word in LAUNCHERS)
+    options = pbs_table.OPTIONS.values()
+    assert sorted(client.FLAGS) == sorted(o.letter for o in options if not o.has_value)
+    assert sorted(client.VALUED) == sorted(["l", *(o.letter for o in options if o.has_value)])
     assert set(client.PASSED) <= set(protocol.SETTINGS) and set(client.OFF) <= set(protocol.OFF)
     assert (client.QSUB, client.SOCKET) == ("", "/run/advisor/advisor.sock")
     assert (client.FOLDER, client.MAX_VALUE) == (script_reader.FOLDER, script_reader.MAX_TEXT)

@@ -232,6 +232,9 @@ def test_a_launcher_line_is_read_by_the_same_options() -> None:
 
 
 def test_every_option_has_one_record_for_each_program() -> None:
+    words = " ".join(slurm_table._OPTIONS.values()).split()
+    assert all(slurm_table._RECORD.fullmatch(word) for word in words)
+    assert len(words) == len(slurm_table.RECORDS)
     for program in ("sbatch", "srun", "salloc"):
         names = [o.name for o in slurm_table.RECORDS if program in o.programs]
         letters = [o.letter for o in slurm_table.RECORDS if o.letter and program in o.programs]

@@ -83,6 +83,7 @@ def test_interpreter(tmp_path: Path, line: str, argv: list[str] | None) -> None:
         ("srun --mem 0 --label echo --ntasks=7", "--ntasks=7", 0),
         ("srun -n 4 echo x", "", 2),
         ("srun --ntasks=2 echo x", "", 2),
+        ("srun -k -h --bcast echo hi", "hi", 0),
         ("srun false", "", 1),
     ],
 )

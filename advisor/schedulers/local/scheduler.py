@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import ClassVar
 from advisor import plugins
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
+from advisor.core.launchers import SRUN_FLAGS, SRUN_LETTERS
 from advisor.core.script_use import CAP_VARIABLE
 from advisor.drafts import write_whole
 from advisor.errors import MeterError, SchedulerError, UsageError
@@ -46,10 +48,7 @@ while [ $# -gt 0 ]; do
     --ntasks | -n) tasks=${2:-1}; shift; [ $# -gt 0 ] && shift ;;
     -n[0-9]*) tasks=${1#-n}; shift ;;
     --*=*) shift ;;
-    --exclusive | --overlap | --overcommit | --label | --quiet | --verbose | --unbuffered | \
-    --no-kill | --pty | --oversubscribe | --contiguous | --immediate | --kill-on-bad-exit | \
-    --whole | --exact | --spread-job | --use-min-nodes | --propagate | --resv-ports) shift ;;
-    -[EHIKlOQsuvXZ]) shift ;;
+    FLAGS | -[LETTERS]) shift ;;
     --* | -?) shift; [ $# -gt 0 ] && shift ;;
     -*) shift ;;
     *) break ;;
@@ -60,7 +59,9 @@ if [ "$tasks" != 1 ]; then
   exit 2
 fi
 exec "$@"
-"""
+""".replace("FLAGS", " | ".join(f"--{name}" for name in sorted(SRUN_FLAGS))).replace(
+    "LETTERS", "".join(re.findall("([A-Za-z])(?:::|(?!:))", SRUN_LETTERS))
+)
 
 
 def _array_task(job: SweepJob) -> dict[str, str]:

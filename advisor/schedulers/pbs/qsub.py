@@ -1,7 +1,7 @@
 """qsub's options: read from command lines, ``#PBS`` lines and hooks, and written as typed.
 
-Resources (``-l``) go by their own name, what else there is by a long name of ours. Standard
-library only: the daemon uses it.
+By the records of :mod:`~advisor.schedulers.pbs.table`. Resources (``-l``) go by their own name,
+what else there is by a long name of ours. Standard library only: the daemon uses it.
 """
 
 from __future__ import annotations
@@ -12,40 +12,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-_VALUED = {
-    "a": "after",
-    "A": "account",
-    "c": "checkpoint",
-    "C": "prefix",
-    "e": "error",
-    "j": "join",
-    "J": "array",
-    "k": "keep",
-    "m": "mail",
-    "M": "mail-users",
-    "N": "job-name",
-    "o": "output",
-    "p": "priority",
-    "P": "project",
-    "q": "queue",
-    "r": "rerunable",
-    "R": "remove",
-    "S": "shell",
-    "u": "users",
-    "v": "variables",
-    "W": "additional",
-}
-_FLAGS = {
-    "f": "foreground",
-    "h": "hold",
-    "I": "interactive",
-    "V": "export-all",
-    "X": "forward-x11",
-    "z": "quiet",
-}
-_LETTER = {name: letter for letter, name in {**_VALUED, **_FLAGS}.items()}
-ATTRIBUTES = frozenset(_LETTER)
-"""Names of options that are no resources."""
+from advisor.schedulers.pbs.table import BY_LETTER, OPTIONS
+
 _RESOURCES = re.compile(r"""(\s-l\s*)((?:"[^"]*"|'[^']*'|[^\s"'])+)""")
 """An option ``-l`` with its words, as it stands in a line."""
 _ARGUMENT = re.compile(r"<jsdl-hpcpa:Argument>(.*?)</jsdl-hpcpa:Argument>", re.DOTALL)
@@ -71,17 +39,14 @@ def split_words(words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
-            if letter in _FLAGS:
-                options[_FLAGS[letter]] = ""
-            elif letter == "l" or letter in _VALUED:
+            option = BY_LETTER.get(letter)
+            if option and not option.has_value:
+                options[option.name] = ""
+                continue
+            if option or letter == "l":
                 value = letters or (queue.pop(0) if queue else "")
-                if letter == "l":
-                    options.update(read_resources(value))
-                else:
-                    options[_VALUED[letter]] = value
-                break
-            else:
-                break
+                options.update({option.name: value} if option else read_resources(value))
+            break
     return options, queue
 
 
@@ -165,9 +130,7 @@ def read_directives(
     prefix = command_options.get("prefix", os.environ.get("PBS_DPREFIX", "#PBS"))
     for words in directive_words(script, prefix):
         line_options = split_words(words)[0]
-        options.update(
-            {n: v for n, v in line_options.items() if n in ATTRIBUTES or n not in options}
-        )
+        options.update({n: v for n, v in line_options.items() if n in OPTIONS or n not in options})
     return options
 
 
@@ -218,14 +181,36 @@ def written(options: Mapping[str, str]) -> list[tuple[str, ...]]:
     one that is taken out: it is left out here, too."""
     words: list[tuple[str, ...]] = []
     for name, value in options.items():
-        letter = _LETTER.get(name)
-        if letter in _FLAGS:
-            words.append((f"-{letter}",))
-        elif letter is not None:
-            words.append((f"-{letter}", value))
+        if option := OPTIONS.get(name):
+            words.append((f"-{option.letter}", *([value] if option.has_value else [])))
         elif value:
             words.append(("-l", f"{name}={value}"))
     return words
+
+
+def attributes_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that qsub's options set, ``-W`` included, by PBS's names."""
+    attributes = {
+        option.attribute: value or "u"
+        for name, value in options.items()
+        if (option := OPTIONS.get(name)) and option.attribute
+    }
+    name = ""
+    for part in split_quoted(options.get("additional", "")):
+        word, equals, value = part.strip().partition("=")
+        if equals and ":" not in word and "@" not in word:
+            name = word
+            attributes[name] = value
+        elif name:  # one of several values: stagein=a@h:b,c@h:d
+            attributes[name] += "," + part
+        elif word:
+            attributes[word] = ""
+    return attributes
+
+
+def resources_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a job's options are resources."""
+    return {name: value for name, value in options.items() if name not in OPTIONS}
 
 
 def script_of(rest: Sequence[str], folder: str) -> str:

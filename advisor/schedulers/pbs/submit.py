@@ -7,8 +7,8 @@ import math
 from advisor.core.delivery import place_mark
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.pbs.chunks import CHUNK_RESOURCES, asked, edited
-from advisor.schedulers.pbs.qsub import ATTRIBUTES, written
-from advisor.schedulers.pbs.translator import FREQ, NOT_SWEPT
+from advisor.schedulers.pbs.qsub import written
+from advisor.schedulers.pbs.table import FREQ, NOT_SWEPT, OPTIONS
 
 START_S = 60.0
 """Time of a run's start and end that is allowed for in its walltime."""
@@ -33,7 +33,7 @@ def qsub_words(
     cap, threads = cap_khz(job, run), job.threads_to_set(run)
     options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
     if job.method == "request":
-        options = {k: v for k, v in options.items() if k in ATTRIBUTES or _jobwide(k)}
+        options = {k: v for k, v in options.items() if k in OPTIONS or _jobwide(k)}
         options |= _smaller_chunks(job, run)
     else:
         options |= _chunks_of_job(job, threads)
@@ -108,7 +108,7 @@ def _smaller_chunks(job: SweepJob, run: PlannedRun) -> dict[str, str]:
 
 def _jobwide(name: str) -> bool:
     """Tell whether an option is a resource of the whole job, as a licence."""
-    return name not in ATTRIBUTES | CHUNK_RESOURCES | _SET
+    return name not in OPTIONS.keys() | CHUNK_RESOURCES | _SET
 
 
 def _walltime_s(job: SweepJob, run: PlannedRun) -> int | None:

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.schedulers.pbs.chunks import is_amount
-from advisor.schedulers.pbs.qsub import ATTRIBUTES as OPTIONS
-from advisor.schedulers.pbs.qsub import split_quoted
 
 FREQ = "cpu_freq_mhz"
 """The resource of a frequency cap, which the execution hook applies."""
@@ -164,31 +162,42 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
 }
 """Attributes that a submission can set, by PBS's name: options of qsub, and those of ``-W``."""
 
-_OF_OPTION = {
-    "after": "Execution_Time",
-    "account": "Account_Name",
-    "checkpoint": "Checkpoint",
-    "error": "Error_Path",
-    "output": "Output_Path",
-    "join": "Join_Path",
-    "keep": "Keep_Files",
-    "mail": "Mail_Points",
-    "mail-users": "Mail_Users",
-    "job-name": "Job_Name",
-    "priority": "Priority",
-    "rerunable": "Rerunable",
-    "remove": "Remove_Files",
-    "shell": "Shell_Path_List",
-    "users": "User_List",
-    "project": "project",
-    "hold": "Hold_Types",
-    "array": "array_indices_submitted",
-    "interactive": "interactive",
-    "queue": "queue",
-    "variables": "Variable_List",
-    "forward-x11": "forward_x11_cookie",
+
+@dataclass(frozen=True, slots=True)
+class QsubOption:
+    """One option of qsub: all that is known of it stands here once; ``-l`` is its resources."""
+
+    name: str
+    """Ours: qsub has letters only."""
+    letter: str
+    has_value: bool
+    is_swept: bool
+    """Whether it is part of what a job's sweep measures: not where output goes, when a job starts,
+    how long it may take."""
+    attribute: str
+    """What it sets, by PBS's name; "" where it concerns qsub alone."""
+
+
+# LETTER,NAME with ":" where a value follows, "!" for what a job's sweep does without, =ATTRIBUTE.
+_OPTIONS = """
+    a,after:!=Execution_Time A,account:=Account_Name c,checkpoint:!=Checkpoint C,prefix:!
+    e,error:!=Error_Path j,join:!=Join_Path J,array:!=array_indices_submitted k,keep:!=Keep_Files
+    m,mail:!=Mail_Points M,mail-users:!=Mail_Users N,job-name:!=Job_Name o,output:!=Output_Path
+    p,priority:!=Priority P,project:=project q,queue:=queue r,rerunable:!=Rerunable
+    R,remove:!=Remove_Files S,shell:!=Shell_Path_List u,users:!=User_List
+    v,variables:=Variable_List W,additional: f,foreground! h,hold!=Hold_Types
+    I,interactive!=interactive V,export-all X,forward-x11!=forward_x11_cookie z,quiet
+"""
+OPTIONS: Mapping[str, QsubOption] = {
+    name: QsubOption(name, letter, bool(colon), not mark, attribute)
+    for letter, name, colon, mark, attribute in re.findall(
+        r"(\w),([\w-]+)(:?)(!?)(?:=(\w+))?", _OPTIONS
+    )
 }
-"""qsub's options that are attributes, by our names; the others concern qsub alone."""
+"""qsub's options by our names: none is a resource."""
+BY_LETTER: Mapping[str, QsubOption] = {option.letter: option for option in OPTIONS.values()}
+NOT_SWEPT = frozenset(option.name for option in OPTIONS.values() if not option.is_swept)
+"""Options that a job's sweep does without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,27 +247,6 @@ def _reads_sh(shells: str) -> bool:
     """Tell whether each of ``/bin/bash@host,/bin/sh`` runs a script as it is read here."""
     paths = (s.strip("\"' ").partition("@")[0] for s in shells.split(","))
     return all(path.rsplit("/", 1)[-1] in _SHELLS for path in paths)
-
-
-def attributes_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes that qsub's options set, ``-W`` included, by PBS's names."""
-    attributes = {_OF_OPTION[n]: value or "u" for n, value in options.items() if n in _OF_OPTION}
-    name = ""
-    for part in split_quoted(options.get("additional", "")):
-        word, equals, value = part.strip().partition("=")
-        if equals and ":" not in word and "@" not in word:
-            name = word
-            attributes[name] = value
-        elif name:  # one of several values: stagein=a@h:b,c@h:d
-            attributes[name] += "," + part
-        elif word:
-            attributes[word] = ""
-    return attributes
-
-
-def resources_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a job's options are resources."""
-    return {name: value for name, value in options.items() if name not in OPTIONS}
 
 
 def strange(custom: Iterable[str], kinds: Collection[str]) -> list[str]:

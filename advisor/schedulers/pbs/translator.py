@@ -39,22 +39,18 @@ from advisor.schedulers.pbs.chunks import (
 )
 from advisor.schedulers.pbs.fold import fold
 from advisor.schedulers.pbs.qsub import (
+    attributes_of,
     decode_arguments,
     environment_options,
     read_arguments,
     read_directives,
+    resources_of,
     script_of,
     split_words,
     without,
     written,
 )
-from advisor.schedulers.pbs.table import (
-    FREQ,
-    OWN_VARIABLES,
-    attributes_of,
-    bound,
-    resources_of,
-)
+from advisor.schedulers.pbs.table import FREQ, NOT_SWEPT, OWN_VARIABLES, bound
 
 __all__ = [
     "AXES",
@@ -88,30 +84,6 @@ SUBMIT, DIRECTIVE, TIME_LIMIT = "qsub", "#PBS", "walltime"
 LEFT_ALONE = "qsub -v ADVISOR=off"
 FOLLOWS: Mapping[str, str] = {}
 SETTINGS = ("PBS_CONF_FILE",)
-NOT_SWEPT = frozenset(
-    {
-        "after",
-        "array",
-        "checkpoint",
-        "error",
-        "foreground",
-        "forward-x11",
-        "hold",
-        "interactive",
-        "job-name",
-        "join",
-        "keep",
-        "mail",
-        "mail-users",
-        "output",
-        "prefix",
-        "priority",
-        "remove",
-        "rerunable",
-        "shell",
-        "users",
-    }
-)
 MAX_CLIENT = 65536
 """Bytes, unpacked, of what qsub's hook sends."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")

@@ -15,6 +15,8 @@ from types import MappingProxyType
 from advisor.schedulers.slurm import table as slurm_table
 
 SUBMIT = "sbatch"
+PBS_LINES = "pbs-lines"
+"""Stands for what of ``#PBS`` lines is not read here; no option: such a job is left alone."""
 _BLANK = " \t\n\v\f\r"
 _COMPONENT = re.compile(r"\s*(het|pack)job(?!\S)", re.IGNORECASE | re.ASCII)
 _COMMAND_LINE_ALONE = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
@@ -143,7 +145,7 @@ def _pbs_limits(text: str) -> dict[str, str]:
             if match[2]:
                 options["ntasks"] = str(int(match[1]) * int(match[2]))
         elif name in ("nodes", "select", "ncpus", "mpiprocs", "proc"):
-            options["pbs-lines"] = part  # sbatch reads more of it than is read here
+            options[PBS_LINES] = part  # sbatch reads more of it than is read here
     return options
 
 

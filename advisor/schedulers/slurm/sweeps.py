@@ -37,6 +37,7 @@ from advisor.schedulers.slurm.driver import (
     step_name,
     write_files,
 )
+from advisor.schedulers.slurm.table import SHAPE
 from advisor.schedulers.slurm.translator import NOT_SWEPT
 from advisor.schedulers.thread_counter import counted
 
@@ -50,25 +51,6 @@ ACCOUNTING_S = 1.0
 """Least seconds between two questions to the accounting."""
 START_S = 30.0
 """Time of one run's start and end that is allowed for in the allocation's limit."""
-_SHAPE = frozenset(
-    {
-        "nodes",
-        "ntasks",
-        "ntasks-per-node",
-        "ntasks-per-socket",
-        "ntasks-per-core",
-        "cpus-per-task",
-        "mincpus",
-        "use-min-nodes",
-        "exclusive",
-        "oversubscribe",
-        "overcommit",
-        "extra-node-info",
-        "mem-per-cpu",
-        "cpus-per-gpu",
-    }
-)
-"""Options that say how large a job is: whole nodes stand in for a job that shares its own."""
 
 
 class Sweeps:
@@ -128,7 +110,7 @@ class Sweeps:
         options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
         if job.method == "request":
             nodes = max(run.configuration.nodes for run in runs)
-            options = {k: v for k, v in options.items() if k not in _SHAPE}
+            options = {k: v for k, v in options.items() if k not in SHAPE}
             options |= {"nodes": f"{nodes}-{nodes}", "exclusive": ""}
             if "mem-per-cpu" in job.options and "mem" not in options:
                 options["mem"] = "0"  # all of the node: cores x mem-per-cpu may be more than it has

@@ -19,21 +19,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VALUE" may, @programs
+# LETTER,NAME with ":" where a value must follow, "::" where "=VALUE" may, "!" for what a job's
+# sweep does without, "?" for what Slurm does not give to job_submit, @programs.
+_OPTIONS = {
     "harmless": """
-        A,account: acctg-freq: argv:@ a,array:@sbatch autocomplete: bcast::@srun bcast-exclude:@srun
-        bell@salloc D,chdir: comment: compress::@srun context: debugger-test@srun
-        X,disable-status@srun environment:@ epilog:@srun e,error:@sbatch+srun exclusive::
-        export:@sbatch+srun h,help ignore-pbs@sbatch i,input:@sbatch+srun interactive@srun
-        J,job-name: K,kill-command::@salloc K,kill-on-bad-exit::@srun kill-on-invalid-dep:@sbatch
-        l,label@srun L,licenses: mail-type: mail-user: mcs-label: mpi:@srun msg-timeout:@srun
-        network: nice:: no-bell@salloc k,no-kill:: no-requeue@sbatch no-shell@salloc oom-kill-step::
-        open-mode:@sbatch+srun o,output:@sbatch+srun parsable@sbatch p,partition: priority: profile:
-        prolog:@srun propagate::@sbatch+srun pty::@srun q,qos: Q,quiet quit-on-interrupt@srun
-        requeue@sbatch resv-ports:: send-libs::@srun signal: slurmd-debug:@srun stepmgr
-        task-epilog:@srun test-only@sbatch+srun T,threads:@srun t,time: treewidth:@srun
-        u,unbuffered@srun usage v,verbose V,version W,wait@sbatch W,wait:@srun
-        wait-all-nodes:@salloc+sbatch wckey: whole@srun wrap:@sbatch x11::@salloc+srun
+        A,account: acctg-freq: argv:@ a,array:!@sbatch autocomplete: bcast::@srun
+        bcast-exclude:@srun bell@salloc D,chdir:! comment:! compress::@srun context:
+        debugger-test@srun X,disable-status@srun environment:@ epilog:@srun e,error:!@sbatch+srun
+        exclusive:: export:@sbatch+srun h,help ignore-pbs!@sbatch i,input:!@sbatch+srun
+        interactive@srun J,job-name:! K,kill-command::@salloc K,kill-on-bad-exit::@srun
+        kill-on-invalid-dep:!@sbatch l,label@srun L,licenses: mail-type:! mail-user:! mcs-label:
+        mpi:@srun msg-timeout:@srun network: nice:: no-bell@salloc k,no-kill:: no-requeue!@sbatch
+        no-shell@salloc oom-kill-step:: open-mode:!@sbatch+srun o,output:!@sbatch+srun
+        parsable!@sbatch p,partition: priority:! profile: prolog:@srun propagate::@sbatch+srun
+        pty::@srun q,qos: Q,quiet! quit-on-interrupt@srun requeue!@sbatch resv-ports::
+        send-libs::@srun signal:!? slurmd-debug:@srun stepmgr task-epilog:@srun
+        test-only!@sbatch+srun T,threads:@srun t,time:! treewidth:@srun u,unbuffered@srun usage
+        v,verbose! V,version W,wait!@sbatch W,wait:@srun wait-all-nodes:!@salloc+sbatch wckey:
+        whole@srun wrap:!@sbatch x11::@salloc+srun
         """,
     "axis:frequency": "cpu-freq:",
     "axis:threads": "c,cpus-per-task:",
@@ -43,39 +46,43 @@ _OPTIONS = {  # LETTER,NAME with ":" where a value must follow, "::" where "=VAL
     # Named or excluded nodes, nodes of a kind a constraint does not tell, or nodes that must be
     # free now: on another node type the job could be refused or never start.
     "binds:node_type": """
-        batch:@sbatch bb: bbf: contiguous deadline: delay-boot: x,exclude: extra:
-        I,immediate::@salloc+srun F,nodefile: w,nodelist: prefer: reboot reservation: segment:
-        switches: tmp:
+        batch:@sbatch bb: bbf:? contiguous deadline:!? delay-boot:! x,exclude: extra:
+        I,immediate::@salloc+srun F,nodefile: prefer: reboot reservation: segment: switches: tmp:
         """,
+    "binds:node_type axis:node_type": "w,nodelist:",
     # Their number depends on the nodes the job gets.
-    "binds:node_type binds:cores": "mincpus: use-min-nodes",
+    "binds:node_type binds:cores": "use-min-nodes?",
+    "binds:node_type binds:cores axis:threads": "mincpus:",
     "binds:memory": "mem:",
     # A smaller request would have less memory; all cores of a larger node would need more.
     "binds:memory binds:cores binds:node_type": "mem-per-cpu:",
     "binds:gpus binds:cores binds:node_type": """
-        accel-bind:@srun gpu-bind: G,gpus: gpus-per-node: gres: gres-flags: mem-per-gpu: tres-bind:
+        accel-bind:@srun gpu-bind: gpus-per-node: gres-flags: mem-per-gpu: tres-bind:
         """,
-    "binds:frequency": "power:",
+    "binds:gpus binds:cores binds:node_type axis:node_type": "G,gpus: gres:",
+    "binds:frequency": "power:?",
     "binds:gpu_freq_khz": "gpu-freq:",
     # The variables come from somewhere else and may hold a number of threads.
-    "binds:threads": "export-file:@sbatch get-user-env::@salloc+sbatch task-prolog:@srun",
-    "binds:cores": "mem-bind:",
+    "binds:threads": "export-file:?@sbatch get-user-env::!?@salloc+sbatch task-prolog:@srun",
+    "binds:cores": "mem-bind:?",
     # Tasks bound to cores, maybe to one each, and a step that uses a part of what its job has.
     "binds:threads binds:cores": "cpu-bind:@srun m,distribution: exact@srun",
     # Which CPUs of its nodes a task gets, where the job itself says how many tasks there are.
-    "binds:threads binds:cores binds:node_type binds:tasks": """
-        hint: ntasks-per-core: ntasks-per-socket:
+    "binds:threads binds:cores binds:node_type binds:tasks": "hint:",
+    "binds:threads binds:cores binds:node_type binds:tasks axis:ranks": """
+        ntasks-per-core: ntasks-per-socket:
         """,
     "binds:gpus binds:threads binds:cores binds:node_type binds:tasks": "gpus-per-task:",
-    "held": "b,begin: d,dependency: H,hold",
+    "held": "b,begin:! d,dependency:! H,hold!",
     "all": """
-        cluster: cluster-constraint: M,clusters: container: container-id: S,core-spec:
-        cores-per-socket: cpus-per-gpu: external-launcher::@srun B,extra-node-info: gid:
+        cluster: cluster-constraint:? M,clusters: container: container-id: S,core-spec:?
+        external-launcher::@srun B,extra-node-info: gid:
         gpus-per-socket: het-group:@srun jobid:@srun multi-prog@srun Z,no-allocate@srun
-        ntasks-per-gpu: ntasks-per-tres: O,overcommit overlap::@srun s,oversubscribe
-        pack-group:@srun E,preserve-env@srun r,relative:@srun sockets-per-node: spread-job
-        thread-spec: threads-per-core: time-min: tres-per-task: uid:
+        ntasks-per-gpu: ntasks-per-tres: O,overcommit? overlap::@srun s,oversubscribe
+        pack-group:@srun E,preserve-env@srun r,relative:@srun spread-job?
+        thread-spec:? threads-per-core: time-min:! tres-per-task: uid:
         """,
+    "all axis:threads": "cores-per-socket: cpus-per-gpu: sockets-per-node:",
 }
 
 
@@ -92,18 +99,25 @@ class SlurmOption:
     behind "=" or the letter)."""
     programs: frozenset[str]
     classes: str
+    is_swept: bool
+    """Whether it is part of what a job's sweep measures: not where output goes, when a job starts,
+    how long it may take."""
+    is_in_controller: bool
+    """Whether Slurm gives it to job_submit; the others are known there from the script alone."""
 
 
 _VALUE = {"": "no", ":": "required", "::": "optional"}
-_RECORD = re.compile(r"(?:(\w),)?([\w-]+)(:{0,2})(?:@([\w+]*))?")
+_RECORD = re.compile(r"(?:(\w),)?([\w-]+)(:{0,2})([!?]*)(?:@([\w+]*))?")
 
 
 def _records() -> Iterable[SlurmOption]:
     for classes, words in _OPTIONS.items():
         for match in _RECORD.finditer(words):
-            letter, name, value, programs = match.groups()
+            letter, name, value, marks, programs = match.groups()
             readers = ("sbatch", "srun", "salloc") if programs is None else programs.split("+")
-            yield SlurmOption(name, letter or "", _VALUE[value], frozenset(readers), classes)
+            kind, programs_of_it = _VALUE[value], frozenset(readers)
+            marked = "!" not in marks, "?" not in marks
+            yield SlurmOption(name, letter or "", kind, programs_of_it, classes, *marked)
 
 
 RECORDS = tuple(_records())
@@ -115,6 +129,25 @@ SHORT: Mapping[str, str] = {o.letter: o.name for o in RECORDS if o.letter}
 """Short options of sbatch, srun and salloc."""
 SAME = {"tasks-per-node": "ntasks-per-node"}
 """Other names of options, which Slurm lists by the first one."""
+NOT_SWEPT = frozenset(o.name for o in RECORDS if not o.is_swept)
+"""Options that a job's sweep does without."""
+SHAPE = frozenset(
+    """
+    nodes ntasks ntasks-per-node ntasks-per-socket ntasks-per-core cpus-per-task mincpus
+    use-min-nodes exclusive oversubscribe overcommit extra-node-info mem-per-cpu cpus-per-gpu
+    """.split()  # noqa: SIM905
+)
+"""Options that say how large a job is: in a sweep, whole nodes stand in for a job that shares its
+own."""
+UNSEEN = frozenset(o.name for o in RECORDS if not o.is_in_controller)
+"""Options that Slurm does not give to job_submit: only those in the script are known there."""
+AXES: Mapping[str, str] = {
+    o.name: axis
+    for o in RECORDS
+    for kind, _, axis in (word.partition(":") for word in o.classes.split())
+    if kind == "axis" and o.name not in SAME
+}
+"""Option -> the axis on which it is the user's own word."""
 
 LAUNCHER: Mapping[str, str] = {
     "exclusive": "binds:threads binds:cores",

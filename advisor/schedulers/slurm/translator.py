@@ -35,6 +35,7 @@ from advisor.core.script_use import (
 from advisor.core.units import format_count, parse_memory_mb
 from advisor.schedulers.slurm import table as slurm_table
 from advisor.schedulers.slurm.sbatch import (
+    PBS_LINES,
     SUBMIT,
     environment_options,
     read_arguments,
@@ -92,79 +93,7 @@ AXES: Mapping[str, AxisWriting] = {"gpu_freq_khz": AxisWriting("gpu-freq", per=1
 """Slurm's own option, in MHz: of the GPUs' memory it says nothing, which keeps its clock."""
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 """What srun calls the words of aprun's ``--cc``."""
-NOT_SWEPT = frozenset(
-    {
-        "array",
-        "begin",
-        "burst-buffer",
-        "burst-buffer-file",
-        "chdir",
-        "comment",
-        "deadline",
-        "delay-boot",
-        "dependency",
-        "error",
-        "get-user-env",
-        "hold",
-        "ignore-pbs",
-        "input",
-        "job-name",
-        "kill-on-invalid-dep",
-        "mail-type",
-        "mail-user",
-        "no-requeue",
-        "open-mode",
-        "output",
-        "parsable",
-        "priority",
-        "quiet",
-        "requeue",
-        "signal",
-        "test-only",
-        "time",
-        "pbs-lines",
-        "time-min",
-        "verbose",
-        "wait",
-        "wait-all-nodes",
-        "wrap",
-    }
-)
-_AXIS_OF = {
-    "cpu-freq": "frequency",
-    "cpus-per-task": "threads",
-    "cores-per-socket": "threads",
-    "sockets-per-node": "threads",
-    "cpus-per-gpu": "threads",
-    "mincpus": "threads",
-    "ntasks": "ranks",
-    "ntasks-per-node": "ranks",
-    "ntasks-per-socket": "ranks",
-    "ntasks-per-core": "ranks",
-    "constraint": "node_type",
-    "nodelist": "node_type",
-    "gres": "node_type",
-    "gpus": "node_type",
-    "nodes": "nodes",
-}
-_UNSEEN = frozenset(
-    {
-        "bbf",
-        "cluster-constraint",
-        "core-spec",
-        "deadline",
-        "export-file",
-        "get-user-env",
-        "mem-bind",
-        "overcommit",
-        "power",
-        "signal",
-        "spread-job",
-        "thread-spec",
-        "use-min-nodes",
-    }
-)
-"""Options that Slurm does not give to job_submit: only those in the script are known there."""
+NOT_SWEPT = slurm_table.NOT_SWEPT | {PBS_LINES}
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
 PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
@@ -232,7 +161,7 @@ def parse_request(
         script, argv = options["wrap"], ()
     hook = str(payload.get("hook") or "")
     if hook == _CONTROLLER and isinstance(script, str):
-        options |= {k: v for k, v in read_directives(script).items() if k in _UNSEEN}
+        options |= {k: v for k, v in read_directives(script).items() if k in slurm_table.UNSEEN}
 
     cwd = str(payload.get("cwd") or "")
     environment = {str(k): str(v) for k, v in _mapping(payload.get("env")).items()}
@@ -281,7 +210,7 @@ def parse_request(
         launcher="srun" if program == "srun" else "",
         environment=environment,
         choices=choices,
-        explicit=frozenset(_AXIS_OF[n] for n in options if n in _AXIS_OF),
+        explicit=frozenset(slurm_table.AXES[n] for n in options if n in slurm_table.AXES),
         nodes=number("nodes") or _listed_nodes(get("nodelist")),
         ntasks=number("ntasks"),
         ntasks_per_node=number("ntasks-per-node"),

@@ -306,8 +306,9 @@ def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, objec
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:
     names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
     parts = {"energy_parts_j": dict(measured.parts)} if measured.parts else {}
-    doubts = {"notes": found} if (found := measured.doubts()) else {}
-    return {**{name: getattr(measured, name) for name in names}, **parts, **doubts}
+    notes = measured.doubts()
+    measures = {name: getattr(measured, name) for name in names} | parts
+    return measures | {"notes": notes} if notes else measures
 
 
 def _parts(measured: MeasuredProcess) -> list[str]:

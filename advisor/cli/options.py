@@ -211,14 +211,14 @@ def _views(args: argparse.Namespace) -> list[_SeenOptions]:
     user = args.user or caller()
     with Reader(store_seen(args.db, "options", application=args.application)) as store:
         if args.at:
-            seen = sized_views(
+            shown = sized_views(
                 store, args.application, args.at, user=user, node_type=args.node_type
             )
         else:
-            seen = views(
+            shown = views(
                 store, args.application, user=user, workload=args.workload, node_type=args.node_type
             )
-        if not seen:
+        if not shown:
             check_measured(
                 store, args.application, None if args.at else args.workload, args.node_type
             )
@@ -238,7 +238,7 @@ def _views(args: argparse.Namespace) -> list[_SeenOptions]:
                 None if args.at or view.model.further_axes else of_view(store, view, user),
                 named,
             )
-            for view, named in zip(seen, named_options(store, seen, user), strict=True)
+            for view, named in zip(shown, named_options(store, shown, user), strict=True)
         ]
 
 

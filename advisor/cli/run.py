@@ -306,9 +306,9 @@ def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, objec
 def _run_json(measured: MeasuredProcess) -> dict[str, object]:
     names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
     parts = {"energy_parts_j": dict(measured.parts)} if measured.parts else {}
-    notes = measured.doubts()
-    measures = {name: getattr(measured, name) for name in names} | parts
-    return measures | {"notes": notes} if notes else measures
+    sentences = measured.doubts()
+    doubts = {"notes": sentences} if sentences else {}
+    return {**{name: getattr(measured, name) for name in names}, **parts, **doubts}
 
 
 def _parts(measured: MeasuredProcess) -> list[str]:

@@ -54,21 +54,21 @@ class MeasuredProcess:
 
     def doubts(self) -> list[str]:
         """Say why a measurement is worth less than it looks: too short a run, too much overhead."""
-        doubts = []
+        sentences = []
         if self.energy_j is not None and self.time_s < _UPDATES * self.update_s:
             percent = 100 * self.update_s / self.time_s
-            doubts.append(
+            sentences.append(
                 f"{self.time_s:.2g} s are fewer than {_UPDATES} updates of {self.meter}, one each "
                 f"{self.update_s:g} s: its energy may be off by {percent:.0f} %; measure a longer "
                 "run"
             )
         cpu_s = self.user_s + self.system_s
         if cpu_s > _LEAST_CPU_S and self.user_s < _USER * cpu_s:
-            doubts.append(
+            sentences.append(
                 f"the system took {100 * self.system_s / cpu_s:.0f} % of its processor time "
                 "(files, memory, starting processes): more than work is measured"
             )
-        return doubts
+        return sentences
 
     @property
     def gpu_j(self) -> float | None:

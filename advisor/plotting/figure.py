@@ -301,7 +301,7 @@ def _surface(figure: Any, axes: Any, panel: Surface) -> None:
 
     z = np.ma.masked_invalid(np.array(panel.z))
     low, high = panel.scale
-    logarithmic = 0 < low < high
+    logarithmic = 0 < low < high and z.min() > 0
     mesh = axes.pcolormesh(
         _borders(panel.x),
         _borders(panel.y),

@@ -55,11 +55,11 @@ class NamedOptions:
         for name, option in self.options.items():
             if option.configuration in numbers:
                 names.setdefault(numbers[option.configuration], []).append(name)
-        alone = {o.configuration.nodes for o in options} == {1}
+        differ = len({o.configuration.nodes for o in options}) > 1
 
         def words(option: Option) -> str:
             text = describe(option.configuration)
-            return text.removeprefix("1 node, ") if alone else text
+            return text if differ else text.partition(", ")[2] or text
 
         return {i: f"{', '.join(what)}: {words(options[i])}" for i, what in names.items()}
 

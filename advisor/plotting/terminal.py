@@ -159,8 +159,7 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
     rows = range(len(panel.y))
     values = [v for row in panel.z for v in row if v == v]
     low, high = panel.scale
-    free = iter(_NAMED)
-    letters = {cell: "B" if cell == panel.baseline else next(free) for cell in panel.named.values()}
+    letters = {cell: _letter(label) for label, cell in panel.named.items()}
     cell = max(len(f"{v:.4g}") for v in values) + 3
     most = max(2, (width - 8) // cell)
     columns = list(range(len(panel.x)))
@@ -175,7 +174,7 @@ def _surface(panel: Surface, width: int, shades: str) -> str:
         slow = "-" if panel.slow and panel.slow[i][j] > 1 else " "
         mark = "*" if (i, j) in panel.marked else slow
         mark = letters.get((i, j), "B" if (i, j) == panel.baseline else mark)
-        if low > 0:
+        if low > 0 and value > 0:
             share = math.log(value / low) / math.log(high / low) if high > low else 0.0
         else:
             share = (value - low) / (high - low) if high > low else 0.0

@@ -33,8 +33,8 @@ def _named(snapshot: Snapshot, view: View, user: str) -> NamedOptions:
 def _choice(snapshot: Snapshot, view: View, user: str) -> tuple[Configuration | None, Policy]:
     """Return what jobs like the baseline get, by the daemon's own decision where there is one.
 
-    No job is of a node type that is not in the inventory, of a size that was not swept, or has
-    axes that nothing writes: there it is what the policy would choose of these options.
+    Where nobody knows what job to decide (of a node type that is not in the inventory, of a size
+    that was not swept, with GPUs) it is what the policy would choose of these options.
     """
     m, base = view.model, view.baseline
     if not (m.of_sizes or m.further_axes):

@@ -133,6 +133,8 @@ def test_what_a_picture_names_and_how_slow_a_job_may_become(
         picture = make("a title", options_shown, baseline, named=named)
         for marks in (None, ASCII):
             text = draw_panels(picture, width=80, marks=marks)
+            assert "\nR recommended, fastest: 8" in text or " R recommended, fastest: 8" in text
+            assert "B job as written: 8" in text and "E least energy: 1" in text
             assert all(label in text for label in labels.values()) and "5 % slower" in text
         save(picture, tmp_path / "p.svg")
         svg = (tmp_path / "p.svg").read_text()
@@ -182,6 +184,8 @@ def test_a_disturbed_run_flattens_no_axis(grid: list[Option]) -> None:
     assert isinstance(panel, Surface) and isinstance(usual, Surface) and isinstance(of_lines, Lines)
     assert max(v for row in panel.z for v in row) == 1e5
     assert panel.scale[1] <= usual.scale[1] and of_lines.top <= 1.01 * usual.scale[1]
+    zero = replace(panel, z=[[0.0, *row[1:]] for row in panel.z])
+    assert "0 " in draw_panels(Panels("t", (zero,)), width=100)
     assert robust_ends([5.0] * 9 + [7.0]) == (5.0, 7.0)
     assert robust_ends([-1.0, 0.0, 1.0, 2.0, 90.0]) == (-1.0, 2.0)
     assert robust_ends([math.nan]) == (0.0, 1.0) and robust_ends([3.0, 1.0]) == (1.0, 3.0)

@@ -74,6 +74,8 @@ def test_no_drawn_meter_shows_what_no_machine_takes() -> None:
     )
     answer = json.loads(done.stdout)
     assert answer["impossible"] == 0, answer["seeds"]
+    (everything,) = (row for row in answer["rows"] if row["kind"] == "all")
+    assert everything["holds_shown"] >= 0.85
     rows = {row["kind"]: row["holds"] for row in answer["rows"]}
     assert rows["all"] >= 0.85 and min(v for k, v in rows.items() if "readings" in k) >= 0.8
 

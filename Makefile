@@ -65,11 +65,14 @@ fast: compiled
 rest: compiled package-tools slurm-packages
 	@$(PYTEST) $(MANY) -m "$(LONG)"
 
-# Compiled once, here: hundreds of programs are started, some by users who may not write to this tree.
-# So are the tests: each of the four processes would take twenty seconds for that.
-compiled: setup-dev
+# Compiled once after a change, here: hundreds of programs are started, some by users who may not write
+# to this tree. So are the tests: each of the four processes would take twenty seconds for that.
+compiled: $(VENV)/.compiled
+
+$(VENV)/.compiled: $(READY)-dev $(shell find advisor tui lab hooks db tests -name '*.py' 2>/dev/null)
 	@$(BIN)/python -m compileall -q advisor tui lab hooks db tests
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq > /dev/null || :
+	@touch $@
 
 # Requests on a real Slurm, each without and with the advisor: the counts, or new ones for an hour.
 MINUTES ?= 60

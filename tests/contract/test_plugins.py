@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor import plugins
+from advisor.cli import main
+from tests.forked import forked
+
 CODE = """
 import time
 
@@ -102,15 +106,18 @@ def installed(tmp_path: Path) -> Path:
 
 
 def advisor(installed: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(installed), "ADVISOR_DB": str(tmp_path / "a.db")}
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", *words],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Run the command line where the package is installed, as a fork of this process."""
+
+    def run() -> int:
+        sys.path.insert(0, str(installed))
+        plugins.found.cache_clear()
+        return main(list(words))
+
+    return forked(run, environment(installed, tmp_path), tmp_path)
+
+
+def environment(installed: Path, tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(installed), "ADVISOR_DB": str(tmp_path / "a.db")}
 
 
 def test_a_package_offers_one_of_each(installed: Path, tmp_path: Path) -> None:
@@ -166,7 +173,13 @@ def test_a_package_offers_a_verb(installed: Path, tmp_path: Path) -> None:
 def test_a_package_reads_a_format_of_its_own(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "times").write_text("1.5 2.5")
     words = ("times", "--from", "lines", "--application", "app", "--node-type", "n", "--json")
-    done = advisor(installed, tmp_path, "import", *words)
+    done = subprocess.run(  # the program itself
+        [sys.executable, "-m", "advisor", "import", *words],
+        cwd=tmp_path,
+        env=environment(installed, tmp_path),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["imported"] == 2
 

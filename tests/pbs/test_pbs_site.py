@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +28,7 @@ from advisor.schedulers.pbs.accounting import record_of
 from advisor.schedulers.pbs.availability import hooks_before
 from advisor.schedulers.pbs.qsub import default_variables
 from advisor.store.reader import Reader
+from tests.forked import forked
 from tests.verdicts import verdict_of
 from tests.waiting import wait_for
 
@@ -73,30 +72,8 @@ class Site:
         text = fake_pbs.text_of(self.root, program.name)
         if program.parent != self.root / "bin" or program.read_text() != text:
             return ANSWER(argv, environment, timeout_s)
-        outputs = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                gc.disable()
-                for number, output in enumerate(outputs, 1):
-                    os.dup2(output.fileno(), number)
-                os.environ.clear()
-                os.environ.update(environment)
-                time.tzset()
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                code = fake_pbs.run(self.root, program.name, list(argv[1:]))
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        texts = []
-        for output in outputs:
-            with output:
-                output.seek(0)
-                texts.append(output.read().decode())
-        return scheduler_command.CommandAnswer(code, *texts)
+        done = forked(lambda: fake_pbs.run(self.root, program.name, list(argv[1:])), environment)
+        return scheduler_command.CommandAnswer(done.returncode, done.stdout, done.stderr)
 
     def schedule(self, resources: str) -> None:
         path = self.root / "home" / "sched_priv" / "sched_config"

@@ -2,7 +2,7 @@
 
     python benchmarks/advice.py FOLDER ... [--runs 6,10] [--noise 0.01,0.05] [--seeds 3]
         [--methods advisor,gp,tpe,rf,random,cap80] [--disturbed-baseline 1.15] [--half NAME]
-        [--grids] [--explain] [--json]
+        [--earlier 4] [--grids] [--explain] [--json]
 
 Every ``*.csv`` below the folders is a grid (columns as for ``advisor import``; a further numeric
 column is an axis): truth is the mean of a cell's runs. A run comes out as its cell says, time and
@@ -12,7 +12,10 @@ run of the job as written so many times longer and dearer. The policy is 5 % slo
 energy, all else as by default; the job as written has the most of every axis.
 
 ``advisor`` is ``advisor train``'s own sweep, with its default design and a store of its own, and
-``--runs`` is its ``--budget``; ``uniform`` and ``sequential`` are its other designs. The others get
+``--runs`` is its ``--budget``; ``uniform`` and ``sequential`` are its other designs. With
+``--earlier`` the store has so many other workloads of the same node type: six runs of each of the
+next grids, on the same machine, of which two repeat others. From these the sweep knows how much
+runs scatter, and nothing else; they cost the case nothing. The other methods get
 as many runs, the job as written first, and take the least energy measured within the bound: ``gp``
 (scikit-learn's Gaussian process) and ``rf`` (its random forest) run next where the expected
 improvement within the bound is greatest, ``tpe`` is optuna's sampler, ``random`` draws cells,
@@ -67,6 +70,7 @@ from advisor.core.policy import Policy, Training
 from advisor.core.recommend import confirmed_choice
 from advisor.core.request import JobRequest
 from advisor.errors import AdvisorError
+from advisor.loop.refit import refit
 from advisor.models.adaptive import ADAPTIVE
 from advisor.models.decision_score import GridCell
 from advisor.schedulers.base import RunResult, SweepJob, SweepStatus
@@ -77,6 +81,7 @@ from advisor.training import state as states
 from advisor.training.outcome import SweepOutcome
 from advisor.training.plan import first_runs_of, planned
 from advisor.training.result_store import LocalResults
+from advisor.training.site_context import scatter_before
 from advisor.training.sweep import Sweep
 from advisor.training.training_job import TrainingJob, TrainingSite
 
@@ -131,6 +136,8 @@ class Machine:
     disturbed: float
     times_run: dict[Configuration, int] = field(default_factory=dict)
     node_s: float = 0.0
+    others: Sequence[Grid] = ()
+    """Other workloads that the advisor's store knows."""
     could: Sequence[Configuration] = ()
     """What the advisor could have chosen; see :func:`could_choose`."""
 
@@ -232,13 +239,22 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
     )
     first, most = first_runs_of(design, space, runs, base, cells)
-    settings = states.SweepSettings("local", "someone", design=design, most_runs=most)
     with tempfile.TemporaryDirectory(prefix="advice-", dir=_memory()) as folder:
+        store = Path(folder) / "db"
+        with Writer(store) as writer:
+            measure_others(machine, writer)
+        settings = states.SweepSettings(
+            "local",
+            "someone",
+            design=design,
+            most_runs=most,
+            elsewhere=scatter_before(store, subject, POLICY),
+        )
         state = states.new(
             Path(folder), subject, space, settings, planned(first, base, alone=not most)
         )
         states.begin(state)
-        sink = LocalResults(Writer(Path(folder) / "db"), user="someone", trust="all")
+        sink = LocalResults(Writer(store), user="someone", trust="all")
         sweep = OnGrid(
             state,
             Replay(machine),
@@ -257,6 +273,19 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
     machine.could = could_choose(machine, sweep, outcome)
     choice = outcome.recommended
     return base if choice is None else choice.configuration, machine.coverage(intervals)
+
+
+def measure_others(machine: Machine, writer: Writer) -> None:
+    """Store and fit six runs of each other workload, two of which repeat others."""
+    for grid in machine.others:
+        there = Machine(grid, machine.noise, machine.seed, 1.0)
+        cells = sorted(c for c in grid.cells if c != grid.baseline)
+        order = np.random.default_rng(machine.seed).permutation(len(cells))
+        chosen = [grid.baseline, *(cells[i] for i in order[:3])]
+        runs = [Observation(c, *there.run(c), scope="all") for c in [*chosen, *chosen[:2]]]
+        node_type = grid.baseline.node_type
+        writer.add_observations("other", grid.name, runs)
+        refit(writer, "other", grid.name, node_type, "all", "")
 
 
 def could_choose(machine: Machine, sweep: Sweep, outcome: SweepOutcome) -> list[Configuration]:
@@ -516,6 +545,7 @@ class Case:
     noise: float
     seed: int
     disturbed: float
+    others: Sequence[Grid] = ()
 
 
 @dataclass(frozen=True)
@@ -561,7 +591,7 @@ class Judged:
 
 def judge(case: Case) -> Judged:
     """Ask a method for advice, and compare it with the truth."""
-    machine = Machine(case.grid, case.noise, case.seed, case.disturbed)
+    machine = Machine(case.grid, case.noise, case.seed, case.disturbed, others=case.others)
     chosen, coverage = METHODS[case.method](machine, case.runs)
     slowdown, saving = case.grid.against(chosen)
     return Judged(
@@ -604,6 +634,7 @@ def main() -> None:
     parser.add_argument("--disturbed-baseline", type=float, default=1.0, metavar="FACTOR")
     parser.add_argument("--methods", type=numbers(str), default=USUAL.split(","))
     parser.add_argument("--half", choices=("all", "development", "reported"), default="all")
+    parser.add_argument("--earlier", type=int, default=0, help="workloads measured before")
     parser.add_argument("--grids", action="store_true", help="a line for each case, too")
     parser.add_argument("--explain", action="store_true", help="where savings are lost")
     parser.add_argument("--json", action="store_true")
@@ -612,12 +643,16 @@ def main() -> None:
         parser.exit(message="no folder of measured grids is named: nothing to do\n")
     if unknown := set(args.methods) - set(METHODS):
         parser.error(f"--methods: {', '.join(sorted(unknown))}; choose from {', '.join(METHODS)}")
-    if min(args.runs) < 2 or args.seeds < 1 or min(args.noise) < 0:
-        parser.error("--runs from 2, --seeds from 1, --noise from 0")
+    if min(args.runs) < 2 or args.seeds < 1 or min(args.noise) < 0 or args.earlier < 0:
+        parser.error("--runs from 2, --seeds from 1, --noise and --earlier from 0")
     try:
         grids = [g for g in grids_below(args.folders) if args.half in ("all", g.half)]
     except AdvisorError as error:
         raise SystemExit(f"advice.py: {error}") from None
+    others = {
+        g.name: [o for o in (*grids[i:], *grids[:i]) if len(o.cells) > 3][1 : args.earlier + 1]
+        for i, g in enumerate(grids)
+    }
     methods = []
     for method in args.methods:
         library = LIBRARIES.get(method, "json")
@@ -630,7 +665,7 @@ def main() -> None:
     with out as lines, ProcessPoolExecutor(os.cpu_count()) as pool:
         for method, runs, noise in product(methods, args.runs, args.noise):
             cases = [
-                Case(g, method, runs, noise, s, args.disturbed_baseline)
+                Case(g, method, runs, noise, s, args.disturbed_baseline, others[g.name])
                 for g in grids
                 for s in range(args.seeds)
             ]

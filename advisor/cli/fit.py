@@ -377,6 +377,7 @@ def _fit_place(
     """Fit every group of one workload and node type; too few runs are a problem, no error."""
     from advisor.models.fit import fit_options
     from advisor.models.runs import runs_by_scope
+    from advisor.models.scatter import repeats_elsewhere
 
     fitted = []
     inventory_type = store.inventory().node_types.get(node_type)
@@ -395,6 +396,9 @@ def _fit_place(
                 error=args.error,
                 measurement_error=args.measurement_error,
                 model_options=options,
+                elsewhere=repeats_elsewhere(
+                    store, args.application, workload, node_type, group.scope, group.owner
+                ),
             )
         except InputError as error:
             fitted.append(_Fitted(workload, node_type, group, None, str(error)))

@@ -6,11 +6,16 @@ its own runs may advise.
 
 from __future__ import annotations
 
-from advisor.core.inventory import NodeType
+from typing import TYPE_CHECKING
+
 from advisor.core.observation import Scope
 from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.store.writer import Writer
+
+if TYPE_CHECKING:
+    from advisor.models.fit import FitResult
+    from advisor.models.runs import ScopedRuns
 
 MOST_REFITS = 20
 """Models that one collection fits again for the jobs it found; the others' turn comes later."""
@@ -24,7 +29,6 @@ def refit_with_jobs(
     It helps where the jobs agree with the measured runs (:mod:`advisor.models.job_runs`) and all
     that was confirmed stays so. A suspended model stays suspended, and none is made of jobs alone.
     """
-    from advisor.models.fit import fit_options
     from advisor.models.runs import JOBS_BESIDE, runs_by_scope
 
     models = writer.find_models(application, workload, node_type)
@@ -37,7 +41,7 @@ def refit_with_jobs(
     if group is None:
         return ""
     try:
-        fit = fit_options(group.observations, node_type=_node_type(writer, node_type))
+        fit = _fit(writer, application, workload, node_type, group)
     except InputError:  # its measured runs are no longer there
         return ""
     confirmed = {o.configuration for o in model.options() if o.confirmed}
@@ -54,14 +58,13 @@ def refit(
 
     Raises InputError when there are too few runs.
     """
-    from advisor.models.fit import fit_options
     from advisor.models.runs import runs_by_scope
 
     stored = writer.observations(application, workload, node_type)
     for group in runs_by_scope([s.observation for s in stored]):
         if (group.scope, group.owner) != (scope, owner):
             continue
-        fit = fit_options(group.observations, node_type=_node_type(writer, node_type))
+        fit = _fit(writer, application, workload, node_type, group)
         model = writer.save_model(
             application,
             workload,
@@ -83,6 +86,17 @@ def refit(
     return f"{application} ({workload}) on {node_type}: no runs to fit"
 
 
-def _node_type(writer: Writer, node_type: str) -> NodeType | None:
-    """Return what the inventory has of a node type."""
-    return writer.inventory().node_types.get(node_type)
+def _fit(
+    writer: Writer, application: str, workload: str, node_type: str, group: ScopedRuns
+) -> FitResult:
+    """Fit a group's runs, with what the store has of their node type."""
+    from advisor.models.fit import fit_options
+    from advisor.models.scatter import repeats_elsewhere
+
+    return fit_options(
+        group.observations,
+        node_type=writer.inventory().node_types.get(node_type),
+        elsewhere=repeats_elsewhere(
+            writer, application, workload, node_type, group.scope, group.owner
+        ),
+    )

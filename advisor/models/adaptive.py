@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.core.configuration import Configuration, SearchSpace
-from advisor.core.option import Option, row_of
+from advisor.core.option import Z90, Option, row_of
 from advisor.core.policy import Policy
 from advisor.core.recommend import best_guess, confirmed_choice, recommend
 from advisor.core.select import one_sided, weigh
@@ -119,7 +119,11 @@ def next_runs(
     sure = _score(options, choice, baseline, policy)
     measured = [o.configuration for o in options if o.measured]
     free = [o for o in options if not o.measured and _in_reach(o.configuration, measured)]
-    again = [o for o in options if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS]
+    again = [
+        _by_own_runs(o, run_sigma)
+        for o in options
+        if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS
+    ]
     standing = best_guess(again, baseline, policy, sure=0.0, run_sigma=ahead)
     hope = min(sure, -standing[1]) if standing else sure
     settled = least_pairs == 1 and pairs.get(base, 0) > 0  # a run borne out needs no pair
@@ -143,6 +147,21 @@ def next_runs(
     best = guess[0] if guess else recommend(rest, baseline, policy, run_sigma=ahead, sure=sure)
     chosen = best.configuration if best else known
     return None if chosen in (None, choice) else NextRuns((chosen, base), confirms=True)
+
+
+def _by_own_runs(option: Option, run_sigma: float) -> Option:
+    """Return a measured option as its own runs say, of an error of one run's at most.
+
+    Where they and the others disagree, a fit takes that for its error. But what came out otherwise
+    than a few runs lead to expect is more often the model's mistake than the run's, and a pair
+    tells.
+    """
+    least = math.exp(-Z90 * run_sigma)
+    return replace(
+        option,
+        time_lo_s=max(option.time_lo_s, least * option.time_s),
+        energy_lo_j=max(option.energy_lo_j, least * option.energy_j),
+    )
 
 
 def _in_reach(c: Configuration, measured: Sequence[Configuration]) -> bool:

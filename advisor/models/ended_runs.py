@@ -16,7 +16,8 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Z90
 from advisor.core.units import format_count
-from advisor.models.response import ASSUMED, Z95, Response, response
+from advisor.models.response import Response, response
+from advisor.models.scatter import USUAL, Scatter
 
 _LEAST = 0.01
 """Relative 90 % half width of an extrapolation, at least: nothing is known better by halves."""
@@ -47,10 +48,10 @@ def launch_spread(observations: Sequence[Observation]) -> float:
     95 % half width of 2 %, as in a fit).
     """
     complete_times = [(o.configuration, o.time_s) for o in observations if not ended_early(o)]
-    return response(complete_times, ASSUMED / Z95).run_sigma
+    return response(complete_times, USUAL).run_sigma
 
 
-def refuted(run: Observation, complete_run: Observation, launches: float = ASSUMED / Z95) -> float:
+def refuted(run: Observation, complete_run: Observation, launches: float = USUAL.sigma) -> float:
     """Return how far a complete run is off one that was ended early, where that is too far; else 0.
 
     Time or energy, whichever is further off; a fraction of what was extrapolated. Beyond the
@@ -100,14 +101,14 @@ def response_of(
     runs: Sequence[Observation],
     name: str,
     value: Callable[[Observation], float],
-    assumed: float,
+    usual: Scatter,
 ) -> Response:
     """Return the response of complete runs with those in it that were ended early.
 
-    ``name`` is time or energy; ``assumed`` the standard deviation of one run's log.
+    ``name`` is time or energy; ``usual`` what is known of one run's scatter before.
     """
     complete_response = response(
-        [(r.configuration, value(r)) for r in runs if not ended_early(r)], assumed
+        [(r.configuration, value(r)) for r in runs if not ended_early(r)], usual
     )
     ended_runs = [r for r in runs if ended_early(r)]
     if not ended_runs:

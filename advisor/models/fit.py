@@ -31,6 +31,7 @@ from advisor.models.runs import (
     of_one_method,
     rate_stats,
 )
+from advisor.models.scatter import Elsewhere
 from advisor.models.space import WantedOptions, far_from, highest_of, with_axes
 from advisor.models.space import wanted as search
 
@@ -47,8 +48,8 @@ class FitResult:
 
     ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct (error of
     runs predicted without themselves; above 20 configurations without their tenth), sigma_pct,
-    repeats; counts of options, confirmed, zone and front; the error limit; ``threads_unset``, where
-    a run with unset variables used all of its threads; ``method``, how the
+    repeats; power's scatter alone; counts of options, confirmed, zone and front; the error limit;
+    ``threads_unset``, where a run with unset variables used all of its threads; ``method``, how the
     runs' threads were set; the ``program`` they were made with, one entry a build (none where it
     is not known). ``predicted`` holds the
     options as the model alone sees them, for judging it: nothing measured has replaced a
@@ -76,6 +77,7 @@ def fit_options(
     measurement_error: float = 0.02,
     model_options: Mapping[str, object] | None = None,
     least: int = MIN_CONFIGURATIONS,
+    elsewhere: Elsewhere | None = None,
 ) -> FitResult:
     """Fit a model to the runs of one workload on one node type and evaluate every option.
 
@@ -84,8 +86,9 @@ def fit_options(
     its mean stands, with the measurement's error; elsewhere the prediction, with a 90 % prediction
     interval. A measured option is confirmed when its mean lies within the interval predicted for a
     new run there from the *other* runs. ``error`` is the trade-off zone's inner limit,
-    ``measurement_error`` the assumed 95 % half width of one run (both fractions). Runs come oldest
-    first: of two methods the newest one's runs count.
+    ``measurement_error`` the assumed 95 % half width of one run (both fractions), ``elsewhere``
+    what repeats of other workloads on the node type say of it. Runs come oldest first: of two
+    methods the newest one's runs count.
 
     Raises InputError when fewer than ``least`` configurations were measured, or for a bad model
     name or option. Source: equations 4.9 to 4.13, algorithms 5.1 to 5.4 (Endrei 2019).
@@ -96,7 +99,9 @@ def fit_options(
     observations = _capped(observations, steps, notes)
     observations, highest = _of_all_axes(observations, node_type, notes)
     observations = without_refuted(observations, notes)
-    runs = gather(observations, measurement_error=measurement_error, least=least)
+    runs = gather(
+        observations, measurement_error=measurement_error, least=least, elsewhere=elsewhere
+    )
     notes += runs.notes
     cells = (
         WantedOptions(tuple(space), "stored")
@@ -131,6 +136,7 @@ def fit_options(
     stats: dict[str, Any] = {
         "time": _stats(runs.time, time),
         "energy": None if runs.energy is None or energy is None else _stats(runs.energy, energy),
+        "power": None if runs.power is None else _scatter(runs.power),
         "error": error,
         "options": len(placed),
         "measured": sum(o.measured for o in placed),
@@ -356,7 +362,7 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
     if not _confirms(response, prediction, c):
         alone = response.counts[c] <= 1
         return own_mean, math.hypot(half, own_mean - mean) if alone else half
-    if not response.repeats:
+    if not response.scatter_seen:
         return own_mean, half
     one_run = response.quantile * response.run_sigma
     # The held-out interval is that of a new run. Without that run's own error the prediction's is
@@ -413,9 +419,15 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
         "n_train": prediction.trained,
         "r2": None if math.isnan(prediction.r2) else prediction.r2,
         "loo_rmse_pct": 100.0 * prediction.cv_rmse,
+        **_scatter(response),
+        "measurement": response.measurement(),
+        **prediction.facts,
+    }
+
+
+def _scatter(response: Response) -> dict[str, Any]:
+    return {
         "sigma_pct": 100.0 * response.sigma,
         "run_sigma_pct": 100.0 * response.run_sigma,
         "repeats": response.repeats,
-        "measurement": response.measurement(),
-        **prediction.facts,
     }

@@ -28,6 +28,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +37,16 @@ from advisor.models.base import Matrix, Vector
 
 # Grids of parameters, without unit; ours, to span what programs and machines do.
 _SERIAL = (0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.75, 1.0)
-"""Serial shares of the time on one core, s."""
+"""Serial shares of the time on one core, s. Of an axis of thousands (batch sizes) smaller ones,
+too, each a third of the last: else what it speeds up would have ended long before its most."""
 _CLOCKLESS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9, 1.0)
 """Shares of the time that do not follow the clock, m."""
 _CEILING, _CEILING_WEIGHT = (0.5, 0.25, 0.125), 1 / 3
 """Cores that use up the bandwidth, as shares of the most; prior weight of there being a ceiling."""
 _PIECES, _PIECES_WEIGHT = (0.5, 1.0, 2.0, 4.0, 8.0), 0.3
 """Pieces of work W, as multiples of the most cores; prior weight of there being pieces."""
+_PIECES_AT = 3
+"""The column of the pieces among a law's parameters."""
 _SCALING = (0.0, 0.4, 0.7, 0.9, 1.0)
 """Powers g of the number of nodes."""
 _IDLE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -167,6 +171,8 @@ class LawFamily:
     parameters: Matrix
     log_prior: Vector
     law: Callable[..., Matrix]
+    pieces: Vector | None = None
+    """Of each law, in how many equal pieces its work comes; infinity: in no pieces."""
 
     def evaluate(self, places: Placements, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return the laws' log responses (m, k or number of ``rows``), up to a constant each."""
@@ -179,7 +185,9 @@ def time_laws(axes: LawAxes) -> LawFamily:
     rounds = {2.0 ** round(math.log2(axes.most_cores * share)) for share in _PIECES}
     pieces = [math.inf, *sorted(w for w in rounds if w >= 2 and axes.cores_vary)]
     serials, ceilings = (
-        (_SERIAL, (math.inf, *_CEILING)) if axes.cores_vary else ((1.0,), (math.inf,))
+        (_serials(axes.most_cores), (math.inf, *_CEILING))
+        if axes.cores_vary
+        else ((1.0,), (math.inf,))
     )
     scaling = _SCALING if axes.nodes_vary else (0.0,)
     # At one frequency nobody can tell what follows the clock; a second value still lets time end
@@ -201,8 +209,8 @@ def time_laws(axes: LawAxes) -> LawFamily:
             weight *= 1 - _PIECES_WEIGHT if work == math.inf else chopped
         rows.append((serial, apart, share * axes.most_cores, work, scale, *limit))
         weights.append(weight)
-    prior = np.log(np.array(weights) / sum(weights))
-    return LawFamily(("serial", "clockless"), np.array(rows), prior, _time)
+    prior, parameters = np.log(np.array(weights) / sum(weights)), np.array(rows)
+    return LawFamily(("serial", "clockless"), parameters, prior, _time, parameters[:, _PIECES_AT])
 
 
 def power_laws(axes: LawAxes) -> LawFamily:
@@ -220,6 +228,12 @@ def power_laws(axes: LawAxes) -> LawFamily:
     ]
     prior = np.full(len(rows), -math.log(len(rows)))
     return LawFamily(("idle", "exponent"), np.array(rows), prior, _power)
+
+
+def _serials(most: float) -> tuple[float, ...]:
+    """Return the serial shares that so many cores can tell from none."""
+    smaller = takewhile(lambda s: s * most >= 1, (_SERIAL[1] / 3**k for k in itertools.count(1)))
+    return *_SERIAL, *smaller
 
 
 def _limits(axes: LawAxes) -> list[tuple[float, float, float]]:

@@ -23,6 +23,8 @@ from advisor.models.runs import Runs
 
 _MOST_RUNS = 1000
 """More configurations are thinned out at random: the cost grows with their cube."""
+_STEPS_SHOWN = 4
+"""Steps over cores that are named, those of the most cores."""
 _PROBABLY = 0.5
 """Turbo is mentioned when it is more probable than not."""
 
@@ -110,7 +112,13 @@ class _Response:
             dict(zip(trained, belief.mean[m:].tolist(), strict=True)),
             belief.disturbances,
             (*notes, *([law] if law else [])),
-            {"law": {**belief.parameters, "top_step_apart": belief.turbo}},
+            {
+                "law": {
+                    **belief.parameters,
+                    "top_step_apart": belief.turbo,
+                    **({"pieces": belief.pieces} if what == "time" else {}),
+                }
+            },
         )
 
     def prediction(self) -> Prediction:
@@ -165,6 +173,13 @@ def clock_axis(configurations: Sequence[Configuration]) -> Axis | None:
     return next((AXES[n] for n, v in zip(names, values, strict=True) if len(set(v)) > 1), None)
 
 
+def _steps(pieces: int, most: int) -> str:
+    """Say where time steps: the fewest cores that do so many pieces in so many rounds."""
+    edges = sorted({e for r in range(1, pieces + 1) if (e := math.ceil(pieces / r)) <= most})
+    shown = ", ".join(map(str, edges[-_STEPS_SHOWN:]))
+    return f"work in {pieces} equal pieces: it gets faster only at {shown} cores"
+
+
 def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
     """Return in words which law the runs follow, as far as they show it."""
     cores = len({c.threads_per_node for c in used}) > 1
@@ -175,6 +190,8 @@ def _law(what: What, belief: Belief, used: Sequence[Configuration]) -> str:
     if what == "time":
         if cores:
             parts.append(f"{100 * belief.parameters['serial']:.0f} % serial")
+            if belief.pieces:
+                parts.append(_steps(belief.pieces, max(c.threads_per_node for c in used)))
         if freqs:
             parts.append(f"{100 * belief.parameters['clockless']:.0f} % not bound to the {clock}")
     else:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -109,6 +109,12 @@ KINDS: dict[What, ResidualKind] = {
     ),
 }
 """Power has fewer causes than time and is smoother: what its laws miss is smaller."""
+UNDER_A_LIMIT: dict[What, ResidualKind] = {
+    what: replace(kind, rough=(0.01, 0.03, 0.08, 0.2), bend=(0.01, 0.04, 0.12))
+    for what, kind in KINDS.items()
+}
+"""Where a power limit varies, either follows from the clock that a device finds below it, and the
+laws say less of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +124,8 @@ class Belief:
     ``mean`` and ``sigma`` (m,) are those at the places asked for, ``held_out`` and
     ``held_out_sigma`` (n,) the runs' own, each from the others only. ``disturbed`` (n,) marks
     the runs that hardly count, ``disturbances`` what they make of the interval upwards,
-    ``parameters`` the laws' average parameters, ``turbo`` how probable
-    it is that the highest frequency stands apart from the others.
+    ``parameters`` the laws' average parameters, ``turbo`` how probable it is that the highest
+    frequency stands apart from the others.
     """
 
     mean: Vector
@@ -130,6 +136,8 @@ class Belief:
     disturbances: Disturbances
     parameters: dict[str, float]
     turbo: float
+    pieces: int = 0
+    """In how many equal pieces the work probably comes; 0 where it probably does not."""
 
 
 def believe(
@@ -154,7 +162,7 @@ def believe(
     """
     trained, points = _with_clock(trained, points)
     axes = LawAxes.of(np.vstack([trained, points]), limited=limited)
-    kind = KINDS[what]
+    kind = UNDER_A_LIMIT[what] if limited else KINDS[what]
     family = time_laws(axes) if what == "time" else power_laws(axes)
     process = _Process(axes, kind, family, kind.settings(axes, sigma), trained, log_y)
     disturbed = np.zeros(len(log_y), dtype=bool)
@@ -188,7 +196,19 @@ def believe(
                 if process.settings[h].top
             )
         ),
+        _pieces(family, weighed),
     )
+
+
+def _pieces(family: LawFamily, weighed: _Weighed) -> int:
+    """Return the most probable number of pieces if there being pieces is more probable than not."""
+    if family.pieces is None:
+        return 0
+    pieces = family.pieces[weighed.law]
+    likely = {w: float(weighed.weight[pieces == w].sum()) for w in np.unique(pieces)}
+    if likely.pop(math.inf, 0.0) > 0.5:
+        return 0
+    return int(max(likely, key=likely.__getitem__))
 
 
 def _with_clock(trained: Matrix, points: Matrix) -> tuple[Matrix, Matrix]:
@@ -348,10 +368,22 @@ class _Process:
                 expected = laws[:, [column[i] for i in law]] + self._levels(law) + pull @ residuals
                 weight = weighed.weight[pairs]
                 variance = self._variance(h, some) + own_variance - (pull * reach).sum(axis=1)
+                variance += self.settings[h].rough ** 2 * self._beyond(some)
                 mean[part] += expected @ weight
                 square[part] += expected**2 @ weight
                 square[part] += np.maximum(variance, 0.0) * weight.sum()
         return mean, np.maximum(square - mean**2, _LEAST_VARIANCE) + sigma**2
+
+    def _beyond(self, places: Placements) -> Vector:
+        """Return by how much (m,) the variance of what is rough grows outside of the runs' cores.
+
+        Inside a run on either side holds it. Beyond, what laws miss may go on growing, as a random
+        walk of the same steps does.
+        """
+        low, high = self.places.log_cores.min(), self.places.log_cores.max()
+        apart = np.maximum(low - places.log_cores, places.log_cores - high)
+        growth: Vector = 2 * np.maximum(apart, 0.0) / self.kind.length
+        return growth
 
     def _levels(self, law: NDArray[np.intp]) -> Vector:
         """Return what the laws' mean is off the runs' mean."""

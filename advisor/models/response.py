@@ -2,8 +2,9 @@
 
 Equation 4.4 of Endrei 2019 gives the error of a mean by Student's t, here with the spread of all
 repeats pooled. Few repeats say little: two runs that happen to agree make no meter perfect, and
-two that happen not to make none useless. The assumed error therefore counts as four repeats, and a
-configuration whose own runs are far apart is unsteady: it keeps its error to itself.
+two that happen not to make none useless. What other workloads' repeats say, or else the assumed
+error, therefore counts with them (:mod:`advisor.models.scatter`), and a configuration whose own
+runs are far apart is unsteady: it keeps its error to itself.
 """
 
 from __future__ import annotations
@@ -20,19 +21,14 @@ from advisor.core import student
 from advisor.core.configuration import Configuration
 from advisor.core.option import Z90
 from advisor.models.normality import shapiro_wilk
+from advisor.models.scatter import USUAL, Z95, Scatter
 
-ASSUMED = 0.02
-"""95 % half width of one run, a fraction, where nothing was repeated."""
-Z95 = 1.959963984540054
-"""Two-sided 95 % quantile of the standard normal distribution."""
-_PRIOR_REPEATS = 4
-"""As many repeats the assumed error counts as."""
 _LEAST_SIGMA = 0.001
 """No meter and no clock repeats a run better than this, whatever two lucky runs say."""
 _UNSTEADY = 0.10
 """Runs of one configuration further apart than this fraction may make it unsteady."""
 _BEYOND_OTHERS = 3.0
-"""They do where they scatter by so many times what the others' repeats and the assumed error do."""
+"""They do where they scatter by so many times what the others' repeats and the usual error do."""
 _AGREE = 2.576
 """Two runs agree where they scatter by no more than so many errors: 99 of 100 pairs do. Time and
 energy both must, so that at 90 % a fifth of all pairs would confirm nothing."""
@@ -47,10 +43,10 @@ class Response:
     """Mean log response per configuration, each of ``counts`` runs.
 
     ``sigma`` is the standard deviation of one run's log response from ``repeats`` degrees of
-    freedom, or ``assumed`` where nothing was repeated. ``residuals`` are how far repeated
-    runs are off, in log space at one run's scale. ``unsteady`` gives the standard
-    error (log) of configurations whose runs are more than 10 % apart and scatter beyond what all
-    others explain; they do not count for ``sigma``.
+    freedom, or ``usual``'s where nothing was repeated; ``usual`` is what is known without them.
+    ``residuals`` are how far repeated runs are off, in log space at one run's scale. ``unsteady``
+    gives the standard error (log) of configurations whose runs are more than 10 % apart and scatter
+    beyond what all others explain; they do not count for ``sigma``.
     ``counts`` may be less than one where jobs of the past stand for a run. ``agreed`` are those run
     more than once with runs as near as the error makes them.
     """
@@ -59,7 +55,7 @@ class Response:
     counts: dict[Configuration, float]
     sigma: float
     repeats: int
-    assumed: float = ASSUMED / Z95
+    usual: Scatter = USUAL
     residuals: tuple[float, ...] = ()
     unsteady: Mapping[Configuration, float] = field(default_factory=dict)
     agreed: frozenset[Configuration] = frozenset()
@@ -73,16 +69,20 @@ class Response:
 
     @property
     def run_sigma(self) -> float:
-        """The standard deviation of one run's log response, the assumed one worth four repeats."""
-        squares = _PRIOR_REPEATS * self.assumed**2 + self.repeats * self.sigma**2
-        return math.sqrt(squares / (_PRIOR_REPEATS + self.repeats))
+        """The standard deviation of one run's log response, by its repeats and what is usual."""
+        return self.usual.with_own(self.sigma, self.repeats)
+
+    @property
+    def scatter_seen(self) -> bool:
+        """Whether any repeat, here or of another workload, says how much a run may be off."""
+        return self.repeats > 0 or self.usual.seen
 
     @property
     def quantile(self) -> float:
         """What a 90 % interval takes of ``run_sigma``."""
-        if not self.repeats:
+        if not self.scatter_seen:
             return Z90
-        return student.quantile(_PRIOR_REPEATS + self.repeats, 0.95)
+        return student.quantile(round(self.usual.freedom) + self.repeats, 0.95)
 
     def noise(self, configuration: Configuration) -> float:
         """Return the standard error of a measured configuration's log mean."""
@@ -140,18 +140,18 @@ class Response:
         return {"w": w, "p": p}
 
 
-def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> Response:
-    """Return the response of single runs; ``assumed`` is the standard deviation of one's log."""
+def response(values: Sequence[tuple[Configuration, float]], usual: Scatter) -> Response:
+    """Return the response of single runs; ``usual`` is what is known of one's scatter before."""
     groups: dict[Configuration, list[float]] = {}
     for configuration, value in values:
         groups.setdefault(configuration, []).append(math.log(value))
     means = {c: float(np.mean(v)) for c, v in groups.items()}
     counts = {c: float(len(v)) for c, v in groups.items()}
     repeated = {c: v for c, v in groups.items() if len(v) > 1}
-    unsteady = _unsteady(repeated, assumed)
+    unsteady = _unsteady(repeated, usual)
     steady = {c: v for c, v in repeated.items() if c not in unsteady}
     repeats = sum(len(v) - 1 for v in steady.values())
-    sigma = assumed
+    sigma = usual.sigma
     if repeats:
         squares = sum((x - means[c]) ** 2 for c, v in steady.items() for x in v)
         sigma = max(_LEAST_SIGMA, math.sqrt(squares / repeats))
@@ -160,21 +160,21 @@ def response(values: Sequence[tuple[Configuration, float]], assumed: float) -> R
         counts,
         sigma,
         repeats,
-        assumed,
+        usual,
         tuple(r for c, v in steady.items() for r in _residuals(v, means[c])),
         unsteady,
     )
-    near = _AGREE * max(assumed, result.run_sigma)
+    near = _AGREE * max(usual.sigma, result.run_sigma)
     agreed = frozenset(c for c, v in steady.items() if float(np.std(v, ddof=1)) <= near)
     return replace(result, agreed=agreed)
 
 
 def _unsteady(
-    repeated: Mapping[Configuration, Sequence[float]], assumed: float
+    repeated: Mapping[Configuration, Sequence[float]], usual: Scatter
 ) -> dict[Configuration, float]:
     """Return the standard errors of means whose runs scatter beyond what the error explains.
 
-    The error is what the others' repeats and the assumed one say. Two runs alone are a disturbed
+    The error is what the others' repeats and the usual one say. Two runs alone are a disturbed
     one more often than a machine that scatters so; three are the machine, as a disturbed one among
     them was left out.
     """
@@ -183,8 +183,8 @@ def _unsteady(
     unsteady = {}
     for c, logs in repeated.items():
         freedom = len(logs) - 1
-        others_variance = (_PRIOR_REPEATS * assumed**2 + total - squares[c]) / (
-            _PRIOR_REPEATS + count - freedom
+        others_variance = (usual.freedom * usual.sigma**2 + total - squares[c]) / (
+            usual.freedom + count - freedom
         )
         scattered = squares[c] / freedom > _BEYOND_OTHERS**2 * others_variance
         if (

@@ -16,7 +16,8 @@ from advisor.errors import InputError
 from advisor.models.ended_runs import ended_early, response_of
 from advisor.models.failed_fast import without_failed_fast
 from advisor.models.job_runs import JobValue, error_of, is_job, of_jobs_alone, with_jobs
-from advisor.models.response import ASSUMED, Z95, Response
+from advisor.models.response import Response
+from advisor.models.scatter import ASSUMED, Z95, Elsewhere, pooled
 
 MIN_CONFIGURATIONS = 4
 """Fewer distinct configurations say nothing about a shape, nor about the error of one."""
@@ -94,15 +95,16 @@ def gather(
     *,
     measurement_error: float = ASSUMED,
     least: int = MIN_CONFIGURATIONS,
+    elsewhere: Elsewhere | None = None,
 ) -> Runs:
     """Average repeated runs and settle which energies count.
 
     With a figure of merit on every run, time and energy are those of the median run's work: runs
     of different length then compare. Measured and estimated energies are never mixed: measured
     ones are used where there are enough of them, else estimated ones. ``measurement_error`` is
-    the assumed 95 % half width of one run, a fraction, where nothing was repeated. Raises
-    InputError where there are fewer configurations than ``least``, and for a run that makes no
-    sense.
+    the assumed 95 % half width of one run, a fraction, where nothing was repeated; ``elsewhere``
+    is what other workloads' repeats on the node type say of it. Raises InputError where there are
+    fewer configurations than ``least``, and for a run that makes no sense.
     """
     notes: list[str] = []
     for i, o in enumerate(observations):
@@ -127,14 +129,18 @@ def gather(
     observations, work = of_equal_work(observations, notes)
     if ended_runs := sum(map(ended_early, observations)):
         notes.append(f"ended early, weigh less: {ended_runs} of {len(observations)} runs")
-    sigma = measurement_error / Z95
-    time = response_of(observations, "time", lambda o: o.time_s, sigma)
+    sigma, others = measurement_error / Z95, elsewhere or {}
+    usual = {
+        name: pooled(share * sigma, tuple(map(tuple, others.get(name, ()))))
+        for name, share in (("time", 1.0), ("energy", 1.0), ("power", _POWER_SHARE))
+    }
+    time = response_of(observations, "time", lambda o: o.time_s, usual["time"])
     quality, chosen = _energies(observations, notes, least)
     energy = power = None
     if quality != "missing":
-        energy = response_of(chosen, "energy", lambda o: o.energy_j or 0.0, sigma)
+        energy = response_of(chosen, "energy", lambda o: o.energy_j or 0.0, usual["energy"])
         power = response_of(
-            chosen, "energy", lambda o: (o.energy_j or 0.0) / o.time_s, _POWER_SHARE * sigma
+            chosen, "energy", lambda o: (o.energy_j or 0.0) / o.time_s, usual["power"]
         )
     if jobs and alone:
         notes.append(

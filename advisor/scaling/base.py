@@ -21,7 +21,7 @@ from advisor.core.size_table import FEWEST_SIZES as FEWEST_SIZES
 from advisor.core.size_table import NODES as NODES
 from advisor.errors import InputError
 from advisor.models.base import Matrix, Vector
-from advisor.models.response import ASSUMED, Z95
+from advisor.models.scatter import ASSUMED, Z95
 
 
 @dataclass(frozen=True, slots=True)

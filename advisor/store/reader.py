@@ -14,12 +14,17 @@ from typing import Any
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.observation import Scope
 from advisor.core.policy import PolicySet
 from advisor.core.request import understood_of
 from advisor.errors import AdvisorError, StoreError
 from advisor.store import rows as _rows
 from advisor.store.connection import StoreConnection
 from advisor.store.records import (
+    CLASS,
+    HISTORY,
+    SIZES,
+    TRANSFER,
     ConfigKind,
     ConfigVersion,
     Outcome,
@@ -165,6 +170,23 @@ class Reader(StoreConnection):
         """Return the current models (suspended ones too) of an application's families."""
         where = "w.application = ? AND m.state <> 'replaced' AND m.name = 'sizes' ORDER BY m.id"
         return self._models(where, [application])
+
+    def fit_stats(self, node_type: str) -> Iterator[tuple[str, str, Scope, str, dict[str, Any]]]:
+        """Give what the current fits on a node type keep of themselves, the newest first.
+
+        Application, workload, scope, owner and the fit's stats; options are not read. Models that
+        follow from others' are left out: nothing ran for them.
+        """
+        derived = (TRANSFER, CLASS, SIZES, HISTORY)
+        sql = (
+            "SELECT m.id, w.application, w.name, m.scope, m.owner, m.stats FROM models AS m"
+            " JOIN workloads AS w ON w.id = m.workload_id"
+            " WHERE m.node_type = ? AND m.state <> 'replaced'"
+            f" AND m.name NOT IN ({', '.join('?' * len(derived))}) ORDER BY m.id DESC"
+        )
+        for number, *place, stats in self.rows(sql, (node_type, *derived)):
+            application, workload, scope, owner = place
+            yield application, workload, scope, owner, _rows.from_json(stats, f"model {number}")
 
     def _models(self, where: str, values: list[Any]) -> list[StoredModel]:
         sql = (

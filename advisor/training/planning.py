@@ -27,7 +27,7 @@ from advisor.training.class_start import STARTED, ClassStart, class_start
 from advisor.training.earlier_run import earlier_complete
 from advisor.training.experiment import Experiment
 from advisor.training.plan import Cost, axes, cost, expected_runs, first_runs_of, planned
-from advisor.training.site_context import SiteContext, earlier_runs
+from advisor.training.site_context import SiteContext, earlier_runs, scatter_before
 from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import (
@@ -216,6 +216,7 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         working_folder=str(Path.cwd() / job.options.get("chdir", "")),
         extra_options=wish.options,
         size=wish.size,
+        elsewhere=scatter_before(store, job, policy),
         **_of_experiment(wish.experiment, job, scheduler, warnings),
     )
     runs = planned(

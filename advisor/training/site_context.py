@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from advisor.core.policy import JobFacts, Policy, PolicySet
+from advisor.core.policy import JobFacts, Policy, PolicySet, scope_of
+from advisor.models.scatter import Elsewhere, repeats_elsewhere
 from advisor.store.reader import Reader
+from advisor.training.result_store import owner_of
 from advisor.training.training_job import TrainingJob, TrainingSite, current_user
 
 
@@ -71,3 +73,15 @@ def earlier_runs(store: Path, subject: TrainingJob) -> Earlier | None:
     return Earlier(
         median(o.time_s for o in repeats), median(energies) if energies else None, len(repeats)
     )
+
+
+def scatter_before(store: Path, subject: TrainingJob, policy: Policy) -> Elsewhere:
+    """Return what repeats of other workloads on the job's node type say, as its model may know."""
+    if not store.exists():
+        return {}
+    account = subject.request.account
+    scope = scope_of(policy.training.trust, account)
+    place = subject.application, subject.workload, subject.node_type.name
+    with Reader(store) as reader:
+        owner = owner_of(scope, current_user(), account)
+        return repeats_elsewhere(reader, *place, scope, owner)

@@ -101,6 +101,8 @@ class SweepSettings(Record):
     """The sweep whose complete run its job as written is paired with; "" for none."""
     size: SeriesSize | None = None
     """Which of several sizes it is."""
+    elsewhere: Mapping[str, Any] = field(default_factory=dict)
+    """What other workloads' repeats on the node type say, when it begins (models/scatter.py)."""
 
     @property
     def fits(self) -> bool:

@@ -365,6 +365,7 @@ class Sweep(Measuring):
             model=settings.model if len(trusted) >= MIN_CONFIGURATIONS else Physical.NAME,
             node_type=self.state.subject.node_type,
             least=least,
+            elsewhere=settings.elsewhere,
         )
 
     def _save_model(self, fit: FitResult) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from advisor.models.response import ASSUMED, Z95, response
+from advisor.models.response import response
+from advisor.models.scatter import USUAL
 from advisor.plotting.panels import Panels
 from advisor.plotting.statistics import IntervalPanel
 from advisor.ranking.rank import Ranking
@@ -33,7 +34,7 @@ def measured_times(reader: Reader, application: str, workload: str) -> dict[str,
         highest = max(o.configuration.freq_khz for o in node_runs)
         node_runs = [o for o in node_runs if o.configuration.freq_khz == highest]
         full_node = node_runs[0].configuration
-        times = response([(full_node, o.time_s) for o in node_runs], ASSUMED / Z95)
+        times = response([(full_node, o.time_s) for o in node_runs], USUAL)
         mean, half = times.log_mean[full_node], times.half_width(full_node)
         intervals[name] = (math.exp(mean), math.exp(mean - half), math.exp(mean + half))
     return intervals

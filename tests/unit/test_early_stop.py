@@ -25,7 +25,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.models.ended_runs import half_width, refuted, response_of, without_refuted
 from advisor.models.fit import fit_options
-from advisor.models.response import Z95
+from advisor.models.scatter import Z95, Scatter
 from advisor.phases.complete import BASE, BEGIN, EARLIER, END, CompleteRun, load_complete
 from advisor.phases.metered import Metered
 from advisor.phases.pairing import Baseline, Pairing, RunEvents
@@ -332,12 +332,12 @@ def test_an_ended_run_weighs_what_its_interval_leaves() -> None:
     assert (half_width(run, "time"), half_width(run, "energy")) == (0.03, 0.05)
     assert half_width(RUNS[0], "time") == 0
     sigma = 0.02 / Z95
-    of = response_of([*RUNS[1:], run], "time", lambda o: o.time_s, sigma)
+    of = response_of([*RUNS[1:], run], "time", lambda o: o.time_s, Scatter(sigma))
     spread = math.log1p(0.03) / 1.6448536
     assert of.counts[run.configuration] == pytest.approx(sigma**2 / (sigma**2 + spread**2))
     assert of.confirming(run.configuration) is None
     assert of.confirming(RUNS[1].configuration) is not None
-    beside = response_of([RUNS[0], run], "time", lambda o: o.time_s, sigma)
+    beside = response_of([RUNS[0], run], "time", lambda o: o.time_s, Scatter(sigma))
     assert 1 < beside.counts[run.configuration] < 1.3
 
 

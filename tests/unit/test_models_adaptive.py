@@ -17,6 +17,7 @@ from advisor.core.recommend import confirmed_choice
 from advisor.models.adaptive import ADAPTIVE, first_runs, next_runs, pairs_needed, telling_run
 from advisor.models.fit import fit_options, run_sigma
 from advisor.models.response import response
+from advisor.models.scatter import Scatter
 
 POLICY = Policy(goal="min_energy", max_slowdown=0.05)
 FREQS = tuple(range(1_000_000, 2_000_001, 100_000))
@@ -241,11 +242,22 @@ def test_a_pair_goes_to_what_no_other_run_bears_out() -> None:
     assert step is not None and step.configurations == (known.configuration, BASE)
 
 
+def test_a_pair_goes_to_what_came_out_better_than_the_others_predict_before_a_wild_hope() -> None:
+    """Its error is the disagreement; but that is more often the model's mistake than the run's."""
+    base = option(BASE, 100.0, 1000.0, measured=True)
+    better = option(replace(BASE, threads_per_node=8), 100.0, 760.0, error=0.15, measured=True)
+    hope = option(replace(BASE, threads_per_node=6), 101.0, 745.0, error=0.1)
+    step = next_runs([base, better, hope], base, POLICY, runs_left=2, pairs={}, run_sigma=0.01)
+    assert step is not None and step.configurations == (better.configuration, BASE)
+
+
 def test_two_runs_that_differ_by_no_more_than_99_of_100_pairs_agree() -> None:
     """At 1 % noise a fifth of all honest pairs would confirm nothing at 90 % in both responses."""
     rng, agreeing = np.random.default_rng(1), 0
     for _ in range(200):
         logs = 0.01 * rng.normal(size=(2, 2))
-        both = [response([(BASE, math.exp(v)) for v in logs[:, k]], 0.0102) for k in range(2)]
+        both = [
+            response([(BASE, math.exp(v)) for v in logs[:, k]], Scatter(0.0102)) for k in range(2)
+        ]
         agreeing += all(BASE in r.agreed for r in both)
     assert agreeing >= 190

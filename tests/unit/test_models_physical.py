@@ -239,3 +239,36 @@ def test_the_unit_of_a_response_does_not_matter() -> None:
         assert b.time_s == pytest.approx(1e4 * a.time_s, rel=1e-6)
         assert b.energy_j == pytest.approx(1e-3 * a.energy_j, rel=1e-6)
         assert b.time_sigma == pytest.approx(a.time_sigma, rel=1e-5)
+
+
+def test_a_batch_size_that_speeds_up_beyond_hundreds_is_followed_far_below_the_runs() -> None:
+    """An epoch's time falls with the batch up to thousands: far below, it is many times longer."""
+
+    def epoch(c: Configuration) -> tuple[float, float]:
+        return 10 * (1 + 4000 / c.threads_per_node), 200.0
+
+    batches = tuple((1, 2**k) for k in range(8, 16))
+    space = SearchSpace("n", (1,), batches, (1_000_000, 1_100_000))
+    design = [c for c in space if c.threads_per_node >= 4096]
+    fitted = fit(measured(epoch, design, 0.01), space)
+    for o in fitted.predicted:
+        truth, _ = epoch(o.configuration)
+        assert o.time_lo_s < truth < o.time_hi_s
+        assert abs(math.log(o.time_s / truth)) < math.log(2.5)
+
+
+def test_errors_go_on_growing_with_the_distance_beyond_the_runs() -> None:
+    """What laws miss holds between runs, and may be anything far outside of them."""
+    space = SearchSpace("n", (1,), tuple((1, 2**k) for k in range(8)), FREQS[-2:])
+    rng = np.random.default_rng(1)
+    rough = {t: math.exp(0.1 * rng.normal()) for _, t in space.threads}
+
+    def law(c: Configuration) -> tuple[float, float]:
+        time, power = amdahl(c)
+        return time * rough[c.threads_per_node], power
+
+    design = [c for c in space if c.threads_per_node >= 16]
+    predicted = {o.configuration: o for o in fit(measured(law, design, 0.005), space).predicted}
+    sigmas = [predicted[replace(design[0], threads_per_node=t)].time_sigma for t in (8, 4, 2, 1)]
+    assert sigmas == sorted(sigmas)
+    assert sigmas[-1] > 1.25 * sigmas[0]

@@ -14,6 +14,7 @@ from advisor.core.observation import Observation
 from advisor.models.normality import shapiro_wilk
 from advisor.models.response import response
 from advisor.models.runs import gather
+from advisor.models.scatter import Scatter
 
 PLACES = [Configuration("n", 1, 1, t, 2_000_000) for t in (4, 8, 16, 32)]
 
@@ -34,7 +35,7 @@ def repeated(
 def test_the_error_of_a_run_is_that_of_equation_4_4() -> None:
     """Five runs at four places: 16 degrees of freedom, t = 2.120 at 95 %."""
     values, logs = repeated(5, 0.03)
-    found = response(values, 0.01)
+    found = response(values, Scatter(0.01))
     pooled = math.sqrt(float(((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum()) / 16)
     assert found.sigma == pytest.approx(pooled)
     assert found.repeats == 16
@@ -46,7 +47,7 @@ def test_the_error_of_a_run_is_that_of_equation_4_4() -> None:
 
 def test_the_residuals_are_tested_for_normality_and_shown_against_it() -> None:
     values, _ = repeated(6, 0.02)
-    found = response(values, 0.01)
+    found = response(values, Scatter(0.01))
     told = found.measurement()
     expected = shapiro(np.array(found.residuals))
     assert told["shapiro_wilk"]["w"] == pytest.approx(float(expected.statistic))
@@ -83,7 +84,7 @@ def test_repeats_that_are_not_normal_are_said() -> None:
 
 
 def test_nothing_repeated_says_nothing_of_shape() -> None:
-    found = response([(c, 10.0) for c in PLACES], 0.01)
+    found = response([(c, 10.0) for c in PLACES], Scatter(0.01))
     told = found.measurement()
     assert (told["repeats"], told["assumed"], told["shapiro_wilk"], told["q_q"]) == (
         0,
@@ -95,9 +96,9 @@ def test_nothing_repeated_says_nothing_of_shape() -> None:
 
 
 def test_few_repeats_neither_make_a_meter_perfect_nor_useless() -> None:
-    exact = response([*((c, 10.0) for c in PLACES), (PLACES[0], 10.0)], 0.01)
+    exact = response([*((c, 10.0) for c in PLACES), (PLACES[0], 10.0)], Scatter(0.01))
     assert exact.run_sigma > 0.008
-    far = response([*((c, 10.0) for c in PLACES), (PLACES[0], 30.0)], 0.01)
+    far = response([*((c, 10.0) for c in PLACES), (PLACES[0], 30.0)], Scatter(0.01))
     assert far.sigma == far.run_sigma == 0.01
     assert far.half_width(PLACES[1]) < 0.02
     # what is far apart is so at its own place only, and there its interval holds both runs
@@ -127,13 +128,13 @@ def test_repeats_of_a_machine_that_scatters_count_for_its_error_and_are_not_unst
     """Six runs at 5 % are often more than 10 % apart: that is the machine, not a disturbed run."""
     rng = np.random.default_rng(3)
     runs = [(c, 10 * math.exp(0.05 * rng.normal())) for c in PLACES[:2] for _ in range(6)]
-    scattered = response(runs, 0.01)
+    scattered = response(runs, Scatter(0.01))
     assert not scattered.unsteady
     assert scattered.repeats == 10
     assert 0.03 < scattered.run_sigma < 0.08
     assert scattered.noise(PLACES[0]) == pytest.approx(scattered.run_sigma / 6**0.5)
     # on a machine that repeats well two runs as far apart are one disturbed one still
     quiet = [(c, 10 * math.exp(0.005 * rng.normal())) for c in PLACES[1:] for _ in range(3)]
-    mixed = response([*quiet, (PLACES[0], 10.0), (PLACES[0], 11.5)], 0.01)
+    mixed = response([*quiet, (PLACES[0], 10.0), (PLACES[0], 11.5)], Scatter(0.01))
     assert set(mixed.unsteady) == {PLACES[0]}
     assert mixed.run_sigma < 0.012

@@ -18,6 +18,7 @@ from advisor.models.fit import fit_options
 from advisor.models.job_runs import JobValue, with_jobs
 from advisor.models.response import response
 from advisor.models.runs import JOBS_BESIDE
+from advisor.models.scatter import Scatter
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
@@ -169,7 +170,7 @@ def measured(source: str, c: Configuration, factor: float = 1.0) -> Observation:
     ],
 )
 def test_jobs_count_where_measured_runs_bear_them_out(factors: tuple[float, ...], why: str) -> None:
-    of = response([(c, 10 * math.exp(value(c))) for c in GRID], 0.01)
+    of = response([(c, 10 * math.exp(value(c))) for c in GRID], Scatter(0.01))
     jobs = [JobValue(BASE, 10 * math.exp(value(BASE)) * f, 0.001) for f in factors]
     found, problem = with_jobs(of, jobs)
     assert problem.endswith(why) and bool(problem) == bool(why)
@@ -182,7 +183,7 @@ def test_jobs_count_where_measured_runs_bear_them_out(factors: tuple[float, ...]
 
 def test_jobs_elsewhere_alone_say_nothing() -> None:
     """Without a measured run beside any of them nobody knows what their input was."""
-    of = response([(c, 10 * math.exp(value(c))) for c in GRID[:6]], 0.01)
+    of = response([(c, 10 * math.exp(value(c))) for c in GRID[:6]], Scatter(0.01))
     jobs = [JobValue(BASE, 7.0, 0.001)] * 5
     assert with_jobs(of, jobs)[1] == "no job ran at a measured configuration"
 

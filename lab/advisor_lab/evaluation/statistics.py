@@ -21,8 +21,8 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import InputError
-from advisor.models.response import Z95
 from advisor.models.runs import Runs
+from advisor.models.scatter import Z95
 from advisor.plotting import robust_ends
 
 FEWEST = 3

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from advisor.core.availability import JobLimits
+from advisor.core.axes import AxisWriting
 from advisor.core.check import Check
 from advisor.core.codec import Record, wire
 from advisor.core.configuration import Configuration
@@ -314,6 +315,10 @@ class HookRequest:
     """The site's own options and what they bind."""
     frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Caps that the site's node types can have, kHz, by their feature."""
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, by axis."""
+    axis_steps: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """What the GPUs of its node types can be set to: axis, then feature."""
     node_cap: bool = False
     """Slurm: also the program that caps whole nodes."""
 

@@ -15,6 +15,7 @@ from advisor.core.axes import AxisWriting
 from advisor.core.check import Check
 from advisor.core.codec import Record, wire
 from advisor.core.configuration import Configuration
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
 from advisor.core.rate import RateRule
@@ -78,6 +79,8 @@ class JobRecord:
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
     node_cap_khz: int = 0
+    gpus: tuple[GpuUse, ...] = ()
+    """What its nodes say that its GPUs had and took; () where they say nothing."""
     """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     constraint: str = ""
     comment: str = ""

@@ -58,7 +58,7 @@ def test_what_a_daemon_gone_mad_would_do_to_gpus(
 ) -> None:
     gpus.reply = lambda _: answer(rewrite)
     given = {**GPUS, **asked}
-    job = gpus.filter(given, **env)
+    job = gpus.filter(given, **env)  # type: ignore[arg-type]
     assert "ADVISOR_SET" not in job.env and "ADVISOR_STAMP" not in job.env
     assert {n: job.values.get(n) for n in rewrite} == {n: given.get(n) for n in rewrite}
 
@@ -69,9 +69,8 @@ def test_an_option_of_a_plugin_goes_by_the_variables_that_plugins_read(gpus: Ins
     job = gpus.filter(GPUS, more={"spank": {"gpu-caps": {}}})  # type: ignore[dict-item]
     assert "gpu-power" not in job.values
     assert [job.env.get(name) for name in names] == ["watts=200"] * 2
-    inner = gpus.filter(
-        {"job-name": "x"}, ADVISOR_SET=job.env["ADVISOR_SET"], **dict.fromkeys(names, "watts=200")
-    )
+    env = {"ADVISOR_SET": job.env["ADVISOR_SET"], **dict.fromkeys(names, "watts=200")}
+    inner = gpus.filter({"job-name": "x"}, **env)  # type: ignore[arg-type]
     assert not set(names) & set(inner.env)
 
 

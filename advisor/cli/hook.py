@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _request(args: argparse.Namespace) -> HookRequest:
     from advisor.schedulers.base import HookRequest
-    from advisor.store.reader import frequency_steps, understood_options
+    from advisor.store.reader import axes_written, frequency_steps, understood_options
 
     request = HookRequest(
         args.action, args.dir, args.login, vars(args).get("socket"), config_dir(args.config_dir)
@@ -125,12 +125,15 @@ def _request(args: argparse.Namespace) -> HookRequest:
     if args.action != "install":
         return request
     store = store_path(args.db)
+    axes, axis_steps = axes_written(store)
     return replace(
         request,
         deadline_s=_seconds(args.deadline),
         retry_s=round(args.retry),
         understood=understood_options(store),
         frequency_steps=frequency_steps(store),
+        axes=axes,
+        axis_steps=axis_steps,
         node_cap=args.node_cap,
     )
 

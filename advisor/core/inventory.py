@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated
 
+from advisor.core.axes import AXES
 from advisor.core.codec import Record, wire
 from advisor.core.keys import Between, ByHand, Written
 
@@ -173,6 +174,16 @@ class Inventory:
         steps: dict[str, tuple[int, ...]] = {}
         for t in self.node_types.values():
             steps[t.feature] = tuple(sorted({*steps.get(t.feature, ()), *t.freq_khz}))
+        return steps
+
+    def axis_steps(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Return what the nodes' GPUs can be set to by axis and feature; of equal ones all."""
+        steps: dict[str, dict[str, tuple[int, ...]]] = {}
+        for t in self.node_types.values():
+            for axis in AXES:
+                if values := t.gpus.steps(axis):
+                    of_axis = steps.setdefault(axis, {})
+                    of_axis[t.feature] = tuple(sorted({*of_axis.get(t.feature, ()), *values}))
         return steps
 
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
-from advisor.core.codec import JsonForm
+from advisor.core.axes import AXES
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
 from advisor.core.power import is_possible
@@ -51,6 +53,8 @@ class Execution(JsonForm):
     """What the request sets, 0 where it sets none: Slurm's does not."""
     uncapped: str = ""
     """Why a cap that the job requests had no effect, "" where it had, or nothing tells."""
+    gpus: tuple[GpuUse, ...] = field(default=(), metadata=wire(omit=True))
+    """What its GPUs had set and took, as its nodes say; () where they do not."""
 
     @property
     def cap_khz(self) -> int:
@@ -99,6 +103,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
         main.threads_per_rank if main is not None else 0,
         _uncapped(job, numbered, node_cap),
+        job.gpus,
     )
 
 
@@ -196,6 +201,13 @@ def differs(configuration: Configuration, execution: Execution, inventory: Inven
             f"its ranks had {format_count(execution.threads_per_rank, 'thread')}, not "
             f"{configuration.threads_per_rank}"
         )
+    for gpu in execution.gpus:
+        for name, value in configuration.extra:
+            if (had := gpu.axes.get(name, 0)) != value:
+                axis = AXES[name]
+                was = f"was {axis.shown(had)}, not" if had else "was not set to"
+                what = f"the {axis.words} of GPU {gpu.device} on {gpu.node}"
+                return f"{what} {was} {axis.shown(value)}"
     default = _default_freq(inventory.node_types.get(execution.node_type))
     cap = execution.cap_khz or default
     capped = configuration.freq_khz and configuration.freq_khz != default

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from advisor.core.codec import JsonForm, wire
 from advisor.core.decision import Decision
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.core.worth import Tariff
@@ -57,6 +58,11 @@ class Answer:
         """Return what each step got of a job with a plan, as far as it is known."""
         records = self.outcome.record.get("steps") if self.outcome else None
         return [StepOutcome.from_dict(record) for record in records or ()]
+
+    def gpus(self) -> list[GpuUse]:
+        """Return what each GPU of the job had set and took, as far as its nodes say."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return [GpuUse.from_dict(record) for record in ran.get("gpus") or ()]
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""

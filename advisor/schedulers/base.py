@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from advisor.core.availability import JobLimits
+from advisor.core.axes import AxisWriting
 from advisor.core.check import Check
 from advisor.core.codec import Record, wire
 from advisor.core.configuration import Configuration
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
 from advisor.core.rate import RateRule
@@ -77,6 +79,8 @@ class JobRecord:
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
     node_cap_khz: int = 0
+    gpus: tuple[GpuUse, ...] = ()
+    """What its nodes say that its GPUs had and took; () where they say nothing."""
     """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     constraint: str = ""
     comment: str = ""
@@ -314,6 +318,10 @@ class HookRequest:
     """The site's own options and what they bind."""
     frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Caps that the site's node types can have, kHz, by their feature."""
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, by axis."""
+    axis_steps: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """What the GPUs of its node types can be set to: axis, then feature."""
     node_cap: bool = False
     """Slurm: also the program that caps whole nodes."""
 

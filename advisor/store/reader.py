@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
@@ -365,6 +366,17 @@ def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
             return understood_of(reader.site())
     except AdvisorError:
         return {}
+
+
+def axes_written(
+    path: Path,
+) -> tuple[dict[str, AxisWriting], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return how a store's site file has axes written, and :meth:`Inventory.axis_steps`."""
+    try:
+        with Reader(path) as reader:
+            return writings_of(reader.site()), reader.inventory().axis_steps()
+    except AdvisorError:
+        return {}, {}
 
 
 def frequency_steps(path: Path) -> dict[str, tuple[int, ...]]:

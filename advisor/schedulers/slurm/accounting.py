@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from advisor.core.delivery import marked_place
+from advisor.core.gpus import reported
 from advisor.core.power import LEAST_W, is_possible
 from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
@@ -254,6 +255,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         node_cap_khz=node_cap_khz(row["AdminComment"]),
+        gpus=reported(row["AdminComment"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),
         cpu_s=_cpu_s(row["TotalCPU"]),
     )

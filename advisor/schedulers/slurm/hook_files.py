@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,18 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
-from advisor.core import protocol
+from advisor.core import axes, protocol
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.translator import AXES
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"
 BUNDLES = {
     "filter": ("config", "system", "filter"),
     "answer": ("answer", "rewrite"),
-    "change": ("inventory", "json", "limits", "program", "steps", "table", "understood"),
+    "change": ("axes", "inventory", "json", "limits", "program", "steps", "table", "understood"),
     "step": ("step",),
 }
 """cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
@@ -83,6 +85,10 @@ class SlurmHookSettings:
     """What the site says of options that are in no table: name -> axes, none of a harmless one."""
     frequency_steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Caps that node types can have, kHz, by their feature."""
+    axes: Mapping[str, axes.AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, by axis, where that is not as Slurm does."""
+    axis_steps: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """What the GPUs of node types can be set to: axis, then feature."""
     node_cap: bool = False
     """Also the program that caps whole nodes."""
 
@@ -103,6 +109,7 @@ def module_files(
     files["config.lua"] = _config(settings).encode()
     files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
+    files["axes.lua"] = axes_text({**AXES, **settings.axes}, settings.axis_steps).encode()
     files["steps.lua"] = steps_text(settings.frequency_steps).encode()
     files.update(sites)
     sources_of = dict(BUNDLES)
@@ -278,6 +285,36 @@ def steps_text(frequency_steps: Mapping[str, Sequence[int]]) -> str:
     caps = {name: f" {' '.join(map(str, khz))} " for name, khz in sorted(frequency_steps.items())}
     lines = [f"  [{_lua_text(name)}] = {_lua_text(text)}," for name, text in caps.items()]
     return "\n".join([head, "return {", *lines, "}", ""])
+
+
+def axes_text(
+    writings: Mapping[str, axes.AxisWriting], axis_steps: Mapping[str, Mapping[str, Sequence[int]]]
+) -> str:
+    """Write the options of further axes: their form, and what nodes of each feature can have.
+
+    Clocks as a text of all of them, power limits as the least and the most. An option of a SPANK
+    plugin is none of Slurm's own.
+    """
+    lines = []
+    for axis, writing in sorted(writings.items()):
+        if writing.nodes:
+            continue
+        pattern = "(%d+)".join(re.sub(r"(\W)", r"%\1", part) for part in writing.value.split("{}"))
+        values = []
+        for feature, steps in sorted(axis_steps.get(axis, {}).items()):
+            numbers = [step // writing.per for step in steps]
+            text = _lua_text(f" {' '.join(map(str, numbers))} ")
+            if axes.AXES[axis].limits_power:
+                text = f"{{ {numbers[0]}, {numbers[-1]} }}"
+            values.append(f"[{_lua_text(feature)}] = {text}")
+        spank = str(writing.option not in slurm_table.OPTIONS).lower()
+        lines.append(
+            f"  [{_lua_text(writing.option)}] = {{ axis = {_lua_text(axis)}, spank = {spank},"
+            f" pattern = {_lua_text(f'^{pattern}$')}, values = {{ {', '.join(values)} }} }},"
+        )
+    return "\n".join(
+        ["-- Written by `advisor hook install` from the store.", "return {", *lines, "}", ""]
+    )
 
 
 def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:

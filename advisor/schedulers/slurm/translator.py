@@ -100,6 +100,8 @@ PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
 """What of it says whether each node caps a whole job, not only the steps of srun."""
 NODE_CAP = "advisor-node-cap"
 """The program of `hooks/slurm` that does so, as prolog and epilog."""
+NODE_GPUS = "advisor-node-gpus"
+"""The program that it starts for a job's GPUs, beside it."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""

@@ -86,7 +86,9 @@ end
 -- What the plan changes, by axis.
 local function changed_by(plan)
   local axes = {}
-  for name in pairs(plan.options) do axes[CHANGES[name] or "all"] = true end
+  for name in pairs(plan.options) do
+    axes[CHANGES[name] or (use("axes")[name] or {}).axis or "all"] = true
+  end
   if next(plan.env) then axes.threads = true end
   return axes
 end

@@ -60,7 +60,8 @@ class Testbed(Client):
     makes one of its own under the temporary folder and removes it when stopped. `lua_hooks`
     turns JobSubmitPlugins=lua and CliFilterPlugins=lua on, with hooks that do nothing until
     others are installed in `conf_dir`. `users` are existing unprivileged users which get the
-    account `proj`, as root does. `more_configuration` is written at the end of slurm.conf.
+    account `proj`, as root does. `more_configuration` is written at the end of slurm.conf. Each
+    node of the type bdw has so many `gpus`.
     """
 
     __test__ = False
@@ -72,12 +73,13 @@ class Testbed(Client):
         lua_hooks: bool = True,
         users: Sequence[str] = ("nobody", "daemon"),
         more_configuration: str = "",
+        gpus: int = 0,
     ) -> None:
         self._temporary = directory is None
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)) if directory is None else directory
         super().__init__(folder.resolve(), users)
         self.lua_hooks = lua_hooks
-        self.more_configuration = more_configuration
+        self.more_configuration, self.gpus = more_configuration, gpus
         self._complaint = ""
         self._claim: socket.socket | None = None
 
@@ -136,7 +138,7 @@ class Testbed(Client):
             self.home(user).mkdir()
             os.chown(self.home(user), account.pw_uid, account.pw_gid)
         ports, self._claim = claim_ports()
-        write_configuration(root, ports, self.lua_hooks, self.more_configuration)
+        write_configuration(root, ports, self.lua_hooks, self.more_configuration, self.gpus)
         install = spawn(
             root,
             "install",

@@ -351,8 +351,6 @@ class SuspendedModel(JsonForm):
 class PrunedMonth(JsonForm):
     """Sums of what is no longer there."""
 
-    CLOSED = True
-
     month: str
     decisions: int
     changed: Annotated[int, "decisions that rewrote their job"]

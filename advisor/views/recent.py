@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, cast
 
 from advisor.core.codec import Count, JsonForm
 from advisor.core.decision import Decision
@@ -16,6 +16,7 @@ from advisor.core.units import format_change, format_count
 from advisor.core.words import difference_words
 from advisor.core.worth import J_PER_KWH, EnergyWorth, Tariff, format_kwh
 from advisor.loop import clock
+from advisor.loop.verdict import Verdict
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
 from advisor.views.decision import cause_of
@@ -80,7 +81,7 @@ class RecentJob(JsonForm):
     measured_time_pct: float | None
     energy_j: float | None
     saved_j: float | None
-    verdict: Annotated[str | None, "as-promised, better, worse, unknown or left-alone"]
+    verdict: Verdict | None
     state: str
     code: str
     tariff: Tariff
@@ -186,7 +187,7 @@ def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
         _percent(time_s / base_s - 1) if time_s is not None and base_s else None,
         energy_j,
         saved_j,
-        outcome.verdict if outcome else None,
+        cast("Verdict", outcome.verdict) if outcome else None,
         outcome.state if outcome else "",
         next((r.code for r in d.reasons if r.changes_nothing), ""),
         tariff,

@@ -11,7 +11,6 @@ from .daemons import TestbedError
 from .law import NODE_TYPES
 
 LOCAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-CLUSTER = "testbed"
 ACCOUNT = "proj"
 NOOP_HOOKS = {
     "cli_filter.lua": """\
@@ -66,7 +65,7 @@ def claim_ports() -> tuple[Ports, socket.socket]:
     raise TestbedError(f"no {needed + 1} ports in a row are free outside of {LOCAL_PORT_RANGE}")
 
 
-def slurm_conf(root: Path, ports: Ports, lua_hooks: bool) -> str:
+def slurm_conf(root: Path, ports: Ports, lua_hooks: bool, cluster: str) -> str:
     """Return slurm.conf."""
     hooks = "JobSubmitPlugins=lua\nCliFilterPlugins=lua\n" if lua_hooks else ""
     nodes = "".join(
@@ -81,7 +80,7 @@ def slurm_conf(root: Path, ports: Ports, lua_hooks: bool) -> str:
         for t in NODE_TYPES.values()
     )
     return f"""\
-ClusterName={CLUSTER}
+ClusterName={cluster}
 SlurmctldHost={socket.gethostname().split(".")[0]}(127.0.0.1)
 SlurmctldPort={ports.slurmctld}
 SlurmUser=root
@@ -178,13 +177,13 @@ aria-pagecache-buffer-size=8M
 """
 
 
-def write_configuration(root: Path, ports: Ports, lua_hooks: bool, more: str) -> None:
+def write_configuration(root: Path, ports: Ports, lua_hooks: bool, cluster: str, more: str) -> None:
     """Write every configuration file under `root/etc`, with no-op hooks where none are.
 
     `more` is written at the end of slurm.conf.
     """
     etc = root / "etc"
-    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks) + more)
+    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks, cluster) + more)
     (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
     (etc / "my.cnf").write_text(mariadb_conf(root, ports))
     secret = etc / "slurmdbd.conf"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Annotated
 
 from advisor.core.axes import AXES
@@ -111,6 +111,30 @@ class NodeType(Hardware, Record):
         default=NO_GPUS, metadata=wire(omit=True)
     )
 
+    @property
+    def hardware(self) -> str:
+        """What models of it depend on, in words; memory only says which jobs it can take."""
+        gpus = f", {self.gpus.count} GPUs {self.gpus.model}".rstrip() if self.gpus.count else ""
+        cores = f"{self.sockets} x {self.cores // max(1, self.sockets)} cores"
+        return f"{cores}, {self.threads_per_core} threads each{gpus}"
+
+    def joined(self, other: NodeType) -> NodeType:
+        """Return the type with another cluster's nodes; the smaller memory counts."""
+        if not other.nodes and not other.partitions:
+            return self
+        limits = {
+            p: self.nodes_in(p) + other.nodes_in(p) for p in (*self.partitions, *other.partitions)
+        }
+        nodes = tuple(dict.fromkeys((*self.nodes, *other.nodes)))
+        return replace(
+            self,
+            nodes=nodes,
+            partitions=tuple(limits),
+            partition_nodes=tuple((p, n) for p, n in limits.items() if n < len(nodes)),
+            memory_mb=min(self.memory_mb, other.memory_mb) or self.memory_mb,
+            default_partition=self.default_partition or other.default_partition,
+        )
+
     def nodes_in(self, partition: str) -> int:
         """Return how many of these nodes one job can have in a partition."""
         if partition not in self.partitions:
@@ -135,6 +159,15 @@ class Inventory:
     def of(cls, node_types: Iterable[NodeType]) -> Inventory:
         """Build an inventory from node types."""
         return cls({t.name: t for t in node_types})
+
+    @classmethod
+    def joined(cls, inventories: Iterable[Inventory]) -> Inventory:
+        """Return the node types of several clusters; those of one name are one type."""
+        types: dict[str, NodeType] = {}
+        for inventory in inventories:
+            for name, node_type in inventory.node_types.items():
+                types[name] = types[name].joined(node_type) if name in types else node_type
+        return cls(dict(sorted(types.items())))
 
     @property
     def default_partition(self) -> str:

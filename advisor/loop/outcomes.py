@@ -68,6 +68,7 @@ def make_outcome(
     match: MatchedJob | None,
     *,
     scheduler: str,
+    cluster: str = "",
     inventory: Inventory,
     policies: PolicySet,
     reader: ModelReader | None,
@@ -105,6 +106,7 @@ def make_outcome(
     return Outcome(
         job_id=job.job_id,
         scheduler=scheduler,
+        cluster=cluster,
         submitted_at=utc(job.submitted_at),
         decision_id=match.decision.id if match else "",
         **facts,

@@ -109,6 +109,8 @@ class JobRecord:
 
     finished: bool = True
     """Whether the job has ended, well or not."""
+    cluster: str = ""
+    """The cluster that it ran on, "" where the scheduler does not say."""
     altered: str = ""
     """What of its request was changed after the decision was written into it, "" for nothing."""
 
@@ -427,6 +429,16 @@ class Scheduler(Protocol):
         Raises SchedulerError when the scheduler cannot be asked.
         """
         return None
+
+    def cluster_name(self) -> str:
+        """Return the name of the cluster whose jobs these are, "" where it has none or does not
+        answer: Slurm's ClusterName, PBS's server."""
+        return ""
+
+    def of_cluster(self, name: str) -> None:
+        """Ask this cluster from now on, in place of this host's own. Raises UsageError where the
+        scheduler knows only one."""
+        raise UsageError(f"{self.LABEL} has no clusters to choose from")
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""

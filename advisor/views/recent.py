@@ -65,6 +65,7 @@ class RecentJob(JsonForm):
         "verdict",
         "user",
         "state",
+        "cluster",
     )
 
     job: str
@@ -84,6 +85,7 @@ class RecentJob(JsonForm):
     verdict: Verdict | None
     state: str
     code: str
+    cluster: Annotated[str, "empty where it is not known"]
     tariff: Tariff
 
     @property
@@ -131,20 +133,28 @@ _BRIEF = {"left-alone": "as you wrote it", "better": "better", "worse": "worse"}
 
 
 def recent_jobs(
-    reader: Reader, since: datetime, user: str | None, tariff: Tariff
+    reader: Reader, since: datetime, user: str | None, tariff: Tariff, cluster: str = ""
 ) -> tuple[list[RecentJob], bool]:
     """Return the jobs of a user, or of all, submitted since a moment; the latest first.
+
+    ``cluster``: only those of one cluster.
 
     Those that were collected, and decisions whose job was not collected yet. Of more than
     :data:`MOST` they are those submitted last; the second value tells whether they are all.
     """
     moment = clock.form(since)
-    whose, values = ("", ()) if user is None else (" AND user = ?", (user,))
+    named = (("user", user), ("cluster", cluster or None))
+    whose = "".join(f" AND {name} = ?" for name, value in named if value is not None)
+    values = [value for _, value in named if value is not None]
     outcomes = reader.outcomes(f"submitted_at >= ?{whose}", (moment, *values), newest=MOST)
-    decisions = reader.decisions_since(moment, user, newest=MOST)
-    ended_ids = {o.decision_id for o in outcomes} | {_ARRAY.split(o.job_id)[0] for o in outcomes}
+    decisions = reader.decisions_since(moment, user, cluster, newest=MOST)
+    decided_ids = {o.decision_id for o in outcomes}
+    # a decision whose cluster is not known may be of any
+    ended = {(c, _ARRAY.split(o.job_id)[0]) for o in outcomes for c in (o.cluster, "")}
     pending = [
-        d for d in decisions if d.id not in ended_ids and _ARRAY.split(d.job_id)[0] not in ended_ids
+        d
+        for d in decisions
+        if d.id not in decided_ids and (d.cluster, _ARRAY.split(d.job_id)[0]) not in ended
     ]
     jobs = [_job(o.decision, o, tariff) for o in outcomes]
     jobs += [_job(d, None, tariff) for d in pending]
@@ -152,16 +162,17 @@ def recent_jobs(
     return jobs, max(len(outcomes), len(decisions)) < MOST
 
 
-def last_job(reader: Reader, user: str) -> str:
-    """Return a user's latest job, "" for a user without any."""
+def last_job(reader: Reader, user: str, cluster: str = "") -> tuple[str, str]:
+    """Return a user's latest job, on a cluster or any, and its cluster; "" where there is none."""
     latest = [
-        tuple(reader.rows(f"{sql} ORDER BY 1 DESC LIMIT 1", (user,)))
+        reader.rows(f"{sql} AND ? IN ('', cluster) ORDER BY 1 DESC LIMIT 1", (user, cluster))
         for sql in (
-            "SELECT submitted_at, job_id FROM outcomes WHERE user = ?",
-            "SELECT created_at, job_id FROM decisions WHERE user = ? AND job_id <> ''",
+            "SELECT submitted_at, job_id, cluster FROM outcomes WHERE user = ?",
+            "SELECT created_at, job_id, cluster FROM decisions WHERE user = ? AND job_id <> ''",
         )
     ]
-    return str(max((tuple(row) for rows in latest for row in rows), default=("", ""))[1])
+    _, job, name = max((tuple(row) for rows in latest for row in rows), default=("", "", ""))
+    return str(job), str(name)
 
 
 def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
@@ -190,6 +201,7 @@ def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
         cast("Verdict", outcome.verdict) if outcome else None,
         outcome.state if outcome else "",
         next((r.code for r in d.reasons if r.changes_nothing), ""),
+        outcome.cluster if outcome else d.cluster,
         tariff,
     )
 

@@ -47,6 +47,7 @@ def outcome(number: int, *, days: float = 1, state: str = "COMPLETED", **more: A
     return Outcome(
         str(number),
         "slurm",
+        "",
         submitted.isoformat(),
         f"d{number}",
         "ann",

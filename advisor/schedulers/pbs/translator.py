@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.core.axes import AxisWriting
+from advisor.core.cluster_name import cluster_name
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
@@ -159,6 +160,7 @@ def parse_request(
         hook=str(payload.get("hook") or ""),
         user=user,
         uid=uid,
+        cluster=cluster_name(payload.get("cluster")),
         kind=kind,
         account=options.get("account", ""),
         partition=options.get("queue", "").partition("@")[0],

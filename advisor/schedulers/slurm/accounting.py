@@ -6,6 +6,7 @@ that nothing was metered.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from advisor.core.cluster_name import cluster_name
 from advisor.core.delivery import marked_place
 from advisor.core.gpus import reported
 from advisor.core.power import LEAST_W, is_possible
 from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
+from advisor.schedulers.slurm.control import CLUSTERS, UNFINISHED, ask, time_of
 
 FIELDS = (
     "JobID",
@@ -49,6 +51,7 @@ FIELDS = (
     "MaxRSS",
     "AveDiskRead",
     "AveDiskWrite",
+    "Cluster",
 )
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
@@ -78,9 +81,19 @@ def records(arguments: Sequence[str]) -> list[JobRecord]:
         f"--delimiter={separator}",
         "--noheader",
         f"--format={','.join(FIELDS)}",
+        *_of_cluster(),
         *arguments,
     )
     return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
+
+
+def _of_cluster() -> tuple[str, ...]:
+    """Return how sacct is told whose jobs to show.
+
+    Unlike other commands it does not look at the variable; of a federation it would show all.
+    """
+    name = cluster_name(os.environ.get(CLUSTERS))
+    return (f"--clusters={name}",) if name else ()
 
 
 def _lacks_start(record: JobRecord) -> bool:
@@ -162,7 +175,7 @@ def stamp(job_id: str) -> dict[str, str]:
     the job's end, since the database takes it in last. It is the user's own word.
     """
     try:
-        text = ask("sacct", f"--jobs={job_id}", "--env-vars")
+        text = ask("sacct", f"--jobs={job_id}", "--env-vars", *_of_cluster())
     except SchedulerError:
         return {}
     matches = (_STAMP.match(line) for line in text.splitlines())
@@ -258,6 +271,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         gpus=reported(row["AdminComment"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),
         cpu_s=_cpu_s(row["TotalCPU"]),
+        cluster=row["Cluster"].strip(),
     )
 
 

@@ -106,7 +106,7 @@ def module_files(
     native = _native(sources / "native.c")
     if native is not None:
         files[NATIVE] = native
-    files["config.lua"] = _config(settings).encode()
+    files["config.lua"] = _config(settings, cluster.name if cluster else "").encode()
     files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
     files["axes.lua"] = axes_text({**AXES, **settings.axes}, settings.axis_steps).encode()
@@ -177,7 +177,7 @@ def lua_programs(name: str) -> list[str]:
     return list({os.path.realpath(path): path for path in reversed(paths) if path}.values())[::-1]
 
 
-def _config(settings: SlurmHookSettings) -> str:
+def _config(settings: SlurmHookSettings, cluster: str) -> str:
     libraries = ", ".join(
         f"[{_lua_text(version)}] = {_lua_text(str(path))}"
         for version, path in sorted(_posix_libraries().items())
@@ -187,6 +187,7 @@ def _config(settings: SlurmHookSettings) -> str:
         f"return {{ socket = {_lua_text(str(settings.socket))},"
         f" deadline = {settings.deadline_s:g}, retry = {settings.retry_s:d},"
         f" syslog = {_lua_text(str(settings.syslog))}, version = {_lua_text(__version__)},"
+        f" cluster = {_lua_text(cluster)},"
         f" names = {_lua_text(' '.join(protocol.sent_by_name()))},"
         f" prefixes = {_lua_text(' '.join((*slurm_table.PREFIXES, *protocol.PREFIXES)))},"
         f" counts = {_lua_set(protocol.COUNTS)}, off = {_lua_words(protocol.OFF)},"

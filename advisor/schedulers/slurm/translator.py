@@ -16,6 +16,7 @@ from typing import Literal
 
 from advisor.core.availability import Availability
 from advisor.core.axes import AxisWriting
+from advisor.core.cluster_name import cluster_name
 from advisor.core.configuration import Configuration
 from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.gpus import GpusAsked
@@ -197,6 +198,7 @@ def parse_request(
         hook=hook,
         user=user,
         uid=uid,
+        cluster=_cluster(get("clusters"), payload.get("cluster")),
         kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
         account=get("account"),
         partition=get("partition"),
@@ -237,6 +239,12 @@ def parse_request(
         binds={**judged.binds, **_bound_by_name(get("cpu-freq"))},
         not_understood=judged.not_understood,
     )
+
+
+def _cluster(option: str, here: object) -> str:
+    """Return the cluster that a job goes to: by ``--clusters``, which may name several, else the
+    hook's own."""
+    return cluster_name(option or here).lower()
 
 
 def _assigned_variables(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:

@@ -110,7 +110,8 @@ local function request(job, wanted, variables, stamp)
   local argv, given = {}, job.argv or {} -- none for a script from standard input
   for i = 0, (tonumber(job.argc) or 0) - 1 do argv[#argv + 1] = quote(tostring(given[i] or "")) end
   return table.concat({
-    '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","type":"sbatch","uid":',
+    '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","cluster":"', config.cluster,
+    '","type":"sbatch","uid":',
     ("%.0f"):format(job.user_id), ',"stamp":', quote(stamp or ""),
     ',"options":', object(quote, wanted), ',"argv":[', table.concat(argv, ","),
     '],"script":', quote(job.script:sub(1, config.max_script)),

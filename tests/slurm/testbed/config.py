@@ -12,7 +12,6 @@ from .daemons import TestbedError
 from .law import NODE_TYPES
 
 LOCAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-CLUSTER = "testbed"
 ACCOUNT = "proj"
 NOOP_HOOKS = {
     "cli_filter.lua": """\
@@ -77,7 +76,7 @@ def gres_conf(root: Path, gpus: int) -> str:
     return f"NodeName={nodes} Name=gpu Type=posed File={root}/dev/nvidia[0-{gpus - 1}]\n"
 
 
-def slurm_conf(root: Path, ports: Ports, lua_hooks: bool, gpus: int = 0) -> str:
+def slurm_conf(root: Path, ports: Ports, lua_hooks: bool, cluster: str, gpus: int = 0) -> str:
     """Return slurm.conf."""
     gres = {GPU_TYPE: f" Gres=gpu:posed:{gpus}"} if gpus else {}
     hooks = "JobSubmitPlugins=lua\nCliFilterPlugins=lua\n" if lua_hooks else ""
@@ -93,7 +92,7 @@ def slurm_conf(root: Path, ports: Ports, lua_hooks: bool, gpus: int = 0) -> str:
         for t in NODE_TYPES.values()
     )
     return f"""\
-ClusterName={CLUSTER}
+ClusterName={cluster}
 SlurmctldHost={socket.gethostname().split(".")[0]}(127.0.0.1)
 SlurmctldPort={ports.slurmctld}
 SlurmUser=root
@@ -192,7 +191,7 @@ aria-pagecache-buffer-size=8M
 
 
 def write_configuration(
-    root: Path, ports: Ports, lua_hooks: bool, more: str, gpus: int = 0
+    root: Path, ports: Ports, lua_hooks: bool, cluster: str, more: str, gpus: int = 0
 ) -> None:
     """Write every configuration file under `root/etc`, with no-op hooks where none are.
 
@@ -200,7 +199,7 @@ def write_configuration(
     files, as of devices, are made under `root/dev`.
     """
     etc = root / "etc"
-    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks, gpus) + more)
+    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks, cluster, gpus) + more)
     if gpus:
         (etc / "gres.conf").write_text(gres_conf(root, gpus))
         (root / "dev").mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from advisor.core.axes import AXES
 from advisor.core.codec import Record, wire
@@ -107,6 +107,11 @@ class NodeType(Hardware, Record):
     ] = None
     partition_nodes: tuple[tuple[str, int], ...] = ()
     default_partition: str = ""
+    shared_caps: Annotated[
+        Literal["refuse", "accept"],
+        ByHand(),
+        "caps for jobs that share these nodes: `accept` where each core has a clock of its own",
+    ] = field(default="refuse", metadata=wire(omit=True))
     gpus: Annotated[Gpus, ByHand(), "the GPUs of a node"] = field(
         default=NO_GPUS, metadata=wire(omit=True)
     )

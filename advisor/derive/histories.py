@@ -154,6 +154,7 @@ def _job_that_ran(outcome: _Ended, inventory: Inventory) -> PastJob | None:
             int(ran["threads_per_node"]),
             tuple(JobPart.from_dict(part) for part in parts),
             0 if cap_khz == default_freq(node_type) else cap_khz,
+            whole=len(parts) == 1 and not parts[0]["program"],
         )
     except (FieldError, KeyError, TypeError, ValueError):
         return None

@@ -32,10 +32,10 @@ class Execution(JsonForm):
     """A finished job's own facts.
 
     ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
-    else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is
-    None when it was not metered or means nothing; ``energy_note`` says why. ``whole_nodes`` is
-    None when it is not known. ``ranks_per_node`` and ``threads_per_node`` are 0 when the
-    accounting does not say, ``freq_khz`` when no cap was requested.
+    else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is that
+    of the same, None when it was not metered or means nothing; ``energy_note`` says why.
+    ``whole_nodes`` is None when it is not known. ``ranks_per_node`` and ``threads_per_node`` are 0
+    when the accounting does not say, ``freq_khz`` when no cap was requested.
     """
 
     node_type: str
@@ -70,7 +70,8 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     numbered = [s for s in job.steps if s.numbered]
     node_type = node_type_of(job.node_list, inventory)
     time_s, resolution_s, overlap = _time(job, numbered)
-    energy_j, note = job.energy_j, ""
+    of_steps = bool(numbered) and not overlap
+    energy_j, note = job.energy_j if of_steps else job.whole_energy_j, ""
     whole_nodes = _whole(job, node_type)
     node_cap = 0 if whole_nodes is False else job.node_cap_khz
     impossible = any(s.energy_impossible for s in numbered) or (
@@ -79,9 +80,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     if impossible:
         energy_j, note = None, IMPOSSIBLE
     elif energy_j is None:
-        note = SHARED if whole_nodes is False else NOT_METERED if numbered else NO_STEP
-    elif overlap:
-        energy_j, note = None, "steps overlapped, so their energies count twice"
+        note = SHARED if whole_nodes is False else _unmetered(numbered, overlap)
     elif whole_nodes is False:
         energy_j, note = None, SHARED
     main = max(numbered, key=lambda s: s.elapsed_s or 0.0, default=None)
@@ -105,6 +104,12 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         _uncapped(job, numbered, node_cap),
         job.gpus,
     )
+
+
+def _unmetered(numbered: Sequence[StepRecord], overlap: bool) -> str:
+    if overlap:
+        return "steps overlapped, so their energies count twice"
+    return NOT_METERED if numbered else NO_STEP
 
 
 def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:

@@ -62,8 +62,9 @@ class JobRecord:
     """What the scheduler's accounting says about one job.
 
     ``elapsed_s`` has the accounting's ``resolution_s`` (Slurm: whole seconds); ``energy_j`` is the
-    sum of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's
-    variables found in the job's recorded environment.
+    sum of the numbered steps, None when any of them has none, and ``whole_energy_j`` that of all
+    its nodes from its start to its end, None where that is not metered. ``stamp`` holds the
+    advisor's variables found in the job's recorded environment.
     """
 
     job_id: str
@@ -113,6 +114,7 @@ class JobRecord:
     """The cluster that it ran on, "" where the scheduler does not say."""
     altered: str = ""
     """What of its request was changed after the decision was written into it, "" for nothing."""
+    whole_energy_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

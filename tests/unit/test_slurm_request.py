@@ -342,8 +342,8 @@ def test_what_is_in_no_table_leaves_the_job_alone() -> None:
 
 def test_values_of_options_count() -> None:
     assert request({"reservation": "unset"}).binds == {}
-    assert "all" in request({"cpu-bind": "map_cpu:0"}).binds
-    assert "all" not in request({"cpu-bind": "cores"}).binds
+    assert "shape" in request({"cpu-bind": "map_cpu:0"}).binds
+    assert "shape" not in request({"cpu-bind": "cores"}).binds
     assert request({"cpu-freq": "high", "power": "x"}).binds == {"frequency": "--cpu-freq"}
 
 
@@ -356,7 +356,7 @@ def test_heterogeneous_jobs() -> None:
 
 def test_what_a_script_sets_for_srun_counts() -> None:
     job = request({}, script="export SLURM_NTASKS=4\nsrun ./a\n")
-    assert job.binds == {"all": "SLURM_NTASKS"}
+    assert job.binds == {"shape": "SLURM_NTASKS"}
     used = request({}, script="echo $SLURM_NTASKS\nsrun ./a\n")
     assert used.binds == {}
     both = request({"exclude": "n1"}, script="export SRUN_CPUS_PER_TASK=4\nsrun ./a\n")

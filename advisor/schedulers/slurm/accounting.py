@@ -63,6 +63,8 @@ _DIGITS = 12
 
 JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
+_WHOLE = ("batch", "extern")
+"""Steps that last as long as their job."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -299,7 +301,9 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
 def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     """Sum up the numbered steps: the job's own row counts the batch step or nothing at all.
 
-    Its frequency is the batch step's where there are none.
+    Its frequency is the batch step's where there are none. Slurm meters a step's nodes whole: the
+    extern step, which PrologFlags=Contain makes, is on all nodes of the job, the batch step on its
+    first.
     """
     numbered = [s for s in steps if s.numbered]
     weights = [(s, max(s.elapsed_s or 0.0, 1.0)) for s in numbered]
@@ -307,10 +311,12 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     weighed = weights or [(s, 1.0) for s in steps if s.step_id == "batch"]
     observed = [(s.freq_observed_khz, w) for s, w in weighed if s.freq_observed_khz]
     mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
+    whole = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
     return replace(
         record,
         steps=tuple(steps),
         energy_j=total_energy_j(numbered),
+        whole_energy_j=next((s.energy_j for s in whole if s.energy_j), None),
         freq_requested_khz=(longest[0].freq_requested_khz if longest else None)
         or record.freq_requested_khz,
         freq_observed_khz=None if mean is None else round(mean),

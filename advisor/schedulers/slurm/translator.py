@@ -46,6 +46,7 @@ from advisor.schedulers.slurm.sbatch import (
 
 __all__ = [
     "AXES",
+    "CAPS_OWN_CORES",
     "DIRECTIVE",
     "FOLLOWS",
     "LEFT_ALONE",
@@ -90,6 +91,7 @@ LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 SETTINGS = ("SLURM_CONF",)
 SETS_THREADS: tuple[str, ...] = ()
+CAPS_OWN_CORES = True
 AXES: Mapping[str, AxisWriting] = {"gpu_freq_khz": AxisWriting("gpu-freq", per=1000)}
 """Slurm's own option, in MHz: of the GPUs' memory it says nothing, which keeps its clock."""
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
@@ -463,7 +465,7 @@ def render(
         counts = request.script_counts or counts_threads(request.script or "", variables)
         if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
-    if whole and (cap_khz := cap_asked_for(request, chosen, node_type)):
+    if cap_khz := cap_asked_for(request, chosen, node_type):
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
         rewrite["cpu-freq"] = f"{min(least, cap_khz)}-{cap_khz}"
     return rewrite, environment

@@ -7,14 +7,7 @@ from dataclasses import replace
 
 from advisor.core.feasible import Constraints
 from advisor.core.reasons import reason
-from advisor.core.request import JobRequest
-from advisor.core.requested_configuration import (
-    bound,
-    cores_kept,
-    threads_kept,
-    threads_stated,
-    unset_kept,
-)
+from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
 from advisor.schedulers.translators import translator
 from advisor.service.axes import axes_of, cap_kept
 from advisor.service.baseline import JobBaseline
@@ -44,7 +37,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
     once = _started_once(job, baseline)
     axes, axes_kept = axes_of(job, baseline.model)
     return Constraints(
-        _with_fill(job, baseline),
+        request,
         baseline.configuration,
         job.policy,
         job.snapshot.inventory,
@@ -70,22 +63,6 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         use=use,
         as_written_s=(baseline.row.time_s, baseline.row.time_hi_s),
     )
-
-
-def _with_fill(job: UnderstoodJob, baseline: JobBaseline) -> JobRequest:
-    """Return the request without its user's word on threads where that is no choice of a number.
-
-    A job with whole nodes whose ranks are given all of their cores uses what it has, unless it
-    states how many threads a rank starts.
-    """
-    request, c = job.request, baseline.configuration
-    stated = "thread_count" in request.explicit or job.use.threads or threads_stated(request)
-    if stated or not request.exclusive:
-        return request
-    node_type = job.snapshot.inventory.node_types[c.node_type]
-    if c.threads_per_node != node_type.cores * node_type.threads_per_core:
-        return request
-    return replace(request, explicit=request.explicit - {"threads"})
 
 
 def _caps_own_cores(job: UnderstoodJob, baseline: JobBaseline) -> bool:

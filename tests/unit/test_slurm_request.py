@@ -477,7 +477,7 @@ def test_a_task_gets_no_more_threads_than_its_request_leaves_it(
 
 
 def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
-    fewer = replace(BASE, threads_per_node=12, freq_khz=STEPS[0])
+    fewer = replace(BASE, threads_per_node=12)
     assert written(fewer, whole=False) == ({"cpus-per-task": "6"}, {"OMP_NUM_THREADS": "6"})
     for job, environment in (
         (request(), {"OMP_NUM_THREADS": "6"}),

@@ -95,7 +95,7 @@ CAPS_OWN_CORES = False
 AXES: Mapping[str, AxisWriting] = {}
 _AXES = {
     "ncpus": ("threads",),
-    "ompthreads": ("threads", "thread_count"),
+    "ompthreads": ("threads",),
     "mpiprocs": ("ranks",),
     "host": ("node_type",),
     "vnode": ("node_type",),

@@ -30,7 +30,7 @@ def test_a_known_application_is_rewritten(store: Writer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "script", "env", "code"),
     [
-        ("-N1 --exclusive -c 24", SCRIPT, {}, "user-set"),  # not all that its node has
+        ("-N1 --exclusive -c 28", SCRIPT, {}, "user-set"),
         ("-N1 -c 28", SCRIPT, {}, "user-set"),  # takes all cores of its node
         ("-N1 --exclusive", "export OMP_NUM_THREADS=28\nsrun ./stencil", {}, "threads-own"),
         (
@@ -57,17 +57,6 @@ def test_what_the_user_fixed_is_kept(
     assert decision.environment == {}
     assert set(decision.rewrite) == {"cpu-freq"}
     assert code in codes(decision)
-
-
-@pytest.mark.parametrize("line", ["./stencil", "mpirun -np 1 ./stencil", "srun ./stencil"])
-def test_a_request_that_fills_its_nodes_is_no_choice_of_threads(store: Writer, line: str) -> None:
-    script = f"#!/bin/bash\n{line}\n"
-    plain = ask(store, "-N1 -n1 --exclusive", script)
-    filled = ask(store, "-N1 -n1 --exclusive -c 28", script)
-    assert filled.environment == plain.environment == {"OMP_NUM_THREADS": "20"}
-    assert filled.rewrite == plain.rewrite  # the request stays
-    policy(store, axes={"threads": "keep"})
-    assert not ask(store, "-N1 -n1 --exclusive -c 28", script).environment
 
 
 def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: Writer) -> None:

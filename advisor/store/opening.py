@@ -80,8 +80,8 @@ def _create(path: Path, timeout_s: float) -> None:
         with draft(path.parent, path.name) as new:  # it holds who ran what; others may get access
             connection = _connect(new, timeout_s)
             try:
-                # No log until all of it stands: what a full disk keeps out of the file at the end of a
-                # log is said nowhere.
+                # No log until all of it stands: what a full disk keeps out of the file when a log
+                # is put into it is said nowhere.
                 _prepare(connection, new, True, timeout_s)
                 _to_wal(connection, timeout_s)
             finally:

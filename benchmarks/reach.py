@@ -14,24 +14,28 @@ as long. Five questions are asked of each script, each with a model of its own:
                 90 %, with 20 % less energy for it; of the rest nothing is known
     steps       threads or cap as above for steps of srun that are looked up where they start, of
                 every program that the script is read to start so; the job is left as written
+    trials      with ``--trials``: a cap that earlier jobs of the script tried, with 20 % less
+                energy of all that they ran, or of their steps of srun where they have any; no
+                program of it has a model
 
-Threads, cap lands and any count what reaches a script by either way: at submission, by its history,
-or at its steps.
+Threads, cap lands and any count what reaches a script by any way: at submission, by its history,
+at its steps, or by trials.
 
 The posed policy is the built-in one with ``mode: apply``, ``goal: min_energy`` and no holdout.
+``--trials`` also lets recurring scripts try caps (``cold_start: {cap_trials: 20}``).
 ``--threads cap`` also lets it lower threads that a job states. ``--unset unknown`` poses a model
 whose runs counted no threads, as imported grids have it. Sites: ``whole`` gives whole nodes in each
-partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, with cores that have
-clocks of their own. For steps, the nodes of ``whole`` have as many cores as the script asks for on
-each, where it says so: such a request fills them. ``--node-cap``: Slurm's nodes run the prolog that
-caps whole jobs.
+partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, and its site.yaml says
+``shared_caps: accept``. The nodes of ``whole`` have as many cores as a script that asks for several
+a task asks for on each, for steps as any that says so: such a request fills them. ``--node-cap``:
+Slurm's nodes run the prolog that caps whole jobs.
 
 Files count whose text has lines of options (#SBATCH, #PBS); equal ones count once, and the files of
 least SHA-1 of their path within FOLDER come first. Without FOLDER it reads the examples here.
 
     python benchmarks/reach.py [FOLDER] [--scheduler slurm|pbs] [--site whole|shared|shared-caps]
-        [--node-cap] [--unset measured|unknown] [--threads fill|cap] [--half even|odd|all]
-        [--most N] [--json]
+        [--node-cap] [--trials] [--unset measured|unknown] [--threads fill|cap]
+        [--half even|odd|all] [--most N] [--json]
 """
 
 from __future__ import annotations
@@ -45,10 +49,10 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from advisor.core import script
 from advisor.core.availability import (
@@ -63,9 +67,10 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.job_history import LEAST_JOBS, JobHistory, JobPart, PastJob
+from advisor.core.job_identity import job_identity
 from advisor.core.nodelist import expand
 from advisor.core.option import Option, pack_options
-from advisor.core.policy import Axes, AxisRule, Policy, PolicySet
+from advisor.core.policy import Axes, AxisRule, ColdStart, Policy, PolicySet
 from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.reasons import WHOLE_JOB
 from advisor.core.recognise import clean_name, programs_of
@@ -86,8 +91,6 @@ SCHEDULERS = ("slurm", "pbs")
 SITES = ("whole", "shared", "shared-caps")
 SETS_ENVIRONMENT = ("ADVISOR", "OMP_", "SBATCH_", "SLURM_", "PBS", "QSUB")
 """How variables begin that would be taken for the job's: whoever measures may be inside of one."""
-CLOCKS = next((f.name for f in fields(NodeType) if "clock" in f.name), "")
-"""The field that says that cores have clocks of their own, "" while there is none."""
 NODE_CAP = {
     **dict.fromkeys(("Prolog", "Epilog"), "/etc/slurm/advisor-node-cap"),
     "PrologFlags": "Alloc",
@@ -106,12 +109,14 @@ TIME_S, ENERGY_J, ERROR = 1.0, 100.0, 0.001
 """Of the job as written, which ends within any time limit; and the relative error of both."""
 KINDS = ("threads", "cap", "cap_lands", "node_type")
 """The kinds of advice."""
-WAYS = ("at_submission", "history", "steps")
+WAYS = ("at_submission", "history", "steps", "trials")
 """By which advice reaches a script."""
 ADVICE = ("threads", "cap_lands", "node_type")
 """Those that the daemon gives to a script that it understands."""
 HISTORY_SHARE = 0.9
 """What the recognised program took of the time of a script's own earlier jobs."""
+MOST_TRIED = 20
+"""The policy's ``cap_trials`` where scripts try caps."""
 HISTORY_CAP_KHZ = FREQ_KHZ[1]
 """The rest takes 1.2 times as long at it, where nothing is known of that."""
 OPENMP = re.compile(r"^[^#\n]*\bOMP_NUM_THREADS=|^#PBS\b.*\bompthreads=", re.MULTILINE)
@@ -143,6 +148,8 @@ class Reach:
     """Advice to the whole job by what its script says."""
     steps: bool = False
     """Threads or a cap for steps of srun, by a plan that the job carries."""
+    trials: bool = False
+    """A cap that its own earlier jobs tried."""
     srun: bool = False
     """It starts some program by srun, as far as is read."""
     openmp: bool = False
@@ -171,6 +178,8 @@ class Pose:
     threads: AxisRule = "fill"
     node_cap: bool = False
     """Slurm's nodes run the program that caps whole jobs."""
+    trials: bool = False
+    """The policy lets recurring scripts try caps."""
 
     def snapshot(self, request: JobRequest, *models: StoredModel, cores: int = CORES) -> Snapshot:
         """Return a site that has all that a request asks for, and the models' node types.
@@ -184,8 +193,11 @@ class Pose:
         queues = {place: Queue(place) for place in places}
         whole = self.site == "whole"
         state = PartitionState(whole_nodes=whole, default=True, default_memory_mb=(0.0, 0.0))
+        cold_start = ColdStart(cap_trials=MOST_TRIED if self.trials else 0)
+        axes = Axes(threads=self.threads)
+        policy = Policy("apply", "min_energy", holdout=0.0, axes=axes, cold_start=cold_start)
         snapshot = Snapshot(
-            PolicySet(Policy("apply", "min_energy", holdout=0.0, axes=Axes(threads=self.threads))),
+            PolicySet(policy),
             Inventory.of(node_types),
             availability=Availability(
                 request.scheduler,
@@ -219,10 +231,9 @@ class Pose:
             weight=1 if first else 2,
             default_partition="" if request.partition else QUEUE,
         )
-        if self.site == "shared-caps" and CLOCKS:
-            clocks: dict[str, Any] = {CLOCKS: True}
-            node_type = replace(node_type, **clocks)
-        return node_type
+        shared_caps: Literal["accept", "refuse"]
+        shared_caps = "accept" if self.site == "shared-caps" else "refuse"
+        return replace(node_type, shared_caps=shared_caps)
 
     def _room(self, node_type: NodeType, request: JobRequest) -> Room:
         """Return a room of idle nodes; on PBS they are what the job's chunks select."""
@@ -308,9 +319,11 @@ def reach_of(path: Path, name: str, scheduler: str, pose: Pose) -> Reach:
         return reach
     steps = job_steps(request, ()).commands
     threads, cap = _at_steps(request, steps, pose)
-    capped = reach.history or cap
+    tried = pose.trials and _by_trials(request, bool(steps), pose)
+    capped = reach.history or cap or tried
     reach = replace(
         reach,
+        trials=tried,
         srun=bool(steps),
         steps=threads or cap,
         threads=reach.threads or threads,
@@ -341,8 +354,11 @@ def _at_submission(
         openmp=reach.openmp or several,
     )
 
+    filled = pose.site == "whole" and (request.cpus_per_task or 1) > 1
+    cores = _cores_asked_for(request) if filled else CORES
+
     def ask(*models: StoredModel) -> Decision:
-        return decide(request, pose.snapshot(request, *models), chance=_never)
+        return decide(request, pose.snapshot(request, *models, cores=cores), chance=_never)
 
     reach = replace(reach, history=_by_history(request, program, pose))
     nowhere = _option(Configuration(POSED, MOST_NODES, 1, 1, TOP_KHZ), 1.0)
@@ -368,7 +384,7 @@ def _at_submission(
     cap = capped.changed
     if not cap and capped.request and capped.reading and capped.reading.uncapped:
         landing = replace(capped.reading, uncapped="")  # as if caps reached whatever a job runs
-        site = pose.snapshot(request, cap_model)
+        site = pose.snapshot(request, cap_model, cores=cores)
         cap = decide_again(capped.request, landing, site, chance=_never).changed
     reach = replace(
         reach,
@@ -473,6 +489,29 @@ def _by_history(request: JobRequest, program: Decision, pose: Pose) -> bool:
     snapshot.histories[identity] = ("", record)
     decision = decide(request, snapshot, chance=_never)
     return decision.changed and WHOLE_JOB in decision.codes
+
+
+def _by_trials(request: JobRequest, has_steps: bool, pose: Pose) -> bool:
+    """Tell whether a script gets a cap that its own earlier jobs tried.
+
+    They are known by all that they ran where the accounting has no steps of srun, else by these.
+    """
+    identity = job_identity(request)
+    whole = not has_steps or request.scheduler == "pbs"
+    ranks, cpus = (0, 0) if whole else (request.ntasks_per_node or 1, CORES)
+    nodes = request.nodes or 1
+
+    def job(khz: int, share: float) -> PastJob:
+        part = JobPart("" if whole else "a", ranks, cpus, 1, TIME_S, share * ENERGY_J)
+        resolution_s = ERROR * TIME_S
+        return PastJob(POSED, nodes, TIME_S, resolution_s, ranks, cpus, (part,), khz, whole)
+
+    tried = (job(HISTORY_CAP_KHZ, 0.8),) * LEAST_JOBS
+    history = JobHistory((job(0, 1.0),) * LEAST_JOBS, tried=tried, trials=MOST_TRIED)
+    snapshot = pose.snapshot(request)  # without a model of any program
+    snapshot.histories[identity] = ("", json.dumps(history.to_dict()))
+    decision = decide(request, snapshot, chance=_never, trials=False)
+    return bool(identity) and decision.changed and WHOLE_JOB in decision.codes
 
 
 def _reason(decision: Decision) -> tuple[str, str]:
@@ -584,7 +623,7 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
         "unset": "measured" if pose.measured else "unknown",
         "axes_threads": pose.threads,
         "node_cap": pose.node_cap,
-        "clocks_known": bool(CLOCKS),
+        "cap_trials": pose.trials,
         "scripts": len(answers),
         "recognised": sum(bool(a.application) for a in answers),
         **counts,
@@ -616,9 +655,8 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{scripts} scripts; site {result['site']}, unset threads {result['unset']}, "
         f"axes.threads {result['axes_threads']}{', nodes cap jobs' if result['node_cap'] else ''}"
+        f"{', scripts try caps' if result['cap_trials'] else ''}"
     )
-    if result["site"] == "shared-caps" and not result["clocks_known"]:
-        yield "site.yaml has no key yet for cores with clocks of their own: as on site shared"
     left = {**result["skipped"], "duplicates": result["duplicates"]}
     yield "left out: " + ", ".join(f"{n} {why}" for why, n in sorted(left.items()))
     for kind in ("recognised", *KINDS, "any", *WAYS, "hybrid_or_openmp"):
@@ -644,6 +682,7 @@ def main() -> None:
     parser.add_argument("--scheduler", choices=SCHEDULERS, default="", help="its scripts alone")
     parser.add_argument("--site", choices=SITES, default="whole")
     parser.add_argument("--node-cap", action="store_true", help="Slurm's nodes cap whole jobs")
+    parser.add_argument("--trials", action="store_true", help="recurring scripts try caps")
     parser.add_argument("--unset", choices=("measured", "unknown"), default="measured")
     parser.add_argument("--threads", choices=("fill", "cap"), default="fill", help="axes.threads")
     parser.add_argument("--half", choices=("even", "odd", "all"), default="all")
@@ -655,7 +694,7 @@ def main() -> None:
     for name in [n for n in os.environ if n.startswith(SETS_ENVIRONMENT)]:
         del os.environ[name]
     script.DEADLINE_S = 1.0  # scripts are counted, not what this machine's processor reads in time
-    pose = Pose(args.site, args.unset == "measured", args.threads, args.node_cap)
+    pose = Pose(args.site, args.unset == "measured", args.threads, args.node_cap, args.trials)
     scripts = Scripts(args.folder, args.scheduler, args.half)
     result = report(reaches(scripts, pose, args.most), scripts, pose)
     if args.json:

@@ -657,3 +657,115 @@ CREATE UNIQUE INDEX one_cap_trial_at_a_time ON cap_trials (identity) WHERE job_i
 def m0026_cap_trials(db: Database) -> None:
     """Let jobs of recurring scripts try frequency caps."""
     _run(db, _CAP_TRIALS)
+
+
+_CLUSTERS = """
+-- A job's id is its cluster's: every key that has one names the cluster, '' where nobody knew. The
+-- first cluster of a scheduler that is collected takes over what has none (store/clusters.py).
+CREATE TABLE clusters (
+    name       TEXT NOT NULL CHECK (name <> ''),
+    scheduler  TEXT NOT NULL,
+    since      TEXT NOT NULL,
+    PRIMARY KEY (name, scheduler)
+) WITHOUT ROWID;
+
+ALTER TABLE decisions ADD COLUMN cluster TEXT NOT NULL DEFAULT '';
+ALTER TABLE observations ADD COLUMN cluster TEXT NOT NULL DEFAULT '';
+ALTER TABLE signatures ADD COLUMN cluster TEXT NOT NULL DEFAULT '';
+ALTER TABLE trials ADD COLUMN cluster TEXT NOT NULL DEFAULT '';
+ALTER TABLE cap_trials ADD COLUMN cluster TEXT NOT NULL DEFAULT '';
+
+DROP INDEX one_signature_of_a_job;
+CREATE UNIQUE INDEX one_signature_of_a_job
+    ON signatures (workload_id, node_type, source, contributor, job_id, cluster)
+    WHERE job_id <> '';
+
+-- Node types of a name are one type on all clusters, each with nodes of its own. hardware is what
+-- the scheduler says of it, '' where it was not asked.
+CREATE TABLE node_types_now (
+    cluster      TEXT NOT NULL DEFAULT '',
+    name         TEXT NOT NULL,
+    spec         TEXT NOT NULL CHECK (json_valid(spec)),
+    source       TEXT NOT NULL,
+    updated_at   TEXT NOT NULL,
+    hardware     TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (cluster, name)
+);
+INSERT INTO node_types_now SELECT '', name, spec, source, updated_at, '' FROM node_types;
+DROP TABLE node_types;
+ALTER TABLE node_types_now RENAME TO node_types;
+
+CREATE TABLE outcomes_now (
+    job_id             TEXT NOT NULL,
+    scheduler          TEXT NOT NULL,
+    cluster            TEXT NOT NULL DEFAULT '',
+    submitted_at       TEXT NOT NULL DEFAULT '',
+    decision_id        TEXT NOT NULL DEFAULT '',
+    user               TEXT NOT NULL,
+    account            TEXT NOT NULL DEFAULT '',
+    state              TEXT NOT NULL,
+    nodes              INTEGER NOT NULL,
+    node_list          TEXT NOT NULL DEFAULT '',
+    time_s             REAL,
+    energy_j           REAL,
+    energy_quality     TEXT NOT NULL,
+    freq_requested_khz INTEGER,
+    freq_observed_khz  INTEGER,
+    verdict            TEXT NOT NULL DEFAULT '',
+    record             TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(record)),
+    collected_at       TEXT NOT NULL,
+    PRIMARY KEY (job_id, scheduler, cluster, submitted_at)
+);
+INSERT INTO outcomes_now (rowid, job_id, scheduler, submitted_at, decision_id, user, account, state,
+    nodes, node_list, time_s, energy_j, energy_quality, freq_requested_khz, freq_observed_khz,
+    verdict, record, collected_at)
+SELECT rowid, job_id, scheduler, submitted_at, decision_id, user, account, state,
+    nodes, node_list, time_s, energy_j, energy_quality, freq_requested_khz, freq_observed_khz,
+    verdict, record, collected_at FROM outcomes;
+DROP TABLE outcomes;
+ALTER TABLE outcomes_now RENAME TO outcomes;
+CREATE INDEX outcomes_by_time ON outcomes (collected_at);
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+CREATE INDEX outcomes_by_identity
+    ON outcomes (json_extract(record, '$.identity'), submitted_at)
+    WHERE json_extract(record, '$.identity') IS NOT NULL;
+CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
+END;
+CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
+END;
+CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
+    DELETE FROM days
+    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
+END;
+"""
+
+_SUMS_BY_CLUSTER = {
+    "day_sums": ("day, cluster, application, workload", "day, application, workload"),
+    "months": ("month, cluster, application, node_type", "month, application, node_type"),
+}
+"""The keys of the tables of sums, and what they were."""
+
+
+@migrations()
+def m0027_clusters(db: Database) -> None:
+    """Make the cluster a part of every key that holds a job's id, of node types and of sums."""
+    _run(db, _CLUSTERS)
+    for table, (key, former) in _SUMS_BY_CLUSTER.items():
+        made = str(
+            db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+        )
+        columns = ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+        made = made.replace(
+            "application ", "cluster TEXT NOT NULL DEFAULT '',\n    application ", 1
+        )
+        made = made.replace(f"PRIMARY KEY ({former})", f"PRIMARY KEY ({key})", 1)
+        db.execute(made.replace(f"CREATE TABLE {table}", f"CREATE TABLE {table}_now", 1))
+        db.execute(f"INSERT INTO {table}_now ({columns}) SELECT {columns} FROM {table}")
+        db.execute(f"DROP TABLE {table}")
+        db.execute(f"ALTER TABLE {table}_now RENAME TO {table}")

@@ -25,13 +25,6 @@ CREATE TABLE config_versions (
 
 CREATE UNIQUE INDEX one_active_config ON config_versions (kind) WHERE active = 1;
 
-CREATE TABLE node_types (
-    name         TEXT PRIMARY KEY,
-    spec         TEXT NOT NULL CHECK (json_valid(spec)),
-    source       TEXT NOT NULL,
-    updated_at   TEXT NOT NULL
-);
-
 CREATE TABLE workloads (
     id           INTEGER PRIMARY KEY,
     application  TEXT NOT NULL,
@@ -71,7 +64,7 @@ CREATE TABLE observations (
     import_id        INTEGER REFERENCES imports (id),
     created_at       TEXT NOT NULL, method TEXT NOT NULL DEFAULT ''
     CHECK (method IN ('', 'variables', 'request')), space TEXT NOT NULL DEFAULT ''
-    CHECK (space = '' OR json_valid(space)),
+    CHECK (space = '' OR json_valid(space)), cluster TEXT NOT NULL DEFAULT '',
     CHECK ((energy_j IS NULL) = (energy_quality = 'missing'))
 );
 
@@ -118,32 +111,11 @@ CREATE TABLE decisions (
     policy_version INTEGER NOT NULL,
     record         TEXT NOT NULL CHECK (json_valid(record)),
     job_id         TEXT NOT NULL DEFAULT ''
-);
+, cluster TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX decisions_by_job ON decisions (job_id) WHERE job_id <> '';
 
 CREATE INDEX decisions_by_time ON decisions (created_at);
-
-CREATE TABLE outcomes (
-    job_id             TEXT NOT NULL,
-    scheduler          TEXT NOT NULL,
-    submitted_at       TEXT NOT NULL DEFAULT '',
-    decision_id        TEXT NOT NULL DEFAULT '',
-    user               TEXT NOT NULL,
-    account            TEXT NOT NULL DEFAULT '',
-    state              TEXT NOT NULL,
-    nodes              INTEGER NOT NULL,
-    node_list          TEXT NOT NULL DEFAULT '',
-    time_s             REAL,
-    energy_j           REAL,
-    energy_quality     TEXT NOT NULL,
-    freq_requested_khz INTEGER,
-    freq_observed_khz  INTEGER,
-    verdict            TEXT NOT NULL DEFAULT '',
-    record             TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(record)),
-    collected_at       TEXT NOT NULL,
-    PRIMARY KEY (job_id, scheduler, submitted_at)
-);
 
 CREATE TABLE training_requests (
     id           TEXT PRIMARY KEY,
@@ -253,25 +225,9 @@ CREATE TABLE signatures (
     scope            TEXT NOT NULL CHECK (scope IN ('own', 'account', 'all')),
     job_id           TEXT NOT NULL DEFAULT '',
     created_at       TEXT NOT NULL
-);
+, cluster TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX signatures_by_workload ON signatures (workload_id, node_type);
-
-CREATE UNIQUE INDEX one_signature_of_a_job
-    ON signatures (workload_id, node_type, source, contributor, job_id) WHERE job_id <> '';
-
-CREATE TABLE months (
-    month        TEXT NOT NULL,
-    application  TEXT NOT NULL,
-    node_type    TEXT NOT NULL,
-    decisions    INTEGER NOT NULL DEFAULT 0,
-    changed      INTEGER NOT NULL DEFAULT 0,
-    outcomes     INTEGER NOT NULL DEFAULT 0,
-    worse        INTEGER NOT NULL DEFAULT 0,
-    node_s       REAL NOT NULL DEFAULT 0,
-    energy_j     REAL NOT NULL DEFAULT 0,
-    PRIMARY KEY (month, application, node_type)
-);
 
 CREATE TABLE trials (
     id                INTEGER PRIMARY KEY,
@@ -295,7 +251,7 @@ CREATE TABLE trials (
     error             REAL NOT NULL DEFAULT 0 CHECK (error >= 0),
     created_at        TEXT NOT NULL,
     updated_at        TEXT NOT NULL
-);
+, cluster TEXT NOT NULL DEFAULT '');
 
 CREATE UNIQUE INDEX one_trial_at_a_time
     ON trials (workload_id, node_type, scope, owner) WHERE state = 'pending';
@@ -350,8 +306,6 @@ CREATE TABLE file_systems (
     UNIQUE (node_type, file_system, operation, random, block_b)
 );
 
-CREATE INDEX outcomes_by_time ON outcomes (collected_at);
-
 CREATE TABLE pruned_rows (
     id         INTEGER PRIMARY KEY,
     pruned_at  TEXT NOT NULL,
@@ -392,19 +346,7 @@ CREATE TABLE stale_histories (
     mark      INTEGER NOT NULL DEFAULT (random())
 ) WITHOUT ROWID;
 
-CREATE INDEX outcomes_by_identity
-    ON outcomes (json_extract(record, '$.identity'), submitted_at)
-    WHERE json_extract(record, '$.identity') IS NOT NULL;
-
 CREATE INDEX decisions_by_user ON decisions (user, created_at);
-
-CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
-
-CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
-
-CREATE INDEX outcomes_by_model
-    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
-    WHERE verdict IN ('as-promised', 'better', 'worse');
 
 CREATE INDEX observations_by_job ON observations (job_id) WHERE job_id <> '';
 
@@ -414,8 +356,93 @@ CREATE TABLE days (
     counts  TEXT NOT NULL CHECK (json_valid(counts))
 ) WITHOUT ROWID;
 
-CREATE TABLE day_sums (
+CREATE TABLE cap_trials (
+    decision_id   TEXT PRIMARY KEY,
+    identity      TEXT NOT NULL,
+    user          TEXT NOT NULL,
+    created_at    TEXT NOT NULL,
+    job_id        TEXT NOT NULL DEFAULT '',
+    scheduler     TEXT NOT NULL DEFAULT '',
+    submitted_at  TEXT NOT NULL DEFAULT ''
+, cluster TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
+
+CREATE INDEX cap_trials_by_identity ON cap_trials (identity, created_at);
+
+CREATE UNIQUE INDEX one_cap_trial_at_a_time ON cap_trials (identity) WHERE job_id = '';
+
+CREATE TABLE clusters (
+    name       TEXT NOT NULL CHECK (name <> ''),
+    scheduler  TEXT NOT NULL,
+    since      TEXT NOT NULL,
+    PRIMARY KEY (name, scheduler)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX one_signature_of_a_job
+    ON signatures (workload_id, node_type, source, contributor, job_id, cluster)
+    WHERE job_id <> '';
+
+CREATE TABLE "node_types" (
+    cluster      TEXT NOT NULL DEFAULT '',
+    name         TEXT NOT NULL,
+    spec         TEXT NOT NULL CHECK (json_valid(spec)),
+    source       TEXT NOT NULL,
+    updated_at   TEXT NOT NULL,
+    hardware     TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (cluster, name)
+);
+
+CREATE TABLE "outcomes" (
+    job_id             TEXT NOT NULL,
+    scheduler          TEXT NOT NULL,
+    cluster            TEXT NOT NULL DEFAULT '',
+    submitted_at       TEXT NOT NULL DEFAULT '',
+    decision_id        TEXT NOT NULL DEFAULT '',
+    user               TEXT NOT NULL,
+    account            TEXT NOT NULL DEFAULT '',
+    state              TEXT NOT NULL,
+    nodes              INTEGER NOT NULL,
+    node_list          TEXT NOT NULL DEFAULT '',
+    time_s             REAL,
+    energy_j           REAL,
+    energy_quality     TEXT NOT NULL,
+    freq_requested_khz INTEGER,
+    freq_observed_khz  INTEGER,
+    verdict            TEXT NOT NULL DEFAULT '',
+    record             TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(record)),
+    collected_at       TEXT NOT NULL,
+    PRIMARY KEY (job_id, scheduler, cluster, submitted_at)
+);
+
+CREATE INDEX outcomes_by_time ON outcomes (collected_at);
+
+CREATE INDEX outcomes_by_user ON outcomes (user, submitted_at);
+
+CREATE INDEX outcomes_by_submission ON outcomes (submitted_at);
+
+CREATE INDEX outcomes_by_model
+    ON outcomes (json_extract(record, '$.judged_model'), user, submitted_at, job_id)
+    WHERE verdict IN ('as-promised', 'better', 'worse');
+
+CREATE INDEX outcomes_by_identity
+    ON outcomes (json_extract(record, '$.identity'), submitted_at)
+    WHERE json_extract(record, '$.identity') IS NOT NULL;
+
+CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
+    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
+END;
+
+CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
+    DELETE FROM days
+    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
+END;
+
+CREATE TABLE "day_sums" (
     day                 TEXT NOT NULL,
+    cluster TEXT NOT NULL DEFAULT '',
     application         TEXT NOT NULL,
     workload            TEXT NOT NULL,
     counts              TEXT NOT NULL CHECK (json_valid(counts)),
@@ -443,32 +470,19 @@ CREATE TABLE day_sums (
     time_promises       REAL NOT NULL,
     energy_inside       REAL NOT NULL,
     energy_promises     REAL NOT NULL,
-    PRIMARY KEY (day, application, workload)
+    PRIMARY KEY (day, cluster, application, workload)
 ) WITHOUT ROWID;
 
-CREATE TRIGGER outcome_added AFTER INSERT ON outcomes BEGIN
-    DELETE FROM days WHERE day = substr(NEW.submitted_at, 1, 10);
-END;
-
-CREATE TRIGGER outcome_deleted AFTER DELETE ON outcomes BEGIN
-    DELETE FROM days WHERE day = substr(OLD.submitted_at, 1, 10);
-END;
-
-CREATE TRIGGER outcome_changed AFTER UPDATE ON outcomes BEGIN
-    DELETE FROM days
-    WHERE day IN (substr(OLD.submitted_at, 1, 10), substr(NEW.submitted_at, 1, 10));
-END;
-
-CREATE TABLE cap_trials (
-    decision_id   TEXT PRIMARY KEY,
-    identity      TEXT NOT NULL,
-    user          TEXT NOT NULL,
-    created_at    TEXT NOT NULL,
-    job_id        TEXT NOT NULL DEFAULT '',
-    scheduler     TEXT NOT NULL DEFAULT '',
-    submitted_at  TEXT NOT NULL DEFAULT ''
-) WITHOUT ROWID;
-
-CREATE INDEX cap_trials_by_identity ON cap_trials (identity, created_at);
-
-CREATE UNIQUE INDEX one_cap_trial_at_a_time ON cap_trials (identity) WHERE job_id = '';
+CREATE TABLE "months" (
+    month        TEXT NOT NULL,
+    cluster TEXT NOT NULL DEFAULT '',
+    application  TEXT NOT NULL,
+    node_type    TEXT NOT NULL,
+    decisions    INTEGER NOT NULL DEFAULT 0,
+    changed      INTEGER NOT NULL DEFAULT 0,
+    outcomes     INTEGER NOT NULL DEFAULT 0,
+    worse        INTEGER NOT NULL DEFAULT 0,
+    node_s       REAL NOT NULL DEFAULT 0,
+    energy_j     REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (month, cluster, application, node_type)
+);

@@ -51,6 +51,7 @@ VERBS = {
     "store backup": Verb("backup", "write everything in the store to one file"),
     "store restore": Verb("restore", "put a backup in the store's place"),
     "store publish": Verb("publish", "make a read-only copy of the store for other hosts"),
+    "store fetch": Verb("fetch", "bring a published copy onto this host"),
     "store prune": Verb("prune", "forget what the policy no longer keeps"),
     "store promote": Verb("promote", "share an application's measurements with more users"),
     "store forget": Verb("forget", "remove an application's measurements"),
@@ -79,7 +80,7 @@ VERBS = {
 }
 
 FAMILIES = {
-    "store": "back up, restore, publish, prune, promote, forget: what is stored",
+    "store": "back up, restore, publish, fetch, prune, promote, forget: what is stored",
     "lab": "study nodes, programs and models: bench, rank, characterise and more",
 }
 """The first words of verbs that have two."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from advisor.core.cluster_name import read_cluster_name
 from advisor.core.parameters import parse_sizes
 from advisor.core.units import parse_duration_s
 from advisor.errors import StoreError, UsageError
@@ -29,6 +30,19 @@ def add_common(parser: argparse.ArgumentParser, **default: Any) -> None:
     )
     text = "print one JSON object, for programs"
     parser.add_argument("--json", action="store_true", help=text, **default)
+
+
+def add_cluster(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--cluster``: one name, None where it is not given."""
+    parser.add_argument("--cluster", metavar="CLUSTER", type=cluster_argument, help=text)
+
+
+def cluster_argument(text: str) -> str:
+    """Read a cluster's name."""
+    try:
+        return read_cluster_name(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error.message} ({error.hint})") from None
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:

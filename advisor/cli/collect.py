@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from advisor import paths
+from advisor.cli.arguments import add_cluster
 from advisor.cli.output import print_json
 from advisor.cli.report import SuspendedModel
 from advisor.core.codec import JsonForm
@@ -37,6 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler",
         metavar="SCHEDULER",
         help="whose accounting to read: slurm or pbs (default: the one this machine has)",
+    )
+    add_cluster(
+        parser,
+        "whose jobs: a ClusterName in Slurm's database, a PBS server (default: this host's)",
     )
     parser.add_argument(
         "--since",
@@ -105,16 +110,19 @@ def run(args: argparse.Namespace) -> int:
         spooled = take()
         if not args.spool:
             scheduler = create(args.scheduler) if args.scheduler else default()
+            if args.cluster:
+                scheduler.of_cluster(args.cluster)
+            cluster = args.cluster or scheduler.cluster_name()
             with held(store.parent, _LOCK):
                 if args.since is None:
-                    since = watermark(writer, scheduler.NAME, since)
-                collected = collect(writer, scheduler, since)
+                    since = watermark(writer, scheduler.NAME, since, cluster)
+                collected = collect(writer, scheduler, since, cluster)
                 places = note_places(
                     store.with_name("places.json"), {**collected.places, **by_hand}
                 )
                 left_files = take_left(places, spool_folder(store), writer.inventory())
             spooled.add(take())
-            name = scheduler.NAME
+            name = " ".join(filter(None, (scheduler.NAME, collected.cluster)))
     if args.json:
         print_json("collect", _answer(collected, spooled, left_files))
         return 0
@@ -209,6 +217,7 @@ class CollectAnswer(JsonForm):
     """What one collection took from the accounting, from the spool, and from users' own folders."""
 
     since: str
+    cluster: Annotated[str, "empty where the scheduler does not name it"]
     jobs: int
     new: int
     known: int
@@ -260,6 +269,7 @@ def _answer(
         return SpoolAnswer(spooled)
     return CollectAnswer(
         since=collected.since,
+        cluster=collected.cluster,
         jobs=collected.jobs,
         new=len(collected.outcomes),
         known=collected.known,

@@ -66,6 +66,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
     from advisor.service import units
+    from advisor.store.clusters import inventory_here
     from advisor.store.reader import understood_options
 
     yield from health.check_python()
@@ -102,7 +103,9 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 version = reader.policy().version
                 files = health_site.check_files(reader, paths.config_dir(args.config_dir))
                 yield from _to_do(files, where)
-                inventory = reader.inventory()
+                inventory = inventory_here(
+                    reader, scheduler.cluster_name if scheduler is not None else str
+                )
                 yield from _to_do(health.check_inventory(inventory), where)
                 yield from health_site.check_classes(reader, inventory)
                 yield from _to_do(health.check_models(reader), where)

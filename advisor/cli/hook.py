@@ -14,6 +14,8 @@ from advisor.errors import AdvisorError, UsageError
 from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from advisor.schedulers.base import HookRequest
     from advisor.schedulers.plan import Plan
 
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "install" and args.retry < 1:
         raise UsageError("--retry is at least 1 second")
     scheduler = create(args.scheduler) if args.scheduler else installed()
-    hooks = scheduler.hooks(_request(args))
+    hooks = scheduler.hooks(_request(args, scheduler.cluster_name))
     if args.action == "status":
         report, lines = hooks.status(_daemon)
         if args.json:
@@ -115,9 +117,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _request(args: argparse.Namespace) -> HookRequest:
+def _request(args: argparse.Namespace, cluster_name: Callable[[], str]) -> HookRequest:
     from advisor.schedulers.base import HookRequest
-    from advisor.store.reader import frequency_steps, understood_options
+    from advisor.store.clusters import axes_written, frequency_steps
+    from advisor.store.reader import understood_options
 
     request = HookRequest(
         args.action, args.dir, args.login, vars(args).get("socket"), config_dir(args.config_dir)
@@ -125,12 +128,15 @@ def _request(args: argparse.Namespace) -> HookRequest:
     if args.action != "install":
         return request
     store = store_path(args.db)
+    axes, axis_steps = axes_written(store, cluster_name)
     return replace(
         request,
         deadline_s=_seconds(args.deadline),
         retry_s=round(args.retry),
         understood=understood_options(store),
-        frequency_steps=frequency_steps(store),
+        frequency_steps=frequency_steps(store, cluster_name),
+        axes=axes,
+        axis_steps=axis_steps,
         node_cap=args.node_cap,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.cli.arguments import add_cluster
 from advisor.cli.output import print_json, print_table
 from advisor.core.units import format_count
 
@@ -34,6 +35,7 @@ def add_span(parser: argparse.ArgumentParser) -> None:
         "--user", metavar="USER", help="whose jobs (default: mine; others' need the store itself)"
     )
     whose.add_argument("--everybody", action="store_true", help="all users' jobs")
+    add_cluster(parser, "only jobs of this cluster: Slurm's ClusterName, PBS's server")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +82,12 @@ def read_span(args: argparse.Namespace) -> Span:
     user = "" if args.everybody else args.user or caller()
     with Reader(store_seen(args.db, "history")) as reader:
         tariff = Tariff.of(reader.site())
-        return Span(since, user, *recent_jobs(reader, since, user or None, tariff), tariff)
+        return Span(
+            since,
+            user,
+            *recent_jobs(reader, since, user or None, tariff, args.cluster or ""),
+            tariff,
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
     if not span.user:
         heads = ("user", *heads)
         rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]
+    if len({job.cluster for job in jobs}) > 1:
+        heads = ("cluster", *heads)
+        rows = [(job.cluster or "-", *row) for job, row in zip(jobs, rows, strict=True)]
     print_table(heads, rows)
     if not span.complete:
         print(f"these are of the latest {len(every)} jobs; a later --since has fewer, and all")

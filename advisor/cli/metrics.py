@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import paths
+from advisor.cli.arguments import add_cluster
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm
 
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write into this file in one step"
     )
+    add_cluster(parser, "only the outcomes of this cluster's jobs (default: of each)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     except StoreError:  # its file system hangs, as the daemon's own lines say
         store = None
     if store is not None and os.access(store, os.R_OK):
-        parts.append(outcome_metrics(store))
+        parts.append(outcome_metrics(store, args.cluster or ""))
     text = "".join(part.removesuffix(END) for part in parts) + END
     if args.output is not None:
         try:

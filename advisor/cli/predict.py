@@ -194,8 +194,6 @@ class PredictAnswer(JsonForm):
 class PredictedOption(JsonForm):
     """A configuration's time and energy."""
 
-    CLOSED = True
-
     configuration: Configuration = field(metadata=wire(inline=True))
     time_s: float
     time_interval: tuple[float, float]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+from advisor.cli.arguments import add_cluster
 from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
 from advisor.core.codec import JsonForm, wire
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--application", metavar="APP", default="", help="only this application")
     parser.add_argument("--user", metavar="USER", default="", help="only this user's jobs")
+    add_cluster(parser, "only jobs of this cluster: Slurm's ClusterName, PBS's server")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +57,15 @@ def run(args: argparse.Namespace) -> int:
 
     since = clock.form(clock.since(args.since))
     with Reader(store_seen(args.db, "history")) as reader:
-        result = report(reader, since=since, application=args.application, user=args.user)
+        result = report(
+            reader,
+            since=since,
+            application=args.application,
+            user=args.user,
+            cluster=args.cluster or "",
+        )
+        if args.cluster:
+            _check_cluster(reader, args.cluster)
         if args.user and not result.jobs:
             _check_user(reader, args.user)
         remarks = notes(result, reader)
@@ -64,6 +74,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(result, remarks)
     return 0
+
+
+def _check_cluster(reader: Reader, name: str) -> None:
+    """Refuse a cluster that was never collected."""
+    from advisor.errors import InputError
+    from advisor.store.clusters import clusters
+
+    known = sorted({c.name for c in clusters(reader)})
+    if name not in known:
+        raise InputError(
+            f"no cluster {name} was collected",
+            hint=f"known: {', '.join(known)}" if known else "none is known: advisor collect",
+        )
 
 
 def _check_user(reader: Reader, user: str) -> None:
@@ -80,6 +103,7 @@ def _check_user(reader: Reader, user: str) -> None:
 def _print(r: Report, remarks: list[str]) -> None:
     about = f" of {r.application}" if r.application else ""
     whose = f" of user {r.user}" if r.user else ""
+    whose += f" of cluster {r.cluster}" if r.cluster else ""
     print(f"jobs{about}{whose} submitted since {r.since}")
     if not r.jobs:
         print("  none that the advisor knows of")
@@ -251,6 +275,7 @@ class ReportAnswer(JsonForm):
     since: str
     application: str | None
     user: str | None
+    cluster: str | None
     jobs: int
     advised: int
     left_alone: Annotated[Mapping[str, int], "jobs by the reason code that decided"]
@@ -351,8 +376,6 @@ class SuspendedModel(JsonForm):
 class PrunedMonth(JsonForm):
     """Sums of what is no longer there."""
 
-    CLOSED = True
-
     month: str
     decisions: int
     changed: Annotated[int, "decisions that rewrote their job"]
@@ -369,6 +392,7 @@ def _answer(r: Report, remarks: list[str]) -> ReportAnswer:
         since=r.since,
         application=r.application or None,
         user=r.user or None,
+        cluster=r.cluster or None,
         jobs=r.jobs,
         advised=r.advised,
         left_alone=dict(r.left_alone.most_common()),

@@ -15,7 +15,7 @@ from advisor.errors import InputError, MeterError
 from advisor.paths import config_dir, whole_store
 
 if TYPE_CHECKING:
-    from advisor.core.inventory import Gpus, NodeType
+    from advisor.core.inventory import Gpus, Inventory, NodeType
     from advisor.policy.inventory import Missing
     from advisor.store.writer import Writer
 
@@ -41,6 +41,7 @@ class DiscoveredSite(JsonForm):
 
     action: Literal["discover"] = field(default="discover", init=False)
     scheduler: str | None
+    cluster: str
     source: str
     dry_run: bool
     node_types: Sequence[DiscoveredType]
@@ -78,27 +79,46 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a scheduler answered: who, its node types, what is doubtful, and its features."""
+    """What a scheduler answered: who, its node types, what is doubtful, its features, its cluster's
+    name."""
 
     who: str
     node_types: list[NodeType]
     notes: list[str]
     features: frozenset[str] | None
+    cluster: str = ""
 
 
 def _take_over(
     writer: Writer, site: Mapping[str, object], former: Mapping[str, object]
 ) -> list[str]:
     """Bring the inventory in line with a site file that just took effect."""
+    from advisor.core.inventory import Inventory
     from advisor.policy.inventory import SITE_SOURCE, doubts, merge_applied
 
-    inventory = list(writer.inventory().node_types.values())
-    by_source, waiting = merge_applied(inventory, writer.inventory_sources(), site, former)
-    for source, node_types in by_source.items():
-        writer.save_node_types(node_types, source=source, replace=source == SITE_SOURCE)
+    inventories = writer.inventories()
+    inventory = Inventory.joined(inventories.values())
+    waiting: list[str] = []
+    by_source: dict[str, list[NodeType]] = {}
+    for cluster in inventories or {"": inventory}:
+        of_cluster = inventories.get(cluster, inventory)
+        of_others = {
+            n: t for n, t in inventory.node_types.items() if n not in of_cluster.node_types
+        }
+        by_source, waits = merge_applied(
+            list(of_cluster.node_types.values()),
+            writer.inventory_sources(cluster),
+            _without_types(site, of_others),
+            _without_types(former, of_others),
+        )
+        waiting += waits
+        for source, node_types in by_source.items():
+            by_hand = source == SITE_SOURCE
+            where = "" if by_hand else cluster
+            writer.save_node_types(node_types, source=source, replace=by_hand, cluster=where)
     current_types = list(writer.inventory().node_types.values())
     notes = doubts(site, current_types)
-    if current_types and set(by_source) == {SITE_SOURCE}:
+    if current_types and not any(inventories) and set(by_source) == {SITE_SOURCE}:
         notes.append(
             "the inventory is from the site file alone; `advisor site discover` compares it "
             "with the scheduler"
@@ -124,7 +144,7 @@ def _ask(scheduler: str, site: Mapping[str, object]) -> _Found:
     if cluster is None:
         raise InputError(f"{scheduler} lists no nodes")
     node_types, notes = group(cluster, claims_of(given_types(site)))
-    return _Found(cluster.version, node_types, notes, cluster.features())
+    return _Found(cluster.version, node_types, notes, cluster.features(), cluster.name)
 
 
 def _gpus() -> tuple[Gpus, list[str]]:
@@ -141,6 +161,7 @@ def _gpus() -> tuple[Gpus, list[str]]:
 
 
 def _discover(args: argparse.Namespace) -> int:
+    from advisor.core.inventory import Inventory
     from advisor.derive.worker import deriving
     from advisor.policy.inventory import (
         SITE_SOURCE,
@@ -151,13 +172,23 @@ def _discover(args: argparse.Namespace) -> int:
         missing,
     )
     from advisor.schedulers.choose import installed
+    from advisor.store.reader import inventory_of
 
     args.scheduler = args.scheduler or installed().NAME
-    site, inventory, sources = _stored_types(args)
+    site, inventories, sources_of = _stored_types(args)
     discovered = _ask(args.scheduler, site)
+    cluster = discovered.cluster
+    sources = {**sources_of.get("", {}), **sources_of.get(cluster, {})}
+    inventory = dict(inventory_of(inventories, cluster).node_types)
     replaced_sources = (args.scheduler, SITE_SOURCE)
     foreign_types = {
         name: t for name, t in inventory.items() if sources[name] not in replaced_sources
+    }
+    names = {t.name for t in discovered.node_types}
+    foreign_types |= {
+        name: t
+        for name, t in Inventory.joined(inventories.values()).node_types.items()
+        if name not in inventory and name not in names
     }
     merged = merge_discovered(
         discovered.node_types, _without_types(site, foreign_types), features=discovered.features
@@ -167,7 +198,13 @@ def _discover(args: argparse.Namespace) -> int:
     vanished_types = [name for name in inventory if name not in names and name not in foreign_types]
     if not args.dry_run:
         with deriving(whole_store(args.db)) as writer, writer.batch():
-            writer.save_node_types(merged.known, source=args.scheduler, replace=True)
+            writer.save_node_types(
+                merged.known,
+                source=args.scheduler,
+                replace=True,
+                cluster=cluster,
+                hardware={t.name: t.hardware for t in discovered.node_types},
+            )
             writer.save_node_types(merged.extra, source=SITE_SOURCE, replace=True)
     all_types = [*current_types, *(t for name, t in foreign_types.items() if name not in names)]
     notes = [*discovered.notes, *merged.notes, *doubts(site, all_types), *_unapplied(args, site)]
@@ -180,6 +217,7 @@ def _discover(args: argparse.Namespace) -> int:
     if args.json:
         answer = DiscoveredSite(
             args.scheduler,
+            cluster,
             discovered.who,
             args.dry_run,
             [DiscoveredType(t, status[t.name], differences[t.name]) for t in current_types],
@@ -212,8 +250,8 @@ def _discover(args: argparse.Namespace) -> int:
 
 def _stored_types(
     args: argparse.Namespace,
-) -> tuple[Mapping[str, object], dict[str, NodeType], dict[str, str]]:
-    """Return the applied site settings, the inventory and the source of each of its types."""
+) -> tuple[Mapping[str, object], dict[str, Inventory], dict[str, dict[str, str]]]:
+    """Return the applied site settings, and by cluster the inventories and their types' sources."""
     from advisor.store.reader import Reader
     from advisor.store.seen import store_seen
 
@@ -221,7 +259,8 @@ def _stored_types(
     if not path.exists():
         return {}, {}, {}
     with Reader(path) as reader:
-        return reader.site(), dict(reader.inventory().node_types), reader.inventory_sources()
+        inventories = reader.inventories()
+        return reader.site(), inventories, {c: reader.inventory_sources(c) for c in inventories}
 
 
 def _without_types(site: Mapping[str, object], names: Mapping[str, object]) -> dict[str, object]:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from advisor.cli.arguments import add_cluster
 from advisor.cli.bars import beside
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
@@ -43,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose job: slurm, pbs or local (default: local for local-..., else slurm or pbs, "
         "whichever this machine has)",
     )
+    add_cluster(
+        parser,
+        "the cluster whose job it is: Slurm's ClusterName, PBS's server (default: this host's)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class WhyAnswer(JsonForm):
     """What was decided for a job and how it came out."""
 
     job: str
+    cluster: Annotated[str, "empty where it is not known"]
     state: str
     collected: Annotated[bool, "the outcome is in the store; false: the accounting as it is now"]
     trust: Literal["", "verified", "stamped", "unverified"]
@@ -71,6 +77,7 @@ class WhyAnswer(JsonForm):
         """Return what programs are told."""
         return cls(
             job=answer.job_id,
+            cluster=answer.cluster,
             state=answer.state,
             collected=answer.collected,
             trust=cast(Any, answer.trust),
@@ -117,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
     """Find out and print; of several jobs one after the other."""
     from advisor.views.why import why_lines
 
-    answers = [_answer(args, job) for job in args.jobs or [_last(args)]]
+    jobs = [(job, args.cluster or "") for job in args.jobs] or [_last(args)]
+    answers = [_answer(args, *job) for job in jobs]
     if args.json:
         forms = [WhyAnswer.of(answer, worth) for answer, worth in answers]
         print_json("why", forms[0] if len(forms) == 1 else WhyAnswers(forms))
@@ -127,35 +135,38 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(args: argparse.Namespace, job: str) -> tuple[Answer, Worth | None]:
+def _answer(args: argparse.Namespace, job: str, cluster: str) -> tuple[Answer, Worth | None]:
     """Return what is known of a job, and what its change is worth."""
     from advisor.loop.why import why
     from advisor.schedulers.choose import create, installed
+    from advisor.store.clusters import clusters
     from advisor.store.opening import caller
     from advisor.views.worth import of_decision
 
     name = args.scheduler or ("local" if job.startswith("local-") else "")
-    scheduler = create(name) if name else installed()
     with ExitStack() as stack:
         reader = _reader(args, job)
         if reader is not None:
             stack.enter_context(reader)
-        answer = why(job, reader, scheduler, user=caller() if os.geteuid() else None)
+            name = name or next((c.scheduler for c in clusters(reader) if c.name == cluster), "")
+        scheduler = create(name) if name else installed()
+        user = caller() if os.geteuid() else None
+        answer = why(job, reader, scheduler, user=user, cluster=cluster)
         worth = of_decision(answer.decision, reader, caller()) if answer.decision else None
     return answer, worth
 
 
-def _last(args: argparse.Namespace) -> str:
-    """Return the caller's latest job in the store. Raises InputError where there is none."""
+def _last(args: argparse.Namespace) -> tuple[str, str]:
+    """Return the caller's latest job in the store, and its cluster. Raises InputError."""
     from advisor.store.opening import caller
     from advisor.views.recent import last_job
 
     reader = _reader(args, None)
     if reader is not None:
         with reader:
-            job = last_job(reader, caller())
+            job, cluster = last_job(reader, caller(), args.cluster or "")
         if job:
-            return job
+            return job, cluster
     raise InputError("no job of yours is known", hint="name one: advisor why JOBID")
 
 

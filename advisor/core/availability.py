@@ -199,6 +199,8 @@ class Availability:
     problem: str = ""
     promised: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
+    """Which one was read, "" where it does not say."""
 
     def node_type_obstacle(
         self,

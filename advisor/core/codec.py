@@ -102,8 +102,6 @@ class JsonForm:
     __slots__ = ()
     JSON: ClassVar[tuple[str, ...]] = ()
     """What the form has, in its order, where properties are part of it; () for the fields."""
-    CLOSED: ClassVar[bool] = False
-    """No later version adds a key: its schema allows no other."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -31,6 +31,7 @@ _TEXTS = (
     "workload",
     "message",
     "job_id",
+    "cluster",
     "origin",
     "identity",
 )
@@ -51,7 +52,7 @@ _PLAIN = (
 )
 """Fields that JSON has as they are."""
 
-_IF_SET = ("cold_start", "node_cap_khz", "job_id", "origin", "identity", "parts")
+_IF_SET = ("cold_start", "node_cap_khz", "job_id", "cluster", "origin", "identity", "parts")
 """Fields that JSON has as they are, where they say something."""
 
 _OF_OUTCOME = (
@@ -207,6 +208,9 @@ class Decision:
     job_id: str = ""
     """The job it was made for, once that is known."""
 
+    cluster: str = ""
+    """The cluster whose id that is, or that the job was submitted to; "" where nobody knows."""
+
     identity: str = ""
     """What its job is (:mod:`advisor.core.job_identity`): outcomes are found by it."""
 
@@ -325,11 +329,11 @@ class Decision:
         return {**self.baseline.to_dict(), **cost}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object], job_id: str | None = None) -> Decision:
+    def from_dict(cls, data: Mapping[str, object], **of_store: str) -> Decision:
         """Read the JSON form back, as any version wrote it; never raises.
 
         What is missing or makes no sense is left empty: the record may come from a job's stamp,
-        which its owner can forge. ``job_id`` is the store's own word for the job.
+        which its owner can forge. ``of_store``: the store's word for ``job_id`` and ``cluster``.
         """
         codes, sentences = _texts(data.get("reasons")), _texts(data.get("explanation"))
         reasons = _bare_reasons(codes)
@@ -352,8 +356,7 @@ class Decision:
         rewrite, environment = _strings(data.get("rewrite")), _strings(data.get("environment"))
 
         texts: dict[str, Any] = {name: str(data.get(name) or "") for name in _TEXTS}
-        if job_id is not None:
-            texts["job_id"] = job_id
+        texts |= of_store
         summary, request, reading = _mapping(data.get("request")), None, data.get("reading")
         program = checked(facts) if (facts := data.get("program")) else {}
         if summary:

@@ -50,6 +50,8 @@ class Constraints:
     threads_unset: str = ""
     """Why variables that the job leaves unset stay so; "" if they may be set, or none is."""
     freq_kept: str = ""
+    shared_caps: bool = False
+    """Where nodes are shared, a cap is on the job's own cores alone, and these have own clocks."""
     axes: tuple[str, ...] = ()
     """Further axes that may be lowered, of the job's own node type."""
     axes_kept: tuple[Reason, ...] = ()
@@ -268,7 +270,7 @@ def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int
         reference = node_type.default_freq_khz or top
     if freq == reference:
         return None
-    if not x.whole:
+    if not (x.whole or x.shared_caps):
         return reason("shared-nodes", "frequency")
     if x.freq_kept:
         return reason("axis-bound", f"frequency is kept: {x.freq_kept}")

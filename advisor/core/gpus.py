@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.core.codec import Record
 from advisor.core.configuration import Configuration
 from advisor.core.units import format_count
+
+REPORT = "advisor-gpus:"
+_REPORT = re.compile(rf" {REPORT}([\w.-]{{1,64}}):([\d./,]{{1,2000}})")
+_DEVICE = re.compile(r"(\d{1,3})/(\d{1,5})/(\d{1,5})/(\d{1,12}\.\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse(Record):
+    """What one device of a job had set and took: by the node, and the driver's minor number.
+
+    ``axes`` is empty where nothing was set.
+    """
+
+    node: str
+    device: int
+    energy_j: float
+    axes: Mapping[str, int] = field(default_factory=dict)
+
+
+def reported(text: str) -> tuple[GpuUse, ...]:
+    """Return what a job's nodes wrote behind its stamp, as `advisor-node-cap` does; else ()."""
+    uses: dict[tuple[str, str], GpuUse] = {}
+    for node, devices in _REPORT.findall(text):
+        for number, watts, mhz, joules in _DEVICE.findall(devices):
+            values = {"gpu_freq_khz": 1000 * int(mhz), "gpu_power_w": int(watts)}
+            axes = {name: value for name, value in values.items() if value}
+            uses[node, number] = GpuUse(node, int(number), float(joules), axes)
+    return tuple(uses.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Annotated
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Annotated, Literal
 
+from advisor.core.axes import AXES
 from advisor.core.codec import Record, wire
 from advisor.core.keys import Between, ByHand, Written
 
@@ -106,9 +107,38 @@ class NodeType(Hardware, Record):
     ] = None
     partition_nodes: tuple[tuple[str, int], ...] = ()
     default_partition: str = ""
+    shared_caps: Annotated[
+        Literal["refuse", "accept"],
+        ByHand(),
+        "caps for jobs that share these nodes: `accept` where each core has a clock of its own",
+    ] = field(default="refuse", metadata=wire(omit=True))
     gpus: Annotated[Gpus, ByHand(), "the GPUs of a node"] = field(
         default=NO_GPUS, metadata=wire(omit=True)
     )
+
+    @property
+    def hardware(self) -> str:
+        """What models of it depend on, in words; memory only says which jobs it can take."""
+        gpus = f", {self.gpus.count} GPUs {self.gpus.model}".rstrip() if self.gpus.count else ""
+        cores = f"{self.sockets} x {self.cores // max(1, self.sockets)} cores"
+        return f"{cores}, {self.threads_per_core} threads each{gpus}"
+
+    def joined(self, other: NodeType) -> NodeType:
+        """Return the type with another cluster's nodes; the smaller memory counts."""
+        if not other.nodes and not other.partitions:
+            return self
+        limits = {
+            p: self.nodes_in(p) + other.nodes_in(p) for p in (*self.partitions, *other.partitions)
+        }
+        nodes = tuple(dict.fromkeys((*self.nodes, *other.nodes)))
+        return replace(
+            self,
+            nodes=nodes,
+            partitions=tuple(limits),
+            partition_nodes=tuple((p, n) for p, n in limits.items() if n < len(nodes)),
+            memory_mb=min(self.memory_mb, other.memory_mb) or self.memory_mb,
+            default_partition=self.default_partition or other.default_partition,
+        )
 
     def nodes_in(self, partition: str) -> int:
         """Return how many of these nodes one job can have in a partition."""
@@ -134,6 +164,15 @@ class Inventory:
     def of(cls, node_types: Iterable[NodeType]) -> Inventory:
         """Build an inventory from node types."""
         return cls({t.name: t for t in node_types})
+
+    @classmethod
+    def joined(cls, inventories: Iterable[Inventory]) -> Inventory:
+        """Return the node types of several clusters; those of one name are one type."""
+        types: dict[str, NodeType] = {}
+        for inventory in inventories:
+            for name, node_type in inventory.node_types.items():
+                types[name] = types[name].joined(node_type) if name in types else node_type
+        return cls(dict(sorted(types.items())))
 
     @property
     def default_partition(self) -> str:
@@ -173,6 +212,16 @@ class Inventory:
         steps: dict[str, tuple[int, ...]] = {}
         for t in self.node_types.values():
             steps[t.feature] = tuple(sorted({*steps.get(t.feature, ()), *t.freq_khz}))
+        return steps
+
+    def axis_steps(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Return what the nodes' GPUs can be set to by axis and feature; of equal ones all."""
+        steps: dict[str, dict[str, tuple[int, ...]]] = {}
+        for t in self.node_types.values():
+            for axis in AXES:
+                if values := t.gpus.steps(axis):
+                    of_axis = steps.setdefault(axis, {})
+                    of_axis[t.feature] = tuple(sorted({*of_axis.get(t.feature, ()), *values}))
         return steps
 
     def by_feature(self, feature: str) -> tuple[NodeType, ...]:

@@ -54,8 +54,9 @@ class PastJob(Record):
     """A job that ran well, as it was written, on whole nodes of one type.
 
     ``time_s`` is all that it took, ``resolution_s`` how finely the accounting tells that, and
-    ``ranks_per_node`` and ``cpus_per_node`` are those of its longest step. ``freq_khz`` is the cap
-    that it ran under in place of as written, 0 for none.
+    ``ranks_per_node`` and ``cpus_per_node`` are those of its longest step, 0 where it had none.
+    ``freq_khz`` is the cap that it ran under in place of as written, 0 for none. ``whole``: nothing
+    tells what it was made of, and its one part is all of it.
     """
 
     node_type: str
@@ -66,11 +67,12 @@ class PastJob(Record):
     cpus_per_node: int
     parts: tuple[JobPart, ...]
     freq_khz: int = field(default=0, metadata=wire(omit=True))
+    whole: bool = field(default=False, metadata=wire(omit=True))
 
     @property
-    def shape(self) -> tuple[str, int, int, int]:
-        """Where it ran: node type, nodes, and on each of them ranks and CPUs."""
-        return self.node_type, self.nodes, self.ranks_per_node, self.cpus_per_node
+    def shape(self) -> tuple[str, int, int, int, bool]:
+        """Node type, nodes, on each of them ranks and CPUs; and whether it is known as a whole."""
+        return self.node_type, self.nodes, self.ranks_per_node, self.cpus_per_node, self.whole
 
     @property
     def parts_s(self) -> float:
@@ -95,6 +97,11 @@ class JobHistory(Record):
     tried: tuple[PastJob, ...] = field(default=(), metadata=wire(omit=True))
     trials: int = field(default=0, metadata=wire(omit=True))
     stopped: str = field(default="", metadata=wire(omit=True))
+
+    @property
+    def whole(self) -> bool:
+        """Whether its jobs tell of all that they ran, and of nothing apart."""
+        return bool(self.jobs) and self.jobs[0].whole
 
     @property
     def timed(self) -> JobHistory:

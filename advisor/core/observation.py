@@ -59,6 +59,8 @@ class Observation:
     smaller ``request``. "" for what was imported, made by hand, or ran as it was written."""
     space: SearchSpace | None = None
     """The grid that its model is to be evaluated on; None where nobody said (an import, a job)."""
+    cluster: str = ""
+    """The cluster that ``job_id`` is of, "" where nobody knows."""
 
     @property
     def gpus(self) -> int:

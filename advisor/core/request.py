@@ -37,6 +37,8 @@ class JobRequest:
     hook: str = field(metadata=_SENDER)
     user: str = field(metadata=_SENDER)
     uid: int = field(metadata=_SENDER)
+    cluster: str = field(default="", metadata=_PLACES)
+    """The cluster it is submitted to, "" where that is not known or not one alone."""
     kind: str = field(default="batch", metadata=_READ)
     """``batch``, ``run`` (a command: srun, qsub --), ``allocate`` (salloc, qsub -I) or ``step``."""
     account: str = field(default="", metadata=_SENDER)
@@ -263,6 +265,7 @@ _KEPT = (
     "exclusive",
 )
 _KEPT_IF_SET = (
+    "cluster",
     "node_list",
     "freq_low_khz",
     "freq_unclear",

@@ -68,7 +68,11 @@ COUNTS_CORES = Signs(
     ),
 )
 READS_CAP = Signs(
-    re.compile(rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}"), ("SLURM_CPU_FREQ", CAP_VARIABLE)
+    re.compile(
+        rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}|\bcpu_freq_mhz|\bfrequency-set\b"
+        r"|\blikwid-setFrequencies"
+    ),
+    ("SLURM_CPU_FREQ", CAP_VARIABLE, "cpu_freq_mhz", "frequency-set", "likwid-setFreq"),
 )
 _SETS_CAP = Signs(re.compile(r"--cpu[-_]freq\b"), ("--cpu-freq", "--cpu_freq"))
 COUNTS_REQUEST = Signs(

@@ -42,7 +42,8 @@ class Signature(Record):
     ``power_w`` mean power of one node; ``memory_mb`` the most that was resident at once, of a
     process or a node as the source counts it.
     ``configuration`` says where it ran; it is only None where it does not matter, and never in the
-    store. ``job_id`` is the job, or JOB.STEP; a later signature of the same one takes its place.
+    store. ``job_id`` is the job of ``cluster``, or JOB.STEP; a later signature of the same one
+    takes its place.
     """
 
     cpi: float | None = None
@@ -65,6 +66,7 @@ class Signature(Record):
     account: str = ""
     scope: Scope = "own"
     job_id: str = ""
+    cluster: str = ""
 
     def measures(self) -> dict[str, float]:
         """Return the measures there are, by name."""

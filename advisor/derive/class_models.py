@@ -23,7 +23,7 @@ from advisor.core.signature import Signature
 from advisor.derive.change import Change, retire, save
 from advisor.derive.node_classes import classifier
 from advisor.errors import AdvisorError
-from advisor.store.reader import Reader
+from advisor.store.reader import Reader, of_job
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signature_groups import (
     RECENT,
@@ -239,8 +239,9 @@ class _NodeType:
         recent: list[Signature] = []
         for s in stored:
             job = s.job_id.split(".")[0]
-            sql = "SELECT 1 FROM decisions WHERE job_id = ? AND job_id <> '' AND changed = 1"
-            if not (job and self.reader.rows(sql, (job,))):
+            condition, values = of_job(job, s.cluster)
+            sql = f"SELECT 1 FROM decisions WHERE {condition} AND job_id <> '' AND changed = 1"
+            if not (job and self.reader.rows(sql, values)):
                 recent.append(s)
             if len(recent) == RECENT:
                 break

@@ -26,6 +26,7 @@ from advisor.core.job_history import (
 from advisor.core.reasons import CAP_TRIAL, STEP_PLAN, WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
 from advisor.store.reader import Reader
+from advisor.store.rows import OUTCOME_KEY
 from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
 from advisor.store.writer import Writer
 
@@ -49,7 +50,7 @@ _AS_WRITTEN = (
 )
 _TRIED = (
     "SELECT o.job_id, o.state, o.verdict, o.record FROM cap_trials AS t JOIN outcomes AS o"
-    " ON (o.job_id, o.scheduler, o.submitted_at) = (t.job_id, t.scheduler, t.submitted_at)"
+    f" ON {' AND '.join(f'o.{name} = t.{name}' for name in OUTCOME_KEY)}"
     f" WHERE t.identity = ? AND t.created_at >= ? ORDER BY t.created_at DESC LIMIT {MOST_TRIED}"
 )
 
@@ -153,6 +154,7 @@ def _job_that_ran(outcome: _Ended, inventory: Inventory) -> PastJob | None:
             int(ran["threads_per_node"]),
             tuple(JobPart.from_dict(part) for part in parts),
             0 if cap_khz == default_freq(node_type) else cap_khz,
+            whole=len(parts) == 1 and not parts[0]["program"],
         )
     except (FieldError, KeyError, TypeError, ValueError):
         return None

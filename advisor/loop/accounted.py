@@ -27,7 +27,7 @@ from advisor.store.signatures import add_signatures
 from advisor.store.writer import Writer
 
 _COUNTED = (
-    "SELECT j.value, s.contributor FROM json_each(?) AS j CROSS JOIN signatures AS s"
+    "SELECT j.value, s.contributor, s.cluster FROM json_each(?) AS j CROSS JOIN signatures AS s"
     " WHERE s.job_id >= j.value AND s.job_id < j.value || '/' AND s.job_id <> ''"
     " AND (s.job_id = j.value OR s.job_id > j.value || '.')"
 )
@@ -56,7 +56,7 @@ class RoomForSignatures:
         self._writer = writer
         self._kept: dict[_JobPlace, tuple[int, int | None, str]] = {}
         self._batch: Sequence[JobRecord] = ()
-        self._signed: set[tuple[str, str]] | None = None
+        self._signed: set[tuple[str, ...]] | None = None
         self._at = ""
         self._waiting: list[tuple[object, ...]] = []
         self._numbers: dict[tuple[str, str], int] = {}
@@ -108,8 +108,9 @@ class RoomForSignatures:
         """Tell whether a job or a step of it has a signature of its user's."""
         if self._signed is None:
             ids = json.dumps([job.job_id for job in self._batch])
-            self._signed = {(row[0], row[1]) for row in self._writer.rows(_COUNTED, (ids,))}
-        return (job.job_id, job.user) in self._signed
+            self._signed = {tuple(row) for row in self._writer.rows(_COUNTED, (ids,))}
+        named = (job.job_id, job.user)
+        return any((*named, cluster) in self._signed for cluster in ("", job.cluster))
 
     def _has_room(self, place: _JobPlace) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
@@ -135,7 +136,7 @@ class RoomForSignatures:
     def _count_stored(self, place: _JobPlace, job: JobRecord) -> None:
         """Count a job's one that was stored."""
         if self._signed is not None:
-            self._signed.add((job.job_id, job.user))
+            self._signed.add((job.job_id, job.user, job.cluster))
         if place in self._kept:
             count, oldest, _ = self._kept[place]
             self._kept[place] = count + 1, oldest, self._at
@@ -209,4 +210,5 @@ def _signature(
         account=job.account,
         scope=scope,
         job_id=job.job_id,
+        cluster=job.cluster,
     )

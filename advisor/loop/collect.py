@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from advisor.core.cluster_name import cluster_name, same_cluster
 from advisor.core.observation import Scope
-from advisor.errors import InputError
+from advisor.errors import InputError, SchedulerError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
 from advisor.loop.clock import utc
@@ -27,9 +28,11 @@ from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.schedulers.base import JobRecord, Scheduler
+from advisor.store.clusters import take_in
 from advisor.store.pruning import Summed
 from advisor.store.reader import Reader, array_of
 from advisor.store.records import Outcome, StoredModel
+from advisor.store.rows import OUTCOME_KEY
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
 from advisor.store.stale_histories import touch_histories
@@ -55,6 +58,7 @@ class Collected:
     """
 
     since: str = ""
+    cluster: str = ""
     jobs: int = 0
     without: int = 0
     known: int = 0
@@ -79,29 +83,35 @@ class Collected:
         return Counter(o.verdict for o in self.outcomes)
 
 
-def watermark(writer: Writer, scheduler: str, default: datetime) -> datetime:
+def watermark(writer: Writer, scheduler: str, default: datetime, cluster: str = "") -> datetime:
     """Return from when the accounting has to be read: the last job known, less the overlap.
 
     The last job is looked for among those stored last; if it is none of them, more is read again.
     """
     rows = writer.rows(
         "SELECT max(json_extract(record, '$.ended_at')) FROM (SELECT record FROM outcomes"
-        " WHERE scheduler = ? ORDER BY rowid DESC LIMIT ?)",
-        (scheduler, _NEWEST),
+        " WHERE scheduler = ? AND ? IN (cluster, '') ORDER BY rowid DESC LIMIT ?)",
+        (scheduler, cluster, _NEWEST),
     )
     last = clock.moment(str(rows[0][0] or ""))
     # A clock that was ahead has left times to come.
     return default if last is None else max(default, min(last, clock.now()) - OVERLAP)
 
 
-def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
-    """Take over what ended since a moment; doing so again changes nothing.
+def collect(writer: Writer, scheduler: Scheduler, since: datetime, cluster: str = "") -> Collected:
+    """Take over what ended on a cluster since a moment; doing so again changes nothing.
+
+    Where the cluster is not known, it is what the accounting says of its jobs.
 
     Raises SchedulerError when the accounting cannot be read and StoreError when the store cannot
     be written. A single job's record that makes no sense is named in ``failed`` and skipped.
     """
     result = Collected(since=clock.form(since))
     jobs = [j for j in scheduler.finished_jobs(clock.form(since)) if j.finished]
+    cluster = result.cluster = cluster or _only_cluster(jobs)
+    jobs = [replace(j, cluster=cluster) for j in jobs if same_cluster(j.cluster, cluster)]
+    if cluster:
+        take_in(writer, cluster, scheduler.NAME)
     jobs.sort(key=lambda j: (j.submitted_at, j.job_id))
     result.jobs = len(jobs)
     for job in jobs:
@@ -132,6 +142,20 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime) -> Collected:
     return result
 
 
+def _only_cluster(jobs: Sequence[JobRecord]) -> str:
+    """Return the cluster that the accounting says all jobs are of, "" where it says nothing.
+
+    Raises SchedulerError where they are of several, as a federation shows them.
+    """
+    names = sorted({cluster_name(job.cluster) for job in jobs})
+    if len(names) > 1:
+        raise SchedulerError(
+            f"the accounting shows jobs of several clusters: {', '.join(names)}",
+            hint="name the one to collect: advisor collect --cluster NAME",
+        )
+    return names[0] if names else ""
+
+
 def _take_over(
     writer: Writer, scheduler: Scheduler, jobs: Sequence[JobRecord], result: Collected
 ) -> None:
@@ -139,12 +163,12 @@ def _take_over(
 
     What follows from all that is only marked stale.
     """
-    collection = _Collection(writer, scheduler.NAME, result)
+    collection = _Collection(writer, scheduler.NAME, result.cluster, result)
     for start in range(0, len(jobs), BATCH):
         gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
         with writer.batch():
             collection.take(jobs[start : start + BATCH])
-    result.trials["freed"] += free_places(writer, scheduler)
+    result.trials["freed"] += free_places(writer, scheduler, result.cluster)
     with writer.batch():
         result.suspended, result.complaints = review(writer, collection.to_review)
     sum_days(writer)
@@ -156,11 +180,11 @@ def _take_over(
 class _Collection:
     """One collection at work; ``to_review`` are the models some job of which came out worse."""
 
-    def __init__(self, writer: Writer, scheduler: str, result: Collected) -> None:
+    def __init__(self, writer: Writer, scheduler: str, cluster: str, result: Collected) -> None:
         self._writer = writer
-        self._scheduler = scheduler
+        self._scheduler, self._cluster = scheduler, cluster
         self._result = result
-        self._inventory = writer.inventory()
+        self._inventory = writer.inventory(cluster)
         self._policies = writer.policy()
         self._runs = RunsOfJobs(writer, scheduler, self._inventory, self._policies)
         self._models = KnownModels(writer)
@@ -184,7 +208,7 @@ class _Collection:
         self._models.look()
         self._room.look(jobs)
         self._at = clock.form(clock.now())
-        known_jobs = KnownJobs(self._writer, self._scheduler, jobs, self._write)
+        known_jobs = KnownJobs(self._writer, self._scheduler, self._cluster, jobs, self._write)
         for job in jobs:
             self._take_job(job, known_jobs)
         self._write()
@@ -198,7 +222,7 @@ class _Collection:
         """Write what waits: most rows go into the store together, which is much quicker."""
         self._room.write()
         rows, self._outcomes = self._outcomes, []
-        with kept_right(self._writer, [row[:3] for row in rows]):  # type: ignore[misc]
+        with kept_right(self._writer, [row[:4] for row in rows]):  # type: ignore[misc]
             self._writer.save_outcomes(rows)
 
     def _take_job(self, job: JobRecord, known_jobs: KnownJobs) -> None:
@@ -210,8 +234,8 @@ class _Collection:
         if match is None:
             self._result.without += 1
             return
-        key = (self._scheduler, job.job_id, utc(job.submitted_at), utc(job.ended_at))
-        if self._summed.has_outcome(*key):
+        key = (job.job_id, self._scheduler, self._cluster, utc(job.submitted_at))
+        if self._summed.has_outcome(key, utc(job.ended_at)):
             self._result.known += 1
             return
         try:
@@ -267,6 +291,7 @@ class _Collection:
             job,
             match,
             scheduler=self._scheduler,
+            cluster=self._cluster,
             inventory=self._inventory,
             policies=self._policies,
             reader=self._models,
@@ -308,7 +333,7 @@ class _Collection:
         decision, job_id = match.decision, array_of(job.job_id)
         if match.stored:
             if not decision.job_id:
-                self._writer.link_job(decision.id, job_id)
+                self._writer.link_job(decision.id, job_id, job.cluster)
             return 0
         if self._summed.has_decision(decision.id, decision.created_at):
             return 0
@@ -317,9 +342,8 @@ class _Collection:
 
 
 def _stored_outcome(writer: Writer, outcome: Outcome) -> Outcome | None:
-    where = "job_id = ? AND scheduler = ? AND submitted_at = ?"
-    key = (outcome.job_id, outcome.scheduler, outcome.submitted_at)
-    return next(iter(writer.outcomes(where, key)), None)
+    where = " AND ".join(f"{name} = ?" for name in OUTCOME_KEY)
+    return next(iter(writer.outcomes(where, outcome.key)), None)
 
 
 def _same_facts(old: Outcome, new: Outcome) -> bool:

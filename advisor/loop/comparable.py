@@ -5,10 +5,12 @@ None of these is the model's doing, so such a job gets no verdict, whatever came
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.reasons import WHOLE_JOB
 from advisor.core.units import format_duration
 from advisor.loop.clock import moment
 from advisor.loop.execution import Execution, differs
@@ -34,6 +36,8 @@ def incomparable(
     if job.altered:
         return f"what it asks for was changed after the decision ({job.altered})"
     configuration = decision.configuration
+    if WHOLE_JOB in decision.codes:  # its history says which jobs were of one shape
+        execution = replace(execution, ranks_per_node=0, threads_per_node=0, threads_per_rank=0)
     return differs(configuration, execution, inventory) if configuration else ""
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from advisor.loop.job_sums import COMPARED, JobSums, packed, unpacked
-from advisor.loop.reported_jobs import END, OutcomeKey, reported_jobs, reported_jobs_of
+from advisor.loop.reported_jobs import END, ReportedJob, reported_jobs, reported_jobs_of
 from advisor.store.reader import Reader
-from advisor.store.signature_groups import Named
+from advisor.store.rows import OutcomeKey
 from advisor.store.transaction import StoreTransaction
 
 PASS_S = 5.0
@@ -24,11 +24,13 @@ _DAY = 10
 """Characters of a time that are its day."""
 _SUMMED = ", ".join(f"total({name})" for name in COMPARED)
 _ADD = (
-    f"INSERT INTO day_sums (day, application, workload, counts, {', '.join(COMPARED)})"
-    f" VALUES (?, ?, ?, ?{', ?' * len(COMPARED)})"
-    " ON CONFLICT (day, application, workload) DO UPDATE SET counts = excluded.counts, "
+    f"INSERT INTO day_sums (day, cluster, application, workload, counts, {', '.join(COMPARED)})"
+    f" VALUES (?, ?, ?, ?, ?{', ?' * len(COMPARED)})"
+    " ON CONFLICT (day, cluster, application, workload) DO UPDATE SET counts = excluded.counts, "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in COMPARED)
 )
+_Summed = tuple[str, str, str]
+"""Cluster, application and workload, by which a day is split."""
 _WHOLE = "SELECT day FROM days WHERE whole = 1 AND day >= ?"
 _OF_DAYS = f"day IN ({_WHOLE} AND day <= ?)"
 
@@ -39,21 +41,23 @@ def whole_days(reader: Reader, since: str) -> list[str]:
     return [day for day in days if day >= since]
 
 
-def add_days(reader: Reader, sums: JobSums, days: Sequence[str], application: str = "") -> None:
-    """Add what is kept of some :func:`whole_days`, of one application or all."""
+def add_days(
+    reader: Reader, sums: JobSums, days: Sequence[str], application: str = "", cluster: str = ""
+) -> None:
+    """Add what is kept of some :func:`whole_days`, of one application and cluster or all."""
     if not days:
         return
-    span: tuple[str, ...] = days[0], days[-1]
-    of_application = ""
-    if application:
-        of_application, span = "AND application = ?", (*span, application)
-        rows = reader.rows(f"SELECT counts FROM day_sums WHERE {_OF_DAYS} {of_application}", span)
+    named = (("application", application), ("cluster", cluster))
+    some = "".join(f" AND {name} = ?" for name, value in named if value)
+    span = (days[0], days[-1], *(value for _, value in named if value))
+    if some:
+        rows = reader.rows(f"SELECT counts FROM day_sums WHERE {_OF_DAYS}{some}", span)
     else:
         rows = reader.rows(f"SELECT counts FROM days WHERE {_OF_DAYS}", span)
     for row in rows:
         sums.merge(unpacked(row[0]))
     sql = (
-        f"SELECT application, workload, {_SUMMED} FROM day_sums WHERE {_OF_DAYS} {of_application}"
+        f"SELECT application, workload, {_SUMMED} FROM day_sums WHERE {_OF_DAYS}{some}"
         " GROUP BY application, workload"
     )
     for name, workload, *values in reader.rows(sql, span):
@@ -62,22 +66,26 @@ def add_days(reader: Reader, sums: JobSums, days: Sequence[str], application: st
             sums.compared[name, workload][key] += value
 
 
+def _summed(job: ReportedJob) -> _Summed:
+    return job.cluster, *job.decision.key
+
+
 @contextmanager
 def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator[None]:
     """Keep the sums of days right whose outcomes are written inside, in the caller's transaction.
 
     A day without any outcome so far is whole from then on.
     """
-    days = {key[2][:_DAY] for key in keys if len(key[2]) > _DAY}
+    days = {key[-1][:_DAY] for key in keys if len(key[-1]) > _DAY}
     counts = {day: former for day in days if (former := _day_counts(writer, day)) is not None}
-    summed_keys = {key for key in keys if key[2][:_DAY] in counts}
-    changes: defaultdict[str, defaultdict[Named, JobSums]] = defaultdict(
+    summed_keys = {key for key in keys if key[-1][:_DAY] in counts}
+    changes: defaultdict[str, defaultdict[_Summed, JobSums]] = defaultdict(
         lambda: defaultdict(JobSums)
     )
 
     def add(times: int) -> None:
         for key, job in reported_jobs_of(writer, summed_keys):
-            changes[key[2][:_DAY]][job.decision.key].add(job, times)
+            changes[key[-1][:_DAY]][_summed(job)].add(job, times)
 
     add(-1)
     yield
@@ -98,21 +106,22 @@ def _store(
     writer: StoreTransaction,
     day: str,
     counts: Counter[tuple[str, ...]],
-    changes: Mapping[Named, JobSums],
+    changes: Mapping[_Summed, JobSums],
 ) -> None:
     """Store what a day's sums become by changes, and that it is whole."""
-    for named, sums in changes.items():
+    for summed, sums in changes.items():
         former = writer.rows(
-            "SELECT counts FROM day_sums WHERE day = ? AND application = ? AND workload = ?",
-            (day, *named),
+            "SELECT counts FROM day_sums WHERE day = ? AND cluster = ? AND application = ?"
+            " AND workload = ?",
+            (day, *summed),
         )
         named_counts = unpacked(former[0][0]) if former else Counter()
         for key, value in sums.counts.items():
             counts[key] += value
             named_counts[key] += value
-        compared: Mapping[str, float] = sums.compared[named]
+        compared: Mapping[str, float] = sums.compared[summed[1:]]
         values = (compared.get(name, 0) for name in COMPARED)
-        writer.change(_ADD, (day, *named, packed(named_counts), *values))
+        writer.change(_ADD, (day, *summed, packed(named_counts), *values))
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 1, ?)", (day, packed(counts)))
 
 
@@ -151,9 +160,9 @@ def _distinct(reader: Reader, table: str, column: str) -> Iterable[str]:
 def _sum_up(writer: StoreTransaction, day: str) -> bool:
     """Sum a day up from its jobs; tell whether nobody changed it meanwhile."""
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 0, '[]')", (day,))
-    changes: defaultdict[Named, JobSums] = defaultdict(JobSums)
+    changes: defaultdict[_Summed, JobSums] = defaultdict(JobSums)
     for job in reported_jobs(writer, day, until=day + END):
-        changes[job.decision.key].add(job)
+        changes[_summed(job)].add(job)
     with writer.transaction():
         if not writer.rows("SELECT 1 FROM days WHERE day = ? AND whole = 0", (day,)):
             return False

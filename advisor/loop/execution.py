@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
-from advisor.core.codec import JsonForm
+from advisor.core.axes import AXES
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
 from advisor.core.power import is_possible
@@ -30,10 +32,10 @@ class Execution(JsonForm):
     """A finished job's own facts.
 
     ``time_s`` is comparable with what a sweep measures: the numbered steps one after the other,
-    else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is
-    None when it was not metered or means nothing; ``energy_note`` says why. ``whole_nodes`` is
-    None when it is not known. ``ranks_per_node`` and ``threads_per_node`` are 0 when the
-    accounting does not say, ``freq_khz`` when no cap was requested.
+    else the whole job; ``resolution_s`` is how finely the accounting tells it. ``energy_j`` is that
+    of the same, None when it was not metered or means nothing; ``energy_note`` says why.
+    ``whole_nodes`` is None when it is not known. ``ranks_per_node`` and ``threads_per_node`` are 0
+    when the accounting does not say, ``freq_khz`` when no cap was requested.
     """
 
     node_type: str
@@ -51,6 +53,8 @@ class Execution(JsonForm):
     """What the request sets, 0 where it sets none: Slurm's does not."""
     uncapped: str = ""
     """Why a cap that the job requests had no effect, "" where it had, or nothing tells."""
+    gpus: tuple[GpuUse, ...] = field(default=(), metadata=wire(omit=True))
+    """What its GPUs had set and took, as its nodes say; () where they do not."""
 
     @property
     def cap_khz(self) -> int:
@@ -66,7 +70,8 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     numbered = [s for s in job.steps if s.numbered]
     node_type = node_type_of(job.node_list, inventory)
     time_s, resolution_s, overlap = _time(job, numbered)
-    energy_j, note = job.energy_j, ""
+    of_steps = bool(numbered) and not overlap
+    energy_j, note = job.energy_j if of_steps else job.whole_energy_j, ""
     whole_nodes = _whole(job, node_type)
     node_cap = 0 if whole_nodes is False else job.node_cap_khz
     impossible = any(s.energy_impossible for s in numbered) or (
@@ -75,9 +80,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     if impossible:
         energy_j, note = None, IMPOSSIBLE
     elif energy_j is None:
-        note = SHARED if whole_nodes is False else NOT_METERED if numbered else NO_STEP
-    elif overlap:
-        energy_j, note = None, "steps overlapped, so their energies count twice"
+        note = SHARED if whole_nodes is False else _unmetered(numbered, overlap)
     elif whole_nodes is False:
         energy_j, note = None, SHARED
     main = max(numbered, key=lambda s: s.elapsed_s or 0.0, default=None)
@@ -99,7 +102,14 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         any(s.state and s.state.split()[0] != "COMPLETED" for s in numbered),
         main.threads_per_rank if main is not None else 0,
         _uncapped(job, numbered, node_cap),
+        job.gpus,
     )
+
+
+def _unmetered(numbered: Sequence[StepRecord], overlap: bool) -> str:
+    if overlap:
+        return "steps overlapped, so their energies count twice"
+    return NOT_METERED if numbered else NO_STEP
 
 
 def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
@@ -196,6 +206,13 @@ def differs(configuration: Configuration, execution: Execution, inventory: Inven
             f"its ranks had {format_count(execution.threads_per_rank, 'thread')}, not "
             f"{configuration.threads_per_rank}"
         )
+    for gpu in execution.gpus:
+        for name, value in configuration.extra:
+            if (had := gpu.axes.get(name, 0)) != value:
+                axis = AXES[name]
+                was = f"was {axis.shown(had)}, not" if had else "was not set to"
+                what = f"the {axis.words} of GPU {gpu.device} on {gpu.node}"
+                return f"{what} {was} {axis.shown(value)}"
     default = _default_freq(inventory.node_types.get(execution.node_type))
     cap = execution.cap_khz or default
     capped = configuration.freq_khz and configuration.freq_khz != default

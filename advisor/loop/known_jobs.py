@@ -10,6 +10,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.decision import Decision
 from advisor.loop.clock import utc
 from advisor.loop.outcomes import FACTS
@@ -21,10 +22,11 @@ from advisor.store.writer import Writer
 
 _OUTCOMES = (
     f"SELECT job_id, submitted_at, decision_id, {', '.join(FACTS)}, CASE verdict WHEN 'worse' THEN"
-    " json_extract(record, '$.judged_model') END FROM outcomes WHERE scheduler = ? AND job_id IN"
+    " json_extract(record, '$.judged_model') END FROM outcomes"
+    " WHERE scheduler = ? AND cluster = ? AND job_id IN"
 )
 _DECISIONS = (
-    f"SELECT user, {_rows.ALIKE_DECISION_COLUMNS} FROM decisions"
+    f"SELECT user, cluster, {_rows.ALIKE_DECISION_COLUMNS} FROM decisions"
     " WHERE job_id <> '' AND job_id IN ({}) ORDER BY created_at DESC"
 )
 
@@ -39,12 +41,13 @@ class KnownJobs:
         self,
         writer: Writer,
         scheduler: str,
+        cluster: str,
         jobs: Sequence[JobRecord],
         write: Callable[[], None],
     ) -> None:
         self._write = write
         self._writer = writer
-        self._scheduler = scheduler
+        self._scheduler, self._cluster = scheduler, cluster
         self._written: set[str] = set()
         self._outcomes = self._read_outcomes([job.job_id for job in jobs])
         self._fresh = {array_of(job.job_id) for job in jobs if not self.has_outcome(job)}
@@ -68,13 +71,17 @@ class KnownJobs:
         return self._outcomes.get((job.job_id, utc(job.submitted_at)))
 
     def _read_outcomes(self, ids: Sequence[str]) -> dict[tuple[str, str], tuple[object, ...]]:
-        rows = self._writer.rows(f"{_OUTCOMES} ({marks(ids)})", (self._scheduler, *ids))
+        rows = self._writer.rows(
+            f"{_OUTCOMES} ({marks(ids)})", (self._scheduler, self._cluster, *ids)
+        )
         return {(row[0], row[1]): tuple(row[2:]) for row in rows}
 
-    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+    def decisions_of(
+        self, job_id: str, user: str, cluster: str = "", *, brief: bool = False
+    ) -> list[Decision]:
         """Return the decisions linked to a job of a user, newest first; as the Reader does."""
         if not brief or job_id not in self._fresh:
-            return self._writer.decisions_of(job_id, user, brief=brief)
+            return self._writer.decisions_of(job_id, user, cluster, brief=brief)
         if self._decisions is None:
             self._decisions = self._read_decisions()
         return [_rows.decision_alike(row) for row in self._decisions.get((job_id, user), ())]
@@ -83,6 +90,8 @@ class KnownJobs:
         by_job = defaultdict(list)
         ids = list(self._fresh)
         for row in self._writer.rows(_DECISIONS.format(marks(ids)), ids):
+            if not (same_cluster(row["cluster"], self._cluster) or is_federated(row["job_id"])):
+                continue
             by_job[row["job_id"], row["user"]].append(row)
         return by_job
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, Protocol
 
+from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.decision import FROM_STAMP, Decision, read_policy
 from advisor.core.policy import GOALS, MODES
 from advisor.core.recognise import clean_name
@@ -37,7 +38,9 @@ class DecisionReader(Protocol):
     def decision(self, id: str) -> Decision | None:
         """Return a decision, None when it is not known."""
 
-    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+    def decisions_of(
+        self, job_id: str, user: str, cluster: str = "", *, brief: bool = False
+    ) -> list[Decision]:
         """Return the decisions that are linked to a job of a user, newest first."""
 
 
@@ -84,6 +87,7 @@ def find(
         created_at=utc(stamp.created_at) or utc(job.submitted_at),
         user=job.user,
         account=job.account,
+        cluster=job.cluster,
     )
     stored = None if reader is None else reader.decision(stamp.id)
     if stored is None:
@@ -97,7 +101,7 @@ def find(
 def _linked_match(job: JobRecord, reader: DecisionReader, brief: bool) -> MatchedJob | None:
     """Return the latest decision that the store links to this job and this user."""
     submitted_at = moment(job.submitted_at)
-    for decision in reader.decisions_of(array_of(job.job_id), job.user, brief=brief):
+    for decision in reader.decisions_of(array_of(job.job_id), job.user, job.cluster, brief=brief):
         # A scheduler may count its jobs from 1 again: what was decided after this one was
         # submitted is of a later job with its number.
         decided_at = moment(decision.created_at)
@@ -123,6 +127,8 @@ def _conflict(job: JobRecord, stamp: Decision, stored: Decision) -> str:
         return "its stamp names a decision made for another user"
     if stored.job_id and stored.job_id != array_of(job.job_id):
         return f"its stamp names the decision made for job {stored.job_id}"
+    if not same_cluster(stored.cluster, job.cluster) and not is_federated(job.job_id):
+        return f"its stamp names a decision made for cluster {stored.cluster}"
     submitted_at, decided_at = moment(job.submitted_at), moment(stored.created_at)
     if (
         not stored.job_id

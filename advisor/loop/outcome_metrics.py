@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.core.openmetrics import Text
 from advisor.store.reader import Reader
+
+if TYPE_CHECKING:
+    from advisor.loop.report import Report
 
 NEWEST = 100_000
 """Finished jobs that the metrics are about: some seconds of work, however long a site runs."""
 
 
-def outcome_metrics(path: Path) -> str:
-    """Return what the store knows of finished jobs as OpenMetrics text, with its end."""
+def outcome_metrics(path: Path, cluster: str = "") -> str:
+    """Return what the store knows of finished jobs, by cluster or of one, as OpenMetrics text with
+    its end."""
     from advisor.core.worth import J_PER_KWH
-    from advisor.loop.report import report
+    from advisor.loop.report import by_cluster
 
     text = Text()
     with Reader(path) as reader:
-        totals = report(reader, since="", newest=NEWEST)
+        totals = [t for t in by_cluster(reader, NEWEST) if cluster in ("", t.cluster)]
         row_counts = reader.rows(
             "SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM outcomes),"
             " (SELECT count(*) FROM observations)"
@@ -27,25 +32,35 @@ def outcome_metrics(path: Path) -> str:
         "jobs",
         "gauge",
         f"the newest {NEWEST} finished jobs by verdict",
-        [({"verdict": verdict}, n) for verdict, n in sorted(totals.verdicts.items())],
+        [(_of(t, verdict=name), n) for t in totals for name, n in sorted(t.verdicts.items())],
     )
     text.family(
         "jobs_by_trust",
         "gauge",
         f"the newest {NEWEST} finished jobs by how far their stamp is trusted",
         [
-            ({"trust": "verified"}, totals.jobs - totals.stamped - totals.unverified),
-            ({"trust": "stamped"}, totals.stamped),
-            ({"trust": "unverified"}, totals.unverified),
+            (_of(t, trust=trust), count)
+            for t in totals
+            for trust, count in (
+                ("verified", t.jobs - t.stamped - t.unverified),
+                ("stamped", t.stamped),
+                ("unverified", t.unverified),
+            )
         ],
     )
-    saved = totals.saved_kwh[0] * J_PER_KWH if totals.saved_kwh else None
     text.family(
         "saved_joules",
         "gauge",
         f"energy of the newest {NEWEST} finished jobs: promised, and "
         "measured against unchanged jobs",
-        [({"by": "promise"}, totals.promised_kwh * J_PER_KWH), ({"by": "measurement"}, saved)],
+        [
+            (_of(t, by=by), None if kwh is None else kwh * J_PER_KWH)
+            for t in totals
+            for by, kwh in (
+                ("promise", t.promised_kwh),
+                ("measurement", t.saved_kwh[0] if t.saved_kwh else None),
+            )
+        ],
         "joules",
     )
     text.family(
@@ -58,3 +73,8 @@ def outcome_metrics(path: Path) -> str:
         ],
     )
     return text.text()
+
+
+def _of(report: Report, **labels: str) -> dict[str, str]:
+    """Return a sample's labels; none names the cluster of a site that has one without a name."""
+    return {**({"cluster": report.cluster} if report.cluster else {}), **labels}

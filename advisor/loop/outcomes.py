@@ -68,6 +68,7 @@ def make_outcome(
     match: MatchedJob | None,
     *,
     scheduler: str,
+    cluster: str = "",
     inventory: Inventory,
     policies: PolicySet,
     reader: ModelReader | None,
@@ -95,7 +96,8 @@ def make_outcome(
         verdict = judgement.verdict
         details |= judged
         details["notes"] = list(judgement.notes)
-        if match.decision.identity and match.trust == "verified" and (parts := parts_of(job)):
+        parts = parts_of(job, execution) if match.trust == "verified" else ()
+        if match.decision.identity and parts:
             details["parts"] = [part.to_dict() for part in parts]
         if match.trust != "unverified" and (steps := step_outcomes(job, match.decision.plan)):
             details["steps"] = [step.to_dict() for step in steps]
@@ -105,6 +107,7 @@ def make_outcome(
     return Outcome(
         job_id=job.job_id,
         scheduler=scheduler,
+        cluster=cluster,
         submitted_at=utc(job.submitted_at),
         decision_id=match.decision.id if match else "",
         **facts,
@@ -255,19 +258,21 @@ def visible(model: StoredModel, job: JobRecord) -> bool:
     return True
 
 
-def parts_of(job: JobRecord) -> tuple[JobPart, ...]:
-    """Return a job's parts, the longest first; none where it has no steps, or their times are not
-    known, or some ran at once."""
+def parts_of(job: JobRecord, execution: Execution) -> tuple[JobPart, ...]:
+    """Return a job's parts, the longest first; none where their times are not known.
+
+    All of it is one part where it has no steps, or some ran at once.
+    """
     numbered = [step for step in job.steps if step.numbered]
-    if any(step.elapsed_s is None for step in numbered):
+    if job.elapsed_s is None or any(step.elapsed_s is None for step in numbered):
         return ()
     groups: defaultdict[tuple[str, int, int], list[StepRecord]] = defaultdict(list)
     for step in numbered:
         groups[(clean_name(step.name), *_on_each_node(step))].append(step)
     parts = [_part(*key, steps) for key, steps in groups.items()]
     slack_s = job.resolution_s * len(numbered)
-    if job.elapsed_s is None or sum(part.time_s for part in parts) > job.elapsed_s + slack_s:
-        return ()
+    if not numbered or sum(part.time_s for part in parts) > job.elapsed_s + slack_s:
+        return (JobPart("", 0, 0, 1, job.elapsed_s, execution.energy_j),)
     return longest_parts(parts)
 
 

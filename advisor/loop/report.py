@@ -89,6 +89,7 @@ class Report:
     since: str
     application: str
     user: str
+    cluster: str = ""
     jobs: int = 0
     advised: int = 0
     holdout: int = 0
@@ -123,37 +124,64 @@ class Report:
 
 
 def report(
-    reader: Reader, *, since: str, application: str = "", user: str = "", newest: int | None = None
+    reader: Reader,
+    *,
+    since: str,
+    application: str = "",
+    user: str = "",
+    cluster: str = "",
+    newest: int | None = None,
 ) -> Report:
-    """Sum up the jobs submitted since a moment (UTC, ISO 8601), of one application or user.
+    """Sum up the jobs submitted since a moment (UTC, ISO 8601), of one application, user, cluster.
 
     ``newest``: only among so many jobs, those that were stored last. Jobs whose stamp was not
     theirs (``unverified``) are counted and otherwise left out. Days whose sums are kept are not
     read job by job, unless one user's are asked for.
     """
-    result = Report(since, application, user, tariff=Tariff.of(reader.site()))
+    result = Report(since, application, user, cluster, tariff=Tariff.of(reader.site()))
     sums = JobSums()
     with reader.one_moment():
         days = [] if user or newest is not None else whole_days(reader, since)
-        add_days(reader, sums, days, application)
-        for job in reported_jobs(reader, since, user, newest=newest, skipped_days=days):
+        add_days(reader, sums, days, application, cluster)
+        for job in reported_jobs(reader, since, user, cluster, newest=newest, skipped_days=days):
             if not application or job.decision.application == application:
                 sums.add(job)
     _take_counts(result, sums)
     _compare(result, sums)
     for t in trials(reader, "t.created_at >= ? AND t.state <> 'freed'", (since,)):
-        if application in ("", t.application) and user in ("", t.user):
+        if (
+            cluster in ("", t.cluster)
+            and application in ("", t.application)
+            and user in ("", t.user)
+        ):
             result.trials[t.class_name][t.state] += 1
     if not application:  # a script that tries caps is of no one application
-        result.trials.update(cap_trials_by_state(reader, since, user))
+        result.trials.update(cap_trials_by_state(reader, since, user, cluster))
     if not user:  # the sums know no users
-        result.pruned = month_sums(reader, since, application)
+        result.pruned = month_sums(reader, since, application, cluster)
     result.suspended = [
         m
         for m in reader.models(_suspended(reader))
         if not application or m.application == application
     ]
     return result
+
+
+def by_cluster(reader: Reader, newest: int) -> list[Report]:
+    """Return the totals of each cluster's jobs among so many that were stored last.
+
+    At least one, which is of no cluster where none has jobs; nothing pruned, no trials.
+    """
+    sums: defaultdict[str, JobSums] = defaultdict(JobSums)
+    with reader.one_moment():
+        for job in reported_jobs(reader, "", newest=newest):
+            sums[job.cluster].add(job)
+    reports = []
+    for cluster, of_cluster in sorted(sums.items()) or [("", JobSums())]:
+        reports.append(Report("", "", "", cluster))
+        _take_counts(reports[-1], of_cluster)
+        _compare(reports[-1], of_cluster)
+    return reports
 
 
 def _suspended(reader: Reader) -> list[int]:

@@ -18,6 +18,7 @@ from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
+from advisor.store.rows import OutcomeKey
 
 _PAGE = 2000
 """Jobs read from the store at once."""
@@ -54,7 +55,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 _COLUMNS = (
-    "job_id, scheduler, state, nodes, time_s, energy_j, verdict, json_type(record),"
+    "job_id, scheduler, cluster, state, nodes, time_s, energy_j, verdict, json_type(record),"
     f" {_parts(_DECIDED)}, {_parts(_RAN)}"
 )
 _JOBS = (
@@ -69,8 +70,6 @@ _NAMED = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes"
     " WHERE job_id IN (SELECT value FROM json_each(?)) AND decision_id <> ''"
 )
-OutcomeKey = tuple[str, str, str]
-"""Id, scheduler and time of submission of a job."""
 END = "\U0010ffff"
 """After every time, and after every time that begins with what stands before it."""
 _PINNED = frozenset({"pinned", "baseline-nearest"})
@@ -114,6 +113,7 @@ class ReportedJob:
     """
 
     scheduler: str
+    cluster: str
     state: str
     nodes: int
     time_s: float | None
@@ -164,17 +164,20 @@ def reported_jobs(
     reader: Reader,
     since: str,
     user: str = "",
+    cluster: str = "",
     *,
     newest: int | None = None,
     skipped_days: Sequence[str] = (),
     until: str = END,
 ) -> Iterator[ReportedJob]:
-    """Yield the decided jobs submitted since a moment, of one user or all; a page at a time.
+    """Yield the decided jobs submitted since a moment, of one user and cluster or all; a page at a
+    time.
 
     ``newest``: only among so many jobs, those that were stored last. ``skipped_days``: but for
     those submitted on some days (2026-01-31), which are in order; ``until``: and before a moment.
     """
-    more, values = ("AND user = ?", (user,)) if user else ("", ())
+    named = {name: value for name, value in (("user", user), ("cluster", cluster)) if value}
+    more, values = "".join(f" AND {name} = ?" for name in named), tuple(named.values())
     if newest is not None:
         number = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
         while rows := reader.rows(_NEWEST.format(more), (number, since, *values)):
@@ -195,7 +198,7 @@ def reported_jobs_of(
 ) -> Iterator[tuple[OutcomeKey, ReportedJob]]:
     """Yield those of some outcomes that have a decision, as jobs, each with its key."""
     for row in reader.rows(_NAMED, (json.dumps([key[0] for key in keys]),)):
-        key = row["job_id"], row["scheduler"], row["submitted_at"]
+        key = row["job_id"], row["scheduler"], row["cluster"], row["submitted_at"]
         if key in keys:
             yield key, _job(row)
 

@@ -19,6 +19,7 @@ from advisor.loop.rebuilt import may_teach
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord
 from advisor.store.families import family_models
+from advisor.store.reader import of_job
 from advisor.store.rows import PLACE
 from advisor.store.writer import Writer
 
@@ -41,7 +42,7 @@ class RunsOfJobs:
         self._writer = writer
         self._meter = scheduler
         self._inventory, self._policies = inventory, policies
-        self._forgotten: set[tuple[str, str]] | None = None
+        self._forgotten: set[tuple[str, str, str]] | None = None
         self._kept: dict[tuple[object, ...], int] = {}
         self.fresh: set[tuple[str, str, str, Scope, str]] = set()
         """The models that new runs may help: application, workload, node type, scope, owner."""
@@ -52,7 +53,7 @@ class RunsOfJobs:
         run = self._observation(job, match, execution)
         if run is None:
             return 0
-        if self._is_stored(run.job_id, str(run.extra["submitted_at"])):
+        if self._is_stored(run, str(run.extra["submitted_at"])):
             return 0
         decision = match.decision
         name = decision.application, decision.workload
@@ -95,18 +96,22 @@ class RunsOfJobs:
             self._teaching[key] = rows[0][0] is None and bool(models)
         return self._teaching[key]
 
-    def _is_stored(self, job_id: str, submitted_at: str) -> bool:
+    def _is_stored(self, run: Observation, submitted_at: str) -> bool:
         """Tell whether a job's run is stored, or was and is forgotten."""
         if self._forgotten is None:
             rows = self._writer.rows(
-                "SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra')"
+                "SELECT json_extract(record, '$.job_id'), json_extract(record, '$.extra'),"
+                " coalesce(json_extract(record, '$.cluster'), '')"
                 " FROM forgotten WHERE json_extract(record, '$.source') = 'job'"
             )
-            self._forgotten = {(str(row[0]), _submitted(row[1])) for row in rows}
-        if (job_id, submitted_at) in self._forgotten:
+            self._forgotten = {(str(row[0]), _submitted(row[1]), str(row[2])) for row in rows}
+        if any((run.job_id, submitted_at, name) in self._forgotten for name in ("", run.cluster)):
             return True
-        sql = "SELECT extra FROM observations WHERE job_id = ? AND job_id <> '' AND source = 'job'"
-        return any(_submitted(row[0]) == submitted_at for row in self._writer.rows(sql, (job_id,)))
+        condition, values = of_job(run.job_id, run.cluster)
+        sql = (
+            f"SELECT extra FROM observations WHERE {condition} AND job_id <> '' AND source = 'job'"
+        )
+        return any(_submitted(row[0]) == submitted_at for row in self._writer.rows(sql, values))
 
     def _observation(
         self, job: JobRecord, match: MatchedJob, execution: Execution
@@ -136,6 +141,7 @@ class RunsOfJobs:
             account=job.account,
             scope=scope_of(trust, job.account),
             job_id=job.job_id,
+            cluster=job.cluster,
             extra={
                 "submitted_at": clock.utc(job.submitted_at),
                 "resolution_s": execution.resolution_s,

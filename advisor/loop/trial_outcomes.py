@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from advisor.core.cluster_name import same_cluster
 from advisor.core.reasons import CAP_TRIAL, TRIAL
 from advisor.errors import SchedulerError
 from advisor.loop.clock import moment, now
@@ -20,6 +21,7 @@ from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store import rows as _rows
 from advisor.store.cap_trials import PendingCapTrial, pending_cap_trials
 from advisor.store.records import Outcome
+from advisor.store.rows import OUTCOME_KEY
 from advisor.store.trials import StoredTrial, TrialState, trials
 from advisor.store.writer import Writer
 
@@ -72,8 +74,8 @@ def _settle_cap_trial(writer: Writer, job: JobRecord, match: MatchedJob, outcome
     if not job.node_list or outcome.state in _NOT_ITS_DOING or outcome.verdict == "left-alone":
         return "freed" if _free_cap_trial(writer, match.decision.id, job.user) else ""
     tried = writer.change(
-        f"UPDATE cap_trials SET job_id = ?, scheduler = ?, submitted_at = ? {_CAP_TRIAL}",
-        (outcome.job_id, outcome.scheduler, outcome.submitted_at, match.decision.id, job.user),
+        f"UPDATE cap_trials SET {', '.join(f'{name} = ?' for name in OUTCOME_KEY)} {_CAP_TRIAL}",
+        (*outcome.key, match.decision.id, job.user),
     )
     return "cap-tried" if tried else ""
 
@@ -115,8 +117,8 @@ def _says_nothing(outcome: Outcome) -> bool:
     )
 
 
-def free_places(writer: Writer, scheduler: Scheduler) -> int:
-    """Free the places of submissions that never became jobs; return how many.
+def free_places(writer: Writer, scheduler: Scheduler, cluster: str) -> int:
+    """Free the places of submissions to a cluster that never became jobs; return how many.
 
     Those whose user has a job that was submitted then and has not ended are waited for.
     """
@@ -127,7 +129,9 @@ def free_places(writer: Writer, scheduler: Scheduler) -> int:
     late = [
         (trial, created_at)
         for trial in pending
-        if (created_at := moment(trial.created_at)) is not None and created_at < now() - _UNSEEN
+        if same_cluster(trial.cluster, cluster)
+        and (created_at := moment(trial.created_at)) is not None
+        and created_at < now() - _UNSEEN
     ]
     if not late:
         return 0

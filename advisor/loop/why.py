@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.codec import JsonForm, wire
 from advisor.core.decision import Decision
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.core.worth import Tariff
@@ -43,6 +45,7 @@ class Answer:
     """
 
     job_id: str
+    cluster: str = ""
     state: str = ""
     decision: Decision | None = None
     trust: str = ""
@@ -57,6 +60,11 @@ class Answer:
         """Return what each step got of a job with a plan, as far as it is known."""
         records = self.outcome.record.get("steps") if self.outcome else None
         return [StepOutcome.from_dict(record) for record in records or ()]
+
+    def gpus(self) -> list[GpuUse]:
+        """Return what each GPU of the job had set and took, as far as its nodes say."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return [GpuUse.from_dict(record) for record in ran.get("gpus") or ()]
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""
@@ -83,12 +91,18 @@ class Answer:
 
 
 def why(
-    job_id: str, reader: Reader | None, scheduler: Scheduler | None, *, user: str | None = None
+    job_id: str,
+    reader: Reader | None,
+    scheduler: Scheduler | None,
+    *,
+    user: str | None = None,
+    cluster: str = "",
 ) -> Answer:
     """Find out about a job: from the store, else from the accounting as it is now.
 
     Of an array the collected tasks are listed. ``user``: of others' jobs is shown what the store
-    shows, whatever the accounting tells.
+    shows, whatever the accounting tells. ``cluster``: whose job; where none is named and several
+    have one of this id, the cluster of this host.
 
     Works without a store, and without a scheduler. Raises UsageError for what is no job id and
     InputError for a job nobody knows.
@@ -100,24 +114,26 @@ def why(
             hint="like 4711, or 4711_3 (PBS: 4711[3]) for a task of an array",
         )
     job_id = match[1]
-    answer = Answer(job_id)
+    cluster = cluster or _cluster_of(job_id, reader, scheduler)
+    answer = Answer(job_id, cluster)
     if reader is not None:
         answer.tariff = Tariff.of(reader.site())
-    stored = None if reader is None else reader.outcome(job_id)
+    stored = None if reader is None else reader.outcome(job_id, cluster)
     if stored is not None:
         assert reader is not None
         return _collected(answer, stored, reader)
     if reader is not None:
-        answer.tasks = _tasks(job_id, reader)
+        answer.tasks = _tasks(job_id, reader, cluster)
     job = None if answer.tasks else _ask_accounting(scheduler, job_id, answer)
     if job is not None and user not in (None, job.user):
         job = None
     if job is not None:
         _answer_from_job(answer, job, reader, scheduler)
     if answer.decision is None and job is None and reader is not None:
-        record = reader.decision_for_job(job_id)
+        record = reader.decision_for_job(job_id, cluster)
         if record is not None:
             answer.decision, answer.trust = record, "verified"
+            answer.cluster = answer.cluster or record.cluster
     if job is None and answer.decision is None and not answer.tasks:
         cause = f" ({answer.notes[0]})" if answer.notes else ""
         raise InputError(
@@ -131,6 +147,7 @@ def why(
 def _collected(answer: Answer, outcome: Outcome, reader: Reader) -> Answer:
     record = outcome.record
     answer.outcome, answer.collected, answer.state = outcome, True, outcome.state
+    answer.cluster = outcome.cluster
     answer.trust = str(record.get("trust") or "")
     answer.trust_why = str(record.get("trust_why") or "")
     if answer.trust != "unverified":
@@ -145,8 +162,10 @@ def _ask_accounting(scheduler: Scheduler | None, job_id: str, answer: Answer) ->
     if scheduler is None:
         return None
     try:
+        if answer.cluster and not same_cluster(scheduler.cluster_name(), answer.cluster):
+            scheduler.of_cluster(answer.cluster)
         return scheduler.job(job_id)
-    except SchedulerError as error:
+    except (SchedulerError, UsageError) as error:
         answer.notes.append(str(error))
         return None
 
@@ -154,6 +173,8 @@ def _ask_accounting(scheduler: Scheduler | None, job_id: str, answer: Answer) ->
 def _answer_from_job(
     answer: Answer, job: JobRecord, reader: Reader | None, scheduler: Scheduler | None
 ) -> None:
+    answer.cluster = job.cluster or answer.cluster
+    job = replace(job, cluster=answer.cluster)
     match = find(job, reader)
     answer.state = job.state
     if match is not None:
@@ -164,16 +185,39 @@ def _answer_from_job(
         job,
         match,
         scheduler=scheduler.NAME if scheduler else "",
-        inventory=reader.inventory() if reader else Inventory(),
+        cluster=job.cluster,
+        inventory=reader.inventory(job.cluster) if reader else Inventory(),
         policies=reader.policy() if reader else PolicySet(),
         reader=reader,
     )
 
 
-def _tasks(job_id: str, reader: Reader) -> list[Outcome]:
+def _cluster_of(job_id: str, reader: Reader | None, scheduler: Scheduler | None) -> str:
+    """Return this host's cluster where jobs of several have an id, "" where none is asked for.
+
+    Raises InputError where it is none of them.
+    """
+    sql = "SELECT DISTINCT cluster FROM {} WHERE job_id = ? AND job_id <> '' AND cluster <> ''"
+    if reader is None or is_federated(job_id):
+        return ""
+    rows = (reader.rows(sql.format(table), (job_id,)) for table in ("outcomes", "decisions"))
+    names = sorted({str(row[0]) for of_table in rows for row in of_table})
+    if len(names) < 2:
+        return ""
+    here = scheduler.cluster_name() if scheduler is not None else ""
+    if here in names:
+        return here
+    raise InputError(
+        f"there is a job {job_id} of each of these clusters: {', '.join(names)}",
+        hint=f"name one: advisor why {job_id} --cluster {names[0]}",
+    )
+
+
+def _tasks(job_id: str, reader: Reader, cluster: str) -> list[Outcome]:
     base = job_id.removesuffix("[]")
     if not base.isdecimal():
         return []
     # ranges rather than patterns, which no index finds: 4711_... and 4711[...
-    where = "job_id >= ? AND job_id < ? OR job_id >= ? AND job_id < ?"
-    return reader.outcomes(where, (f"{base}_", f"{base}`", f"{base}[", f"{base}\\"))[:100]
+    where = "(job_id >= ? AND job_id < ? OR job_id >= ? AND job_id < ?) AND ? IN ('', cluster)"
+    ends = (f"{base}_", f"{base}`", f"{base}[", f"{base}\\")
+    return reader.outcomes(where, (*ends, cluster))[:100]

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from advisor.core.availability import JobLimits
+from advisor.core.axes import AxisWriting
 from advisor.core.check import Check
 from advisor.core.codec import Record, wire
 from advisor.core.configuration import Configuration
+from advisor.core.gpus import GpuUse
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Quality, RunMethod
 from advisor.core.rate import RateRule
@@ -60,8 +62,9 @@ class JobRecord:
     """What the scheduler's accounting says about one job.
 
     ``elapsed_s`` has the accounting's ``resolution_s`` (Slurm: whole seconds); ``energy_j`` is the
-    sum of the numbered steps, None when any of them has none. ``stamp`` holds the advisor's
-    variables found in the job's recorded environment.
+    sum of the numbered steps, None when any of them has none, and ``whole_energy_j`` that of all
+    its nodes from its start to its end, None where that is not metered. ``stamp`` holds the
+    advisor's variables found in the job's recorded environment.
     """
 
     job_id: str
@@ -77,6 +80,8 @@ class JobRecord:
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
     node_cap_khz: int = 0
+    gpus: tuple[GpuUse, ...] = ()
+    """What its nodes say that its GPUs had and took; () where they say nothing."""
     """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     constraint: str = ""
     comment: str = ""
@@ -105,8 +110,11 @@ class JobRecord:
 
     finished: bool = True
     """Whether the job has ended, well or not."""
+    cluster: str = ""
+    """The cluster that it ran on, "" where the scheduler does not say."""
     altered: str = ""
     """What of its request was changed after the decision was written into it, "" for nothing."""
+    whole_energy_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +322,10 @@ class HookRequest:
     """The site's own options and what they bind."""
     frequency_steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Caps that the site's node types can have, kHz, by their feature."""
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, by axis."""
+    axis_steps: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """What the GPUs of its node types can be set to: axis, then feature."""
     node_cap: bool = False
     """Slurm: also the program that caps whole nodes."""
 
@@ -419,6 +431,16 @@ class Scheduler(Protocol):
         Raises SchedulerError when the scheduler cannot be asked.
         """
         return None
+
+    def cluster_name(self) -> str:
+        """Return the name of the cluster whose jobs these are, "" where it has none or does not
+        answer: Slurm's ClusterName, PBS's server."""
+        return ""
+
+    def of_cluster(self, name: str) -> None:
+        """Ask this cluster from now on, in place of this host's own. Raises UsageError where the
+        scheduler knows only one."""
+        raise UsageError(f"{self.LABEL} has no clusters to choose from")
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""

@@ -44,6 +44,8 @@ class Cluster:
     version: str
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
+    name: str = ""
+    """Slurm's ClusterName, PBS's server; "" where it has none."""
 
     def features(self) -> frozenset[str]:
         """Return every feature of a node that jobs can get."""

@@ -38,6 +38,7 @@ class NodeReading:
     queues: Mapping[str, Queue] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     """As :class:`Availability` has them."""
+    cluster: str = ""
 
 
 def rooms(inventory: Inventory, nodes: Iterable[NodeState]) -> dict[tuple[str, str], Room]:

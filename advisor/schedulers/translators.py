@@ -135,6 +135,10 @@ class Translator(Protocol):
         Asked where :meth:`cap_obstacle` says that the job's own options reach no program.
         """
 
+    @property
+    def CAPS_OWN_CORES(self) -> bool:  # noqa: N802
+        """Whether a cap in a job's options is on the job's own cores alone, not on its nodes."""
+
     def plans_steps(self, request: JobRequest) -> bool:
         """Tell whether a job's steps look up where they start what the job's plan says of them."""
 

@@ -52,6 +52,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
             or job.reading.frequency_kept
             or cap_kept(job, baseline.model)
         ),
+        shared_caps=_caps_own_cores(job, baseline),
         axes=axes,
         axes_kept=axes_kept,
         node_type_kept=node_type,
@@ -62,6 +63,13 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         use=use,
         as_written_s=(baseline.row.time_s, baseline.row.time_hi_s),
     )
+
+
+def _caps_own_cores(job: UnderstoodJob, baseline: JobBaseline) -> bool:
+    """Tell whether a cap of a job that shares its nodes is on its own cores alone, by the site."""
+    node_type = job.snapshot.inventory.node_types[baseline.configuration.node_type]
+    own_cores = translator(job.request.scheduler).CAPS_OWN_CORES
+    return own_cores and node_type.shared_caps == "accept"
 
 
 def _started_once(job: UnderstoodJob, baseline: JobBaseline) -> str:

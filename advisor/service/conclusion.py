@@ -103,6 +103,7 @@ def record(conclusion: Conclusion) -> Decision:
         hook=request.hook,
         user=request.user,
         account=request.account,
+        cluster=request.cluster,
         policy=submission.policy,
         application=application,
         workload=conclusion.workload,

@@ -39,6 +39,7 @@ def decide(
     everything is known, allowed and confirmed, or it is a trial; those are only made with
     ``trials``, and whoever lets a job run one must take its place first.
     """
+    snapshot = snapshot.of_cluster(request.cluster)
     request = translator(request.scheduler).fold(request, snapshot.availability)
     request = request.with_understood(snapshot.understood_options).with_written(snapshot.axes)
     submission = Submission(request, snapshot, snapshot.policy.base)
@@ -53,6 +54,7 @@ def decide_again(
     The same as :func:`decide`, and never a trial: what the scheduler completes and binds is in
     the request, and nodes are as free as they were then.
     """
+    snapshot = snapshot.of_cluster(request.cluster)
     snapshot = replace(snapshot, availability=PastAvailability(reading=reading))
     threads, counts = reading.threads, reading.counts_threads
     if threads or counts:

@@ -14,6 +14,7 @@ from typing import Any
 
 from advisor.core.availability import Availability
 from advisor.core.axes import AxisWriting, writings_of
+from advisor.core.cluster_name import same_cluster
 from advisor.core.feasible import TIME_HI
 from advisor.core.inventory import Inventory
 from advisor.core.job_history import JobHistory
@@ -28,7 +29,7 @@ from advisor.service.answered import Answered
 from advisor.service.families import Families, narrowest
 from advisor.store.cap_trials import pending_cap_trials
 from advisor.store.histories import history_records, history_stamps
-from advisor.store.reader import Reader
+from advisor.store.reader import Reader, inventory_of
 from advisor.store.records import StoredModel
 from advisor.store.trials import TrialsUnderWay, under_way
 
@@ -54,6 +55,7 @@ class Snapshot:
 
     policy: PolicySet = field(default_factory=PolicySet)
     inventory: Inventory = field(default_factory=Inventory)
+    """Of the cluster that is decided for, of all in the daemon's own snapshot."""
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: dict[str, str] = field(default_factory=dict)
     understood_options: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -61,6 +63,8 @@ class Snapshot:
     """How the site has further axes written, where that is not as the scheduler does."""
     availability: Availability | None = None
     """What can be had now; None where nobody looks."""
+    inventories: dict[str, Inventory] = field(default_factory=dict)
+    """By cluster, "" of none; empty in a snapshot of one cluster."""
     models: dict[int, StoredModel] = field(default_factory=dict)
     training: frozenset[tuple[str, str]] = frozenset()
     trials: TrialsUnderWay = field(default_factory=TrialsUnderWay)
@@ -72,6 +76,7 @@ class Snapshot:
     families: Families = field(default_factory=Families)
     histories: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a job's identity: when its history changed, and the history as JSON text."""
+    _clusters: dict[str, Snapshot] = field(default_factory=dict)
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _workloads: dict[str, list[str]] = field(default_factory=dict)
     _own: dict[str, list[str]] = field(default_factory=dict)
@@ -79,6 +84,29 @@ class Snapshot:
     _sized: OrderedDict[object, tuple[str, list[Row]]] = field(default_factory=OrderedDict)
     _longest: dict[object, tuple[str, float]] = field(default_factory=dict)
     _tables: OrderedDict[int, tuple[str, list[Row], SizeTable]] = field(default_factory=OrderedDict)
+
+    def of_cluster(self, cluster: str) -> Snapshot:
+        """Return what decisions for a cluster's jobs need, itself where the site has one cluster.
+
+        Models are the same everywhere; which node types there are, and which are free, is not. Who
+        does not say is taken to be on the cluster that is looked at here.
+        """
+        looks = self.availability
+        cluster = cluster or (looks.cluster if looks else "")
+        if sum(map(bool, self.inventories)) < 2:
+            return self
+        known = self._clusters.get(cluster)
+        if known is None:
+            inventory = inventory_of(self.inventories, cluster)
+            known = replace(self, inventory=inventory, inventories={}, choices={}, _clusters={})
+            if cluster in self.inventories:  # a name of nobody's is not worth keeping
+                self._clusters[cluster] = known
+        # what changes while the snapshot holds
+        if looks is not None and not (looks.cluster and same_cluster(looks.cluster, cluster)):
+            looks = Availability(looks.scheduler, problem=f"nobody looks at cluster {cluster}")
+        known.availability, known.answered = looks, self.answered
+        known.trials, known.cap_trials = self.trials, self.cap_trials
+        return known
 
     def take(self, models: Iterable[StoredModel]) -> None:
         """Add models, under the inventory's names for their node types."""
@@ -290,7 +318,7 @@ class StoreSource:
         stamps = reader.model_stamps()
         snapshot = site_of(reader)
         # models stand under the inventory's names for node types: with another one they may change
-        same_inventory = snapshot.inventory == old.inventory
+        same_inventory = snapshot.inventories == old.inventories
         snapshot.models = {
             i: m for i, m in old.models.items() if same_inventory and stamps.get(i) == m.updated_at
         }
@@ -315,12 +343,12 @@ class StoreSource:
 
 def site_of(reader: Reader) -> Snapshot:
     """Return what a decision needs but for the models: policy, inventory, site, sweeps."""
-    site = reader.site()
+    site, inventories = reader.site(), reader.inventories()
     rules, defaults = site.get("applications"), site.get("default_node_types")
     recent = (datetime.now(UTC) - SWEEP_LASTS).isoformat()
     return Snapshot(
         reader.policy(),
-        reader.inventory(),
+        Inventory.joined(inventories.values()),
         tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
         understood_of(site),
@@ -331,6 +359,7 @@ def site_of(reader: Reader) -> Snapshot:
             for r in reader.training_requests(state=state)
             if r.updated_at > recent
         ),
+        inventories=inventories,
         trials=under_way(reader),
         cap_trials={trial.identity for trial in pending_cap_trials(reader)},
     )

@@ -18,7 +18,14 @@ from advisor.core.feasible import Constraints
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory
 from advisor.core.reading import JobReading
-from advisor.core.reasons import NOT_UNDERSTOOD, PROGRAM_ENDED, STEP_PLAN, WHOLE_JOB, reason
+from advisor.core.reasons import (
+    CAP_TRIAL,
+    NOT_UNDERSTOOD,
+    PROGRAM_ENDED,
+    STEP_PLAN,
+    WHOLE_JOB,
+    reason,
+)
 from advisor.core.recognise import ApplicationRule, Recognised, names_job
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import (
@@ -35,7 +42,7 @@ from advisor.core.select import TIE, WEIGHTS
 from advisor.core.settings import Settings, stated, with_choices
 from advisor.core.step_commands import JobSteps, StepCommand, job_steps, named_step, step_names
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
-from advisor.core.whole_job import longest_s
+from advisor.core.whole_job import KnownPart, longest_s, shares_of
 from advisor.schedulers.translators import translator
 from advisor.service.applying import why_only_shown
 from advisor.service.baseline import (
@@ -69,6 +76,8 @@ _LOOKED_AT = 200
 _MOST_OWN = 4
 """Programs of the user's own that are looked at, the latest measured."""
 _STEPS = ScriptUse(launcher="srun")
+_AS_IT_IS = (0.0, 0.0, 0.0)
+"""Of a step that gets nothing: change, in percent, with its ends."""
 _NODES_KEPT = "a step stays on its job's nodes"
 _OWN_COUNT = "the step states another number than it has cores"
 
@@ -133,6 +142,26 @@ class _Planned:
                 steps.setdefault((e.key, e.ranks, e.threads, e.unset, e.variable, e.build), step)
         plan = StepPlan(self.request.uid, self.nodes, self.cpus, tuple(steps.values())).bounded()
         return plan if any(step.changes for step in plan.steps) else None
+
+    def effect(self, plan: StepPlan) -> tuple[float, float]:
+        """Return how a plan changes time and energy of a job like its latest one, as shares.
+
+        Of the entries that a part's steps may have, the least favourable counts.
+        """
+        time = energy = 0.0
+        past = self.history.jobs[0] if self.history else None
+        if past is None or not all(part.energy_j for part in past.parts):
+            return time, energy
+        powers = [(part.energy_j or 0.0) / part.time_s for part in past.parts]
+        parts = [KnownPart(p, w, {}) for p, w in zip(past.parts, powers, strict=True)]
+        shares = shares_of(past, parts)[:-1]  # but for what no step took
+        for part, share in zip(past.parts, shares, strict=True):
+            ranks = part.ranks_per_node * self.nodes
+            steps = [s for s in plan.steps if (s.program, s.ranks) == (part.program, ranks)]
+            time += share.time * max((s.time_pct or _AS_IT_IS for s in steps), default=_AS_IT_IS)[0]
+            energies = (s.energy_pct or _AS_IT_IS for s in steps)
+            energy += share.energy * max(energies, default=_AS_IT_IS)[0]
+        return time / 100, energy / 100
 
     def _commands(self) -> Iterator[StepCommand]:
         """Yield what the script is read to start, what its earlier jobs started, what is left."""
@@ -370,7 +399,7 @@ def with_plan(conclusion: Conclusion, chance: Callable[[], float]) -> Conclusion
     if job.steps.ends and PROGRAM_ENDED not in [r.code for r in conclusion.reasons]:
         why = reason(PROGRAM_ENDED, job.steps.ends)
         conclusion = replace(conclusion, submission=submission, reasons=(*conclusion.reasons, why))
-    if plan is None or (capped and not _is_better(plan, conclusion)):
+    if plan is None or (capped and not _is_better(plan, job, conclusion)):
         return conclusion
     if capped:  # its holdout is drawn
         left = tuple(r for r in conclusion.reasons if r.code not in _OF_A_CHOICE)
@@ -402,14 +431,14 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     if _LEFT_OPEN.isdisjoint(codes):
         return None
     chosen = conclusion.choice.chosen is not None
-    if (chosen and not _keeps_threads(conclusion)) or submission.policy.mode != "apply":
+    if (chosen and not _may_do_better(conclusion)) or submission.policy.mode != "apply":
         return None
     if reading is None or reading.recognised is None or reading.settings.off:
         return None
     if any(map(names_job, reading.settings.values)) or request.not_understood:
         return None
     language = translator(request.scheduler)
-    if "all" in request.binds or not language.plans_steps(request):
+    if not {"all", "shape"}.isdisjoint(request.binds) or not language.plans_steps(request):
         return None
     history = snapshot.history(reading.identity)
     if history is not None and history.worse:
@@ -446,21 +475,28 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     return None if asked is not None and asked.threads_per_node != job.cpus else job
 
 
-def _keeps_threads(conclusion: Conclusion) -> bool:
-    """Tell whether a job gets a cap for its steps of srun, and keeps the threads that it states.
+def _may_do_better(conclusion: Conclusion) -> bool:
+    """Tell whether a job gets a cap for its steps of srun whose threads may be worth more.
 
-    Then these may be worth more at its steps, where it is seen whether they fill its nodes.
+    It is known by its earlier jobs, or keeps the threads that it states: at its steps it is seen
+    whether these fill its nodes.
     """
     rewrite, reading = conclusion.rewrite, conclusion.submission.reading
     if rewrite.options.keys() != {"cpu-freq"} or rewrite.environment or rewrite.node_cap_khz:
         return False
-    if _STATED.isdisjoint([r.code for r in conclusion.reasons]) or conclusion.choice.pinned:
+    codes = {r.code for r in conclusion.reasons}
+    if WHOLE_JOB in codes:
+        return CAP_TRIAL not in codes
+    if _STATED.isdisjoint(codes) or conclusion.choice.pinned:
         return False
     return reading is not None and reading.use is not None and reading.use.launcher == "srun"
 
 
-def _is_better(plan: StepPlan, conclusion: Conclusion) -> bool:
-    """Tell whether a job's step is better off by a plan, for the policy's goal, than by its cap."""
+def _is_better(plan: StepPlan, job: _Planned, conclusion: Conclusion) -> bool:
+    """Tell whether a job is better off by a plan, for the policy's goal, than by its cap.
+
+    A job that is known by its earlier ones is compared as a whole, another by its one step.
+    """
     chosen, weight = conclusion.choice.chosen, WEIGHTS[conclusion.submission.policy.goal]
     assert chosen is not None
 
@@ -468,6 +504,9 @@ def _is_better(plan: StepPlan, conclusion: Conclusion) -> bool:
         return weight * math.log1p(energy) + (1 - weight) * math.log1p(time)
 
     written = score(chosen.time.change, chosen.energy.change) - TIE
+    if job.asked is None:
+        fewer = any(step.threads_new for step in plan.steps)  # caps alone are promised better
+        return fewer and score(*job.effect(plan)) < written
     return any(
         step.threads_new
         and step.time_pct

@@ -103,8 +103,9 @@ def _reason_against(
         return reason("no-script" if nothing_sent else "unrecognised")
     if request.not_understood:
         return reason("option-not-understood", ", ".join(request.not_understood))
-    if "all" in request.binds:
-        return reason("option-binds", request.binds["all"])
+    for axis in ("all", "shape"):
+        if axis in request.binds:
+            return reason("option-binds", request.binds[axis])
     return None
 
 

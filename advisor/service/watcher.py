@@ -82,13 +82,14 @@ class Watcher:
         name, reading = self._ask_scheduler()
         self._scheduler = name
         with contextlib.suppress(AdvisorError), Reader(self._store) as reader:
-            self._inventory = reader.inventory()
+            self._inventory = reader.inventory(reading.cluster)
         return Availability(
             name,
             rooms(self._inventory, reading.nodes),
             sized(self._inventory, reading.partitions),
             reading.queues,
             settings=reading.settings,
+            cluster=reading.cluster,
         )
 
     def _ask_scheduler(self) -> tuple[str, NodeReading]:

@@ -57,10 +57,13 @@ from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob
 from advisor.store.records import HISTORY, StoredModel
 
+_WHOLE_ONLY = frozenset({"option-binds", "nested-submit"})
+"""Why a job is left alone whose history may tell that of all that it runs."""
+_PASSED_OVER = NOT_UNDERSTOOD | _WHOLE_ONLY | {NO_MODEL}
 AS_MEASURED = 0.15
 """A model speaks for a part only where that took what the model says, within this share of it."""
 _SEVERAL = "the job is known on its own node type only"
-_STEPS = ScriptUse(launcher="srun")
+_STEPS, _WHOLE = ScriptUse(launcher="srun"), ScriptUse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +146,13 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     """
     submission = conclusion.submission
     request, snapshot, reading = submission.request, submission.snapshot, submission.reading
-    if reading is None or reading.recognised is None or not _may_have_history(conclusion):
+    if reading is None or reading.recognised is None or not reading.identity:
         return conclusion
     history = snapshot.history(reading.identity)
-    if history is None:
+    if history is None or not _may_have_history(conclusion, history):
         return conclusion
     request = with_whole_nodes(request, snapshot)
-    reading = _with_programs(reading, request, snapshot)
+    reading = _with_programs(reading, request, snapshot, history)
     node_types = possible_node_types(request, snapshot.inventory, snapshot.default_node_types)
     if reading is None or not _may_be_capped(request, history, node_types):
         return conclusion
@@ -176,12 +179,13 @@ def by_history(conclusion: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
     )
 
 
-def _may_have_history(conclusion: Conclusion) -> bool:
+def _may_have_history(conclusion: Conclusion, history: JobHistory) -> bool:
     """Tell whether a job was left alone for what its own earlier jobs may tell."""
     codes = [r.code for r in conclusion.reasons]
     if NO_MODEL in codes:  # what to do about it is said behind
         return conclusion.submission.policy.cold_start.cap_trials > 0
-    return not NOT_UNDERSTOOD.isdisjoint(codes[-1:])
+    known_codes = NOT_UNDERSTOOD | _WHOLE_ONLY if history.whole else NOT_UNDERSTOOD
+    return not known_codes.isdisjoint(codes[-1:])
 
 
 def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> set[str]:
@@ -197,22 +201,33 @@ def applications_of(request: JobRequest, snapshot: Snapshot, identity: str) -> s
 
 
 def _with_programs(
-    reading: JobReading, request: JobRequest, snapshot: Snapshot
+    reading: JobReading, request: JobRequest, snapshot: Snapshot, history: JobHistory
 ) -> JobReading | None:
-    """Return the reading with what the script starts; None where that or its threads are open."""
+    """Return the reading with what the script starts, nothing where its jobs are known as wholes.
+
+    None where that or its threads are open, or a whole job gets no cap that holds for all it runs.
+    """
     if reading.programs is not None:  # of a decision that is made again
         return reading
     script, arguments = request.script, tuple(request.command[1:])
-    if script is None or threads_of(script, arguments).unclear:
+    if script is None:
         return None
-    programs = programs_of(script, arguments, request.job_name, snapshot.rules)
+    programs: Sequence[StepProgram] | None = ()
+    if not history.whole:
+        unclear = threads_of(script, arguments).unclear
+        rules = snapshot.rules
+        programs = None if unclear else programs_of(script, arguments, request.job_name, rules)
     if programs is None:
         return None
     settings = snapshot.availability.settings if snapshot.availability else {}
-    read = reading.use or NO_USE
+    read, language = reading.use or NO_USE, translator(request.scheduler)
     frequency = read.frequency or reads_cap(script)
     # what is known of a job's parts is of steps that srun started
-    obstacle = translator(request.scheduler).cap_obstacle(request, _STEPS, settings)
+    use = _WHOLE if history.whole else _STEPS
+    obstacle = language.cap_obstacle(request, use, settings)
+    node_cap = history.whole and bool(obstacle) and language.caps_on_nodes(request, settings)
+    if history.whole and obstacle and not node_cap:
+        return None
     return replace(
         reading,
         use=replace(
@@ -221,9 +236,10 @@ def _with_programs(
             node_type=read.node_type or _SEVERAL,
             ends=ends_programs(script, arguments) or limits_steps(script, arguments),
         ),
-        programs=programs,
+        programs=tuple(programs),
         threads=threads_stated(request),
         uncapped=obstacle,
+        node_cap=node_cap,
     )
 
 
@@ -235,12 +251,14 @@ def _may_be_capped(
         return False
     if request.not_understood or "all" in request.binds or len(node_types) != 1:
         return False
+    if "shape" in request.binds and not history.whole:
+        return False
     past, node_type = history.jobs[0], node_types[0]
     khz = default_freq(node_type)
     if not khz or request.freq_khz not in (None, 0, khz):  # its user's own cap
         return False
     same_shape = past.node_type == node_type.name and request.nodes in (None, past.nodes)
-    return same_shape and past.ranks_per_node > 0 and past.cpus_per_node > 0
+    return same_shape and (history.whole or (past.ranks_per_node > 0 and past.cpus_per_node > 0))
 
 
 def _job(
@@ -260,7 +278,7 @@ def _job(
         use,
         partition_of(request, submission.snapshot.inventory),
         tuple(node_types),
-        tuple(r for r in conclusion.reasons if r.code not in {*NOT_UNDERSTOOD, NO_MODEL}),
+        tuple(r for r in conclusion.reasons if r.code not in _PASSED_OVER),
     )
 
 
@@ -283,7 +301,8 @@ def _sum_of_parts(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel,
     free_khz = default_freq(node_type)
     parts = _Parts(job.snapshot, job, node_type, latest.nodes, free_khz)
     past = [parts.known(past_job) for past_job in history.jobs]
-    ranks, cpus = latest.ranks_per_node, latest.cpus_per_node
+    # of a whole job that the accounting does not tell, and nothing depends on
+    ranks, cpus = latest.ranks_per_node or 1, latest.cpus_per_node or node_type.cores
     place = Configuration(node_type.name, latest.nodes, ranks, cpus, free_khz)
     tried = caps_of(history, node_type, job.policy)
     known = any(p.responses for _, job_parts in past for p in job_parts)

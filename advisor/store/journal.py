@@ -211,7 +211,7 @@ class Journal:
         rows = []
         for item in batch:
             if item.decision is None:
-                link = {"id": item.decision_id, "job_id": item.job_id}
+                link = {"id": item.decision_id, "job_id": item.job_id, "cluster": ""}
                 rows.append((_rows.LINK_DECISION if item.job_id else _rows.DROP_DECISION, link))
                 continue
             try:

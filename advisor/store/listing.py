@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.core.decision import Decision
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome, StoredModel, Workload
 
@@ -101,7 +102,8 @@ def sweeping(reader: Reader, since: str) -> list[Sweeping]:
     return [Sweeping(*row) for row in reader.rows(sql, (since,))]
 
 
-def outcomes_of(reader: Reader, job_ids: Sequence[str]) -> dict[str, Outcome]:
-    """Return the latest outcome of each of some jobs that has one."""
-    marks = ",".join("?" * len(job_ids))
-    return {o.job_id: o for o in reader.outcomes(f"job_id IN ({marks})", list(job_ids))}
+def outcomes_of(reader: Reader, decisions: Sequence[Decision]) -> dict[str, Outcome]:
+    """Return the latest outcome of the job of each of some decisions that has one, by their id."""
+    jobs = list({d.job_id for d in decisions if d.job_id})
+    marks = ",".join("?" * len(jobs))
+    return {o.decision_id: o for o in reader.outcomes(f"job_id IN ({marks})", jobs)}

@@ -28,30 +28,30 @@ KEPT = timedelta(days=1)
 """So long what was pruned can be had back."""
 
 _SUM = """
-INSERT INTO months (month, application, node_type, decisions, changed)
-    SELECT substr(created_at, 1, 7), application, node_type, count(*), sum(changed) FROM decisions
-    WHERE id IN (SELECT id FROM pruned) GROUP BY 1, 2, 3
-ON CONFLICT (month, application, node_type) DO UPDATE SET
+INSERT INTO months (month, cluster, application, node_type, decisions, changed)
+    SELECT substr(created_at, 1, 7), cluster, application, node_type, count(*), sum(changed)
+    FROM decisions WHERE id IN (SELECT id FROM pruned) GROUP BY 1, 2, 3, 4
+ON CONFLICT (month, cluster, application, node_type) DO UPDATE SET
     decisions = decisions + excluded.decisions, changed = changed + excluded.changed
 """
 _SUM_OUTCOMES = """
-INSERT INTO months (month, application, node_type, outcomes, worse, node_s, energy_j)
-    SELECT substr(o.submitted_at, 1, 7),
+INSERT INTO months (month, cluster, application, node_type, outcomes, worse, node_s, energy_j)
+    SELECT substr(o.submitted_at, 1, 7), o.cluster,
         coalesce(d.application, json_extract(o.record, '$.application'), ''),
         coalesce(d.node_type, json_extract(o.record, '$.baseline.node_type'), ''),
         count(*), sum(o.verdict = 'worse'), total(o.nodes * o.time_s), total(o.energy_j)
     FROM outcomes AS o LEFT JOIN decisions AS d ON d.id = o.decision_id
-    WHERE o.rowid IN (SELECT id FROM pruned) GROUP BY 1, 2, 3
-ON CONFLICT (month, application, node_type) DO UPDATE SET
+    WHERE o.rowid IN (SELECT id FROM pruned) GROUP BY 1, 2, 3, 4
+ON CONFLICT (month, cluster, application, node_type) DO UPDATE SET
     outcomes = outcomes + excluded.outcomes, worse = worse + excluded.worse,
     node_s = node_s + excluded.node_s, energy_j = energy_j + excluded.energy_j
 """
 _NOTE = "INSERT OR REPLACE INTO summed SELECT id, created_at FROM decisions WHERE id IN pruned"
 _NOTE_OUTCOMES = """
-INSERT OR REPLACE INTO summed SELECT scheduler || ' ' || job_id || ' ' || submitted_at, collected_at
+INSERT OR REPLACE INTO summed
+    SELECT rtrim(scheduler || ' ' || cluster) || ' ' || job_id || ' ' || submitted_at, collected_at
     FROM outcomes WHERE rowid IN pruned
 """
-_BY_NAMES = ("scheduler", "job_id", "submitted_at")
 _NEED = " AND {} >= (SELECT at FROM summed WHERE key = '')"
 _UNUSED = """
 SELECT o.id FROM observations AS o WHERE o.created_at < ?
@@ -68,7 +68,7 @@ _OLD_OUTCOMES = "SELECT rowid FROM outcomes WHERE collected_at < ?"
 _OLD_DECISIONS = "SELECT id FROM decisions WHERE created_at < ?"
 _KEYS = {
     "decisions": ("id",),
-    "outcomes": ("job_id", "scheduler", "submitted_at"),
+    "outcomes": _rows.OUTCOME_KEY,
     "observations": ("id",),
 }
 """What a row is found by."""
@@ -193,14 +193,14 @@ def _put_back(db: sqlite3.Connection, kind: str, part: Sequence[tuple[int, str]]
         row_key = "id" if kind == "decisions" else "rowid"
         db.executemany(
             f"INSERT INTO pruned SELECT {row_key} FROM {kind} WHERE {where}",
-            [tuple(record[key] for key in keys) for record in records],
+            [tuple(record.get(key, "") for key in keys) for record in records],
         )
         sums = _SUM if kind == "decisions" else _SUM_OUTCOMES
         db.execute(sums.replace(" + excluded.", " - excluded."))
         names = [
             (record["id"],)
             if kind == "decisions"
-            else (" ".join(record[key] for key in _BY_NAMES),)
+            else (_summed_key(*(str(record.get(key, "")) for key in _rows.OUTCOME_KEY)),)
             for record in records
         ]
         db.executemany("DELETE FROM summed WHERE key = ?", names)
@@ -222,16 +222,18 @@ class MonthSums:
     energy_j: float
 
 
-def month_sums(reader: Reader, since: str, application: str = "") -> list[MonthSums]:
+def month_sums(
+    reader: Reader, since: str, application: str = "", cluster: str = ""
+) -> list[MonthSums]:
     """Return the sums of what was pruned, from the month of ``since`` (ISO 8601) on, in order.
 
-    They are of whole months, and of all applications where none is named.
+    They are of whole months, and of all applications and clusters where none is named.
     """
     sums = ", ".join(f"sum({name})" for name in MonthSums.__slots__[1:])
     rows = reader.rows(
         f"SELECT month, {sums} FROM months WHERE month >= ?1 AND (?2 = '' OR application = ?2)"
-        " GROUP BY month ORDER BY month",
-        (since[:7], application),
+        " AND (?3 = '' OR cluster = ?3) GROUP BY month ORDER BY month",
+        (since[:7], application, cluster),
     )
     return [MonthSums(*row) for row in rows]
 
@@ -248,9 +250,11 @@ class Summed:
         """Tell whether a decision was pruned."""
         return self._is_summed(id, created_at)
 
-    def has_outcome(self, scheduler: str, job_id: str, submitted_at: str, ended_at: str) -> bool:
-        """Tell whether the outcome of a job was pruned."""
-        return self._is_summed(f"{scheduler} {job_id} {submitted_at}", ended_at)
+    def has_outcome(self, key: _rows.OutcomeKey, ended_at: str) -> bool:
+        """Tell whether the outcome of a job was pruned, before clusters were known or since."""
+        job_id, scheduler, _, submitted_at = key
+        former = _summed_key(job_id, scheduler, "", submitted_at)
+        return any(self._is_summed(name, ended_at) for name in {_summed_key(*key), former})
 
     def _is_summed(self, key: str, submitted_at: str) -> bool:
         if not self._horizon:
@@ -258,6 +262,11 @@ class Summed:
         if "" < submitted_at < self._horizon:
             return True
         return bool(self._reader.rows("SELECT 1 FROM summed WHERE key = ?", (key,)))
+
+
+def _summed_key(job_id: str, scheduler: str, cluster: str, submitted_at: str) -> str:
+    """Return what the table ``summed`` knows a job's outcome by."""
+    return f"{f'{scheduler} {cluster}'.rstrip()} {job_id} {submitted_at}"
 
 
 def _set_horizon(store: StoreTransaction, cutoff: str) -> None:

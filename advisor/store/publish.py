@@ -14,6 +14,7 @@ from pathlib import Path
 from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults
+from advisor.store.announced import announce
 from advisor.store.connection import COPY, MIGRATIONS, applied_migrations, is_wal
 from advisor.store.reader import Reader
 
@@ -46,17 +47,29 @@ def publish(source: Path, target: Path, *, history: bool = True) -> bool:
         try:
             if target.exists() and filecmp.cmp(copy, target, shallow=False):
                 os.utime(target)
+                _announce(target, copy)
                 return False
             with draft(target.parent, target.name) as partial:
                 shutil.copyfile(copy, partial)
                 partial.chmod(0o644)
                 put(partial, copy, target)
+            _announce(target, copy)
         except OSError as error:
             raise StoreError(
                 f"{target}: the copy cannot be written: {error.strerror}",
                 hint="the copy that was there is untouched",
             ) from None
     return True
+
+
+def _announce(target: Path, copy: Path) -> None:
+    try:
+        announce(target, copy)
+    except OSError as error:
+        raise StoreError(
+            f"{target}: the copy is there, but cannot be announced: {error.strerror}",
+            hint="daemons read it, advisor store fetch does not; publish again",
+        ) from None
 
 
 @contextmanager

@@ -7,10 +7,12 @@ when to look again. One thread at a time may use a Reader.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from advisor.core.cluster_name import is_federated
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory, NodeType
@@ -62,22 +64,33 @@ class Reader(StoreConnection):
         applied = self.config("site")
         return {} if applied is None else dict(applied.compiled)
 
-    def inventory(self) -> Inventory:
-        """Return all node types of the site."""
-        node_types = []
-        for row in self.rows("SELECT name, spec FROM node_types ORDER BY name"):
+    def inventory(self, cluster: str = "") -> Inventory:
+        """Return all node types of the site, or those that a cluster's jobs may run on."""
+        inventories = self.inventories()
+        return (
+            inventory_of(inventories, cluster)
+            if cluster
+            else Inventory.joined(inventories.values())
+        )
+
+    def inventories(self) -> dict[str, Inventory]:
+        """Return the node types by cluster; "" are those of no cluster."""
+        types: defaultdict[str, list[NodeType]] = defaultdict(list)
+        for row in self.rows("SELECT cluster, name, spec FROM node_types ORDER BY cluster, name"):
             try:
-                node_types.append(NodeType.from_dict(json.loads(row["spec"])))
+                types[row["cluster"]].append(NodeType.from_dict(json.loads(row["spec"])))
             except (TypeError, ValueError):
                 raise StoreError(
                     f"{self.path}: node type {row['name']} is damaged",
                     hint="read the inventory again: advisor site discover",
                 ) from None
-        return Inventory.of(node_types)
+        return {cluster: Inventory.of(of_cluster) for cluster, of_cluster in types.items()}
 
-    def inventory_sources(self) -> dict[str, str]:
-        """Return where a node type is from: a scheduler's name, or ``site`` for the site file."""
-        return {r["name"]: r["source"] for r in self.rows("SELECT name, source FROM node_types")}
+    def inventory_sources(self, cluster: str = "") -> dict[str, str]:
+        """Return where a cluster's node types are from: a scheduler's name, or ``site`` for the
+        site file."""
+        sql = "SELECT name, source FROM node_types WHERE cluster = ?"
+        return {r["name"]: r["source"] for r in self.rows(sql, (cluster,))}
 
     def config(self, kind: ConfigKind, version: int | None = None) -> ConfigVersion | None:
         """Return one version of the policy or site file, the active one by default."""
@@ -251,26 +264,32 @@ class Reader(StoreConnection):
         """Return a decision, None when it is not known."""
         return next(iter(self._decisions("id = ?", (id,))), None)
 
-    def decision_for_job(self, job_id: str) -> Decision | None:
-        """Return the latest decision for a job.
+    def decision_for_job(self, job_id: str, cluster: str = "") -> Decision | None:
+        """Return the latest decision for a job of a cluster, or of any.
 
         ``4711_3`` (a task of a job array) finds the decision for ``4711`` when it has none of
         its own.
         """
-        where = "job_id = ? AND job_id <> '' ORDER BY created_at DESC LIMIT 1"
         for name in dict.fromkeys((job_id, array_of(job_id))):
-            for decision in self._decisions(where, (name,)):
+            condition, values = of_job(name, cluster)
+            where = f"{condition} AND job_id <> '' ORDER BY created_at DESC LIMIT 1"
+            for decision in self._decisions(where, values):
                 return decision
         return None
 
-    def decisions_of(self, job_id: str, user: str, *, brief: bool = False) -> list[Decision]:
+    def decisions_of(
+        self, job_id: str, user: str, cluster: str = "", *, brief: bool = False
+    ) -> list[Decision]:
         """Return the decisions that are linked to a job of a user, newest first.
+
+        ``cluster``: the job's, "" for any.
 
         ``brief`` leaves the request, alternatives, sentences and what was read out: most of the
         work.
         """
-        where = "job_id = ? AND job_id <> '' AND user = ? ORDER BY created_at DESC"
-        return self._decisions(where, (job_id, user), brief)
+        condition, values = of_job(job_id, cluster)
+        where = f"{condition} AND job_id <> '' AND user = ? ORDER BY created_at DESC"
+        return self._decisions(where, (*values, user), brief)
 
     def decisions(
         self, *, user: str | None = None, offset: int = 0, limit: int = 1000
@@ -280,9 +299,14 @@ class Reader(StoreConnection):
         order = "ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
         return self._decisions(f"{where} {order}", [*values, limit, offset])
 
-    def decisions_since(self, moment: str, user: str | None, *, newest: int) -> list[Decision]:
-        """Return the last decisions since a moment (UTC) whose job is known, a user's or all."""
+    def decisions_since(
+        self, moment: str, user: str | None, cluster: str = "", *, newest: int
+    ) -> list[Decision]:
+        """Return the last decisions since a moment (UTC) whose job is known: a user's or all, of a
+        cluster or any."""
         where, values = ("", []) if user is None else (" AND user = ?", [user])
+        if cluster:
+            where, values = f"{where} AND cluster = ?", [*values, cluster]
         where = f"created_at >= ? AND job_id <> ''{where} ORDER BY created_at DESC LIMIT ?"
         return self._decisions(where, [moment, *values, newest], True)
 
@@ -293,9 +317,10 @@ class Reader(StoreConnection):
         sql = f"SELECT {columns} FROM decisions WHERE {where}"
         return [_rows.decision(row) for row in self.rows(sql, values)]
 
-    def outcome(self, job_id: str) -> Outcome | None:
-        """Return the latest outcome of a job, None when it was not collected."""
-        return next(iter(self.outcomes("job_id = ?", (job_id,))[::-1]), None)
+    def outcome(self, job_id: str, cluster: str = "") -> Outcome | None:
+        """Return the latest outcome of a job of a cluster, or of any; None where none was
+        collected."""
+        return next(iter(self.outcomes(*of_job(job_id, cluster))[::-1]), None)
 
     def outcomes(
         self, where: str = "1", values: Sequence[object] = (), *, newest: int | None = None
@@ -351,6 +376,30 @@ class Reader(StoreConnection):
         return [_rows.run(row) for row in self.rows(sql, (request_id,))]
 
 
+def of_job(job_id: str, cluster: str) -> tuple[str, tuple[str, ...]]:
+    """Return the condition in SQL, and its values, that rows are of a job.
+
+    ``cluster`` "" is any. Rows that name none may be of every cluster, and a federated job's id is
+    the same on all.
+    """
+    if not cluster or is_federated(job_id):
+        return "job_id = ?", (job_id,)
+    return "job_id = ? AND cluster IN (?, '')", (job_id, cluster)
+
+
+def inventory_of(inventories: Mapping[str, Inventory], cluster: str) -> Inventory:
+    """Return the node types of one cluster, with those of no cluster that it has not itself.
+
+    Where no inventory is of a cluster, or it is not known which one is asked for (""), all count.
+    """
+    named = [name for name in inventories if name]
+    if not named or (not cluster and len(named) > 1):
+        return Inventory.joined(inventories.values())
+    own = inventories.get(cluster or named[0], Inventory()).node_types
+    unnamed = inventories.get("", Inventory()).node_types
+    return Inventory.of({**unnamed, **own}.values())
+
+
 def array_of(job_id: str) -> str:
     """Return the job that a task of an array or a part of a heterogeneous job belongs to."""
     if job_id.isdecimal():
@@ -363,14 +412,5 @@ def understood_options(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         with Reader(path) as reader:
             return understood_of(reader.site())
-    except AdvisorError:
-        return {}
-
-
-def frequency_steps(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the caps that a store's node types can have, by feature; nothing without a store."""
-    try:
-        with Reader(path) as reader:
-            return reader.inventory().frequency_steps()
     except AdvisorError:
         return {}

@@ -269,6 +269,7 @@ class Outcome:
 
     job_id: str
     scheduler: str
+    cluster: str
     submitted_at: str
     decision_id: str
     user: str
@@ -284,6 +285,11 @@ class Outcome:
     verdict: str
     record: dict[str, Any]
     collected_at: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is found by."""
+        return self.job_id, self.scheduler, self.cluster, self.submitted_at
 
     @property
     def decision(self) -> Decision:
@@ -302,6 +308,8 @@ class Outcome:
             scheduler=self.scheduler,
             user=self.user,
             account=self.account,
+            job_id=self.job_id,
+            cluster=self.cluster,
             origin=FROM_STAMP if record.get("trust") != "verified" else "",
         )
 

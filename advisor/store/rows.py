@@ -33,7 +33,7 @@ OBSERVATION_COLUMNS = (
     "o.id, w.application, w.name AS workload, o.node_type, o.nodes, o.ranks_per_node,"
     " o.threads_per_node, o.freq_khz, o.time_s, o.energy_j, o.fom, o.energy_quality, o.meter,"
     " o.source, o.contributor, o.account, o.scope, o.job_id, o.extra, o.created_at, o.method,"
-    " o.space"
+    " o.space, o.cluster"
 )
 REQUEST_COLUMNS = (
     "r.id, w.application, w.name AS workload, r.node_type, r.user, r.scheduler, r.state,"
@@ -133,6 +133,7 @@ def observation(row: sqlite3.Row) -> StoredObservation:
         created_at,
         method,
         space,
+        cluster,
     ) = row
     more = from_json(extra, f"observation {number}") if extra != "{}" else {}
     return StoredObservation(
@@ -154,6 +155,7 @@ def observation(row: sqlite3.Row) -> StoredObservation:
             more,
             method,
             _space(node_type, space) if space else None,
+            cluster,
         ),
         created_at,
     )
@@ -216,6 +218,7 @@ _OF_RUN = (
     "scope",
     "job_id",
     "method",
+    "cluster",
 )
 
 
@@ -254,20 +257,32 @@ def config(row: sqlite3.Row) -> ConfigVersion:
 
 SAVE_DECISION = """
 INSERT INTO decisions (id, created_at, scheduler, hook, user, account, application, workload,
-    node_type, mode, changed, holdout, model_id, policy_version, record, job_id)
+    node_type, mode, changed, holdout, model_id, policy_version, record, job_id, cluster)
 VALUES (:id, :created_at, :scheduler, :hook, :user, :account, :application, :workload,
-    :node_type, :mode, :changed, :holdout, :model_id, :policy_version, :record, :job_id)
+    :node_type, :mode, :changed, :holdout, :model_id, :policy_version, :record, :job_id,
+    :cluster)
 ON CONFLICT (id) DO UPDATE SET
     record = CASE WHEN length(excluded.record) > length(record)
                   THEN excluded.record ELSE record END,
-    job_id = CASE WHEN excluded.job_id <> '' THEN excluded.job_id ELSE job_id END
+    job_id = CASE WHEN excluded.job_id <> '' THEN excluded.job_id ELSE job_id END,
+    cluster = CASE WHEN excluded.cluster <> '' THEN excluded.cluster ELSE cluster END
 """
 """Keeps the fuller record when a decision arrives twice: from the daemon and with its job."""
 
-LINK_DECISION = "UPDATE decisions SET job_id = :job_id WHERE id = :id"
+LINK_DECISION = """
+UPDATE decisions SET job_id = :job_id,
+    cluster = CASE WHEN :cluster <> '' THEN :cluster ELSE cluster END
+WHERE id = :id
+"""
 
 
 DROP_DECISION = "DELETE FROM decisions WHERE id = :id AND job_id = :job_id"
+
+
+OUTCOME_KEY = ("job_id", "scheduler", "cluster", "submitted_at")
+OutcomeKey = tuple[str, str, str, str]
+"""What an outcome is found by, the first columns of its row: a job's id, its scheduler and cluster,
+and when it was submitted."""
 
 
 def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
@@ -289,6 +304,7 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
                 "application",
                 "workload",
                 "mode",
+                "cluster",
             )
         },
         "node_type": clean(place.node_type) if place else "",
@@ -301,9 +317,9 @@ def decision_row(decision: Decision, job_id: str) -> dict[str, Any]:
     }
 
 
-DECISION_COLUMNS = "id, record, job_id"
+DECISION_COLUMNS = "id, record, job_id, cluster"
 _LEFT_OUT = "'$.alternatives', '$.explanation', '$.reading', '$.request'"
-BRIEF_DECISION_COLUMNS = f"id, job_id, json_remove(record, {_LEFT_OUT}) AS record"
+BRIEF_DECISION_COLUMNS = f"id, job_id, cluster, json_remove(record, {_LEFT_OUT}) AS record"
 """What was promised and why, without what was asked, read and weighed: SQLite is quicker at leaving
 that out than Python is at reading it."""
 ALIKE_DECISION_COLUMNS = (
@@ -315,7 +331,8 @@ ALIKE_DECISION_COLUMNS = (
 
 def decision(row: sqlite3.Row) -> Decision:
     """Return the decision of a row of DECISION_COLUMNS or BRIEF_DECISION_COLUMNS."""
-    return Decision.from_dict(from_json(row["record"], f"decision {row['id']}"), row["job_id"])
+    record = from_json(row["record"], f"decision {row['id']}")
+    return Decision.from_dict(record, job_id=row["job_id"], cluster=row["cluster"])
 
 
 def decision_alike(row: sqlite3.Row) -> Decision:

@@ -21,8 +21,8 @@ from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction, insert, marks
 
 _PLACE = _rows.PLACE
-_ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id")
-_OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id")
+_ORIGIN = ("source", "release", "contributor", "account", "scope", "job_id", "cluster")
+_OF_JOB = ("workload_id", "node_type", "source", "contributor", "job_id", "cluster")
 _COLUMNS = (*_PLACE, *MEASURES, "cpus", *_ORIGIN)
 _MEASURED = len(MEASURES) + 1
 _PLACE_OF, _VALUES_OF = attrgetter(*_PLACE), attrgetter(*_COLUMNS[len(_PLACE) :])

@@ -47,6 +47,7 @@ _OWN = (
     "energy_j",
     "error",
     "created_at",
+    "cluster",
 )
 ModelKey = tuple[str, str, str, str, str]
 """Application, workload, node type, scope and owner of a class model."""
@@ -79,6 +80,7 @@ class StoredTrial:
     energy_j: float | None
     error: float
     created_at: str
+    cluster: str
 
     @property
     def key(self) -> ModelKey:
@@ -170,6 +172,7 @@ def take_place(path: Path, decision: Decision, model: StoredModel) -> bool:
         "class": str(model.cold_start.get("class") or "unknown"),
         "decision_id": decision.id,
         "user": decision.user,
+        "cluster": decision.cluster,
         "own": _rows.to_json(decision.baseline.to_dict()),
         "own_time_s": decision.baseline_time_s,
         "own_energy_j": decision.baseline_energy_j,

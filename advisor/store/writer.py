@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.core.configuration import SearchSpace
 from advisor.core.decision import Decision
-from advisor.core.inventory import NodeType
+from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.program import joined
 from advisor.errors import InputError
@@ -31,7 +31,7 @@ _SAME_RUN = (
     "extra",
 )
 _COLUMNS = attrgetter(*Outcome.__slots__)  # of an outcome, record and collected_at last
-_SAVE_OUTCOME = insertion("outcomes", Outcome.__slots__, ("job_id", "scheduler", "submitted_at"))
+_SAVE_OUTCOME = insertion("outcomes", Outcome.__slots__, _rows.OUTCOME_KEY)
 _STEP = 2000
 """Runs between two looks at how far an import is."""
 
@@ -199,28 +199,65 @@ class Writer(StoreTransaction):
                 )
 
     def save_node_types(
-        self, node_types: Sequence[NodeType], *, source: str, replace: bool = False
+        self,
+        node_types: Sequence[NodeType],
+        *,
+        source: str,
+        replace: bool = False,
+        cluster: str = "",
+        hardware: Mapping[str, str] | None = None,
     ) -> None:
-        """Add or update node types; with ``replace``, drop those of this source not named."""
+        """Add or update a cluster's node types; "" is of no cluster.
+
+        With ``replace``, those of this source that are not named are dropped. Those that stood for
+        no cluster and have its nodes become the cluster's. ``hardware``: what its scheduler says of
+        them; raises InputError where another cluster's says otherwise of the same name.
+        """
         with self.transaction() as db:
-            before = self.inventory()
+            before = self.inventories()
+            unnamed = [
+                t.name
+                for t in (before.get("") or Inventory()).node_types.values()
+                if cluster and _have_nodes_of(node_types, t)
+            ]
+            db.executemany(
+                "DELETE FROM node_types WHERE cluster = '' AND source = ? AND name = ?",
+                [(source, name) for name in unnamed],
+            )
             if replace:
                 names = [t.name for t in node_types]
                 db.execute(
-                    f"DELETE FROM node_types WHERE source = ? AND name NOT IN ({marks(names)})",
-                    [source, *names],
+                    "DELETE FROM node_types WHERE cluster = ? AND source = ?"
+                    f" AND name NOT IN ({marks(names)})",
+                    [cluster, source, *names],
                 )
             for node_type in node_types:
                 _rows.check_name("node type", node_type.name)
+                stated = (hardware or {}).get(node_type.name, "")
+                self._check_hardware(node_type.name, cluster, stated)
                 values = {
+                    "cluster": cluster,
                     "name": node_type.name,
                     "spec": _rows.to_json(node_type.to_dict()),
                     "source": source,
                     "updated_at": _rows.now(),
+                    **({"hardware": stated} if stated else {}),
                 }
-                insert(db, "node_types", values, key=("name",))
-            if before != self.inventory():
+                insert(db, "node_types", values, key=("cluster", "name"))
+            if before != self.inventories():
                 self.touch_ranked()
+
+    def _check_hardware(self, name: str, cluster: str, stated: str) -> None:
+        sql = (
+            "SELECT cluster, hardware FROM node_types"
+            " WHERE name = ? AND cluster NOT IN ('', ?) AND hardware NOT IN ('', ?) LIMIT 1"
+        )
+        for other, known in self.rows(sql, (name, cluster, stated)) if stated else ():
+            raise InputError(
+                f"node type {name} of cluster {cluster} has {stated}; on {other} it has {known}",
+                hint="models go by the node type: name one of them otherwise in site.yaml "
+                "(node_types: NAME: {nodes: ...})",
+            )
 
     # -- decisions and outcomes ----------------------------------------------------------------
 
@@ -228,9 +265,13 @@ class Writer(StoreTransaction):
         """Store a decision; of one that is there already the fuller record is kept."""
         self.change(_rows.SAVE_DECISION, _rows.decision_row(decision, job_id))
 
-    def link_job(self, decision_id: str, job_id: str) -> bool:
-        """Note which job a decision was for; False when the decision is not known."""
-        return self.change(_rows.LINK_DECISION, {"id": decision_id, "job_id": job_id}) > 0
+    def link_job(self, decision_id: str, job_id: str, cluster: str = "") -> bool:
+        """Note which job a decision was for, and of which cluster, where that is known.
+
+        False when the decision is not known.
+        """
+        link = {"id": decision_id, "job_id": job_id, "cluster": cluster}
+        return self.change(_rows.LINK_DECISION, link) > 0
 
     def save_outcome(self, outcome: Outcome) -> None:
         """Store how a job came out, in place of what is stored of it."""
@@ -269,3 +310,11 @@ def outcome_row(outcome: Outcome) -> tuple[object, ...]:
     """Return an outcome as :meth:`Writer.save_outcomes` stores it."""
     *facts, record, collected_at = _COLUMNS(outcome)
     return (*_rows.cleaned(facts), _rows.to_json(record), collected_at or _rows.now())
+
+
+def _have_nodes_of(node_types: Sequence[NodeType], unnamed: NodeType) -> bool:
+    """Tell whether a cluster has nodes of a type that stood for no cluster, or one of its name."""
+    nodes = {node for t in node_types for node in t.nodes}
+    return not nodes.isdisjoint(unnamed.nodes) or any(
+        t.name == unnamed.name and not unnamed.nodes for t in node_types
+    )

@@ -8,6 +8,8 @@ from statistics import median
 
 from advisor.core.policy import JobFacts, Policy, PolicySet, scope_of
 from advisor.models.scatter import Elsewhere, repeats_elsewhere
+from advisor.schedulers.choose import installed
+from advisor.store.clusters import inventory_here
 from advisor.store.reader import Reader
 from advisor.training.result_store import owner_of
 from advisor.training.training_job import TrainingJob, TrainingSite, current_user
@@ -47,9 +49,8 @@ def load_known(store: Path) -> SiteContext:
     if not store.exists():
         return SiteContext()
     with Reader(store) as reader:
-        return SiteContext(
-            reader.policy(), TrainingSite.from_store(reader.inventory(), reader.site())
-        )
+        inventory = inventory_here(reader, installed().cluster_name)
+        return SiteContext(reader.policy(), TrainingSite.from_store(inventory, reader.site()))
 
 
 def earlier_runs(store: Path, subject: TrainingJob) -> Earlier | None:

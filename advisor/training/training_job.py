@@ -205,7 +205,8 @@ def understand(
             f"no application is recognised in {script or 'the command'}",
             hint="name it with --application",
         )
-    if why := request.binds.get("all", "") or ", ".join(request.not_understood):
+    binds = request.binds
+    if why := binds.get("all") or binds.get("shape") or ", ".join(request.not_understood):
         raise InputError(
             f"the advisor does not change jobs with {why}, so a sweep is of no use",
             hint="remove the option, or train a script without it",

@@ -32,8 +32,8 @@ def page(
 ) -> list[Job]:
     """Return decisions of one user, or of all, newest first."""
     decisions = reader.decisions(user=user, offset=offset, limit=limit)
-    outcomes = listing.outcomes_of(reader, [d.job_id for d in decisions if d.job_id])
-    return [_job(d, outcomes.get(d.job_id)) for d in decisions]
+    outcomes = listing.outcomes_of(reader, decisions)
+    return [_job(d, outcomes.get(d.id)) for d in decisions]
 
 
 def _job(decision: Decision, outcome: Outcome | None) -> Job:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, cast
 
 from advisor.core.codec import Count, JsonForm
 from advisor.core.decision import Decision
@@ -16,6 +16,7 @@ from advisor.core.units import format_change, format_count
 from advisor.core.words import difference_words
 from advisor.core.worth import J_PER_KWH, EnergyWorth, Tariff, format_kwh
 from advisor.loop import clock
+from advisor.loop.verdict import Verdict
 from advisor.store.reader import Reader
 from advisor.store.records import Outcome
 from advisor.views.decision import cause_of
@@ -64,6 +65,7 @@ class RecentJob(JsonForm):
         "verdict",
         "user",
         "state",
+        "cluster",
     )
 
     job: str
@@ -80,9 +82,10 @@ class RecentJob(JsonForm):
     measured_time_pct: float | None
     energy_j: float | None
     saved_j: float | None
-    verdict: Annotated[str | None, "as-promised, better, worse, unknown or left-alone"]
+    verdict: Verdict | None
     state: str
     code: str
+    cluster: Annotated[str, "empty where it is not known"]
     tariff: Tariff
 
     @property
@@ -130,20 +133,28 @@ _BRIEF = {"left-alone": "as you wrote it", "better": "better", "worse": "worse"}
 
 
 def recent_jobs(
-    reader: Reader, since: datetime, user: str | None, tariff: Tariff
+    reader: Reader, since: datetime, user: str | None, tariff: Tariff, cluster: str = ""
 ) -> tuple[list[RecentJob], bool]:
     """Return the jobs of a user, or of all, submitted since a moment; the latest first.
+
+    ``cluster``: only those of one cluster.
 
     Those that were collected, and decisions whose job was not collected yet. Of more than
     :data:`MOST` they are those submitted last; the second value tells whether they are all.
     """
     moment = clock.form(since)
-    whose, values = ("", ()) if user is None else (" AND user = ?", (user,))
+    named = (("user", user), ("cluster", cluster or None))
+    whose = "".join(f" AND {name} = ?" for name, value in named if value is not None)
+    values = [value for _, value in named if value is not None]
     outcomes = reader.outcomes(f"submitted_at >= ?{whose}", (moment, *values), newest=MOST)
-    decisions = reader.decisions_since(moment, user, newest=MOST)
-    ended_ids = {o.decision_id for o in outcomes} | {_ARRAY.split(o.job_id)[0] for o in outcomes}
+    decisions = reader.decisions_since(moment, user, cluster, newest=MOST)
+    decided_ids = {o.decision_id for o in outcomes}
+    # a decision whose cluster is not known may be of any
+    ended = {(c, _ARRAY.split(o.job_id)[0]) for o in outcomes for c in (o.cluster, "")}
     pending = [
-        d for d in decisions if d.id not in ended_ids and _ARRAY.split(d.job_id)[0] not in ended_ids
+        d
+        for d in decisions
+        if d.id not in decided_ids and (d.cluster, _ARRAY.split(d.job_id)[0]) not in ended
     ]
     jobs = [_job(o.decision, o, tariff) for o in outcomes]
     jobs += [_job(d, None, tariff) for d in pending]
@@ -151,16 +162,17 @@ def recent_jobs(
     return jobs, max(len(outcomes), len(decisions)) < MOST
 
 
-def last_job(reader: Reader, user: str) -> str:
-    """Return a user's latest job, "" for a user without any."""
+def last_job(reader: Reader, user: str, cluster: str = "") -> tuple[str, str]:
+    """Return a user's latest job, on a cluster or any, and its cluster; "" where there is none."""
     latest = [
-        tuple(reader.rows(f"{sql} ORDER BY 1 DESC LIMIT 1", (user,)))
+        reader.rows(f"{sql} AND ? IN ('', cluster) ORDER BY 1 DESC LIMIT 1", (user, cluster))
         for sql in (
-            "SELECT submitted_at, job_id FROM outcomes WHERE user = ?",
-            "SELECT created_at, job_id FROM decisions WHERE user = ? AND job_id <> ''",
+            "SELECT submitted_at, job_id, cluster FROM outcomes WHERE user = ?",
+            "SELECT created_at, job_id, cluster FROM decisions WHERE user = ? AND job_id <> ''",
         )
     ]
-    return str(max((tuple(row) for rows in latest for row in rows), default=("", ""))[1])
+    _, job, name = max((tuple(row) for rows in latest for row in rows), default=("", "", ""))
+    return str(job), str(name)
 
 
 def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
@@ -186,9 +198,10 @@ def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
         _percent(time_s / base_s - 1) if time_s is not None and base_s else None,
         energy_j,
         saved_j,
-        outcome.verdict if outcome else None,
+        cast("Verdict", outcome.verdict) if outcome else None,
         outcome.state if outcome else "",
         next((r.code for r in d.reasons if r.changes_nothing), ""),
+        outcome.cluster if outcome else d.cluster,
         tariff,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.core.axes import extra_words
 from advisor.core.columns import columns_of, padded
 from advisor.core.decision import Decision
 from advisor.core.units import duration_like, format_energy, format_freq
@@ -45,7 +46,8 @@ def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
             "was lost",
         ]
     promised = worth.lines() if worth and effects_text(decision) else []
-    lines += [*_decision(answer, decision, promised), *_comparison(answer), *_steps(answer)]
+    lines += [*_decision(answer, decision, promised), *_comparison(answer)]
+    lines += [*_gpus(answer), *_steps(answer)]
     lines += reason_lines(decision)
     if decision.changed:
         of_scheduler = translator(named(decision.scheduler)).LEFT_ALONE
@@ -123,6 +125,20 @@ def _comparison(answer: Answer) -> list[str]:
             f"came out     {VERDICTS.get(o.verdict, o.verdict)}{f' ({notes})' if notes else ''}"
         )
     return lines
+
+
+def _gpus(answer: Answer) -> list[str]:
+    """Say what each GPU of a job had set and took, where its nodes tell."""
+    rows = [
+        [
+            g.device,
+            g.node,
+            extra_words(tuple(g.axes.items())) or "nothing",
+            format_energy(g.energy_j),
+        ]
+        for g in answer.gpus()
+    ]
+    return ["", *table(["GPU", "node", "set", "energy"], rows)] if rows else []
 
 
 def _steps(answer: Answer) -> list[str]:

@@ -69,6 +69,8 @@ SHARED = {
 """Classes that a schema of its own defines."""
 _SCALARS = {np.float64: float, np.intp: int, np.int64: int, np.bool_: bool}
 """Of arrays."""
+CLOSED = {"unevaluatedProperties": False}
+"""Of objects: a schema names all keys of its version. A later version may have more."""
 _PLAIN = {
     str: "string",
     int: "integer",
@@ -122,7 +124,7 @@ def answer_form(name: str, answer: type) -> dict[str, Any]:
     form = record(answer)
     form["properties"] = {"schema": {"const": f"advisor/{name}/1"}} | form["properties"]
     form["required"] = ["schema", *form["required"]]
-    return form | {"unevaluatedProperties": False}
+    return form
 
 
 def summary(kind: type) -> str:
@@ -153,9 +155,8 @@ def record(kind: type) -> dict[str, Any]:
         properties[key] = value(hint)
         if not form.omit:
             required.append(key)
-    schema = {"type": "object", "properties": properties, "required": required}
-    closed = {"unevaluatedProperties": False} if getattr(kind, "CLOSED", False) else {}
-    return {**({"allOf": inline} if inline else {}), **schema, **closed}
+    schema = {"type": "object", "properties": properties, "required": required, **CLOSED}
+    return {"allOf": inline, **schema} if inline else schema
 
 
 def without_none(hint: Any) -> Any:
@@ -176,7 +177,7 @@ def value(hint: Any) -> dict[str, Any]:
         return record(hint)
     if hasattr(hint, "_fields"):  # a NamedTuple
         properties = {name: value(part) for name, part in hints_of(hint).items()}
-        return {"type": "object", "properties": properties, "required": list(properties)}
+        return {"type": "object", "properties": properties, "required": list(properties), **CLOSED}
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         form = value(parts[0])
@@ -203,7 +204,7 @@ def value(hint: Any) -> dict[str, Any]:
         values = value(parts[1])
         if get_origin(parts[0]) is Literal:  # any of these names, and no other
             properties = dict.fromkeys(get_args(parts[0]), values)
-            return {"type": "object", "properties": properties, "required": []}
+            return {"type": "object", "properties": properties, "required": [], **CLOSED}
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
     if hint is JsonForm:
         return {"type": "object"}

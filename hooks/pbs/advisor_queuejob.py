@@ -15,6 +15,7 @@ configuration file (JSON, written by `advisor hook install`); without one the de
 import pbs
 
 DEFAULTS = {
+    "cluster": "",
     "socket": "/run/advisor/advisor.sock",
     "deadline_s": 0.25,
     "retry_s": 30,
@@ -158,6 +159,7 @@ def request(event, job, variables, settings):
         "op": "decide",
         "scheduler": "pbs",
         "hook": "queuejob",
+        "cluster": settings["cluster"],
         "type": "qsub",
         "user": str(event.requestor),
         "options": options,

@@ -275,7 +275,7 @@ def _columns(kind: str) -> list[str]:
     elif kind == "decisions":
         row = _decision(Decision(no, no, no, no, no, no, Policy(), no, no, None, None))
     else:
-        names = (no,) * 7
+        names = (no,) * 8
         row = _outcome(Outcome(*names, 0, no, None, None, "missing", None, None, no, {}, no))
     return list(row)
 

@@ -88,6 +88,7 @@ def test_no_name_beside_the_store_collides_with_a_draft(
         "advisor.db-wal",
         "advisor.db-shm",
         name,
+        *([f"{name}.announced"] if verb == "publish" else []),
     }
 
 

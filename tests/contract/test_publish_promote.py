@@ -16,6 +16,7 @@ from advisor.core.job_history import JobHistory, PastJob
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import StoreError
+from advisor.store.announced import place_of
 from advisor.store.backup import restore
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
@@ -72,7 +73,8 @@ def test_a_copy_is_whole_readable_by_all_and_needs_no_other_file(
         store.save_decision(Decision.from_dict({"decision": "d1"}))
         assert Path(f"{store_path}-wal").stat().st_size
         publish(store_path, target)
-    assert [p.name for p in target.parent.iterdir()] == ["copy.db"]
+    assert {p.name for p in target.parent.iterdir()} == {"copy.db", "copy.db.announced"}
+    assert place_of(target).stat().st_mode & 0o777 == 0o644
     assert target.stat().st_mode & 0o777 == 0o644
     db = sqlite3.connect(f"{target.as_uri()}?mode=ro", uri=True)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
@@ -92,6 +94,7 @@ def test_a_copy_without_history(
     outcome = Outcome(
         "1",
         "slurm",
+        "",
         "",
         "d1",
         "ann",

@@ -94,6 +94,7 @@ READING = {
     "serve",
     "report",
     "store publish",
+    "store fetch",
     "store backup",
     "metrics",
     "doctor",

@@ -71,6 +71,7 @@ def outcome(
     return Outcome(
         str(number),
         "slurm",
+        "",
         at,
         f"{number:016x}",
         user,

@@ -26,6 +26,7 @@ from advisor.errors import AdvisorError
 from advisor.ranking.suite import member
 from advisor.store.backup import backup
 from advisor.store.profiles import Bench, StoredProfile, save_profiles
+from advisor.store.publish import publish
 from advisor.store.rankings import save_characterisation
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
@@ -107,6 +108,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "promote": (("shared", "--scope", "all"),),
     "forget": (("cg-solver", "--yes"),),
     "publish": (("copy.db",),),
+    "fetch": (("published.db", "fetched.db"),),
     "backup": (("backup.db",),),
     "restore": (("whole.db",),),
     "prune": (("--older-than", "0d", "--yes"), ("--undo",)),
@@ -195,6 +197,7 @@ def place(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         for f in (1_200_000, 1_500_000, 1_800_000, 2_100_000)
     )
     backup(tmp_path / "advisor.db", tmp_path / "whole.db")
+    publish(tmp_path / "advisor.db", tmp_path / "published.db")
     (tmp_path / "job.sh").write_text(SCRIPT)
     (tmp_path / "grid.csv").write_text(HEADER + rows)
     seconds = [0.37 * i for i in range(60)]

@@ -75,3 +75,17 @@ def test_two_at_once_are_one_trial(site: AdvisedSite) -> None:
     site.advisor("collect")
     site.settle()
     explained(site, path, "cap-trial")  # the place is free again
+
+
+def test_a_script_whose_step_has_a_limit_of_its_own_tries_nothing(site: AdvisedSite) -> None:
+    body = f"srun sleep 3\nsrun -t 5 simapp --kernel stencil --scale {SCALE}"
+    path = site.script("limited", body, *DIRECTIVES, "-J limited", f"-o {site.folder}/%j.out")
+    for _ in range(3):
+        run_once(site, path)
+    asked = explained(site, path, "program-ended")
+    assert not asked["rewrite"] and "cap-trial" not in asked["reasons"], asked["explanation"]
+    number, said = run_once(site, path)
+    assert "tries" not in said
+    assert f"freq_khz={BDW.max_khz} " in (site.folder / f"{number}.out").read_text()
+    decision = site.json("why", number)["decision"]
+    assert not decision["changed"] and "program-ended" in decision["reasons"]

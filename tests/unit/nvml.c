@@ -68,6 +68,8 @@ int nvmlInitWithFlags(unsigned flags)
     return getenv("POSED_NVML") ? error(-1, "init") : NO_DRIVER;
 }
 
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+
 int nvmlShutdown(void) { return OK; }
 
 const char *nvmlErrorString(int code)
@@ -187,6 +189,38 @@ int nvmlDeviceGetPowerManagementDefaultLimit(device_t device, unsigned *limit)
     CHECKED("limits");
     *limit = (unsigned)number(device->index, "most", 0);
     return *limit ? OK : NOT_SUPPORTED;
+}
+
+/* What was set last, else the highest. */
+int nvmlDeviceGetPowerManagementLimit(device_t device, unsigned *limit)
+{
+    char path[1024], call[32];
+    int index;
+    unsigned value;
+    CHECKED("limits");
+    *limit = (unsigned)number(device->index, "most", 0);
+    snprintf(path, sizeof path, "%s.set", getenv("POSED_NVML"));
+    FILE *file = fopen(path, "r");
+    while (file && fscanf(file, "%d %31s %u", &index, call, &value) == 3)
+        if (index == device->index && !strcmp(call, "limit"))
+            *limit = value;
+    if (file)
+        fclose(file);
+    return *limit ? OK : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetMinorNumber(device_t device, unsigned *minor)
+{
+    CHECKED("minor");
+    *minor = (unsigned)number(device->index, "minor", device->index);
+    return OK;
+}
+
+int nvmlDeviceResetGpuLockedClocks(device_t device)
+{
+    CHECKED("set");
+    note(device->index, "clocks", 0);
+    return OK;
 }
 
 int nvmlDeviceSetPowerManagementLimit(device_t device, unsigned limit)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from advisor.core.configuration import Configuration
+from advisor.core.observation import Observation
 from advisor.loop import clock
 from advisor.loop.day_sums import sum_days, whole_days
 from advisor.loop.recommendations import notes
@@ -199,7 +201,8 @@ def test_whether_a_jobs_run_is_stored_is_found_by_an_index(stores: tuple[Path, P
     with Writer(stores[0]) as store:
         asked: list[str] = []
         store._connection.set_trace_callback(asked.append)
-        RunsOfJobs(store, "slurm", store.inventory(), store.policy())._is_stored("1", "")
+        run = Observation(Configuration("broadwell", 1, 1, 1, 0), 1.0, job_id="1", cluster="alpha")
+        RunsOfJobs(store, "slurm", store.inventory(), store.policy())._is_stored(run, "")
         store._connection.set_trace_callback(None)
         (sql,) = (sql for sql in asked if "FROM observations" in sql)
         plan = [row["detail"] for row in store.rows(f"EXPLAIN QUERY PLAN {sql}")]

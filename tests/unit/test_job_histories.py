@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from advisor.core.inventory import Inventory
 from advisor.core.job_history import MAX_AGE_DAYS, MOST_JOBS, JobHistory
 from advisor.derive.worker import derive
-from advisor.loop.execution import Execution
+from advisor.loop.execution import Execution, ran
 from advisor.loop.outcomes import parts_of
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.histories import history_records, history_stamps
@@ -47,6 +48,7 @@ def outcome(number: int, *, days: float = 1, state: str = "COMPLETED", **more: A
     return Outcome(
         str(number),
         "slurm",
+        "",
         submitted.isoformat(),
         f"d{number}",
         "ann",
@@ -157,7 +159,8 @@ def test_parts_of_steps() -> None:
     again = replace(STEP, step_id="1", elapsed_s=30.0, energy_j=300.0)
     other = replace(STEP, step_id="2", name="post", tasks=3, elapsed_s=5.0, energy_j=None)
     batch = replace(STEP, step_id="batch", elapsed_s=100.0)
-    lbm, post = parts_of(replace(JOB, steps=(STEP, again, other, batch)))
+    job = replace(JOB, steps=(STEP, again, other, batch))
+    lbm, post = parts_of(job, ran(job, Inventory()))
     assert (lbm.program, lbm.ranks_per_node, lbm.cpus_per_node, lbm.steps) == ("lbm", 4, 28, 2)
     assert (lbm.time_s, lbm.energy_j, lbm.step_s) == (70.0, 700.0, 35.0)
     assert (post.program, post.ranks_per_node, post.energy_j) == ("post", 0, None)
@@ -165,12 +168,16 @@ def test_parts_of_steps() -> None:
 
 @pytest.mark.parametrize(
     "job",
-    [
-        replace(JOB, steps=()),
-        replace(JOB, steps=(replace(STEP, elapsed_s=None),)),
-        replace(JOB, elapsed_s=None),
-        replace(JOB, steps=(replace(STEP, elapsed_s=90.0), replace(STEP, elapsed_s=80.0))),
-    ],
+    [replace(JOB, steps=(replace(STEP, elapsed_s=None),)), replace(JOB, elapsed_s=None)],
 )
 def test_no_parts(job: JobRecord) -> None:
-    assert parts_of(job) == ()
+    assert parts_of(job, ran(job, Inventory())) == ()
+
+
+@pytest.mark.parametrize(
+    "steps", [(), (replace(STEP, elapsed_s=90.0), replace(STEP, elapsed_s=80.0, step_id="1"))]
+)
+def test_one_part_of_all_where_steps_do_not_tell(steps: tuple[StepRecord, ...]) -> None:
+    job = replace(JOB, steps=steps, energy_j=800.0, whole_energy_j=9000.0)
+    (part,) = parts_of(job, ran(job, Inventory()))
+    assert (part.program, part.time_s, part.energy_j) == ("", 100.0, 9000.0)

@@ -260,6 +260,7 @@ def test_an_account_is_believed_when_accounting_has_shown_it(store: Writer) -> N
         Outcome(
             "1",
             "slurm",
+            "",
             "2026-01-01T00:00:00Z",
             "",
             "ann",

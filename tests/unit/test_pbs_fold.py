@@ -265,5 +265,5 @@ def test_a_chunk_s_default_cores_are_as_good_as_its_own() -> None:
     assert JobRequest.from_summary(summary, "pbs", "", "alice", "").completed == job.completed
     # chunks of which nobody knew how many cores they use
     several = {"select": "2:mpiprocs=14:ompthreads=2"}
-    assert "all" in request(several).binds
-    assert "all" not in fold(request(several), site(queue)).binds
+    assert "shape" in request(several).binds
+    assert "shape" not in fold(request(several), site(queue)).binds

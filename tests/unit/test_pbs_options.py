@@ -200,7 +200,7 @@ def test_a_script_that_sets_what_its_ranks_are_placed_by_is_left_alone(
     lines: str, bound: str | None
 ) -> None:
     job = request({"select": "1:ncpus=28"}, script=f"{lines}\nmpirun -n 4 ./app\n")
-    assert job.binds.get("all") == bound
+    assert job.binds.get("shape") == bound
 
 
 def test_a_script_s_arguments_say_what_it_sets() -> None:
@@ -209,12 +209,12 @@ def test_a_script_s_arguments_say_what_it_sets() -> None:
         script="$1 PBS_NP=4\nmpirun -n 4 ./app\n",
         argv=["job.sh", "export", "x"],
     )
-    assert job.binds["all"] == "PBS_NP"
+    assert job.binds["shape"] == "PBS_NP"
 
 
 def test_an_option_that_binds_all_is_named_before_the_shape_of_the_request() -> None:
     options = {"select": "2:ncpus=28:mpiprocs=2:ompthreads=20", "place": "free"}
-    assert request(options).binds["all"].startswith("the placement of chunks")
+    assert request(options).binds["shape"].startswith("the placement of chunks")
     more = {**options, "additional": "tolerate_node_failures=all"}
     assert request(more).binds["all"] == "tolerate_node_failures"
 
@@ -230,9 +230,9 @@ def test_an_option_that_binds_all_is_named_before_the_shape_of_the_request() -> 
     ],
 )
 def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
-    assert ("all" in request({"select": "1:ncpus=28", "shell": shell}).binds) is binds
+    assert ("shape" in request({"select": "1:ncpus=28", "shell": shell}).binds) is binds
     by_hook = request({"select": "1:ncpus=28"}, attributes={"Shell_Path_List": shell})
-    assert ("all" in by_hook.binds) is binds
+    assert ("shape" in by_hook.binds) is binds
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_shell_of_minus_s_reads_the_script(shell: str, binds: bool) -> None:
         ({"select": "1:ncpus=28:mem=1gb:mpiprocs=2:ompthreads=14"}, {"cores"}),
         ({"ncpus": "28", "mem": "1gb"}, {"cores", "node_type"}),
         ({"nodes": "1:ppn=28"}, {"cores", "node_type", "threads"}),
-        ({"select": "1:ncpus=28:mem=1gb", "mppwidth": "4"}, {"all"}),
+        ({"select": "1:ncpus=28:mem=1gb", "mppwidth": "4"}, {"shape"}),
     ],
 )
 def test_what_a_request_binds(options: dict[str, str], axes: set[str]) -> None:

@@ -67,6 +67,7 @@ def _outcome(number: int, record: dict[str, Any]) -> Outcome:
     return Outcome(
         str(number),
         "slurm",
+        "",
         at,
         "d",
         "u",

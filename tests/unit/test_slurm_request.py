@@ -342,8 +342,8 @@ def test_what_is_in_no_table_leaves_the_job_alone() -> None:
 
 def test_values_of_options_count() -> None:
     assert request({"reservation": "unset"}).binds == {}
-    assert "all" in request({"cpu-bind": "map_cpu:0"}).binds
-    assert "all" not in request({"cpu-bind": "cores"}).binds
+    assert "shape" in request({"cpu-bind": "map_cpu:0"}).binds
+    assert "shape" not in request({"cpu-bind": "cores"}).binds
     assert request({"cpu-freq": "high", "power": "x"}).binds == {"frequency": "--cpu-freq"}
 
 
@@ -356,7 +356,7 @@ def test_heterogeneous_jobs() -> None:
 
 def test_what_a_script_sets_for_srun_counts() -> None:
     job = request({}, script="export SLURM_NTASKS=4\nsrun ./a\n")
-    assert job.binds == {"all": "SLURM_NTASKS"}
+    assert job.binds == {"shape": "SLURM_NTASKS"}
     used = request({}, script="echo $SLURM_NTASKS\nsrun ./a\n")
     assert used.binds == {}
     both = request({"exclude": "n1"}, script="export SRUN_CPUS_PER_TASK=4\nsrun ./a\n")
@@ -477,7 +477,7 @@ def test_a_task_gets_no_more_threads_than_its_request_leaves_it(
 
 
 def test_a_job_that_shares_its_nodes_asks_for_fewer_cores() -> None:
-    fewer = replace(BASE, threads_per_node=12, freq_khz=STEPS[0])
+    fewer = replace(BASE, threads_per_node=12)
     assert written(fewer, whole=False) == ({"cpus-per-task": "6"}, {"OMP_NUM_THREADS": "6"})
     for job, environment in (
         (request(), {"OMP_NUM_THREADS": "6"}),

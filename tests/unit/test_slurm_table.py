@@ -30,19 +30,19 @@ PLACING = ("threads", "cores", "node_type", "tasks")
         ({"cpu-freq": "OnDemand"}, {"frequency": "--cpu-freq"}),
         ({"cpu_freq": "1200000-1900000"}, {}),
         ({"cpu-freq": "high"}, {}),
-        ({"extra-node-info": "2:14:1"}, {"all": "--extra-node-info"}),
-        ({"threads_per_core": "1"}, {"all": "--threads-per-core"}),
+        ({"extra-node-info": "2:14:1"}, {"shape": "--extra-node-info"}),
+        ({"threads_per_core": "1"}, {"shape": "--threads-per-core"}),
         ({"oversubscribe": "oversubscribe"}, {"all": "--oversubscribe"}),
         ({"hint": "nomultithread"}, dict.fromkeys(PLACING, "--hint")),
-        ({"hint": "memory_bound"}, dict.fromkeys((*PLACING, "all"), "--hint")),
+        ({"hint": "memory_bound"}, dict.fromkeys((*PLACING, "shape"), "--hint")),
         ({"gpus-per-task": "1"}, dict.fromkeys((*PLACING, "gpus"), "--gpus-per-task")),
         ({"ntasks-per-socket": "2"}, dict.fromkeys(PLACING, "--ntasks-per-socket")),
-        ({"cpus-per-gpu": "2"}, {"all": "--cpus-per-gpu"}),
+        ({"cpus-per-gpu": "2"}, {"shape": "--cpus-per-gpu"}),
         ({"exclusive": "user", "time": "10", "job-name": "x", "mem": "0"}, {"memory": "--mem"}),
         ({"cpu-bind": "cores"}, {"threads": "--cpu-bind", "cores": "--cpu-bind"}),
         (
             {"cpu-bind": "verbose,map_cpu:0,1"},
-            {"threads": "--cpu-bind", "cores": "--cpu-bind", "all": "--cpu-bind"},
+            {"threads": "--cpu-bind", "cores": "--cpu-bind", "shape": "--cpu-bind"},
         ),
         ({"export": "ALL,OMP_NUM_THREADS=4"}, {"threads": "--export"}),
         ({"export": "NONE"}, {}),
@@ -73,10 +73,10 @@ def test_what_an_option_binds(options: dict[str, str], binds: dict[str, str]) ->
             {"cpus-per-task": "28"},
             {"threads": "SRUN_CPUS_PER_TASK", "cores": "SRUN_CPUS_PER_TASK"},
         ),
-        ({"SLURM_NTASKS": "28"}, "sbatch", {}, {"all": "SLURM_NTASKS"}),
+        ({"SLURM_NTASKS": "28"}, "sbatch", {}, {"shape": "SLURM_NTASKS"}),
         ({"SLURM_NTASKS": "28"}, "sbatch", {"ntasks": "4"}, {}),
         ({"SLURM_NTASKS": ""}, "sbatch", {}, {}),
-        ({"SLURM_OVERCOMMIT": ""}, "sbatch", {}, {"all": "SLURM_OVERCOMMIT"}),
+        ({"SLURM_OVERCOMMIT": ""}, "sbatch", {}, {"shape": "SLURM_OVERCOMMIT"}),
         ({"SLURM_OVERCOMMIT": "0"}, "salloc", {}, {}),
         ({"SBATCH_REQ_SWITCH": "1"}, "sbatch", {}, {"node_type": "SBATCH_REQ_SWITCH"}),
         ({"SBATCH_REQ_SWITCH": "1"}, "srun", {}, {}),
@@ -129,7 +129,7 @@ def test_who_starts_later(options: dict[str, str], held: bool) -> None:
 def test_classes_are_those_the_page_names() -> None:
     word = re.compile(
         "harmless|all|held|axis:(frequency|threads|node_type|nodes|ranks)"
-        "|binds:(node_type|nodes|cores|memory|gpus|frequency|threads|tasks|gpu_freq_khz)"
+        "|binds:(node_type|nodes|cores|memory|gpus|frequency|threads|tasks|shape|gpu_freq_khz)"
     )
     for classes in (*slurm_table.OPTIONS.values(), *slurm_table.VARIABLES.values()):
         assert all(word.fullmatch(w) for w in classes.split()), classes
@@ -245,11 +245,15 @@ def test_every_option_has_one_record_for_each_program() -> None:
     ("assigned", "judged"),
     [
         ({"PATH": ["x"], "SBATCH_EXCLUSIVE": [""], "SALLOC_HINT": ["x"]}, Judged()),
-        ({"SLURM_NTASKS": ["4"]}, Judged({"all": "SLURM_NTASKS"})),
-        ({"SLURM_NEW": ["4"]}, Judged({"all": "SLURM_NEW"})),
+        ({"SLURM_NTASKS": ["4"]}, Judged({"shape": "SLURM_NTASKS"})),
+        # no Slurm reads it: the cap may change
+        (
+            {"SLURM_NEW": ["4"]},
+            Judged(dict.fromkeys(("threads", "cores", "node_type"), "SLURM_NEW")),
+        ),
         ({"SLURM_SPANK_X": ["4"], "SLURM_PMIX": ["1"], "SLURM_ADVISOR_X": ["1"]}, Judged()),
         # where its steps find their nodes and tasks
-        ({"SLURM_NODELIST": ["n1"]}, Judged({"all": "SLURM_NODELIST"})),
+        ({"SLURM_NODELIST": ["n1"]}, Judged({"shape": "SLURM_NODELIST"})),
         ({"SLURM_UMASK": ["022"]}, Judged()),
         ({"SLURM_EXPORT_ENV": ["ALL", ""]}, Judged()),
         ({"SLURM_EXPORT_ENV": ["NONE"]}, Judged({"threads": "SLURM_EXPORT_ENV"})),
@@ -260,11 +264,11 @@ def test_every_option_has_one_record_for_each_program() -> None:
         ),
         (
             {"SLURM_CPU_BIND": ["cores", "map_cpu:0"]},
-            Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+            Judged(dict.fromkeys(("threads", "cores", "shape"), "SLURM_CPU_BIND")),
         ),
         (
             {"SLURM_CPU_BIND": [None]},  # it may be any
-            Judged(dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND")),
+            Judged(dict.fromkeys(("threads", "cores", "shape"), "SLURM_CPU_BIND")),
         ),
         ({"SLURM_DEPENDENCY": [None]}, Judged()),
         ({"SLURM_RESERVATION": [None]}, Judged({"node_type": "SLURM_RESERVATION"})),
@@ -279,7 +283,7 @@ def test_what_a_script_sets_for_its_steps(
 @pytest.mark.parametrize(
     ("variables_", "program", "options", "binds"),
     [
-        ({"SLURM_OVERCOMMIT": v}, "sbatch", {}, {"all": "SLURM_OVERCOMMIT"} if on else {})
+        ({"SLURM_OVERCOMMIT": v}, "sbatch", {}, {"shape": "SLURM_OVERCOMMIT"} if on else {})
         for v, on in (
             ("", True),
             ("yes", True),
@@ -314,7 +318,7 @@ def test_what_a_script_sets_for_its_steps(
             {"SLURM_CPU_BIND": "map_cpu:1"},
             "sbatch",
             {},
-            dict.fromkeys(("threads", "cores", "all"), "SLURM_CPU_BIND"),
+            dict.fromkeys(("threads", "cores", "shape"), "SLURM_CPU_BIND"),
         ),
     ],
 )

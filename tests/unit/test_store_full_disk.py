@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,19 +27,38 @@ def test_a_batch_on_a_full_disk_is_undone_as_a_whole(small_disk: Path) -> None:
         store.add_observations("app", "default", runs(1))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 640 kB."""
-    place = tmp_path / "disk"
+@contextmanager
+def mounted(place: Path, kib: int) -> Iterator[Path]:
+    """A real file system of so many KiB."""
     place.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
     target = str(place).encode()
-    if libc.mount(b"tmpfs", target, b"tmpfs", 0, b"size=640k"):
+    if libc.mount(b"tmpfs", target, b"tmpfs", 0, f"size={kib}k".encode()):
         pytest.skip("needs the right to mount a file system")
     try:
         yield place
     finally:
         assert libc.umount2(target, 2) == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", 640) as place:
+        yield place
+
+
+@pytest.mark.parametrize("kib", range(64, 769, 64))
+def test_a_store_for_which_there_is_no_room_is_not_made(tmp_path: Path, kib: int) -> None:
+    with mounted(tmp_path / "disk", kib) as place:
+        path = place / "advisor.db"
+        try:
+            Writer(path).close()
+        except StoreError as error:
+            assert "no space left" in str(error)
+        made = path.exists()
+        assert made or not list(place.iterdir())
+    if made:
+        assert kib > 300  # what an empty store takes
 
 
 def test_without_inodes_or_on_a_read_only_file_system_the_line_says_so(small_disk: Path) -> None:
@@ -104,7 +124,7 @@ def test_publishing_to_a_full_disk_keeps_the_copy_that_is_there(
         publish(store_path, target)
     one_line(caught, target)
     assert target.read_bytes() == before
-    assert [p.name for p in small_disk.iterdir()] == ["copy.db"]
+    assert {p.name for p in small_disk.iterdir()} == {"copy.db", "copy.db.announced"}
 
 
 def fill(path: Path) -> None:

@@ -127,4 +127,5 @@ def test_a_published_copy_in_a_read_only_folder(open_folder: Path, store_path: P
     publish(store_path, path)
     read_only(open_folder)
     assert as_user(count_runs(path)) == "frozen 2 False"
-    assert sorted(p.name for p in open_folder.iterdir()) == ["copy.db"]
+    names = ["copy.db", "copy.db.announced"]
+    assert sorted(p.name for p in open_folder.iterdir()) == names

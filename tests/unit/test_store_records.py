@@ -96,6 +96,7 @@ def test_outcomes(store_path: Path) -> None:
     first = Outcome(
         "11",
         "slurm",
+        "",
         "2026-01-01",
         "d1",
         "ann",

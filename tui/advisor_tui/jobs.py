@@ -287,7 +287,7 @@ else was weighed.
                 if not d.job_id:
                     return decision_lines(d, worth.lines() if worth else ()), None
                 scheduler = None if session.demo else create(named(d.scheduler))
-                answer = why(d.job_id, reader, scheduler)
+                answer = why(d.job_id, reader, scheduler, cluster=d.cluster)
                 return why_lines(answer, worth), answer.outcome
 
         outcome = None

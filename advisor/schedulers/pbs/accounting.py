@@ -263,7 +263,7 @@ def _with_step(
         tasks = cpus = threads = 0
     step = StepRecord(
         "0",
-        record.name,
+        "",  # of which program is not known
         record.state,
         record.elapsed_s,
         nodes,

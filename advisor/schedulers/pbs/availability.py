@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from advisor.core.availability import EARLIER_HOOKS, JobLimits, NodeKind, PartitionState, Queue
+from advisor.core.cluster_name import cluster_name
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import TIMEOUT_S, NodeReading, NodeState
 from advisor.schedulers.pbs import control as pbs_control
@@ -139,7 +140,7 @@ def reading_of(
         for name, queue in queue_states.items()
         if name
     }
-    return NodeReading(states, partitions, queue_states, settings)
+    return NodeReading(states, partitions, queue_states, settings, cluster_name(server_name))
 
 
 def kind_of(host: Host, scheduled: frozenset[str] | None) -> NodeKind:

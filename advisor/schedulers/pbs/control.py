@@ -15,6 +15,8 @@ from typing import Any
 from advisor.errors import SchedulerError
 from advisor.schedulers.command import Shaping, answer, run_command
 
+SERVERS = ("PBS_DEFAULT", "PBS_SERVER")
+"""The variables by which PBS's commands ask another server than this host's."""
 SHAPING = Shaping(("PBS_QSTAT_", "PBS_QMGR_"), frozenset({"PBSDEBUG", "PBS_DPREFIX"}))
 """PBS's clients write times in their own zone, without naming it."""
 

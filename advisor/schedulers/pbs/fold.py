@@ -86,9 +86,9 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     completion = _difference(request, completed[0])
     request = replace(request, **shapes[0], completed=completion, time_limit_s=limit_s)
     if uses_part_of_cores(job):
-        binds["all"] = PART_OF_CORES
-    elif request.binds.get("all") == PART_OF_CORES:
-        request = replace(request, binds={a: w for a, w in request.binds.items() if a != "all"})
+        binds["shape"] = PART_OF_CORES
+    elif request.binds.get("shape") == PART_OF_CORES:
+        request = replace(request, binds={a: w for a, w in request.binds.items() if a != "shape"})
     kinds = _kinds(availability, {queue.name for queue in ends})
     if kinds:
         request, bound = _landing(request, job, kinds)

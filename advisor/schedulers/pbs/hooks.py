@@ -243,6 +243,7 @@ def queuejob_config(
     site = [name.replace("-", "_") for name in settings.understood]
     return {
         "version": __version__,
+        "cluster": inventory.cluster if inventory else "",
         "socket": str(settings.socket),
         "deadline_s": settings.deadline_s,
         "retry_s": settings.retry_s,

@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from advisor.core.cluster_name import cluster_name
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
 from advisor.schedulers.pbs import control as pbs_control
@@ -74,6 +75,8 @@ class HookInventory:
     parted: tuple[str, ...] = ()
     sharings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     defaults: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    cluster: str = ""
+    """The server's name."""
 
     def text(self) -> str:
         """Return it as the queuejob hook reads it."""
@@ -127,6 +130,7 @@ def hook_inventory(
         tuple(sorted(_short_name(h.name) for h in hosts if h.parted)),
         {_short_name(h.name): h.sharings for h in hosts if h.sharings != (DEFAULT_SHARING,)},
         {name: _defaults(name, queues, server) for name in hosts_by_queue},
+        cluster_name(server.get("name")),
     )
 
 
@@ -236,7 +240,8 @@ def cluster_of(
     default = str(server.get("default_queue") or "")
     limits = {name: _limit(queues[name]) for name in places}
     partitions = tuple(Partition(name, name == default, limits[name]) for name in places)
-    return Cluster(f"PBS {nodes.get('pbs_version', '')}".strip(), cluster_nodes, partitions)
+    version = f"PBS {nodes.get('pbs_version', '')}".strip()
+    return Cluster(version, cluster_nodes, partitions, cluster_name(server.get("name")))
 
 
 def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from advisor.core.cluster_name import cluster_name
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
 from advisor.schedulers.accounting_lines import DamagedLines
@@ -125,6 +127,17 @@ class Pbs(Scheduler):
     def cluster(self) -> Cluster:
         """Return the complex's nodes and queues."""
         return read_cluster()
+
+    def cluster_name(self) -> str:
+        """Return the server's name."""
+        try:
+            return cluster_name(pbs_control.server().get("name"))
+        except SchedulerError:
+            return ""
+
+    def of_cluster(self, name: str) -> None:
+        """Have PBS's commands ask another server."""
+        os.environ |= dict.fromkeys(pbs_control.SERVERS, name)
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: the resource and its hook are not there."""

@@ -2,9 +2,10 @@
 
 A closed world: a job that asks for something which is not in these tables is left alone. Each
 entry names the axes that must be kept where it is set: ``frequency``, ``threads``, ``node_type``,
-``cores`` (the request must not become smaller), ``all`` (it changes what a core or a task is). An
-entry with none is harmless, or one that the advisor reads itself. Standard library only: the
-daemon uses it, and the installation writes the names into the queuejob hook.
+``cores`` (the request must not become smaller), ``shape`` (it changes what a core or a task is:
+nothing is changed but the cap of a job whose earlier ones tell what that does), ``all`` (the same
+of nodes). An entry with none is harmless, or one that the advisor reads itself. Standard library
+only: the daemon uses it, and the installation writes the names into the queuejob hook.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SIZE = ("node_type", "cores")
 SPEED = ("frequency",)
 WORK = ("frequency", "threads", "node_type", "cores")
 """A limit on work done: whatever is slower, or has other threads, meets it sooner."""
-ALL = ("all",)
+SHAPE, ALL = ("shape",), ("all",)
 
 RESOURCES: Mapping[str, tuple[str, ...]] = {
     # read by the advisor itself, or its own
@@ -90,7 +91,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
             "gpus",
             "mics",
         ),
-        ALL,
+        SHAPE,
     ),
 }
 """Built-in resources, those of the advisor's own hooks, and names in use everywhere."""
@@ -153,7 +154,7 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     ),
     # it starts when nobody knows yet
     **dict.fromkeys(("Execution_Time", "Hold_Types", "depend"), HELD),
-    # which shell reads the script; `all` where it is none that the advisor reads
+    # which shell reads the script; `shape` where it is none that the advisor reads
     "Shell_Path_List": SHELL,
     # its nodes are reserved as it starts
     "create_resv_from_job": SIZE,
@@ -234,7 +235,7 @@ def bound(
             unknown.append(name)
         elif entry is SHELL:
             if not _reads_sh(value):
-                axes.setdefault("all", f"-S {value}")
+                axes.setdefault("shape", f"-S {value}")
         elif entry is HELD:
             is_held = is_held or not (name == "Hold_Types" and value == "n")
         else:

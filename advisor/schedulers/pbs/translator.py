@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.core.axes import AxisWriting
+from advisor.core.cluster_name import cluster_name
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.program import checked, sent
@@ -54,6 +55,7 @@ from advisor.schedulers.pbs.table import FREQ, NOT_SWEPT, OWN_VARIABLES, bound
 
 __all__ = [
     "AXES",
+    "CAPS_OWN_CORES",
     "DIRECTIVE",
     "FOLLOWS",
     "FREQ",
@@ -89,6 +91,7 @@ MAX_CLIENT = 65536
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
 SETS_THREADS = (_OMP,)
+CAPS_OWN_CORES = False
 AXES: Mapping[str, AxisWriting] = {}
 _AXES = {
     "ncpus": ("threads",),
@@ -159,6 +162,7 @@ def parse_request(
         hook=str(payload.get("hook") or ""),
         user=user,
         uid=uid,
+        cluster=cluster_name(payload.get("cluster")),
         kind=kind,
         account=options.get("account", ""),
         partition=options.get("queue", "").partition("@")[0],
@@ -186,12 +190,11 @@ def parse_request(
     job = asked(options, hosts or ())
     bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**bound_by.axes, **_binds(job)}
-    if "all" in bound_by.axes:
-        binds["all"] = bound_by.axes["all"]
+    binds |= {axis: bound_by.axes[axis] for axis in ("all", "shape") if axis in bound_by.axes}
     if request.script is not None and ("PBS_" in request.script or "NCPUS" in request.script):
         assigned = read(request.script, command[1:]).assigned
         if own_variable := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
-            binds["all"] = own_variable
+            binds["shape"] = own_variable
     return replace(request, binds=binds, not_understood=bound_by.unknown, held=bound_by.held)
 
 
@@ -204,7 +207,7 @@ def _binds(job: Asked) -> dict[str, str]:
         # PBS gives each rank as many threads as the chunk has cores: what it means is not known
         binds["threads"] = "mpiprocs without ompthreads"
     if uses_part_of_cores(job):
-        binds["all"] = PART_OF_CORES
+        binds["shape"] = PART_OF_CORES
     if job.form != "select":
         binds["node_type"] = "a request without select"
     if job.place.group:
@@ -416,6 +419,8 @@ def render(
 def _check_unbound(request: JobRequest, axis: str) -> None:
     """Raise CannotWriteError where something binds an axis."""
     binding = request.binds.get(axis) or request.binds.get("all")
+    if axis != "frequency":
+        binding = binding or request.binds.get("shape")
     if binding:
         raise CannotWriteError(axis, f"{axis} is kept: {binding} binds it", binding)
 

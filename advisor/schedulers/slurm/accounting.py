@@ -6,6 +6,7 @@ that nothing was metered.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from advisor.core.cluster_name import cluster_name
 from advisor.core.delivery import marked_place
+from advisor.core.gpus import reported
 from advisor.core.power import LEAST_W, is_possible
 from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.slurm.control import UNFINISHED, ask, time_of
+from advisor.schedulers.slurm.control import CLUSTERS, UNFINISHED, ask, time_of
 
 FIELDS = (
     "JobID",
@@ -48,6 +51,7 @@ FIELDS = (
     "MaxRSS",
     "AveDiskRead",
     "AveDiskWrite",
+    "Cluster",
 )
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
@@ -59,6 +63,8 @@ _DIGITS = 12
 
 JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
+_WHOLE = ("batch", "extern")
+"""Steps that last as long as their job."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
@@ -77,9 +83,19 @@ def records(arguments: Sequence[str]) -> list[JobRecord]:
         f"--delimiter={separator}",
         "--noheader",
         f"--format={','.join(FIELDS)}",
+        *_of_cluster(),
         *arguments,
     )
     return [replace(r, finished=False) if _lacks_start(r) else r for r in parse(text, separator)]
+
+
+def _of_cluster() -> tuple[str, ...]:
+    """Return how sacct is told whose jobs to show.
+
+    Unlike other commands it does not look at the variable; of a federation it would show all.
+    """
+    name = cluster_name(os.environ.get(CLUSTERS))
+    return (f"--clusters={name}",) if name else ()
 
 
 def _lacks_start(record: JobRecord) -> bool:
@@ -161,7 +177,7 @@ def stamp(job_id: str) -> dict[str, str]:
     the job's end, since the database takes it in last. It is the user's own word.
     """
     try:
-        text = ask("sacct", f"--jobs={job_id}", "--env-vars")
+        text = ask("sacct", f"--jobs={job_id}", "--env-vars", *_of_cluster())
     except SchedulerError:
         return {}
     matches = (_STAMP.match(line) for line in text.splitlines())
@@ -254,8 +270,10 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         node_cap_khz=node_cap_khz(row["AdminComment"]),
+        gpus=reported(row["AdminComment"]),
         time_limit_s=_limit_s(row["TimelimitRaw"]),
         cpu_s=_cpu_s(row["TotalCPU"]),
+        cluster=row["Cluster"].strip(),
     )
 
 
@@ -283,7 +301,9 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
 def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     """Sum up the numbered steps: the job's own row counts the batch step or nothing at all.
 
-    Its frequency is the batch step's where there are none.
+    Its frequency is the batch step's where there are none. Slurm meters a step's nodes whole: the
+    extern step, which PrologFlags=Contain makes, is on all nodes of the job, the batch step on its
+    first.
     """
     numbered = [s for s in steps if s.numbered]
     weights = [(s, max(s.elapsed_s or 0.0, 1.0)) for s in numbered]
@@ -291,10 +311,12 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     weighed = weights or [(s, 1.0) for s in steps if s.step_id == "batch"]
     observed = [(s.freq_observed_khz, w) for s, w in weighed if s.freq_observed_khz]
     mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
+    whole = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
     return replace(
         record,
         steps=tuple(steps),
         energy_j=total_energy_j(numbered),
+        whole_energy_j=next((s.energy_j for s in whole if s.energy_j), None),
         freq_requested_khz=(longest[0].freq_requested_khz if longest else None)
         or record.freq_requested_khz,
         freq_observed_khz=None if mean is None else round(mean),

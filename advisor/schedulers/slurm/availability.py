@@ -20,6 +20,7 @@ from glob import glob
 from itertools import chain
 
 from advisor.core.availability import Bounds, JobLimits, PartitionState, account_in
+from advisor.core.cluster_name import cluster_name
 from advisor.core.nodelist import expand
 from advisor.core.units import parse_memory_mb
 from advisor.errors import SchedulerError
@@ -90,7 +91,12 @@ def read() -> NodeReading:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     partitions = parse_partitions(_scontrol("partition"), settings)
     binding = {name: settings.get(name, "") for name in BINDING_SETTINGS}
-    return NodeReading(tuple(nodes), partitions, settings=binding | prolog_settings(settings))
+    return NodeReading(
+        tuple(nodes),
+        partitions,
+        settings=binding | prolog_settings(settings),
+        cluster=cluster_name(settings.get("ClusterName")).lower(),
+    )
 
 
 def read_limits() -> JobLimits:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from advisor.core.cluster_name import cluster_name
 from advisor.core.nodelist import expand
 from advisor.schedulers.cluster import Cluster, Node, Partition
 
@@ -27,9 +28,12 @@ def read_conf(path: Path) -> Cluster | None:
     nodes: dict[str, dict[str, str]] = {}
     partitions: dict[str, dict[str, str]] = {}
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    cluster = ""
     for line in _lines(path, _DEPTH):
         pairs = {k.lower(): v.strip('"') for k, v in _PAIR.findall(line)}
         kind = next(iter(pairs), "")
+        if kind == "clustername":
+            cluster = cluster_name(pairs[kind]).lower()
         if kind not in defaults:
             continue
         name = pairs.pop(kind)
@@ -48,7 +52,8 @@ def read_conf(path: Path) -> Cluster | None:
     cluster_nodes = tuple(_node(n, v, tuple(places[n])) for n, v in nodes.items() if n in places)
     if not cluster_nodes:
         return None
-    return Cluster("", cluster_nodes, tuple(_partition(n, v) for n, v in partitions.items()))
+    stated = tuple(_partition(n, v) for n, v in partitions.items())
+    return Cluster("", cluster_nodes, stated, cluster)
 
 
 def _lines(path: Path, depth: int) -> Iterator[str]:

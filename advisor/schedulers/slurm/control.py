@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime
 
+from advisor.core.cluster_name import cluster_name
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.command import Shaping, run_command
@@ -28,6 +30,8 @@ UNFINISHED = frozenset(
     }
 )
 """States of a job that may still run."""
+CLUSTERS = "SLURM_CLUSTERS"
+"""The variable by which Slurm's commands ask another cluster than this host's."""
 _SHAPING = Shaping(
     ("SACCT_", "SACCTMGR_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_"),
     frozenset({"SLURM_BITSTR_LEN"}),
@@ -68,6 +72,12 @@ def config_value(key: str) -> str:
         return ""
     match = re.search(rf"^{re.escape(key)}\s*=\s*(.*)$", text, re.MULTILINE)
     return match[1].strip() if match else ""
+
+
+def this_cluster() -> str:
+    """Return the cluster that is asked, as Slurm's accounting names it; "" where nobody says."""
+    named = cluster_name(os.environ.get(CLUSTERS))
+    return (named or cluster_name(config_value("ClusterName"))).lower()
 
 
 def partition_minutes(partition: str) -> int | None:

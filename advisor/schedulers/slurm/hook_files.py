@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,18 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor import __version__
-from advisor.core import protocol
+from advisor.core import axes, protocol
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
 from advisor.schedulers.slurm import table as slurm_table
+from advisor.schedulers.slurm.translator import AXES
 
 HOOKS = ("cli_filter.lua", "job_submit.lua")
 STUB_MARK = "(advisor stub)"
 BUNDLES = {
     "filter": ("config", "system", "filter"),
     "answer": ("answer", "rewrite"),
-    "change": ("inventory", "json", "limits", "program", "steps", "table", "understood"),
+    "change": ("axes", "inventory", "json", "limits", "program", "steps", "table", "understood"),
     "step": ("step",),
 }
 """cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
@@ -83,6 +85,10 @@ class SlurmHookSettings:
     """What the site says of options that are in no table: name -> axes, none of a harmless one."""
     frequency_steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Caps that node types can have, kHz, by their feature."""
+    axes: Mapping[str, axes.AxisWriting] = field(default_factory=dict)
+    """How the site has further axes written, by axis, where that is not as Slurm does."""
+    axis_steps: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """What the GPUs of node types can be set to: axis, then feature."""
     node_cap: bool = False
     """Also the program that caps whole nodes."""
 
@@ -100,9 +106,10 @@ def module_files(
     native = _native(sources / "native.c")
     if native is not None:
         files[NATIVE] = native
-    files["config.lua"] = _config(settings).encode()
+    files["config.lua"] = _config(settings, cluster.name if cluster else "").encode()
     files["table.lua"] = table_text(settings.understood).encode()
     files["inventory.lua"] = inventory_text(cluster).encode()
+    files["axes.lua"] = axes_text({**AXES, **settings.axes}, settings.axis_steps).encode()
     files["steps.lua"] = steps_text(settings.frequency_steps).encode()
     files.update(sites)
     sources_of = dict(BUNDLES)
@@ -170,7 +177,7 @@ def lua_programs(name: str) -> list[str]:
     return list({os.path.realpath(path): path for path in reversed(paths) if path}.values())[::-1]
 
 
-def _config(settings: SlurmHookSettings) -> str:
+def _config(settings: SlurmHookSettings, cluster: str) -> str:
     libraries = ", ".join(
         f"[{_lua_text(version)}] = {_lua_text(str(path))}"
         for version, path in sorted(_posix_libraries().items())
@@ -180,6 +187,7 @@ def _config(settings: SlurmHookSettings) -> str:
         f"return {{ socket = {_lua_text(str(settings.socket))},"
         f" deadline = {settings.deadline_s:g}, retry = {settings.retry_s:d},"
         f" syslog = {_lua_text(str(settings.syslog))}, version = {_lua_text(__version__)},"
+        f" cluster = {_lua_text(cluster)},"
         f" names = {_lua_text(' '.join(protocol.sent_by_name()))},"
         f" prefixes = {_lua_text(' '.join((*slurm_table.PREFIXES, *protocol.PREFIXES)))},"
         f" counts = {_lua_set(protocol.COUNTS)}, off = {_lua_words(protocol.OFF)},"
@@ -278,6 +286,36 @@ def steps_text(frequency_steps: Mapping[str, Sequence[int]]) -> str:
     caps = {name: f" {' '.join(map(str, khz))} " for name, khz in sorted(frequency_steps.items())}
     lines = [f"  [{_lua_text(name)}] = {_lua_text(text)}," for name, text in caps.items()]
     return "\n".join([head, "return {", *lines, "}", ""])
+
+
+def axes_text(
+    writings: Mapping[str, axes.AxisWriting], axis_steps: Mapping[str, Mapping[str, Sequence[int]]]
+) -> str:
+    """Write the options of further axes: their form, and what nodes of each feature can have.
+
+    Clocks as a text of all of them, power limits as the least and the most. An option of a SPANK
+    plugin is none of Slurm's own.
+    """
+    lines = []
+    for axis, writing in sorted(writings.items()):
+        if writing.nodes:
+            continue
+        pattern = "(%d+)".join(re.sub(r"(\W)", r"%\1", part) for part in writing.value.split("{}"))
+        values = []
+        for feature, steps in sorted(axis_steps.get(axis, {}).items()):
+            numbers = [step // writing.per for step in steps]
+            text = _lua_text(f" {' '.join(map(str, numbers))} ")
+            if axes.AXES[axis].limits_power:
+                text = f"{{ {numbers[0]}, {numbers[-1]} }}"
+            values.append(f"[{_lua_text(feature)}] = {text}")
+        spank = str(writing.option not in slurm_table.OPTIONS).lower()
+        lines.append(
+            f"  [{_lua_text(writing.option)}] = {{ axis = {_lua_text(axis)}, spank = {spank},"
+            f" pattern = {_lua_text(f'^{pattern}$')}, values = {{ {', '.join(values)} }} }},"
+        )
+    return "\n".join(
+        ["-- Written by `advisor hook install` from the store.", "return {", *lines, "}", ""]
+    )
 
 
 def _parts(files: Mapping[str, bytes], names: Sequence[str]) -> str:

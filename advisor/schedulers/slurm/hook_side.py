@@ -38,6 +38,8 @@ class SlurmHooks:
             request.retry_s,
             understood=request.understood,
             frequency_steps=request.frequency_steps,
+            axes=request.axes,
+            axis_steps=request.axis_steps,
             node_cap=request.node_cap,
         )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
-from advisor.schedulers.slurm.control import ask
+from advisor.schedulers.slurm.control import ask, this_cluster
 
 TIMEOUT_S = 60.0
 """Seconds that the controller may take to answer."""
@@ -33,7 +33,7 @@ def read_cluster() -> Cluster:
     partitions = parse_partitions(_scontrol("--all", "--oneliner", "show", "partition"))
     if not any(n.partitions for n in nodes):
         raise SchedulerError("Slurm has no node in any partition", hint="see: scontrol show node")
-    return Cluster(version, tuple(nodes), tuple(partitions))
+    return Cluster(version, tuple(nodes), tuple(partitions), this_cluster())
 
 
 def _scontrol(*arguments: str) -> str:

@@ -29,7 +29,14 @@ from advisor.schedulers.command import CommandProcess, session_environment, star
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm import availability
 from advisor.schedulers.slurm.accounting_file import YEAR_COMMAND, read_sacct, stream_sacct
-from advisor.schedulers.slurm.control import ask, config_value, gives_whole_nodes, queued_job
+from advisor.schedulers.slurm.control import (
+    CLUSTERS,
+    ask,
+    config_value,
+    gives_whole_nodes,
+    queued_job,
+    this_cluster,
+)
 from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.sweeps import Sweeps
 from advisor.schedulers.slurm.translator import BINDING_SETTINGS, uncapped_by, uncapped_launcher
@@ -110,6 +117,14 @@ class Slurm(Sweeps, Scheduler):
     def cluster(self) -> Cluster:
         """Return the cluster's nodes and partitions."""
         return read_cluster()
+
+    def cluster_name(self) -> str:
+        """Return ClusterName, as the accounting has it."""
+        return this_cluster()
+
+    def of_cluster(self, name: str) -> None:
+        """Have Slurm's commands ask another cluster of the same accounting database."""
+        os.environ[CLUSTERS] = name
 
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why frequency cannot be capped: no srun, or a task plugin that never does it."""

@@ -7,7 +7,9 @@ nothing of it binds what would change. Classes, one or several words each:
 - ``axis:X``: the user's own word on an axis (frequency, threads, node_type, nodes, ranks);
 - ``binds:X``: X is kept whatever the policy says (node_type, nodes, cores, memory, gpus,
   frequency, threads), or, of ``tasks``, is clear only where the job states nodes and tasks;
-- ``all``: it changes, or leaves open, what a node, core or task is: nothing is changed;
+- ``binds:shape``: it changes, or leaves open, what a core or task is: nothing is changed but the
+  cap of a job whose earlier ones tell what that does to all of it;
+- ``all``: the same of nodes, of who shares them, and of when it ends: nothing is changed;
 - ``held``: the job starts when nobody knows yet.
 
 ``advisor hook install`` writes the same table into the hooks. Standard library only.
@@ -74,15 +76,17 @@ _OPTIONS = {
         """,
     "binds:gpus binds:threads binds:cores binds:node_type binds:tasks": "gpus-per-task:",
     "held": "b,begin:! d,dependency:! H,hold!",
-    "all": """
-        cluster: cluster-constraint:? M,clusters: container: container-id: S,core-spec:?
-        external-launcher::@srun B,extra-node-info: gid:
-        gpus-per-socket: het-group:@srun jobid:@srun multi-prog@srun Z,no-allocate@srun
-        ntasks-per-gpu: ntasks-per-tres: O,overcommit? overlap::@srun s,oversubscribe
-        pack-group:@srun E,preserve-env@srun r,relative:@srun spread-job?
-        thread-spec:? threads-per-core: time-min:! tres-per-task: uid:
+    "binds:shape": """
+        container: container-id: S,core-spec:? external-launcher::@srun B,extra-node-info:
+        gpus-per-socket: multi-prog@srun ntasks-per-gpu: ntasks-per-tres: O,overcommit?
+        overlap::@srun E,preserve-env@srun r,relative:@srun spread-job? thread-spec:?
+        threads-per-core: tres-per-task:
         """,
-    "all axis:threads": "cores-per-socket: cpus-per-gpu: sockets-per-node:",
+    "binds:shape axis:threads": "cores-per-socket: cpus-per-gpu: sockets-per-node:",
+    "all": """
+        cluster: cluster-constraint:? M,clusters: gid: het-group:@srun jobid:@srun
+        Z,no-allocate@srun s,oversubscribe pack-group:@srun time-min:! uid:
+        """,
 }
 
 
@@ -162,14 +166,14 @@ LAUNCHER: Mapping[str, str] = {
 """Options that mean more on a step's own line: part of the job's cores, nodes or time."""
 
 VALUES: Mapping[str, Sequence[tuple[str, str]]] = {
-    "cpu-bind": (("map_ mask_ rank", "all"),),
-    "mem-bind": (("map_ mask_ rank", "all"),),
-    "distribution": (("arbitrary plane", "all"),),
+    "cpu-bind": (("map_ mask_ rank", "binds:shape"),),
+    "mem-bind": (("map_ mask_ rank", "binds:shape"),),
+    "distribution": (("arbitrary plane", "binds:shape"),),
     "cpu-freq": (
         ("conservative ondemand performance powersave schedutil userspace", "binds:frequency"),
     ),
     "export": (("omp_ kmp_ gomp_ mkl_ openblas_ goto_ blis_ veclib_ numexpr_", "binds:threads"),),
-    "hint": (("memory_bound", "all"),),
+    "hint": (("memory_bound", "binds:shape"),),
     "priority": (("0", "held"),),
 }
 """Option -> classes that come with a word of its value that begins so, small letters."""
@@ -266,11 +270,12 @@ _OTHERS = {
         SBATCH_MEM_BIND_TYPE SBATCH_MEM_BIND_VERBOSE SLURM_UID SLURM_WORKING_CLUSTER
         """,
     "binds:gpus binds:cores binds:node_type": "SLURM_STEP_GRES",
-    # Tasks laid out by a list of nodes, or the components of a heterogeneous job.
-    "all": """
-        SLURM_ARBITRARY_NODELIST SLURM_DIST_LLLP SLURM_DIST_PLANESIZE SLURM_HET_SIZE
-        SLURM_HOSTFILE SLURM_PACK_SIZE
+    # Tasks laid out by a list of nodes.
+    "binds:shape": """
+        SLURM_ARBITRARY_NODELIST SLURM_DIST_LLLP SLURM_DIST_PLANESIZE SLURM_HOSTFILE
         """,
+    # The components of a heterogeneous job.
+    "all": "SLURM_HET_SIZE SLURM_PACK_SIZE",
 }
 SET_IN_JOBS = frozenset(
     """
@@ -296,10 +301,23 @@ FAMILIES = (
 )
 """How harmless variables begin that Slurm sets inside jobs, and those of PMI and of plugins."""
 
+_PLACED_BY = (
+    "SLURM_HET_",
+    "SLURM_JOB_CPUS",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM",
+    "SLURM_PACK_",
+    "SLURM_STEP_",
+    "SLURM_SRUN_",
+    "SLURM_TOPOLOGY_",
+)
+"""How the names of others begin by which launchers find a job's nodes and tasks."""
+
 _STEP = {
     # What the job's steps read as their own: the number of tasks and the place of each.
-    "ntasks": "all",
-    "ntasks-per-node": "all",
+    "ntasks": "binds:shape",
+    "ntasks-per-node": "binds:shape",
     "cpus-per-task": "binds:threads binds:cores",
     "cpu-freq": "binds:frequency",
     "dependency": "harmless",
@@ -431,7 +449,8 @@ def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
 
     ``assigned``: name -> the values it may be given, "" where it is unset, None where a value is
     not known. What Slurm itself sets in each job says nothing of a submission that has it, but a
-    script that changes it has a reason.
+    script that changes it has a reason. No Slurm reads a name that is in no table: of what a site's
+    plugins or a later release make of it, the cap alone is safe.
     """
     judged: list[tuple[str, tuple[str, ...]]] = []
     for name, values in assigned.items():
@@ -439,8 +458,7 @@ def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
             continue
         classes, option = VARIABLES.get(name), SETS.get(name)
         if classes is None or (option is None and name in SET_IN_JOBS):
-            plugin = name.startswith(("SLURM_SPANK_", "SLURM_PMI", "SLURM_ADVISOR_"))
-            judged.append((name, ("harmless" if plugin else "all",)))
+            judged.append((name, _set_by_script(name)))
             continue
         for value in values:
             if option == "export":
@@ -452,6 +470,15 @@ def judge_script(assigned: Mapping[str, Sequence[str | None]]) -> Judged:
             else:
                 judged.append((name, classes_of(option or "", value or "", classes)))
     return _gather_judged(judged)
+
+
+def _set_by_script(name: str) -> tuple[str, ...]:
+    """Return the classes of a variable that no srun reads as an option."""
+    if name.startswith(("SLURM_SPANK_", "SLURM_PMI", "SLURM_ADVISOR_")):
+        return ("harmless",)
+    if name in SET_IN_JOBS or name.startswith(_PLACED_BY):
+        return ("binds:shape",)
+    return ("binds:threads", "binds:cores", "binds:node_type")
 
 
 def both(first: Judged, second: Judged) -> Judged:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from advisor.core.availability import Availability
 from advisor.core.axes import AxisWriting
+from advisor.core.cluster_name import cluster_name
 from advisor.core.configuration import Configuration
 from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.gpus import GpusAsked
@@ -45,6 +46,7 @@ from advisor.schedulers.slurm.sbatch import (
 
 __all__ = [
     "AXES",
+    "CAPS_OWN_CORES",
     "DIRECTIVE",
     "FOLLOWS",
     "LEFT_ALONE",
@@ -89,6 +91,7 @@ LEFT_ALONE = "ADVISOR=off sbatch"
 FOLLOWS = {"cpus-per-task": "SLURM_CPUS_PER_TASK"}
 SETTINGS = ("SLURM_CONF",)
 SETS_THREADS: tuple[str, ...] = ()
+CAPS_OWN_CORES = True
 AXES: Mapping[str, AxisWriting] = {"gpu_freq_khz": AxisWriting("gpu-freq", per=1000)}
 """Slurm's own option, in MHz: of the GPUs' memory it says nothing, which keeps its clock."""
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
@@ -100,6 +103,8 @@ PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
 """What of it says whether each node caps a whole job, not only the steps of srun."""
 NODE_CAP = "advisor-node-cap"
 """The program of `hooks/slurm` that does so, as prolog and epilog."""
+NODE_GPUS = "advisor-node-gpus"
+"""The program that it starts for a job's GPUs, beside it."""
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -195,6 +200,7 @@ def parse_request(
         hook=hook,
         user=user,
         uid=uid,
+        cluster=_cluster(get("clusters"), payload.get("cluster")),
         kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
         account=get("account"),
         partition=get("partition"),
@@ -235,6 +241,12 @@ def parse_request(
         binds={**judged.binds, **_bound_by_name(get("cpu-freq"))},
         not_understood=judged.not_understood,
     )
+
+
+def _cluster(option: str, here: object) -> str:
+    """Return the cluster that a job goes to: by ``--clusters``, which may name several, else the
+    hook's own."""
+    return cluster_name(option or here).lower()
 
 
 def _assigned_variables(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
@@ -453,7 +465,7 @@ def render(
         counts = request.script_counts or counts_threads(request.script or "", variables)
         if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
-    if whole and (cap_khz := cap_asked_for(request, chosen, node_type)):
+    if cap_khz := cap_asked_for(request, chosen, node_type):
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
         rewrite["cpu-freq"] = f"{min(least, cap_khz)}-{cap_khz}"
     return rewrite, environment

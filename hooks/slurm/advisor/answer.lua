@@ -15,11 +15,16 @@ local config = use("config")
 local MAX_STAMP, MAX_STEPS, MAX_MESSAGE = 2000, 2000, 500
 local MAX_KHZ = 20000000 -- no processor's
 local COUNT = "^[1-9]%d?%d?%d?%d?%d?$"
-local OPTIONS = {
+local OPTIONS = setmetatable({
   ["constraint"] = "^%w[%w_.%-]*$",
   ["cpu-freq"] = "^%d+%-%d+$",
   ["cpus-per-task"] = COUNT,
-}
+}, {
+  __index = function(_, name) -- clocks and limits of GPUs
+    local axis = use("axes")[name]
+    return axis and axis.pattern
+  end,
+})
 local PROGRAM = {
   path = "^[^%c]+$", size = "^%d+$", mtime = "^%-?%d+$", build = "^[%x:adler ]+$",
 }

@@ -31,8 +31,8 @@ end
 local function request(options, explicit, het, found)
   local root = os.getenv("XDG_CONFIG_HOME") or ""
   if root:sub(1, 1) ~= "/" then root = (os.getenv("HOME") or "/nonexistent") .. "/.config" end
-  local head = ('{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","type":"%s",'
-    .. '"het":%s,"plan":1,"argv":'):format(options.type, tostring(het))
+  local head = ('{"v":1,"op":"decide","scheduler":"slurm","hook":"cli_filter","cluster":"%s",'
+    .. '"type":"%s","het":%s,"plan":1,"argv":'):format(config.cluster, options.type, tostring(het))
     .. (explicit:match('"argv":(%[.*%])%s*}%s*$') or "[]") .. ',"options":' .. explicit
   if found then
     local words = {}

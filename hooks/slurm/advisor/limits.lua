@@ -8,6 +8,7 @@
 -- inventory: { default = partition, partitions = { name = { max_nodes = n or nil, classes =
 --   { { nodes = n, cpus = n, memory = MB, features = { name = true } }, ... } } } }
 
+local use = ...
 local M = {}
 
 local FACTORS = { K = 1 / 1024, M = 1, G = 1024, T = 1024 * 1024 }
@@ -112,9 +113,24 @@ function M.lowest_step(cap, partition, cpus, inventory, steps)
   end
 end
 
+-- Whether the GPUs of the nodes of one of these classes can be set so: `values` has, by feature, the
+-- numbers that an option may have as a text, or the least and the most as a table.
+local function can_be_set(number, classes, values)
+  for _, class in ipairs(classes) do
+    local names = { [""] = true }
+    for name in pairs(class.features) do names[name] = true end
+    for name in pairs(names) do
+      local known = values[name]
+      if type(known) == "table" and number >= known[1] and number <= known[2] then return true end
+      if type(known) == "string" and known:find(" " .. number .. " ", 1, true) then return true end
+    end
+  end
+  return false
+end
+
 -- beyond(plan, wanted, variables, inventory, steps) says what of a plan is more than the job may
 -- have, or nil: a larger request, more threads than a task has CPUs or its user said, a cap that
--- is no step of its nodes. `variables` are those the user set, `steps` the caps of node types in
+-- is no step of its nodes, a clock or limit that their GPUs cannot have. `variables` are those the user set, `steps` the caps of node types in
 -- kHz, by feature.
 function M.beyond(plan, wanted, variables, inventory, steps)
   local cores, asked = count(plan.options["cpus-per-task"]), count(wanted["cpus-per-task"])
@@ -134,6 +150,12 @@ function M.beyond(plan, wanted, variables, inventory, steps)
   local cap = (plan.options["cpu-freq"] or ""):match("%-(%d+)$")
   if cap and not is_step(cap, classes, steps) then
     return cap .. " kHz is no frequency step of its nodes"
+  end
+  for name, value in pairs(plan.options) do
+    local axis = use("axes")[name]
+    if axis and not can_be_set(tonumber(value:match(axis.pattern)), classes, axis.values) then
+      return ("%s=%s is nothing that the GPUs of its nodes can have"):format(name, value)
+    end
   end
 end
 

@@ -6,7 +6,12 @@ local STAMP, DECISION = "ADVISOR_STAMP", "ADVISOR_DECISION"
 local SET, STEPS = "ADVISOR_SET", "ADVISOR_PLAN"
 local CARRIED = "SLURM_" -- before a name: goes with the job whatever --export says
 -- Variables by which Slurm's own srun and children of the job see what an option became.
-local SEEN_AS = { ["cpu-freq"] = "SLURM_CPU_FREQ_REQ", ["cpus-per-task"] = "SLURM_CPUS_PER_TASK" }
+local SEEN_AS = {
+  ["cpu-freq"] = "SLURM_CPU_FREQ_REQ", ["cpus-per-task"] = "SLURM_CPUS_PER_TASK",
+  ["gpu-freq"] = "SLURM_GPU_FREQ",
+}
+-- By which srun and slurmstepd read an option of a SPANK plugin: a filter can set Slurm's own only.
+local SPANK = { "_SLURM_SPANK_OPTION_%s_%s", "SLURM_SPANK__SLURM_SPANK_OPTION_%s_%s" }
 
 local M = {}
 
@@ -34,6 +39,18 @@ end
 
 local function escape(char) return ("%%%02x"):format(char:byte()) end
 
+-- The variables that are an option to whichever SPANK plugin has it; Slurm says which plugins there
+-- are, and not which options they have.
+function M.as_variables(name, value, options)
+  local variables = {}
+  for plugin in pairs(options.spank or {}) do
+    for _, form in ipairs(SPANK) do
+      variables[form:format((plugin:gsub("%W", "_")), (name:gsub("%W", "_")))] = value
+    end
+  end
+  return variables
+end
+
 -- What the plan sets, as words `NAME=VALUE`, or `NAME=VALUE<BEFORE` where there was a value before:
 -- goes with the job, so that jobs submitted from inside it can be given back what was there.
 function M.what_is_set(plan, before)
@@ -53,7 +70,7 @@ end
 -- Takes back what such words say was set; a value that was changed since is somebody's own.
 function M.restore(text)
   local setenv = use("system").setenv
-  for name, value, more in text:gmatch("([A-Z][A-Z0-9_]*)=([%w.-]+)(%S*)") do
+  for name, value, more in text:gmatch("([%a_][%w_]*)=([%w.:=,+-]+)(%S*)") do
     if os.getenv(name) == value then
       local was = more:match("^<(.+)$")
       setenv(name, was and was:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
@@ -74,6 +91,13 @@ function M.assign(plan, options, export)
     local before = plan.wanted[name]
     if before then undo[#undo + 1] = function() options[name] = before end end
     options[name] = value
+  end
+  for name, value in pairs(plan.options) do
+    local axis = use("axes")[name]
+    if axis and axis.spank and options.spank then
+      plan.options[name] = nil
+      for variable_name, text in pairs(M.as_variables(name, value, options)) do plan.env[variable_name] = text end
+    end
   end
   local ok, problem = pcall(function()
     variable(DECISION, plan.decision)

@@ -38,7 +38,7 @@ local TEXTS = {
   clusters = "clusters", constraint = "features", container = "container",
   ["cpus-per-gpu"] = "cpus_per_tres", dependency = "dependency", exclude = "exc_nodes",
   extra = "extra", gpus = "tres_per_job", ["gpus-per-socket"] = "tres_per_socket",
-  gres = "tres_per_node", ["job-name"] = "name", licenses = "licenses",
+  ["gpu-freq"] = "tres_freq", gres = "tres_per_node", ["job-name"] = "name", licenses = "licenses",
   ["mem-per-gpu"] = "mem_per_tres", network = "network", nodelist = "req_nodes",
   partition = "partition", prefer = "prefer", qos = "qos", reservation = "reservation",
   ["tres-bind"] = "tres_bind", ["tres-per-task"] = "tres_per_task", wckey = "wckey",
@@ -110,7 +110,8 @@ local function request(job, wanted, variables, stamp)
   local argv, given = {}, job.argv or {} -- none for a script from standard input
   for i = 0, (tonumber(job.argc) or 0) - 1 do argv[#argv + 1] = quote(tostring(given[i] or "")) end
   return table.concat({
-    '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","type":"sbatch","uid":',
+    '{"v":1,"op":"decide","scheduler":"slurm","hook":"job_submit","cluster":"', config.cluster,
+    '","type":"sbatch","uid":',
     ("%.0f"):format(job.user_id), ',"stamp":', quote(stamp or ""),
     ',"options":', object(quote, wanted), ',"argv":[', table.concat(argv, ","),
     '],"script":', quote(job.script:sub(1, config.max_script)),
@@ -123,6 +124,9 @@ end
 -- Why the plan must not be assigned, or nil.
 local function refused(job, plan, wanted, variables)
   if plan.options["cpus-per-task"] then return "the cores of a job are not changed in here" end
+  for name in pairs(plan.options) do
+    if use("axes")[name] and name ~= "gpu-freq" then return name .. " is not written in here" end
+  end
   for name in pairs(plan.env) do
     if job.environment[name] and not variables[name] then return name .. " is the user's own" end
   end
@@ -154,13 +158,14 @@ local function ask(job, stamp)
 end
 
 -- Assigns the whole plan. Only the constraint is a field: a cap set there is not applied, but srun
--- reads its own variable.
+-- reads its own variables.
 local function assign(job, plan)
   local environment = job.environment
   local set = use("rewrite").what_is_set(plan, function(name) return environment[name] end)
   if plan.options.constraint then job.features = plan.options.constraint end
   for name, value in pairs(plan.env) do environment[name] = value end
   if plan.options["cpu-freq"] then environment.SLURM_CPU_FREQ_REQ = plan.options["cpu-freq"] end
+  if plan.options["gpu-freq"] then environment.SLURM_GPU_FREQ = plan.options["gpu-freq"] end
   if set then environment.ADVISOR_SET = set end
   environment.ADVISOR_DECISION = plan.decision
   if plan.stamp then environment.ADVISOR_STAMP = plan.stamp end

@@ -86,7 +86,9 @@ end
 -- What the plan changes, by axis.
 local function changed_by(plan)
   local axes = {}
-  for name in pairs(plan.options) do axes[CHANGES[name] or "all"] = true end
+  for name in pairs(plan.options) do
+    axes[CHANGES[name] or (use("axes")[name] or {}).axis or "all"] = true
+  end
   if next(plan.env) then axes.threads = true end
   return axes
 end
@@ -95,6 +97,10 @@ end
 -- `options` and `variables` are what the user set, by name; program "step" is srun inside a job.
 function M.refused(plan, options, variables, program)
   local axes, found = changed_by(plan), {}
+  local cap_alone = axes.frequency and next(axes, next(axes)) == nil
+  -- what leaves open what a core or a task is: a cap is decided for all that a job runs, or for one
+  -- program as a step of one shape
+  axes.shape = program == "step" or not cap_alone
   local function judge(shown, classes)
     if not classes then found[#found + 1] = shown .. " is not understood" end
     for word in (classes or ""):gmatch("%S+") do

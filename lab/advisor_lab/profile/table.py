@@ -73,7 +73,8 @@ class ModelForm(JsonForm):
     weighting: str = field(metadata=wire("heteroscedasticityCompensation"))
     fitted: Fitted = field(metadata=wire("model"))
     constraints: Annotated[
-        Mapping[str, bool | Sequence[str]], "lower_bound, growing and ranges, where there are any"
+        Mapping[Literal["lower_bound", "growing", "ranges"], bool | Sequence[str]],
+        "lower_bound, growing and ranges, where there are any",
     ] = field(metadata=wire("posNmonotonConstraints"))
     largest: CurvePart | None = field(metadata=wire("maxMemModel"))
     knots: Sequence[CurvePart] = field(metadata=wire("knotMemModels"))

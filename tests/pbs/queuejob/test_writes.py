@@ -150,7 +150,10 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
     )
     with daemon(path, answering(plan())) as asked:
         [done] = run_hook(
-            HOOK, [event], {**settings, "host_resources": ["node_type"]}, folder=tmp_path
+            HOOK,
+            [event],
+            {**settings, "host_resources": ["node_type"], "cluster": "pbs1"},
+            folder=tmp_path,
         )
     question = json.loads(asked[0])
     check_request(question)
@@ -159,6 +162,7 @@ def test_what_is_asked(tmp_path: Path, path: Path, settings: dict[str, object]) 
         "op": "decide",
         "scheduler": "pbs",
         "hook": "queuejob",
+        "cluster": "pbs1",
         "type": "qsub",
         "user": "root",
         "host_resources": ["node_type"],

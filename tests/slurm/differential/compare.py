@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.law import node_type_of, predict
+from testbed.law import node_type_of
 
-from .cluster import MODELLED, SCALE
+from .cluster import MODELLED, law
 from .pairs import Pair, Record, Tried
 
 #: What a record holds of one job only, or of the moment; the stamp is the advisor's.
@@ -463,11 +463,11 @@ def _compare_reports(verdict: Verdict, off: Tried, on: Tried) -> None:
         bound = [sorted(_bound(r) for r in side) for side in (mine, its)]
         if not verdict.moved and "cores" not in verdict.changes:
             _equal(verdict, f"CPUs of {program}", *bound)
-        first, second = (next(r for r in side if r["rank"] == "0") for side in (mine, its))
+        first, second = (_first_rank(side) for side in (mine, its))
         _compare_environments(
             verdict, f"inside {program}", first["environment"], second["environment"], kept=False
         )
-    together = [_overlap(t.reports) for t in (off, on)]
+    together = [overlap(t.reports) for t in (off, on)]
     if together[0] and together[1] * 2 <= together[0]:
         verdict.differs("steps at the same time", *together)
 
@@ -508,20 +508,26 @@ def _lawful_s(tried: Tried, record: Record) -> float:
         if min(r["start"] for r in reports) >= end:
             total_s, longest_s = total_s + longest_s, 0.0
         end = max(end, *(r["end"] for r in reports))
-        longest_s = max(longest_s, _lasts_s(reports))
+        longest_s = max(longest_s, lawful(reports)[0])
     return total_s + longest_s
 
 
-def _lasts_s(reports: Sequence[Report]) -> float:
-    """Return how long one start of a program takes by the law, with the threads and cap it got."""
+def lawful(reports: Sequence[Report]) -> tuple[float, float]:
+    """Return how long one start of a program takes by the law, with the threads and cap it got, and
+    the power of each of its nodes, W."""
     nodes = Counter(r["node"] for r in reports)
     node_type = node_type_of(next(iter(nodes)))
     each = _count(reports[0]["threads"]) or _bound(reports[0]) or node_type.cores
-    asked = next(r["environment"] for r in reports if r["rank"] == "0")
+    asked = _first_rank(reports)["environment"]
     steps = re.findall(r"\d{6,}", asked.get("SLURM_CPU_FREQ_REQ", ""))
     cap_khz = min(int(steps[-1]), node_type.max_khz) if steps else node_type.max_khz
     threads = min(max(nodes.values()) * each, node_type.cores)
-    return predict("stencil", node_type, len(nodes), threads, cap_khz, SCALE)[0]
+    return law(reports[0]["program"], node_type, len(nodes), threads, cap_khz)
+
+
+def _first_rank(reports: Sequence[Report]) -> Report:
+    """Return the report of the least rank: with --multi-prog rank 0 may be of another program."""
+    return min(reports, key=lambda report: int(report["rank"]))
 
 
 def _limit_s(record: Record) -> float:
@@ -556,7 +562,7 @@ def _launches(tried: Tried) -> list[Launch]:
             single[step] += 1
             groups[(*step, single[step])] = [report]
         else:
-            groups.setdefault(step, []).append(report)
+            groups.setdefault((*step, 0), []).append(report)
     found = []
     for step, reports in groups.items():
         nodes = Counter(r["node"] for r in reports)
@@ -570,7 +576,7 @@ def _launches(tried: Tried) -> list[Launch]:
     return sorted(found, key=lambda launch: (launch[0], launch[1][0]["start"]))
 
 
-def _overlap(reports: Sequence[Mapping[str, Any]]) -> int:
+def overlap(reports: Sequence[Report]) -> int:
     """Return how many steps ran at the same time at most, of those that take their time."""
     long = [r for r in reports if r["rank"] == "0" and r["end"] - r["start"] > 0.5]
     return max((sum(r["start"] <= at["start"] < r["end"] for r in long) for at in long), default=0)

@@ -27,6 +27,7 @@ from .cluster import Cluster
 from .shapes import Shape
 
 SIDES = ("off", "on")
+PLANS = frozenset({"ADVISOR_PLAN", "SLURM_ADVISOR_PLAN"})
 CHUNK = 100
 #: A job that nothing but its own request keeps from starting has started after so long.
 SETTLE_S = 3.0
@@ -63,6 +64,11 @@ class Tried:
     steps: list[Record] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+
+    @property
+    def planned(self) -> bool:
+        """Whether a job of it carries a plan for its steps: only their run shows what that does."""
+        return any(not PLANS.isdisjoint(variables) for variables in self.environments)
 
     @property
     def ids(self) -> list[str]:
@@ -118,7 +124,8 @@ class Trial:
         ]
         for pair in pairs:
             accepted = pair.off.returncode == pair.on.returncode == 0
-            needed = self.blank or pair.shape.always or not same_records(pair.off, pair.on)
+            needed = self.blank or pair.shape.always or pair.on.planned
+            needed = needed or not same_records(pair.off, pair.on)
             pair.ran = accepted and needed
         idle = [i for pair in pairs if not pair.ran for t in (pair.off, pair.on) for i in t.ids]
         self._cancel(idle)

@@ -60,7 +60,8 @@ class Testbed(Client):
     makes one of its own under the temporary folder and removes it when stopped. `lua_hooks`
     turns JobSubmitPlugins=lua and CliFilterPlugins=lua on, with hooks that do nothing until
     others are installed in `conf_dir`. `users` are existing unprivileged users which get the
-    account `proj`, as root does. `more_configuration` is written at the end of slurm.conf.
+    account `proj`, as root does. `cluster` is its ClusterName. `more_configuration` is written at
+    the end of slurm.conf. Each node of the type bdw has so many `gpus`.
     """
 
     __test__ = False
@@ -71,13 +72,16 @@ class Testbed(Client):
         *,
         lua_hooks: bool = True,
         users: Sequence[str] = ("nobody", "daemon"),
+        cluster: str = "testbed",
         more_configuration: str = "",
+        gpus: int = 0,
     ) -> None:
         self._temporary = directory is None
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)) if directory is None else directory
         super().__init__(folder.resolve(), users)
         self.lua_hooks = lua_hooks
-        self.more_configuration = more_configuration
+        self.cluster = cluster
+        self.more_configuration, self.gpus = more_configuration, gpus
         self._complaint = ""
         self._claim: socket.socket | None = None
 
@@ -136,7 +140,9 @@ class Testbed(Client):
             self.home(user).mkdir()
             os.chown(self.home(user), account.pw_uid, account.pw_gid)
         ports, self._claim = claim_ports()
-        write_configuration(root, ports, self.lua_hooks, self.more_configuration)
+        write_configuration(
+            root, ports, self.lua_hooks, self.cluster, self.more_configuration, self.gpus
+        )
         install = spawn(
             root,
             "install",
@@ -204,8 +210,8 @@ class Testbed(Client):
         self._started((root / "run" / "mariadb.socket").exists, "mariadbd")
         self._started((root / "run" / "munge.socket").exists, "munged")
         spawn(root, "slurmdbd", [_need("slurmdbd"), "-D"], self.env())
-        self._started(lambda: self._sacctmgr("add", "cluster", "testbed"), "slurmdbd")
-        self._sacctmgr("add", "account", ACCOUNT, "cluster=testbed")
+        self._started(lambda: self._sacctmgr("add", "cluster", self.cluster), "slurmdbd")
+        self._sacctmgr("add", "account", ACCOUNT, f"cluster={self.cluster}")
         names = ",".join(("root", *self.users))
         self._started(
             lambda: self._sacctmgr("add", "user", names, f"account={ACCOUNT}"), "accounts"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from .daemons import TestbedError
 from .law import NODE_TYPES
 
 LOCAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-CLUSTER = "testbed"
 ACCOUNT = "proj"
 NOOP_HOOKS = {
     "cli_filter.lua": """\
@@ -66,14 +66,25 @@ def claim_ports() -> tuple[Ports, socket.socket]:
     raise TestbedError(f"no {needed + 1} ports in a row are free outside of {LOCAL_PORT_RANGE}")
 
 
-def slurm_conf(root: Path, ports: Ports, lua_hooks: bool) -> str:
+GPU_TYPE = "bdw"
+"""The node type whose nodes get GPUs, where a testbed has some."""
+
+
+def gres_conf(root: Path, gpus: int) -> str:
+    """Return gres.conf."""
+    nodes = ",".join(NODE_TYPES[GPU_TYPE].nodes)
+    return f"NodeName={nodes} Name=gpu Type=posed File={root}/dev/nvidia[0-{gpus - 1}]\n"
+
+
+def slurm_conf(root: Path, ports: Ports, lua_hooks: bool, cluster: str, gpus: int = 0) -> str:
     """Return slurm.conf."""
+    gres = {GPU_TYPE: f" Gres=gpu:posed:{gpus}"} if gpus else {}
     hooks = "JobSubmitPlugins=lua\nCliFilterPlugins=lua\n" if lua_hooks else ""
     nodes = "".join(
         f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports.slurmd[node]}"
         f" Sockets={t.sockets} CoresPerSocket={t.cores_per_socket} ThreadsPerCore=1"
-        f" RealMemory=8000 Feature={t.feature} Weight={10 * rank + 1}\n"
-        for rank, t in enumerate(NODE_TYPES.values())
+        f" RealMemory=8000 Feature={t.feature} Weight={10 * rank + 1}{gres.get(name, '')}\n"
+        for rank, (name, t) in enumerate(NODE_TYPES.items())
         for node in t.nodes
     )
     by_type = "".join(
@@ -81,7 +92,7 @@ def slurm_conf(root: Path, ports: Ports, lua_hooks: bool) -> str:
         for t in NODE_TYPES.values()
     )
     return f"""\
-ClusterName={CLUSTER}
+ClusterName={cluster}
 SlurmctldHost={socket.gethostname().split(".")[0]}(127.0.0.1)
 SlurmctldPort={ports.slurmctld}
 SlurmUser=root
@@ -123,6 +134,7 @@ AccountingStoragePort={ports.slurmdbd}
 AccountingStoragePass={root}/run/munge.socket
 AccountingStorageTRES=energy
 AccountingStoreFlags=job_comment,job_env,job_script
+{"GresTypes=gpu" if gpus else ""}
 {hooks}{nodes}\
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=debug Nodes=bdw1,bdw2 MaxTime=30 State=UP
@@ -178,13 +190,24 @@ aria-pagecache-buffer-size=8M
 """
 
 
-def write_configuration(root: Path, ports: Ports, lua_hooks: bool, more: str) -> None:
+def write_configuration(
+    root: Path, ports: Ports, lua_hooks: bool, cluster: str, more: str, gpus: int = 0
+) -> None:
     """Write every configuration file under `root/etc`, with no-op hooks where none are.
 
-    `more` is written at the end of slurm.conf.
+    `more` is written at the end of slurm.conf. Each node of GPU_TYPE has so many `gpus`, whose
+    files, as of devices, are made under `root/dev`.
     """
     etc = root / "etc"
-    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks) + more)
+    (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks, cluster, gpus) + more)
+    if gpus:
+        (etc / "gres.conf").write_text(gres_conf(root, gpus))
+        (root / "dev").mkdir(exist_ok=True)
+        for number in range(gpus):
+            # Slurm takes a device's number from such a file, and knows it by no other
+            device = root / "dev" / f"nvidia{number}"
+            device.unlink(missing_ok=True)
+            os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(195, number))
     (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
     (etc / "my.cnf").write_text(mariadb_conf(root, ports))
     secret = etc / "slurmdbd.conf"

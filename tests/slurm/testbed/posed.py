@@ -20,6 +20,8 @@ GOVERNOR = "ondemand"
 MARKER = ".testbed"
 CAPS = "/run/advisor-caps"
 """Where hooks/slurm/advisor-node-cap keeps what stood on a node before its cap."""
+GPUS = "/run/advisor-gpus"
+"""Where it keeps what stood on a job's GPUs."""
 HERE = Path(__file__).resolve().parent
 
 
@@ -82,6 +84,7 @@ def build_nodes(root: Path) -> None:
             folder = root / "nodes" / node
             build_sys(folder / "sys", node_type)
             (folder / "caps").mkdir()
+            (folder / "gpus").mkdir()
             loads = folder / "loads"
             loads.mkdir()
             loads.chmod(0o1777)
@@ -135,12 +138,12 @@ def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:
     node_sys = root / "nodes" / node / "sys"
     caps = root / "nodes" / node / "caps"
     script = (
-        'set -e; sys="$1"; caps="$2"; shift 2;'
-        f' mkdir -p {CAPS}; mount --bind "$caps" {CAPS};'
+        'set -e; sys="$1"; caps="$2"; gpus="$3"; shift 3;'
+        f' mkdir -p {CAPS} {GPUS}; mount --bind "$caps" {CAPS}; mount --bind "$gpus" {GPUS};'
         ' if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$sys/fs/cgroup"; fi;'
         ' mount --rbind "$sys" /sys; exec "$@"'
     )
-    folders = [str(node_sys), str(caps)]
+    folders = [str(node_sys), str(caps), str(caps.with_name("gpus"))]
     return ["unshare", "-m", "sh", "-c", script, "sh", *folders, slurmd, "-D", "-N", node]
 
 

@@ -333,9 +333,9 @@ def test_a_hint_that_leaves_cores_idle_changes_nothing(store: Writer) -> None:
     [
         ("#SBATCH --signal=TERM@120\n", {}),
         ("#SBATCH --deadline=now+2hours\n", {"node_type": "--deadline"}),
-        ("#SBATCH --overcommit\n", {"all": "--overcommit"}),
-        ("#SBATCH -S 2\n", {"all": "--core-spec"}),
-        ("#SBATCH --spread-job\n", {"all": "--spread-job"}),
+        ("#SBATCH --overcommit\n", {"shape": "--overcommit"}),
+        ("#SBATCH -S 2\n", {"shape": "--core-spec"}),
+        ("#SBATCH --spread-job\n", {"shape": "--spread-job"}),
     ],
 )
 def test_in_the_controller_the_scripts_own_lines_are_read(
@@ -344,7 +344,7 @@ def test_in_the_controller_the_scripts_own_lines_are_read(
     decision = enforced(store, lines)
     assert decision.request is not None and dict(decision.request.binds) == kept
     assert decision.request.signal_before_s == (180 if "signal" in lines else 0)
-    assert ("option-binds" in codes(decision)) is ("all" in kept)
+    assert ("option-binds" in codes(decision)) is ("shape" in kept)
 
 
 def test_a_job_that_may_be_given_less_time_is_left_alone(store: Writer) -> None:

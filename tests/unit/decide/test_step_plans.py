@@ -255,11 +255,19 @@ def test_the_axes_hold(store: Writer) -> None:
     assert steps and all(s.threads_new and not s.cap_khz for s in steps)
 
 
-def test_a_cap_of_the_whole_job_comes_first(store: Writer) -> None:
+def test_the_better_of_a_cap_of_the_whole_job_and_of_its_steps(store: Writer) -> None:
     decision = asked(store)
+    site = with_history(snapshot(store), decision, 100.0 / 0.9, part_s=100.0)
+    planned = again(decision, site)
+    assert {"whole-job", "step-plan"} <= codes(planned) and not planned.rewrite
+    (step,) = steps_of(planned)
+    assert step.threads_new and step.energy_pct is not None
+    policy(store, axes={"threads": "keep"})
     site = with_history(snapshot(store), decision, 100.0 / 0.9, part_s=100.0)
     capped = again(decision, site)
     assert capped.changed and "whole-job" in codes(capped) and capped.plan is None
+    assert capped.chosen is not None  # nine tenths of what its steps' threads spare are more
+    assert 0.9 * step.energy_pct[0] < 100 * capped.chosen.energy.change
 
 
 def test_a_choice_of_the_users_holds_for_the_programs_steps(store: Writer) -> None:

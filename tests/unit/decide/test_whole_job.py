@@ -308,13 +308,17 @@ def test_scripts_of_other_kinds(store: Writer, code: str, script: str, times: in
     )
 
 
-def test_steps_at_once_are_no_history(store: Writer) -> None:
+def test_steps_at_once_tell_of_the_whole_job_alone(store: Writer) -> None:
     script = "#!/bin/bash\nsrun ./stencil &\nsrun ./stencil &\nwait\n"
     _, stencil = steps()
     for number in range(3):
         both = [stencil, replace(stencil, step_id="2")]
         ran(store, ask(store, script=script), number, both, elapsed_s=101.0)
-    assert derive(store) and not snapshot(store).histories
+    assert derive(store)
+    ((_, known),) = snapshot(store).histories.values()
+    assert all(job["whole"] for job in json.loads(known)["jobs"])
+    decision = ask(store, script=script)
+    assert not decision.changed and "whole-job" not in codes(decision)
 
 
 def test_the_limit_that_ends_a_job_holds(store: Writer) -> None:

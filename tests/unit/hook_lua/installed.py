@@ -13,6 +13,7 @@ from typing import Any
 
 from hooked import daemon
 
+from advisor.core.axes import AxisWriting
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files, stub
 from tests.unit.hook_lua.modules import CLUSTER, LUA_OF
 
@@ -155,6 +156,8 @@ class Installed:
         retry_s: int = 30,
         steps: Mapping[str, Sequence[int]] = STEPS,
         understood: Mapping[str, Sequence[str]] | None = None,
+        axes: Mapping[str, AxisWriting] | None = None,
+        axis_steps: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
         precompiled: bool = False,
     ) -> None:
         self.lua, self.folder, self.socket = LUA_OF[home], folder, folder / "s"
@@ -170,6 +173,8 @@ class Installed:
             folder / "log",
             understood or {},
             frequency_steps=steps,
+            axes=axes or {},
+            axis_steps=axis_steps or {},
         )
         for name, data in module_files(settings, CLUSTER, {}).items():
             source = name.endswith(".lua") and name != "log.lua"  # of those that are precompiled

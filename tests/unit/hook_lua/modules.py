@@ -49,6 +49,7 @@ CLUSTER = Cluster(
         *(_node(f"b{i}", ("new",), 40, 8000, "batch", threads_per_core=2) for i in range(2)),
     ),
     (Partition("batch", default=True), Partition("debug", max_nodes=2)),
+    "alpha",
 )
 
 

@@ -62,11 +62,13 @@ def test_a_whole_plan_is_assigned(installed: Installed) -> None:
     assert (job.said, job.log, job.results) == ("", [], ["0"])
     [request] = job.requests
     check_request(request)
-    assert {k: request[k] for k in ("v", "op", "scheduler", "hook", "type", "het", "argv")} == {
+    names = ("v", "op", "scheduler", "hook", "cluster", "type", "het", "argv")
+    assert {name: request[name] for name in names} == {
         "v": 1,
         "op": "decide",
         "scheduler": "slurm",
         "hook": "cli_filter",
+        "cluster": "alpha",
         "type": "sbatch",
         "het": False,
         "argv": ["job.sh"],

@@ -224,6 +224,46 @@ def test_the_bounds_of_a_plan(home: Path) -> None:
     assert [shown(text) for text in (*plans, *none)] == read_in_lua(home, [*plans, *none])
 
 
+KEYS = """\
+local json, step = use("json"), use("step")
+for line in io.lines() do
+  local text, key, any = unpack(json.decode(line))
+  local plan, problem = step.read(text, key, any)
+  io.write(problem or "", ";")
+  for _, e in ipairs(plan or {}) do io.write(e.key, ",", e.ranks, " ") end
+  io.write("\\n")
+end
+"""
+
+
+def test_a_plan_is_read_for_one_program(home: Path) -> None:
+    other, any_, third = "00000001", "00000002", "00000003"
+    entries = [
+        PlanEntry(key, ranks, 14, False, 7)
+        for ranks, key in enumerate((other, APP, any_, APP, third), 1)
+    ]
+    text = plan_text(*entries)
+    broken = f"{APP},1,2,-,2,0"  # not fewer threads
+    bad = plan_text(*entries).replace(entries[0].text, broken.replace(APP, other))[:-8]
+    worse = plan_text(*entries).replace(entries[1].text, broken)[:-8]
+    asked = {
+        (text, APP, any_): f";{APP},2 {any_},3 {APP},4 ",
+        (text, "0000000a", third): f";{third},5 ",
+        (text, third, "0000000a"): f";{third},5 ",
+        (text, "none", "none"): ";",
+        (text, APP[1:], APP[:-1]): ";",
+        (text[:-1] + "g", APP, any_): "the plan is malformed;",
+        (text[:-8] + key_of("x"), APP, any_): "the plan is cut or changed;",
+        (text[:-8] + key_of("x"), "none", "none"): ";",  # nothing of it is used
+        (bad + key_of(bad), APP, any_): f";{APP},2 {any_},3 {APP},4 ",
+        (bad + key_of(bad), other, any_): "the plan is malformed;",
+        (worse + key_of(worse), APP, any_): "the plan is malformed;",
+    }
+    lines = "".join(json.dumps(words) + "\n" for words in asked)
+    code = "unpack = unpack or table.unpack\n" + KEYS
+    assert run(home, code, lines.encode()).decode().splitlines() == list(asked.values())
+
+
 HASH = 'io.write(use("step").hash(io.read("*a")))'
 
 

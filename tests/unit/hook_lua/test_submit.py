@@ -149,6 +149,7 @@ def test_a_plan_is_written_into_the_job(enforced: Installed) -> None:
         "op": "decide",
         "scheduler": "slurm",
         "hook": "job_submit",
+        "cluster": "alpha",
         "type": "sbatch",
         "uid": 1000,
         "stamp": "",

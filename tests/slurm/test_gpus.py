@@ -1,0 +1,229 @@
+"""On a real Slurm with GPUs as generic resources: clocks and power limits, end to end.
+
+The devices are posed, the driver's library is built for the tests (tests/unit/nvml.c). Slurm's own
+plugin that sets clocks, gpu/nvml, is not in Debian's packages: how far --gpu-freq comes is seen in
+what the job is given.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from advised import AdvisedSite, advised_site, site_file
+from testbed import NODE_TYPES, Testbed, requirements
+from testbed.daemons import wait_until
+
+from tests.unit.posed_gpus import needs_compiler, nvml_library, pose
+
+pytestmark = needs_compiler
+BDW = NODE_TYPES["bdw"]
+COUNT, LIMIT, TOP = 4, 150, 300
+PROLOG = """\
+#!/bin/bash
+export LD_LIBRARY_PATH={library} POSED_NVML={root}/$SLURMD_NODENAME
+exec {real} "$@"
+"""
+WHOLE = ("-N 1", "-n 1", "-c 28", "-p broadwell", "-t 10", "--gres=gpu:2")
+"""All cores of a node and two of its GPUs; with --exclusive Slurm gives a job all of them."""
+SEEN = "echo freq=$SLURM_GPU_FREQ gpus=$SLURM_JOB_GPUS\n"
+
+
+def named(application: str) -> dict[str, str]:
+    return {"ADVISOR_APPLICATION": application, "ADVISOR_WORKLOAD": "default"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Testbed]:
+    """A cluster whose nodes have GPUs, and run the program as prolog and epilog."""
+    if reason := requirements():
+        pytest.skip(reason)
+    root = Path(tempfile.mkdtemp(prefix="posed-gpus-", dir="/tmp"))
+    prolog = root / "advisor-node-cap"
+    lines = f"Prolog={prolog}\nEpilog={prolog}\nPrologFlags=Alloc\n"
+    device: dict[str, object] = {"power": 50_000, "least": 100_000, "most": 300_000}
+    for node in BDW.nodes:
+        pose(root / node, *[device] * COUNT)
+    prolog.write_text("#!/bin/bash\n")
+    prolog.chmod(0o755)
+    try:
+        with Testbed(more_configuration=lines, gpus=COUNT) as made:
+            made.posed = root  # type: ignore[attr-defined]
+            yield made
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def gpu_site(cluster: Testbed) -> Iterator[AdvisedSite]:
+    """A site that knows of two programs on GPUs: one by its clock, one by its power limit."""
+    with advised_site(cluster, watch_s=1, deadline="5s") as site:
+        gpus = (
+            f"gpus: {{model: posed, count: {COUNT}, idle_w: 20,"
+            " freq_khz: {min: 800 MHz, max: 1400 MHz, step: 200 MHz},"
+            f" power_w: {{min: 100, max: {TOP}, step: 50}}}}"
+        )
+        kind = f"  {BDW.feature}:\n"
+        text = site_file().replace(kind, f"{kind}    {gpus}\n", 1)
+        assert gpus in text, text
+        (site.config / "site.yaml").write_text(f"{text}axes: {{gpu_power_w: {{nodes: true}}}}\n")
+        site.advisor("site", "apply")
+        for name, axis, values in (
+            ("clocked", "gpu_freq_khz", (800_000, 1_000_000, 1_200_000, 1_400_000)),
+            ("limited", "gpu_power_w", (150, 200, 250, TOP)),
+        ):
+            rows = [
+                f"1,1,28,{BDW.frequencies_khz[-1]},{v},2,{100 + 2 * (1 - v / values[-1]):.3f},"
+                f"{20_000 * (1 + v / values[-1]):.1f}"
+                for v in values
+                for _ in range(2)
+            ]
+            head = f"nodes,ranks_per_node,threads_per_node,freq_khz,{axis},gpus,time_s,energy_j"
+            grid = site.folder / f"{name}.csv"
+            grid.write_text("\n".join([head, *rows]) + "\n")
+            site.advisor("import", grid, "--application", name, "--node-type", BDW.feature)
+            site.advisor("fit", name)
+        where = ["--scheduler", "slurm", "--dir", str(cluster.conf_dir), "--deadline", "5s"]
+        site.advisor("hook", "install", *where, "--socket", site.socket, "--node-cap")
+        real = cluster.conf_dir / "advisor-node-cap"
+        assert (cluster.conf_dir / "advisor-node-gpus").stat().st_mode & 0o777 == 0o755
+        prolog = posed(cluster) / "advisor-node-cap"
+        words = {"library": nvml_library(), "root": posed(cluster), "real": real}
+        prolog.write_text(PROLOG.format(**words))
+        nvml_library().chmod(0o755)
+        site.settle()
+        yield site
+
+
+def posed(cluster: Testbed) -> Path:
+    folder: Path = cluster.posed  # type: ignore[attr-defined]
+    return folder
+
+
+def calls(cluster: Testbed) -> dict[str, list[str]]:
+    """What was set on each node's devices so far."""
+    files = posed(cluster).glob("*.set")
+    return {path.stem: path.read_text().splitlines() for path in files}
+
+
+def submit(site: AdvisedSite, application: str, body: str, *directives: str) -> int:
+    path = site.script("job.sh", body, *(directives or WHOLE), f"-o {site.folder}/%j.out")
+    return site.testbed.sbatch(str(path), env=named(application)).job_id
+
+
+def forget(site: AdvisedSite) -> None:
+    site.testbed.rest()
+    for path in posed(site.testbed).glob("*.set"):
+        path.unlink()
+
+
+def test_a_job_gets_its_clock_by_slurms_option(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    job = submit(gpu_site, "clocked", f"{SEEN}srun simapp --kernel stencil")
+    assert gpu_site.testbed.wait(job) == "COMPLETED"
+    fields = gpu_site.testbed.scontrol_jobs(job)[0]
+    assert fields["TresFreq"] == "gpu:800", fields
+    assert "freq=800" in Path(fields["StdOut"]).read_text()
+    stamp = fields["AdminComment"]
+    assert '"ax":{"gpu_freq_khz":800000}' in stamp and '"gpus"' not in stamp
+    assert calls(gpu_site.testbed) == {}
+    own = submit(gpu_site, "clocked", "srun simapp --kernel stencil", *WHOLE, "--gpu-freq=1000")
+    assert gpu_site.testbed.wait(own) == "COMPLETED"
+    assert gpu_site.testbed.scontrol_jobs(own)[0]["TresFreq"] == "gpu:1000"
+
+
+@pytest.mark.parametrize("start", ["", "srun"])
+def test_a_limit_lands_on_the_jobs_own_devices_and_is_lifted(
+    gpu_site: AdvisedSite, start: str
+) -> None:
+    forget(gpu_site)
+    body = f"{SEEN}{start} simapp --kernel stencil"
+    job = submit(gpu_site, "limited", body, *WHOLE, "-w bdw2")
+    assert gpu_site.testbed.wait(job) == "COMPLETED"
+    gpu_site.testbed.rest()
+    lifted = [f"{i} limit {w}" for w in (1000 * LIMIT, 1000 * TOP) for i in (0, 1)]
+    assert calls(gpu_site.testbed) == {"bdw2": lifted}
+    gpu_site.advisor("collect")
+    why = gpu_site.json("why", job)
+    assert why["decision"]["node_axes"] == {"gpu_power_w": LIMIT}
+    ran = why["outcome"]["record"]["ran"]
+    assert [(g["node"], g["device"], g["axes"]) for g in ran["gpus"]] == [
+        ("bdw2", i, {"gpu_power_w": LIMIT}) for i in (0, 1)
+    ]
+    assert all(g["energy_j"] > 0 for g in ran["gpus"])
+    assert why["outcome"]["record"]["mismatch"] == ""
+    text = gpu_site.advisor("why", job).stdout
+    assert "GPU power limit 150 W" in text and "bdw2" in text
+    assert "promised" in text
+
+
+def test_two_nodes_tell_of_all_their_devices(gpu_site: AdvisedSite) -> None:
+    """A stamp by hand, since no model here is of two nodes; root alone can write one."""
+    forget(gpu_site)
+    testbed = gpu_site.testbed
+    options = ("-N2", "-n2", "--exclusive", "-p", "broadwell", "--gres=gpu:1", "-t", "10")
+    job = testbed.sbatch("--hold", *options, script="sleep 1", env={"ADVISOR": "off"}).job_id
+    comment = 'AdminComment=advisor:{"v":1,"gpus":{"gpu_power_w":200}}'
+    testbed.run(["scontrol", "update", f"JobId={job}", comment])
+    testbed.run(["scontrol", "release", str(job)])
+    assert testbed.wait(job) == "COMPLETED"
+    testbed.rest()
+
+    def told() -> str:
+        command = ["sacct", "-n", "-P", "-X", "-o", "AdminComment", "-j", str(job)]
+        return testbed.run(command).stdout
+
+    wait_until(lambda: told().count("advisor-gpus:bdw") == 2, 60, "both nodes' words")
+    assert told().startswith("advisor:{") and told().count("0/200/0/") == 2
+    lifted = [f"{number} limit 300000" for number in range(COUNT)]
+    assert [lines[-COUNT:] for lines in calls(testbed).values()] == [lifted, lifted]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "requeued", "killed"])
+def test_however_a_job_ends_its_devices_are_as_before(gpu_site: AdvisedSite, how: str) -> None:
+    forget(gpu_site)
+    testbed = gpu_site.testbed
+    job = submit(gpu_site, "limited", "simapp --kernel stencil\nsleep 100", *WHOLE, "-w bdw3")
+    wait_until(lambda: len(calls(testbed).get("bdw3", [])) == 2, 60, "its limits")
+    states = testbed.directory / "nodes" / "bdw3" / "gpus" / "bdw3"
+    kept = (states / str(job)).read_text()
+    assert json.loads(kept)["0"]["before_mw"] == 1000 * TOP
+    if how == "requeued":
+        testbed.run(["scontrol", "requeuehold", str(job)])
+    testbed.run(["scancel", str(job)])
+    testbed.rest()
+    assert calls(testbed)["bdw3"][-2:] == ["0 limit 300000", "1 limit 300000"]
+    if how == "killed":  # as if no epilog had run: the next job on these devices puts it back
+        forget(gpu_site)
+        (states / str(job)).write_text(kept)
+        options = ("-N1", "-n1", "-p", "broadwell", "-w", "bdw3", "--gres=gpu:4", "-t", "10")
+        after = testbed.sbatch(*options, script="true", env={"ADVISOR": "off"}).job_id
+        assert testbed.wait(after) == "COMPLETED"
+        testbed.rest()
+        assert calls(testbed)["bdw3"] == ["0 limit 300000", "1 limit 300000"]
+    assert not [path for path in states.iterdir()]
+
+
+def test_a_device_cut_into_instances_keeps_the_job_as_written(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    file = posed(gpu_site.testbed) / "bdw4"
+    before = file.read_text()
+    file.write_text(before + "1 mig 1\n")
+    job = submit(gpu_site, "limited", "simapp --kernel stencil", *WHOLE, "-w bdw4")
+    assert gpu_site.testbed.wait(job) == "COMPLETED"
+    gpu_site.testbed.rest()
+    file.write_text(before)
+    assert calls(gpu_site.testbed) == {}
+    gpu_site.advisor("collect")
+    mismatch = gpu_site.json("why", job)["outcome"]["record"]["mismatch"]
+    assert mismatch == "the GPU power limit of GPU 0 on bdw4 was not set to 150 W"
+
+
+def test_no_node_was_drained(gpu_site: AdvisedSite) -> None:
+    gpu_site.testbed.rest()
+    states = gpu_site.testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout
+    assert set(states.split()) == {"idle"}

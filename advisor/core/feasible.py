@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 
 from advisor.core.axes import AXES, Extra
@@ -24,9 +25,25 @@ from advisor.core.units import format_freq
 Shape = tuple[int, int, int]
 """Nodes, ranks per node, threads per node."""
 
-_SHAPE: Callable[[Row], Shape] = itemgetter(slice(3))
 _FREQUENCY: Callable[[Row], int] = itemgetter(3)
 TIME_HI: Callable[[Row], float] = itemgetter(6)
+
+
+class Rows(list[Row]):
+    """Options of one node type, and what every choice among them asks, worked out once."""
+
+    @cached_property
+    def by_shape(self) -> dict[Shape, list[Row]]:
+        """The rows of each shape, in their order."""
+        groups: dict[Shape, list[Row]] = {}
+        for row in self:
+            groups.setdefault(row[:3], []).append(row)
+        return groups
+
+    @cached_property
+    def frequencies(self) -> frozenset[int]:
+        """The frequencies that any row has."""
+        return frozenset(map(_FREQUENCY, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,35 +143,34 @@ def feasible_rows(
 ) -> tuple[list[Row], Counter[Reason]]:
     """Return the rows of one node type the job may take, and how often what ruled others out.
 
-    Obstacles are looked up per shape and per frequency, of which there are few, not per row.
+    Obstacles are looked up per shape and per frequency, of which there are few, and a shape that is
+    ruled out, as most are for most jobs, costs nothing for its rows. The rows come by their shapes.
     """
     x = constraints
     why = _node_type_obstacle(node_type, x)
     if why:
         return [], Counter({why: len(rows)})
+    table = rows if isinstance(rows, Rows) else Rows(rows)
     kind = x.inventory.node_types[node_type]
-    top = max(map(_FREQUENCY, rows), default=0)
-    ruled_out = _shape_obstacles(set(map(_SHAPE, rows)), x, kind)
-    frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in set(map(_FREQUENCY, rows))}
+    top = max(table.frequencies, default=0)
+    ruled_out = _shape_obstacles(table.by_shape, x, kind)
+    frequencies = {f: _frequency_obstacle(f, x, kind, top) for f in table.frequencies}
     further = {e: _axis_obstacle(e, kind) for e in {row.extra for row in rows}} if x.axes else _NONE
-    allowed, dropped = list(rows), Counter[Reason]()
-    # Most jobs may have every shape and frequency: then no row is looked at by itself.
-    if any(ruled_out.values()) or any(frequencies.values()) or any(further.values()):
-        allowed, obstacles = [], []
-        for row in rows:
-            why = (
-                ruled_out[row[:3]]
-                or frequencies[row[3]]
-                or (further[row.extra] if further else None)
-            )
-            if why:
-                obstacles.append(why)
-            else:
-                allowed.append(row)
-        # Counted by identity: to hash a reason takes longer than all else that is done for a row.
-        times = Counter(map(id, obstacles))
-        for why in {id(o): o for o in obstacles}.values():
-            dropped[why] += times[id(why)]
+    one_by_one = any(frequencies.values()) or any(further.values())
+    allowed, dropped = list[Row](), Counter[Reason]()
+    for shape, rows_of_shape in table.by_shape.items():
+        why = ruled_out[shape]
+        if why:
+            dropped[why] += len(rows_of_shape)
+        elif not one_by_one:
+            allowed += rows_of_shape
+        else:
+            for row in rows_of_shape:
+                why = frequencies[row[3]] or (further[row.extra] if further else None)
+                if why:
+                    dropped[why] += 1
+                else:
+                    allowed.append(row)
     return _in_time(allowed, x, dropped), dropped
 
 
@@ -246,13 +262,15 @@ def _shape_obstacles(
     if lack := lack_words(x.need_mb / natural.nodes, natural.ranks_per_node, node_type):
         return dict.fromkeys(shapes, reason("lacks-memory", lack))
     room = _most_threads(natural.nodes, x, node_type)
+    other_allocation, no_room = reason("allocation-kept"), reason("no-room")
     obstacles: dict[Shape, Reason | None] = {}
     for shape in shapes:
+        if shape[:2] != fixed:
+            obstacles[shape] = other_allocation
+            continue
         threads = shape[2]
-        why = None if shape[:2] == fixed else reason("allocation-kept")
-        if why is None and threads != cores:
-            why = _threads_obstacle(threads, natural, x)
-        obstacles[shape] = why or (reason("no-room") if threads > room else None)
+        why = _threads_obstacle(threads, natural, x) if threads != cores else None
+        obstacles[shape] = why or (no_room if threads > room else None)
     return obstacles
 
 

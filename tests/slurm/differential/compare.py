@@ -89,9 +89,7 @@ def compare(pair: Pair) -> Verdict:
     if not pair.shape.blocking and (off.returncode or on.returncode):
         return verdict
     _equal(verdict, "standard output", _form(off.stdout), _form(on.stdout))
-    if on.stamped and not all(
-        r.get("AdminComment", "").startswith("advisor:") for r in on.submitted
-    ):
+    if not on.has_stamps:
         verdict.differences.append(UNSTAMPED)
     _equal(verdict, "jobs submitted", len(off.submitted), len(on.submitted))
     for one, other in zip(off.submitted, on.submitted, strict=False):

@@ -34,6 +34,9 @@ SETTLE_S = 3.0
 LIMIT_S = 240.0
 #: `sbatch --wait` looks for its job's end ever more seldom: it may notice that so late.
 END_S = 90.0
+#: A user whom the daemon refuses is at most so long in its debt.
+REFUSED_S = 10.0
+REFUSED_TRIES = 4
 SEPARATOR = "\x1f"
 SACCT = (
     "JobIDRaw,JobName,State,ExitCode,NNodes,NCPUS,NTasks,NodeList,AllocTRES,ReqCPUFreqMin,"
@@ -71,6 +74,13 @@ class Tried:
         return any(not PLANS.isdisjoint(variables) for variables in self.environments)
 
     @property
+    def has_stamps(self) -> bool:
+        """Whether its jobs have the stamps that the advisor owes them."""
+        return not self.stamped or all(
+            record.get("AdminComment", "").startswith("advisor:") for record in self.submitted
+        )
+
+    @property
     def ids(self) -> list[str]:
         """The ids of its jobs, in order."""
         records = self.ended or self.submitted
@@ -98,8 +108,26 @@ class Trial:
         self.cluster, self.testbed, self.blank = cluster, cluster.testbed, blank
 
     def run(self, shapes: Iterable[Shape]) -> list[Pair]:
-        """Submit each shape twice and return both, in the order of `shapes`."""
+        """Submit each shape twice and return both, in the order of `shapes`.
+
+        All are one user's, of whom the daemon refuses to decide more in a moment than its processor
+        allows. Such a job goes unadvised and tells nothing: it is tried again once that is over.
+        """
         wanted = list(shapes)
+        refusals = self.cluster.site.refusals()
+        pairs = self._run(wanted)
+        for _ in range(REFUSED_TRIES):
+            unstamped = [number for number, pair in enumerate(pairs) if not pair.on.has_stamps]
+            before, refusals = refusals, self.cluster.site.refusals()
+            if not unstamped or refusals == before:
+                break
+            time.sleep(REFUSED_S)
+            again = self._run([wanted[number] for number in unstamped])
+            for number, pair in zip(unstamped, again, strict=True):
+                pairs[number] = pair
+        return pairs
+
+    def _run(self, wanted: Sequence[Shape]) -> list[Pair]:
         order = {id(shape): at for at, shape in enumerate(wanted)}
         by_state: dict[str, list[Shape]] = {}
         for shape in wanted:

@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.retention import prune_old
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
+    from advisor.service.scopes import take_usual_priority
     from advisor.store.forgetting import purge
     from advisor.store.pruning import purge_pruned
 
@@ -94,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     since = clock.since(args.since or "7d")
     by_hand = {place_of(text): ended("") for text in args.left}
     collected = left_files = None
+    if args.spool:  # as the daemon starts it
+        take_usual_priority()
     with deriving(store) as writer:
         purge(writer)
         purge_pruned(writer)

@@ -139,9 +139,12 @@ def run(args: argparse.Namespace) -> int:
     from advisor.cli.train_experiment import adopted
     from advisor.cli.train_sizes import sized_sweeps
     from advisor.errors import UsageError
+    from advisor.service.scopes import take_usual_priority
     from advisor.store.seen import store_seen
     from advisor.training.site_context import load_known
 
+    if args.for_daemon:
+        take_usual_priority()
     root = (args.work_dir or paths.state_dir() / "sweeps").absolute()
     if args.stop:
         return _stop(args, root)

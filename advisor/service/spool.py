@@ -33,6 +33,7 @@ from advisor.errors import InputError
 from advisor.interpreter import absolute_only, own_environment, own_python
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
+from advisor.service.scopes import move_to_scope
 from advisor.service.untaken import Untaken
 
 log = logging.getLogger("advisor.serve")
@@ -202,18 +203,24 @@ class Spool:
             str(self._store.absolute()),
             *([] if self._config is None else ["--config-dir", str(self._config.absolute())]),
         )
-        process = subprocess.run(
+        with subprocess.Popen(
             command,
             cwd="/",
             env=own_environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=600,
-            check=False,
-        )
+            errors="replace",
+        ) as process:
+            _move(process, "collect", 0)
+            try:
+                _, errors = process.communicate(timeout=600)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         if process.returncode not in (0, 3):
-            log.error("event=collect-failed error=%r", process.stderr.strip()[-500:])
+            log.error("event=collect-failed error=%r", errors.strip()[-500:])
 
     def _train(self, job: Mapping[str, Any]) -> None:
         if len(self._sweeps) >= MAX_SWEEPS:
@@ -277,6 +284,7 @@ class Spool:
             output.close()
             _remove_folder(folder, as_user)
             raise
+        _move(process, "train", uid)
         log.info("event=training-started user=%s log=%s", entry.pw_name, folder / "train.log")
         self._sweeps.append(_AutoSweep(process, folder, output, as_user, entry.pw_name))
 
@@ -346,6 +354,12 @@ def _remove_folder(folder: Path, as_user: Mapping[str, Any]) -> None:
             folder.rmdir()
     except (OSError, subprocess.SubprocessError) as error:
         log.warning("event=not-removed folder=%s error=%r", folder, str(error))
+
+
+def _move(process: subprocess.Popen[Any], purpose: str, uid: int) -> None:
+    why_not = move_to_scope(process.pid, purpose, uid)
+    if why_not:
+        log.warning("event=no-scope of=%s uid=%d error=%r", purpose, uid, why_not[-200:])
 
 
 def _sweep_options(scheduler: str, options: object) -> str:

@@ -29,7 +29,7 @@ _FREQUENCY: Callable[[Row], int] = itemgetter(3)
 TIME_HI: Callable[[Row], float] = itemgetter(6)
 
 
-class Rows(list[Row]):
+class OptionRows(list[Row]):
     """Options of one node type, and what every choice among them asks, worked out once."""
 
     @cached_property
@@ -150,7 +150,7 @@ def feasible_rows(
     why = _node_type_obstacle(node_type, x)
     if why:
         return [], Counter({why: len(rows)})
-    table = rows if isinstance(rows, Rows) else Rows(rows)
+    table = rows if isinstance(rows, OptionRows) else OptionRows(rows)
     kind = x.inventory.node_types[node_type]
     top = max(table.frequencies, default=0)
     ruled_out = _shape_obstacles(table.by_shape, x, kind)

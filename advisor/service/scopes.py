@@ -21,6 +21,7 @@ _MANAGER = (
     "org.freedesktop.systemd1.Manager",
 )
 _WAIT_S = 5.0
+"""How long systemd may take; what was started runs meanwhile."""
 
 
 def move_to_scope(pid: int, purpose: str, uid: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from advisor.core.availability import Availability
 from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.cluster_name import same_cluster
-from advisor.core.feasible import TIME_HI, Rows
+from advisor.core.feasible import TIME_HI, OptionRows
 from advisor.core.inventory import Inventory
 from advisor.core.job_history import JobHistory
 from advisor.core.option import Row
@@ -80,8 +80,8 @@ class Snapshot:
     _index: dict[tuple[str, str], list[StoredModel]] = field(default_factory=dict)
     _workloads: dict[str, list[str]] = field(default_factory=dict)
     _own: dict[str, list[str]] = field(default_factory=dict)
-    _decoded: OrderedDict[object, tuple[str, Rows]] = field(default_factory=OrderedDict)
-    _sized: OrderedDict[object, tuple[str, Rows]] = field(default_factory=OrderedDict)
+    _decoded: OrderedDict[object, tuple[str, OptionRows]] = field(default_factory=OrderedDict)
+    _sized: OrderedDict[object, tuple[str, OptionRows]] = field(default_factory=OrderedDict)
     _longest: dict[object, tuple[str, float]] = field(default_factory=dict)
     _tables: OrderedDict[int, tuple[str, list[Row], SizeTable]] = field(default_factory=OrderedDict)
 
@@ -153,7 +153,7 @@ class Snapshot:
         """Return the applications that a user's own runs measured, the latest first."""
         return self._own.get(user, ())
 
-    def rows(self, model: StoredModel, axes: tuple[str, ...] = ()) -> Rows:
+    def rows(self, model: StoredModel, axes: tuple[str, ...] = ()) -> OptionRows:
         """Return a model's options (:meth:`StoredModel.rows`), decoded once while it is in use."""
         cache, most = (self._sized, _SIZED) if model.size else (self._decoded, _DECODED)
         key = (model.id, model.size, axes)
@@ -161,7 +161,7 @@ class Snapshot:
         if entry is not None and entry[0] == model.updated_at:
             cache.move_to_end(key)
             return entry[1]
-        rows = Rows(self._at_size(model) if model.size else model.rows(axes))
+        rows = OptionRows(self._at_size(model) if model.size else model.rows(axes))
         cache[key] = (model.updated_at, rows)
         if len(cache) > most:
             cache.popitem(last=False)

@@ -80,15 +80,15 @@ def write_whole(
         partial.replace(path)
 
 
-def why_no_file(folder: Path) -> str:
-    """Return why a folder's file system takes no new file, "" where it does or cannot be asked."""
+def why_no_file(folder: Path, files: int = 1) -> str:
+    """Return why a folder's file system takes no so many files, "" if it does or does not say."""
     try:
         status = os.statvfs(folder)
     except OSError:
         return ""
     if status.f_flag & os.ST_RDONLY:
         return READ_ONLY
-    if status.f_files and not status.f_favail:  # some file systems count none
+    if status.f_files and status.f_favail < files:  # some file systems count none
         return NO_INODES
     return "" if status.f_bavail else NO_SPACE
 

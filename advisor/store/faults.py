@@ -9,6 +9,9 @@ from pathlib import Path
 from advisor.drafts import MENDED, NO_SPACE, why_no_file
 from advisor.errors import StoreError
 
+_FILES = 3
+"""A store that is written to, its log and the log's index: what could not open one may have removed
+its own file by now, and left room for that."""
 _WAL_WRITE_LOCK_BYTE = 120
 """Where the write lock of a WAL store lies in its -shm file (SQLite, "WAL-mode file format")."""
 
@@ -71,7 +74,7 @@ def _refused_by_its_file_system(name: str, folder: Path) -> str:
     if name.startswith("SQLITE_IOERR"):
         return why_no_file(folder)
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):  # permissions, mostly
-        why = why_no_file(folder)
+        why = why_no_file(folder, _FILES)
         return why if why != NO_SPACE else ""
     return ""
 

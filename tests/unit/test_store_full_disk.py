@@ -70,6 +70,14 @@ def test_without_inodes_or_on_a_read_only_file_system_the_line_says_so(small_dis
         target = str(small_disk).encode()
         assert libc.mount(b"tmpfs", target, b"tmpfs", 32, options) == 0  # MS_REMOUNT
 
+    for room in (3, 4):  # of the folder, the store and one of the files beside it
+        remount(f"nr_inodes={room}".encode())
+        with pytest.raises(StoreError) as caught:
+            Writer(small_disk / "new.db")
+        assert "no inodes left" in one_line(caught, small_disk / "new.db")
+        assert not list(small_disk.glob(".*"))
+        for left in small_disk.glob("new.db*"):  # an empty store that stands
+            left.unlink()
     used = len(list(small_disk.iterdir())) + 1
     remount(f"nr_inodes={used}".encode())
     with pytest.raises(StoreError) as caught:

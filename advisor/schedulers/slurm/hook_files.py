@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from advisor import __version__
@@ -96,7 +97,18 @@ class SlurmHookSettings:
 def module_files(
     settings: SlurmHookSettings, cluster: Cluster | None, sites: Mapping[str, bytes]
 ) -> dict[str, bytes]:
-    """Return the files of the modules' folder by name.
+    """Return the files of the modules' folder by name, those for each Lua's own form among them.
+
+    Arguments as of :func:`source_files`.
+    """
+    files = source_files(settings, cluster, sites)
+    return {**files, **compiled_files(files)}
+
+
+def source_files(
+    settings: SlurmHookSettings, cluster: Cluster | None, sites: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Return the files of the modules' folder that any Lua reads, by name.
 
     ``cluster`` None means an unknown inventory: options are then never rewritten. ``sites`` are
     copies of the site's own scripts by file name.
@@ -111,9 +123,16 @@ def module_files(
     files["inventory.lua"] = inventory_text(cluster).encode()
     files["axes.lua"] = axes_text({**AXES, **settings.axes}, settings.axis_steps).encode()
     files["steps.lua"] = steps_text(settings.frequency_steps).encode()
-    files.update(sites)
+    return {**files, **sites}
+
+
+def compiled_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what spares a hook to read sources: bundles of these files, for each Lua that is here.
+
+    Lua's own forms differ by version; where no compiler is installed, the sources are read.
+    """
     sources_of = dict(BUNDLES)
-    if native is None:
+    if NATIVE not in files:
         sources_of["filter"] += ("portable",)
     code = {
         name: f"{_parts(files, part_names)}return parts\n"
@@ -124,11 +143,12 @@ def module_files(
         f"local home, main = ...\n{_parts(files, sources_of['filter'])}"
         f"local bundle_of = {{{bundle_of} }}\n{_LOADER}"
     )
+    compiled_by_name = {}
     for compiler in lua_programs("luac"):
         for name, text in code.items():
             version, compiled = _compiled(compiler, text)
-            files[f"{name}-{version}.luac"] = compiled
-    return files
+            compiled_by_name[f"{name}-{version}.luac"] = compiled
+    return compiled_by_name
 
 
 def folder_id(files: Mapping[str, bytes]) -> str:
@@ -344,8 +364,11 @@ def _compiled(compiler: str, code: str) -> tuple[str, bytes]:
 def _native(source: Path) -> bytes | None:
     """Compile the system calls, None where there is no C compiler or it fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        return None
+    return None if compiler is None else _library(compiler, source.read_bytes())
+
+
+@lru_cache(maxsize=2)  # takes longer than all else of an installation
+def _library(compiler: str, source: bytes) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / NATIVE
         # fewer segments: a third less time to open
@@ -353,7 +376,8 @@ def _native(source: Path) -> bytes | None:
         names = ("MAX_ANSWER", "MAX_SCRIPT", "MAX_CHOICES", "MAX_VARIABLE", "CUT")
         flags += [f"-D{name}={getattr(protocol, name)}" for name in names]
         compilation = subprocess.run(
-            [compiler, "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", target, source],
+            [compiler, "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", target, "-xc", "-"],
+            input=source,
             capture_output=True,
             check=False,
             timeout=60,

@@ -14,7 +14,12 @@ from typing import Any
 from hooked import daemon
 
 from advisor.core.axes import AxisWriting
-from advisor.schedulers.slurm.hook_files import SlurmHookSettings, module_files, stub
+from advisor.schedulers.slurm.hook_files import (
+    SlurmHookSettings,
+    compiled_files,
+    source_files,
+    stub,
+)
 from tests.unit.hook_lua.modules import CLUSTER, LUA_OF
 
 DECISION = "0123456789abcdef"
@@ -176,10 +181,12 @@ class Installed:
             axes=axes or {},
             axis_steps=axis_steps or {},
         )
-        for name, data in module_files(settings, CLUSTER, {}).items():
-            source = name.endswith(".lua") and name != "log.lua"  # of those that are precompiled
-            if not (source if precompiled else name.endswith(".luac")):
-                (modules / name).write_bytes(data)
+        files = source_files(settings, CLUSTER, {})
+        if precompiled:  # of the sources only what no bundle has
+            sources = {n: data for n, data in files.items() if n == "log.lua" or n[-4:] != ".lua"}
+            files = {**sources, **compiled_files(files)}
+        for name, data in files.items():
+            (modules / name).write_bytes(data)
         for hook in ("cli_filter.lua", "job_submit.lua"):
             (folder / hook).write_bytes(stub(hook, folder, "id", ""))
         self._log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -240,6 +240,7 @@ def rows_of_history(layout: Layout, user: str) -> tuple[str, str]:
     return job, "990017"
 
 
+@pytest.mark.slow
 def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
     """Everything a user asks works without a file and a variable; others' jobs are not shown."""
     mine, others = rows_of_history(layout, "nobody")
@@ -267,6 +268,7 @@ def test_a_closed_store_is_read_through_the_daemon(layout: Layout) -> None:
     assert "broadwell" in layout.good("completion", "node-types").split()
 
 
+@pytest.mark.slow
 def test_a_closed_store_is_not_replaced_by_an_empty_one(layout: Layout) -> None:
     """What needs the whole store says so in one line, and what to do; nobody gets one unasked."""
     layout.store.chmod(0o600)

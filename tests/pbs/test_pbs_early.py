@@ -72,6 +72,7 @@ def metering(site: Site) -> Iterator[None]:  # noqa: F811
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_runs_on_pbs_end_once_their_time_and_energy_are_known(
     site: Site,  # noqa: F811

@@ -488,6 +488,7 @@ def ended_job(job_id: str) -> dict[str, Any]:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_job_is_trained_advised_capped_metered_and_judged(
     site: Site, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def local(own_store: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_a_sweep_is_planned_started_watched_stopped_and_resumed(
     local: Session, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

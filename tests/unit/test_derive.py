@@ -191,6 +191,7 @@ def test_two_who_derive_the_same_store_it_once(path: Path) -> None:
         assert model.version == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_workloads_are_derived_in_passes(path: Path) -> None:
     names = [f"new{i:04}" for i in range(1000)]
     with Writer(path) as writer:

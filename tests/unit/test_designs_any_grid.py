@@ -48,6 +48,7 @@ def test_a_design_is_distinct_cells_with_the_baseline(
     assert set(found) <= set(cells)
 
 
+@pytest.mark.slow
 @given(grids(), st.integers(5, 12))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_sequential_design_ends_on_any_grid(

@@ -122,6 +122,7 @@ def test_a_file_system_that_is_gone_when_a_sweep_ends(shared: Shared, home: Home
     assert stored(home) == {"app1": 3, "app2": 3}
 
 
+@pytest.mark.slow
 def test_it_comes_and_goes_while_results_are_left_and_taken(shared: Shared, home: Home) -> None:
     """What was left is stored once each; what was not left is known to whoever measured it."""
     stop = threading.Event()

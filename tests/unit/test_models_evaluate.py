@@ -102,6 +102,7 @@ def spoilt(points: set[Configuration], time: float = 1.0, energy: float = 1.0) -
     ]
 
 
+@pytest.mark.slow
 def test_advice_that_its_run_does_not_bear_out_is_dropped_and_the_next_best_confirmed(
     found: Evaluation,
 ) -> None:
@@ -165,6 +166,7 @@ def test_where_nothing_is_to_be_saved_nothing_is_advised() -> None:
     assert (d.true_saving, d.best_saving, d.runs) == (0.0, 0.0, 12)
 
 
+@pytest.mark.slow
 def test_a_bound_that_allows_more_saves_no_less() -> None:
     strict, loose = (evaluate(GRID, max_slowdown=m).decision for m in (0.0, 0.5))
     assert strict.true_slowdown <= 0.0
@@ -173,6 +175,7 @@ def test_a_bound_that_allows_more_saves_no_less() -> None:
     assert evaluate(GRID, min_saving=0.9).decision.recommended is None
 
 
+@pytest.mark.slow
 def test_the_sequential_design_needs_fewer_runs_for_as_good_a_choice(found: Evaluation) -> None:
     few = evaluate(GRID, design="sequential")
     assert BASELINE in few.trained

@@ -93,6 +93,7 @@ def test_work_in_equal_pieces_makes_steps_that_are_found() -> None:
     assert np.sqrt(np.mean(time**2)) < 0.05
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_they_promise_over_many_laws() -> None:
     """Laws drawn at random, with roughness in cores and noise: 90 % intervals hold about 90 %."""
     shares = []

@@ -110,6 +110,11 @@ def grids() -> dict[str, tuple[list[NodeType], dict[tuple[str, str, str], list[O
 
 
 GRIDS = grids()
+FEW_POINTS = "two partitions"
+"""The grid that is tried in a moment; the others' points are some hundreds."""
+GRID_PARAMETERS = [
+    name if name == FEW_POINTS else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS
+]
 
 
 @pytest.fixture(params=SCHEDULERS)
@@ -121,7 +126,7 @@ def scheduler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return name
 
 
-@pytest.fixture(params=GRIDS)
+@pytest.fixture(params=GRID_PARAMETERS)
 def store(request: pytest.FixtureRequest, scheduler: str, store_path: Path) -> Path:
     kinds, models = GRIDS[request.param]
     if scheduler == "pbs":

@@ -200,6 +200,7 @@ def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:
     assert all(x == pytest.approx(1.05 * y) for v in panel.groups.values() for x, y in v)
 
 
+@pytest.mark.slow
 def test_everything_can_be_drawn(grid: list[Option], tmp_path: Path) -> None:
     unknown = [
         replace(o, energy_j=math.nan, energy_lo_j=math.nan, energy_hi_j=math.nan) for o in grid

@@ -67,6 +67,7 @@ def test_too_few_readings_tell_the_mean_only() -> None:
     assert np.ptp(folded.value) == 0 and folded.value[0] == pytest.approx(250, rel=0.05)
 
 
+@pytest.mark.slow
 def test_no_drawn_meter_shows_what_no_machine_takes() -> None:
     """``python benchmarks/folding.py --cases 10000`` is the long form."""
     done = subprocess.run(

@@ -202,6 +202,7 @@ def test_runtimes_wait_and_names_are_readable(tmp_path: Path) -> None:
         assert RoutineNames(path).at(0) == ""
 
 
+@pytest.mark.slow
 @GCC
 def test_the_routines_of_a_real_program_are_shown(advisor: Run, tmp_path: Path) -> None:
     (tmp_path / "p.c").write_text(PROGRAM)

@@ -145,6 +145,7 @@ def test_private_runs_reach_their_owner_only_and_lawless_families_are_unfit(
         assert not results.no_law("other", "-n 4000000")
 
 
+@pytest.mark.slow
 def test_finished_jobs_widen_the_range_of_their_owner(family: Path, store_path: Path) -> None:
     with Writer(family) as writer:
         writer.rows("PRAGMA wal_checkpoint(TRUNCATE)")

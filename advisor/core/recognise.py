@@ -140,7 +140,7 @@ def programs_of(
         words = (command.executable, *command.arguments)
         recognised = recognise(None, job_name=job_name, command=words, rules=rules)
         for word in (command.executable, *command.wrappers):
-            name = clean_name(word.rsplit("/", 1)[-1])
+            name = clean_name(word.partition(" ")[0].rsplit("/", 1)[-1])
             if name and not name.startswith("-"):
                 program = StepProgram(name, recognised.application, recognised.workload)
                 programs[program] = None

@@ -18,7 +18,7 @@ from advisor.core.script import Command, command_of, read
 from advisor.core.script_limits import ends_after_s, has_watchdog, limits_processor_time
 from advisor.core.shell_words import TOO_SLOW
 from advisor.core.signs import Signs
-from advisor.core.wrappers import INTERPRETERS, clearing
+from advisor.core.wrappers import INTERPRETERS, clearing, starter_of
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 """What sets a program's threads, where no site rule says otherwise."""
@@ -359,7 +359,11 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     option = next((a for a in options if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
+    starter = starter_of(main.wrappers)
+    own_processes = f"{starter} starts processes of its own" if starter else ""
+    threads = threads or own_processes
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")
+    node_type = node_type or own_processes
     if not node_type and (counting := _first_sign(COUNTS_CORES, text)):
         node_type = f"the script uses {counting}"
     following = _FOLLOWS.sub("", text) if "SLURM_CPUS_PER_TASK" in text else text

@@ -1,7 +1,8 @@
 """What stands in front of a program in a script: ``time``, ``numactl``, containers, interpreters.
 
 An option of a container that is not listed here hides where its program begins: the rest is not
-understood. Of the others every unknown option is one word.
+understood. A profiler or a starter of processes with such an option is itself the program. Of the
+others every unknown option is one word.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from advisor.core.shell_values import Doubtful, assignment, doubtful
 
@@ -20,12 +22,12 @@ class _Wrapper:
     """How a command's own words end.
 
     ``values`` are options whose value is the next word, ``flags`` those without one, where these
-    are all that are known. ``verb`` comes first, ``positional`` words come last.
+    are all that are known. One of ``verbs`` comes first, ``positional`` words come last.
     """
 
     values: frozenset[str]
     positional: int = 0
-    verb: str = ""
+    verbs: tuple[str, ...] = ()
     flags: frozenset[str] | None = None
     image: bool = False
     """The positional word names a container's image."""
@@ -60,7 +62,7 @@ _SINGULARITY = _Wrapper(
         """.split()  # noqa: SIM905
     ),
     1,
-    "exec",
+    ("exec",),
     frozenset(
         """
         --nv --rocm --nvccli -e --cleanenv -c --contain -C --containall -f --fakeroot -w --writable
@@ -74,14 +76,58 @@ _SINGULARITY = _Wrapper(
 _CONDA = _Wrapper(
     frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     0,
-    "run",
+    ("run",),
     frozenset({"-v", "--verbose", "-s", "--live-stream", "--no-capture-output"}),
 )
-_INSIDE: Mapping[str, _Wrapper] = {
+_MICROMAMBA = _Wrapper(
+    frozenset({"-n", "--name", "-p", "--prefix", "-r", "--root-prefix", "--cwd", "--label"}),
+    0,
+    ("run",),
+    frozenset({"-v", "--verbose", "-q", "--quiet", "--clean-env"}),
+)
+
+
+_NOTHING = _Wrapper(frozenset())
+
+
+def _strict(values: str, flags: str = "", verbs: tuple[str, ...] = ()) -> _Wrapper:
+    return _Wrapper(frozenset(values.split()), 0, verbs, frozenset(flags.split()))
+
+
+# An option that repeats, delays or ends the program is in none of these tables; nor is ``ncu``,
+# under which a program's kernels run several times.
+_PERF = _strict(
+    """
+    -e --event -o --output -I --interval-print -x --field-separator -F --freq -c --count
+    --call-graph -m --mmap-pages --metrics -M --clockid -k
+    """,
+    "-d --detailed -v --verbose -B --big-num -S --sync -g -s --stat -n --no-samples -q --quiet -i",
+    ("stat", "record"),
+)
+_NSYS = _strict(
+    """
+    -t --trace -o --output -s --sample -b --backtrace -f --force-overwrite --stats
+    --cuda-memory-usage --cuda-graph-trace --cudabacktrace --gpu-metrics-device
+    --gpu-metrics-devices --export --mpi-impl --nvtx-capture --osrt-threshold --python-sampling
+    --samples-per-backtrace --sampling-frequency --trace-fork-before-exec -w --show-output --wait
+    """,
+    verbs=("profile",),
+)
+_TORCHRUN_VALUES = """
+    nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
+    start-method role log-dir redirects tee local-ranks-filter node-rank master-addr master-port
+    local-addr event-log-handler
+""".split()  # noqa: SIM905
+_TORCHRUN = _strict(
+    " ".join(f"--{name} --{name.replace('-', '_')}" for name in _TORCHRUN_VALUES) + " -r -t",
+    "--standalone --use-env --use_env",
+)
+_HIDES: Mapping[str, _Wrapper] = {
     "singularity": _SINGULARITY,
     "apptainer": _SINGULARITY,
     "conda": _CONDA,
     "mamba": _CONDA,
+    "micromamba": _MICROMAMBA,
     "shifter": _Wrapper(
         frozenset(
             """
@@ -91,8 +137,64 @@ _INSIDE: Mapping[str, _Wrapper] = {
         flags=frozenset({"-v", "--verbose", "-E", "--clearenv"}),
     ),
 }
-"""What starts a program in a container, or in an environment."""
-INSIDE = frozenset(_INSIDE)
+"""What starts a program in a container, or in an environment, and hides it if not understood."""
+_ENVIRONMENTS: Mapping[str, _Wrapper] = {
+    "uv": _strict(
+        """
+        --with --with-editable --with-requirements -p --python --project --directory --env-file
+        --extra --group --only-group --no-group --index --default-index --index-url
+        --extra-index-url --find-links -f --cache-dir --config-file
+        """,
+        """
+        --isolated --active --no-sync --frozen --locked --all-extras --all-groups --no-dev --dev
+        --no-project --offline -q --quiet -v --verbose --no-progress --no-cache -n --exact
+        --managed-python --no-managed-python --native-tls
+        """,
+        ("run",),
+    ),
+    "poetry": _strict("-C --directory -P --project", "-q --quiet -v -vv -vvv -n", ("run",)),
+    "pipenv": _strict("", "-q --quiet -v --verbose", ("run",)),
+    "pixi": _strict(
+        "-e --environment --manifest-path", "--frozen --locked -q --quiet -v --verbose", ("run",)
+    ),
+}
+"""The same of environments alone."""
+_STARTERS: Mapping[str, _Wrapper] = {
+    "torchrun": _TORCHRUN,
+    "accelerate": _strict(
+        """
+        --config_file --num_processes --num_machines --machine_rank --main_process_ip
+        --main_process_port --mixed_precision --dynamo_backend --gpu_ids --rdzv_backend --rdzv_conf
+        --same_network --num_cpu_threads_per_process --zero_stage --deepspeed_config_file
+        --gradient_accumulation_steps --deepspeed_multinode_launcher --max_restarts --role
+        """,
+        "--multi_gpu --cpu --use_deepspeed --use_fsdp --ipex --debug -q --quiet",
+        ("launch",),
+    ),
+    "deepspeed": _strict(
+        """
+        -H --hostfile -i --include -e --exclude --num_nodes --num_gpus --master_port --master_addr
+        --launcher --node_rank --max_elastic_nodes --min_elastic_nodes --enable_each_rank_log
+        """,
+        "--no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid",
+    ),
+}
+"""What starts processes of a program on its node, as many as told, and states their threads."""
+_TORCH_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
+_PROFILERS: Mapping[str, _Wrapper] = {
+    "perf": _PERF,
+    "nsys": _NSYS,
+    "xvfb-run": _strict(
+        "-n --server-num -s --server-args -e --error-file -f --auth-file -p --xauth-protocol",
+        "-a --auto-servernum -l --listen-tcp",
+    ),
+}
+_SEEN_THROUGH = {**_ENVIRONMENTS, **_STARTERS, **_PROFILERS}
+"""What is looked through only where each option is known; else it is the program itself."""
+_ONE_COMMAND = re.compile(r"[A-Za-z0-9_./][\w./=:,+@%-]*(?: +[\w./=:,+@%-]+)*")
+"""A shell's text that is one command of plain words: no variable, quote, list or redirection."""
+_SHELLS = frozenset({"bash", "sh", "dash"})
+INSIDE = frozenset({*_HIDES, *_ENVIRONMENTS})
 """What a program is not looked up behind: its file may be another one inside."""
 _OF_CONTAINER = re.compile(r"-\w*[eC]\w*|--cleanenv|--containall|--compat|--env-file(?:=.*)?")
 _CLEARING = {
@@ -163,18 +265,67 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
                 elif words[position] != "-":
                     break
                 position += 1
-        elif name in _INSIDE and (
-            start := _position_behind_verb(words, position + 1, _INSIDE[name])
-        ):
-            inside = _INSIDE[name]
+        elif name in _HIDES and (start := _position_behind_verb(words, position + 1, _HIDES[name])):
+            inside = _HIDES[name]
             end = _program_position(words, start, inside)
             if not 0 < end < len(words) or (inside.image and not _is_image(words[end - 1])):
-                hidden = f"{name} {inside.verb}".strip()
+                hidden = " ".join([name, *inside.verbs])
             else:
                 position = end
+        elif end := _behind_strict(words, position):
+            position = end
+        elif inner := _one_command(name, words[position + 1 :]):
+            # one word, as the program in front is no program that runs others here
+            words = [*words[:position], f"{name} -c", *inner]
+            position += 1
         else:
             break
     return Unwrapped(list(words[position:]), list(words[:position]), environment, hidden)
+
+
+def _behind_strict(words: Sequence[str], position: int) -> int:
+    """Return where the program behind a starter, a profiler or an environment begins.
+
+    0 for any other word, and where that is not sure: it is a program like others, then.
+    """
+    start, wrapper = _behind_torch_module(words, position), _TORCHRUN
+    if not start:
+        wrapper = _SEEN_THROUGH.get(words[position].rsplit("/", 1)[-1], _NOTHING)
+        start = wrapper is not _NOTHING and _position_behind_verb(words, position + 1, wrapper)
+    end = _program_position(words, start, wrapper) if start else 0
+    if not 0 < end < len(words):
+        return 0
+    for before, word in pairwise(words[start - 1 : end + 1]):
+        # a value may be any; where an option or the program may stand, a variable hides which
+        if isinstance(word, Doubtful) and word[:1] != "-" and before not in wrapper.values:
+            return 0
+    return end
+
+
+def _behind_torch_module(words: Sequence[str], position: int) -> int:
+    """Return where the words behind ``python -m torch.distributed.run`` begin, 0 for others."""
+    if not re.fullmatch(r"python[\d.]*", words[position].rsplit("/", 1)[-1]):
+        return 0
+    end = position + 1
+    while words[end : end + 1] in (["-u"], ["-s"], ["-E"]):
+        end += 1
+    is_module = words[end : end + 1] == ["-m"] and _TORCH_MODULES & {*words[end + 1 : end + 2]}
+    return end + 2 if is_module else 0
+
+
+def _one_command(shell: str, rest: Sequence[str]) -> list[str]:
+    """Return the words of ``bash -c 'ONE COMMAND'``, none where the text is anything more."""
+    if shell not in _SHELLS or len(rest) != 2 or rest[0] != "-c" or isinstance(rest[1], Doubtful):
+        return []
+    words = rest[1].split() if _ONE_COMMAND.fullmatch(rest[1]) else []
+    # A name alone may be a word of the shell's own.
+    return words if words and ("/" in words[0] or INTERPRETERS.match(words[0])) else []
+
+
+def starter_of(wrappers: Iterable[str]) -> str:
+    """Return what of the words in front of a program starts processes of it, "" for nothing."""
+    names = (word.rsplit("/", 1)[-1] for word in wrappers)
+    return next((name for name in names if name in _STARTERS or name in _TORCH_MODULES), "")
 
 
 def clearing(wrappers: Iterable[str]) -> str:
@@ -207,11 +358,11 @@ def file_of(words: Sequence[str]) -> int:
 
 def _position_behind_verb(words: Sequence[str], position: int, wrapper: _Wrapper) -> int:
     """Return where the words behind a command's verb begin, 0 for another verb."""
-    if not wrapper.verb:
+    if not wrapper.verbs:
         return position
     while position < len(words) and words[position] in (wrapper.flags or ()):
         position += 1
-    return position + 1 if words[position : position + 1] == [wrapper.verb] else 0
+    return position + 1 if {*words[position : position + 1]} & {*wrapper.verbs} else 0
 
 
 def _program_position(words: Sequence[str], position: int, wrapper: _Wrapper) -> int:

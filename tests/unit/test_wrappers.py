@@ -46,6 +46,13 @@ def obstacle(script: str) -> str:
         "singularity exec $PWD/image",
         "shifter --image=docker:x",
         "shifter -i x --module=mpich",
+        "micromamba run -n x",
+        "uv run --with numpy",
+        "poetry run",
+        "xvfb-run -a -s '-screen 0 640x480x24'",
+        "perf stat -e cycles,instructions -o counts",
+        "perf record -F 99 -g --",
+        "nsys profile --trace=cuda,nvtx -o out --force-overwrite true",
     ],
 )
 @pytest.mark.parametrize("launcher", ["", "srun -n 2 "])
@@ -235,7 +242,106 @@ def test_aprun_and_mpt() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["env ", "time -p ", "exec -x ", "singularity exec a ", "julia -t "]
+    "front",
+    [
+        "torchrun --standalone --nnodes=1 --nproc_per_node 4",
+        "torchrun --nproc_per_node=gpu --rdzv-backend c10d",
+        "python3 -u -m torch.distributed.run --nproc_per_node 4",
+        "python -m torch.distributed.launch --use_env --nproc_per_node=$GPUS",
+        "accelerate launch --config_file c.yaml --num_processes $N",
+        "deepspeed --num_gpus 4 --master_port 29500",
+    ],
+)
+def test_the_program_behind_a_starter_is_known_and_keeps_its_threads(
+    front: str,
+) -> None:
+    script = f"#!/bin/bash\nsrun {front} train.py --lr 1\n"
+    command = main_command(script)
+    assert command is not None
+    assert (command.executable, command.arguments) == ("train.py", ("--lr", "1"))
+    use = use_of_script(script)
+    assert use.obstacle == ("", "")
+    assert "starts processes of its own" in use.threads
+    assert "starts processes of its own" in use.node_type
+    assert not use.frequency
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun $ARGS train.py",
+        "torchrun --nproc_per_node 4 $SCRIPT",
+        "torchrun --nproc_per_node 4 -m package.train",
+        "accelerate launch --multi_node_magic 3 train.py",
+        "nsys profile --delay 3 --duration 60 ./app",
+        "perf stat --repeat 5 ./app",
+        "perf stat -p 17",
+        "uv run -m package",
+        "uv sync",
+        "poetry install",
+        "torchrun --help",
+        "python -m torch.utils.collect_env x",
+    ],
+)
+def test_where_the_program_begins_is_not_guessed(line: str) -> None:
+    """Then what stands in front is the program, with all its words."""
+    command = main_command(line)
+    words = line.split()
+    assert command is not None and (command.word, *command.arguments) == tuple(words)
+
+
+@pytest.mark.parametrize("text", ["./app x", "/opt/bin/app x", "./app  x", "nice -n 5 ./app x"])
+def test_a_shell_s_one_command_is_the_program(text: str) -> None:
+    for line in (f"srun bash -c '{text}'", f'mpirun -n 2 sh -c "{text}"'):
+        command = main_command(line)
+        if text.startswith("nice"):  # a name alone may be the shell's own
+            assert command is None or command.executable in ("bash", "sh")
+        else:
+            assert command is not None
+            assert (command.executable, command.arguments) == ("app", ("x",))
+            assert obstacle(line) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd x && ./app",
+        "./app; ./other",
+        "./app | tee log",
+        "./app > log",
+        "./app $N",
+        "./app `date`",
+        "A=1 ./app",
+        "./app &",
+        "source x",
+        "exec ./app",
+        "./a\n./b",
+        "~/app",
+        "./*",
+        "{ ./app; }",
+        "./job.sh",
+    ],
+)
+def test_of_a_shell_s_longer_text_nothing_is_understood(text: str) -> None:
+    assert "may run anything" in obstacle(f"srun bash -c '{text}'")
+
+
+def test_a_shell_that_reads_profiles_or_gets_arguments_is_none_of_these() -> None:
+    for line in (
+        "bash -lc './app x'",
+        "bash -c './app x' name",
+        "bash -xc './app'",
+        'bash -c "$X"',
+    ):
+        assert "may run anything" in obstacle(line)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("env ", "time -p ", "exec -x ", "singularity exec a ", "julia -t "),
+        *("perf stat ", "torchrun --tee ", "uv run ", "python -m torch.distributed.run "),
+    ],
 )
 def test_many_words_in_front_take_no_longer_than_others(word: str) -> None:
     """``env env env ...`` kept the daemon busy for a second, with the square of its words."""

@@ -13,6 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 OPEN = (
     (r"\b[0-9a-f]{16}\b", "ID"),
+    (r"^slurm \w+(?=: )", "slurm CLUSTER"),
     (r"(?<= J) +as promised$", "  0.0 % more than promised, within its interval"),
     (r"(?<= s) +as promised$", "  0.0 % slower than promised, within its interval"),
     (r"(faster|slower) than promised|(more|less) than promised|as promised, ", "off, "),

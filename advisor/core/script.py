@@ -305,6 +305,7 @@ def _command(
     words, maybe = _without_maybe(words)
     front = unwrap(words)
     words, wrappers, hidden = front.words, front.wrappers, front.hidden
+    workload_words = front.workload_words
     environment |= front.environment
     for name, text in environment.items():
         command_variables.note(name, (text,))
@@ -325,6 +326,7 @@ def _command(
         front = unwrap(rest)
         words, hidden = front.words, hidden or front.hidden
         wrappers += front.wrappers
+        workload_words += front.workload_words
         environment |= front.environment
         if not words:
             return None
@@ -345,7 +347,7 @@ def _command(
         launcher,
         tuple(options),
         name,
-        tuple(words[1:]),
+        (*workload_words, *words[1:]),
         environment,
         word,
         tuple(wrappers),

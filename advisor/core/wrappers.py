@@ -243,6 +243,8 @@ class Unwrapped:
     """The words of ``numactl -C 0-13`` and the like."""
     environment: dict[str, str] = field(default_factory=dict)
     """What ``env A=1`` sets."""
+    workload_words: list[str] = field(default_factory=list)
+    """Those of them that make its run another one: ``torchrun --nproc_per_node=4``, a profiler."""
     hidden: str = ""
     """What starts a program of which it is not known where it begins: ``singularity exec``."""
 
@@ -250,6 +252,7 @@ class Unwrapped:
 def unwrap(words: Sequence[str]) -> Unwrapped:
     """Take ``time``, ``env A=1``, ``timeout 60``, ``singularity exec IMAGE`` off a command."""
     environment: dict[str, str] = {}
+    workload_words: list[str] = []
     position, hidden = 0, ""
     while position < len(words) and not hidden:
         name = words[position].rsplit("/", 1)[-1]
@@ -273,6 +276,8 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             else:
                 position = end
         elif end := _behind_strict(words, position):
+            if name not in _ENVIRONMENTS and name != "xvfb-run":
+                workload_words += words[position:end]
             position = end
         elif inner := _one_command(name, words[position + 1 :]):
             # one word, as the program in front is no program that runs others here
@@ -280,7 +285,8 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             position += 1
         else:
             break
-    return Unwrapped(list(words[position:]), list(words[:position]), environment, hidden)
+    front = list(words[:position])
+    return Unwrapped(list(words[position:]), front, environment, workload_words, hidden)
 
 
 def _behind_strict(words: Sequence[str], position: int) -> int:

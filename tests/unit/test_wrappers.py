@@ -6,6 +6,7 @@ from time import thread_time
 
 import pytest
 
+from advisor.core.recognise import recognise
 from advisor.core.script import commands, main_command, read
 from advisor.core.script_use import use_of_script
 from advisor.core.wrappers import clearing, unwrap
@@ -61,7 +62,8 @@ def test_the_program_behind_it_is_known(front: str, launcher: str) -> None:
         launcher = ""  # of the shell itself
     command = main_command(f"{launcher}{front} ./app x")
     assert command is not None
-    assert (command.word, command.arguments) == ("./app", ("x",))
+    profiler = front.split() if front.startswith(("perf", "nsys")) else ()
+    assert (command.word, command.arguments) == ("./app", (*profiler, "x"))
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,15 @@ def test_aprun_and_mpt() -> None:
     assert use_of_script("mpirun -genvlist A,B -n 4 ./app").threads == "mpirun -genvlist sets it"
 
 
+def test_what_makes_a_run_another_one_is_of_its_workload() -> None:
+    """Before, a model of four processes served eight of them, and one process alone."""
+    fronts = "torchrun --nproc_per_node=4;torchrun --nproc_per_node=8;python;deepspeed;"
+    fronts += "perf record -g python;nsys profile -o out python"
+    known = [recognise(f"srun {front} train.py x") for front in fronts.split(";")]
+    assert {r.application for r in known} == {"train.py"}
+    assert len({r.workload for r in known}) == len(known)
+
+
 @pytest.mark.parametrize(
     "front",
     [
@@ -258,7 +269,8 @@ def test_the_program_behind_a_starter_is_known_and_keeps_its_threads(
     script = f"#!/bin/bash\nsrun {front} train.py --lr 1\n"
     command = main_command(script)
     assert command is not None
-    assert (command.executable, command.arguments) == ("train.py", ("--lr", "1"))
+    assert command.executable == "train.py"
+    assert command.arguments == (*front.split(), "--lr", "1")
     use = use_of_script(script)
     assert use.obstacle == ("", "")
     assert "starts processes of its own" in use.threads

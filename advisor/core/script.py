@@ -334,7 +334,7 @@ def _command(
         unclear = unclear or next((why for n, why in maybe if n >= len(words)), "")
     elif in_front := next((why for n, why in maybe if n >= len(words)), ""):
         word = name = in_front
-    elif name in functions or is_light(words):
+    elif not workload_words and (name in functions or is_light(words)):
         return None
     if not hidden and (start := file_of(words)):
         wrappers += words[:start]

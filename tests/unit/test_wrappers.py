@@ -361,3 +361,8 @@ def test_many_words_in_front_take_no_longer_than_others(word: str) -> None:
     begin_s = thread_time()
     use_of_script(script)
     assert thread_time() - begin_s < 0.3
+
+
+def test_a_starter_s_program_with_the_name_of_a_light_command_is_seen() -> None:
+    """Before, it vanished, and another program counted as the job's only one."""
+    assert obstacle("torchrun test x\n./other") == "several-steps: test, other"

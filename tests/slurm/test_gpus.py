@@ -64,7 +64,7 @@ def gpu_site(cluster: Testbed) -> Iterator[AdvisedSite]:
     with advised_site(cluster, watch_s=1, deadline="5s") as site:
         gpus = (
             f"gpus: {{model: posed, count: {COUNT}, idle_w: 20,"
-            " freq_khz: {min: 800 MHz, max: 1400 MHz, step: 200 MHz},"
+            " freq_khz: {min: 800 MHz, max: 1400 MHz, step: 100 MHz},"
             f" power_w: {{min: 100, max: {TOP}, step: 50}}}}"
         )
         kind = f"  {BDW.feature}:\n"
@@ -159,6 +159,37 @@ def test_a_limit_lands_on_the_jobs_own_devices_and_is_lifted(
     text = gpu_site.advisor("why", job).stdout
     assert "GPU power limit 150 W" in text and "bdw2" in text
     assert "promised" in text
+
+
+def curve(clock: int) -> tuple[float, float]:
+    """A program of which half follows the GPU's clock: seconds and joules at a clock in kHz."""
+    f = clock / 1_400_000
+    time_s = 2 * (0.2 / f + 0.8)
+    return time_s, time_s * (90 + 260 * f**2.5)
+
+
+def test_a_sweep_over_clocks_advises_the_next_job_as_it_is_written(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    steps = range(800_000, 1_400_001, 100_000)
+    rows = [f"{v},{curve(v)[0]:.4f},{curve(v)[1]:.2f}" for v in steps]
+    grid = gpu_site.folder / "clocks.csv"
+    grid.write_text("\n".join(["gpu_freq_khz,time_s,energy_j", *rows]) + "\n")
+    script = gpu_site.script("swept.sh", f"srun simapp --replay {grid}", *WHOLE)
+    where = ("--scheduler", "slurm", "--yes", "--budget", "7", "--estimate", "2s")
+    names = ("--application", "swept", "--workload", "default")
+    swept = gpu_site.json("train", script, *where, *names)
+    assert [r["gpu_freq_khz"] for r in swept["runs"][:3]] == [1_400_000, 800_000, 1_100_000]
+    assert swept["stats"]["gpus"] == 2 and swept["stats"]["gpus_metered"]
+    for run in swept["runs"]:  # what ran at a clock took what the curve says of it
+        time_s, energy_j = curve(run["gpu_freq_khz"])
+        assert run["energy_j"] == pytest.approx(energy_j, rel=0.1)
+        assert run["time_s"] > 0.95 * time_s and run["energy_quality"] == "measured"
+    chosen = swept["recommended"]["gpu_freq_khz"]
+    assert curve(chosen)[1] < 0.9 * curve(steps[-1])[1]
+    gpu_site.settle()
+    job = gpu_site.testbed.sbatch(str(script), env=named("swept")).job_id
+    assert gpu_site.testbed.wait(job) == "COMPLETED"
+    assert gpu_site.testbed.scontrol_jobs(job)[0]["TresFreq"] == f"gpu:{chosen // 1000}"
 
 
 def test_two_nodes_tell_of_all_their_devices(gpu_site: AdvisedSite) -> None:

@@ -7,7 +7,9 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
+from advisor.core.axes import AxisWriting
 from advisor.core.delivery import place_mark
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import (
@@ -34,11 +36,12 @@ from advisor.schedulers.slurm.driver import (
     job_name,
     mode_of,
     read_log,
+    run_mode,
     step_name,
     write_files,
 )
 from advisor.schedulers.slurm.table import SHAPE
-from advisor.schedulers.slurm.translator import NOT_SWEPT
+from advisor.schedulers.slurm.translator import AXES, NOT_SWEPT, uncapped_launcher
 from advisor.schedulers.thread_counter import counted
 
 SETTLE_S = 30.0
@@ -67,10 +70,10 @@ class Sweeps:
         mode = mode_of(job)
         stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
         otherwise = "it is estimated from the site file's power" if stated else "it is not known"
-        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+        plugin = _meter()
         if mode == "whole":
             return f"energy: {job.launcher or 'the script'} is not metered by Slurm; {otherwise}"
-        if not plugin or plugin in ("none", "(null)"):
+        if not plugin:
             return f"energy: this Slurm meters none (AcctGatherEnergyType); {otherwise}"
         whose = "the GPUs alone in " if plugin == "gpu" else ""
         return f"energy measured by Slurm ({plugin}), of {whose}all steps of a run"
@@ -78,34 +81,69 @@ class Sweeps:
     # -- sweeps --------------------------------------------------------------------------------
 
     def submit_sweep(self, job: SweepJob) -> str:
-        """Submit the runs that are still due; return the job id.
+        """Submit the runs that are still due; return the ids of their jobs, joined by commas.
 
-        A job of this very stage that is still queued or running is taken over instead: a process
-        killed right after sbatch leaves one.
+        It is one job, but for axes that a whole job gets: then one for each of their values, and
+        one after the other. Jobs of this very stage that are still queued or running are taken over
+        instead: a process killed right after sbatch leaves them.
         """
-        if running := self._id_in_queue(job):
+        if running := self._ids_in_queue(job):
             return running
         results = read_results(job.folder / "results.jsonl")
-        due = [(run, 1 + sum(r.seq == run.seq for r in results)) for run in job.open_runs(results)]
+        due: dict[tuple[tuple[str, str], ...], list[tuple[PlannedRun, int]]] = {}
+        for run in job.open_runs(results):
+            tries = 1 + sum(r.seq == run.seq for r in results)
+            due.setdefault(tuple(_written_by_job(job, run).items()), []).append((run, tries))
+        ids: list[str] = []
+        try:
+            for options, runs in due.items():
+                ids.append(self._submit(job, runs, dict(options), after_others=bool(ids)))
+        except SchedulerError:
+            self.cancel(job, ",".join(ids))
+            raise
+        return ",".join(ids)
+
+    def _submit(
+        self,
+        job: SweepJob,
+        due: list[tuple[PlannedRun, int]],
+        written: Mapping[str, str],
+        *,
+        after_others: bool,
+    ) -> str:
+        """Submit one job for some runs; ``after_others``: once those of its name have ended."""
         driver = write_files(job, due, metered=self._metered(job))
-        runs = [run for run, _ in due]
-        argv = ["sbatch", "--parsable", *self._options(job, runs), str(driver)]
-        listed = submit(argv, _environment())
+        words = self._options(job, [run for run, _ in due], written)
+        words += ["--dependency=singleton"] if after_others else []
+        listed = submit(["sbatch", "--parsable", *words, str(driver)], _environment())
         job_number = re.match(r"\s*(\d+)", listed)
         if job_number is None:
             raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
         return job_number[1]
 
+    def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
+        """Return why no run of a sweep gets a further axis so, with its GPUs metered."""
+        if writing.nodes:
+            return "its nodes set it by a job's stamp, which a sweep's jobs have not"
+        if writing in AXES.values() and (why := uncapped_launcher(launcher)):
+            return why
+        if run_mode(launcher, nodes) == "whole":
+            return f"{launcher or 'the script'} is not metered by Slurm"
+        plugin = _meter()
+        return "" if plugin not in ("", "rapl") else f"Slurm meters {_PARTS[plugin]}"
+
     @staticmethod
     def _metered(job: SweepJob) -> bool:
         """Tell whether Slurm measures the energy of a run's steps."""
-        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
-        return mode_of(job) != "whole" and plugin not in ("", "none", "(null)")
+        return mode_of(job) != "whole" and bool(_meter())
 
-    def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:
+    def _options(
+        self, job: SweepJob, runs: list[PlannedRun], written: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Return sbatch's options: the job's own, all that bear on what is measured.
 
         Where smaller requests are stood in for, whole nodes take the place of the job's size.
+        ``written`` are those by which the job has its further axes.
         """
         options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
         if job.method == "request":
@@ -130,7 +168,7 @@ class Sweeps:
         minutes = self._minutes(job, runs)
         if minutes is not None:
             options["time"] = str(minutes)
-        return [f"--{k}={v}" if v else f"--{k}" for k, v in options.items()]
+        return [f"--{k}={v}" if v else f"--{k}" for k, v in {**options, **(written or {})}.items()]
 
     def _minutes(self, job: SweepJob, runs: list[PlannedRun]) -> int | None:
         """Return the allocation's time limit, None for the partition's own.
@@ -148,7 +186,7 @@ class Sweeps:
         most = partition_minutes(job.partition)
         return minutes if most is None else min(minutes, most)
 
-    def _id_in_queue(self, job: SweepJob) -> str:
+    def _ids_in_queue(self, job: SweepJob) -> str:
         try:
             text = ask(
                 "squeue",
@@ -159,7 +197,7 @@ class Sweeps:
             )
         except SchedulerError:
             return ""
-        return next(iter(text.split()), "")
+        return ",".join(text.split())
 
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Return every settled result so far; ended only when nothing more can come."""
@@ -178,7 +216,7 @@ class Sweeps:
             result = rated(job, result)
             append_result(job.folder / "results.jsonl", result)
             results.append(result)
-        if handle in log.ended:
+        if log.ended.issuperset(handle.split(",")):
             state, detail = "ended", ""
         if state == "ended" and not waiting:
             return SweepStatus("ended", tuple(results), log.failure or detail)
@@ -187,10 +225,10 @@ class Sweeps:
         return SweepStatus(state, tuple(results), detail)
 
     def cancel(self, job: SweepJob, handle: str) -> None:
-        """Cancel the allocation; a job that has ended already is no error."""
-        if handle.isdecimal():
+        """Cancel its allocations; a job that has ended already is no error."""
+        for number in filter(str.isdecimal, handle.split(",")):
             try:
-                ask("scancel", handle)
+                ask("scancel", number)
             except SchedulerError as error:
                 if "Invalid job id" not in str(error) and "already" not in str(error):
                     raise
@@ -210,7 +248,10 @@ class Sweeps:
             if "Invalid job id" not in str(error):
                 return "running", f"Slurm does not answer: {error}"
             text = ""
-        word, _, reason = text.partition(" ")
+        states = dict(line.partition(" ")[::2] for line in reversed(text.splitlines()))
+        word = next((w for w in states if w in UNFINISHED - {"PENDING"}), "")  # of several jobs
+        word = word or next((w for w in states if w == "PENDING"), next(iter(states), ""))
+        reason = states.get(word, "")
         phase: tuple[JobPhase, str]
         if word == "PENDING":
             why = "" if reason in ("", "None") else f": {reason}"
@@ -267,6 +308,8 @@ class Sweeps:
             thread_use=counted(job.folder / f"threads-{attempt.seq}-{attempt.number}"),
         )
         result = good_run(job, run, energy_j, "slurm", why)
+        if result.energy_quality == "measured" and _meter() == "gpu":
+            result = replace(result, gpu_j=result.energy_j)
         keep_complete(job, result)
         return result
 
@@ -304,6 +347,28 @@ class Sweeps:
         return cached[1], cached[2]
 
 
+_PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
+"""What Slurm meters where its plugin sees no GPUs."""
+
+
+def _meter() -> str:
+    """Return the plugin that meters Slurm's steps, "" for none."""
+    plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+    return "" if plugin in ("none", "(null)") else plugin
+
+
+def _written_by_job(job: SweepJob, run: PlannedRun) -> dict[str, str]:
+    """Return the options of the job that a run needs for itself; none where its steps get it all.
+
+    Slurm's own option for clocks works for each step. One of the site's own is its job's.
+    """
+    return {
+        writing.option: writing.text(value)
+        for name, value in job.axes_to_set(run).items()
+        if (writing := job.axes[name]) != AXES.get(name)
+    }
+
+
 def _steps_of(
     job: SweepJob, attempt: SweepRun, record: JobRecord | None
 ) -> list[StepRecord] | None:
@@ -339,7 +404,13 @@ def _environment() -> Mapping[str, str]:
     """Return the environment of sbatch: this session's, with the advisor's own hook off."""
     # sbatch takes options from its variables, too: these would make the sweep an array, cap it, or
     # have sbatch wait for its end.
-    dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
+    dropped = {
+        "SBATCH_ARRAY_INX",
+        "SBATCH_CPU_FREQ_REQ",
+        "SBATCH_GPU_FREQ",
+        "SBATCH_REQUEUE",
+        "SBATCH_WAIT",
+    }
     passed_on = {
         name: value
         for name, value in session_environment().items()

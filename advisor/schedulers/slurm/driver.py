@@ -29,6 +29,10 @@ RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
 ``whole``: the script is timed as it is, without step, cap or metered energy."""
 
+GPUS_ON_NODES = "SLURM_ADVISOR_GPUS"
+"""In this variable the hook in the controller finds what a sweep's job has its nodes set on GPUs;
+by its beginning it goes with a job whatever --export says."""
+
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
 log() { local IFS=$'\t'; printf '%s\n' "$*" >> "$folder/events"; }
@@ -289,6 +293,7 @@ def driver_text(
         f"counted=' {' '.join(f'{r.seq:d}' for r in job.runs if r.role == 'baseline')} '",
         f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
         *driver_lines(job, metered=metered),
+        f"unset {GPUS_ON_NODES}  # jobs that the script submits are none of the sweep",
         *(f"export {name}={value}" for name, value in array_task(job.first_task).items()),
     ]
     calls = []

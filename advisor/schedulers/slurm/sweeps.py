@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -9,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from advisor.core.axes import AxisWriting
+from advisor.core.axes import AxisWriting, extra_words
 from advisor.core.delivery import place_mark
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import (
@@ -32,6 +33,7 @@ from advisor.schedulers.slurm.control import (
     partition_minutes,
 )
 from advisor.schedulers.slurm.driver import (
+    GPUS_ON_NODES,
     SweepRun,
     job_name,
     mode_of,
@@ -41,7 +43,13 @@ from advisor.schedulers.slurm.driver import (
     write_files,
 )
 from advisor.schedulers.slurm.table import SHAPE
-from advisor.schedulers.slurm.translator import AXES, NOT_SWEPT, uncapped_launcher
+from advisor.schedulers.slurm.translator import (
+    AXES,
+    NOT_SWEPT,
+    PROLOG_SETTINGS,
+    nodes_uncapped,
+    uncapped_launcher,
+)
 from advisor.schedulers.thread_counter import counted
 
 SETTLE_S = 30.0
@@ -90,14 +98,14 @@ class Sweeps:
         if running := self._ids_in_queue(job):
             return running
         results = read_results(job.folder / "results.jsonl")
-        due: dict[tuple[tuple[str, str], ...], list[tuple[PlannedRun, int]]] = {}
+        due: dict[tuple[tuple[str, int], ...], list[tuple[PlannedRun, int]]] = {}
         for run in job.open_runs(results):
             tries = 1 + sum(r.seq == run.seq for r in results)
-            due.setdefault(tuple(_written_by_job(job, run).items()), []).append((run, tries))
+            due.setdefault(_of_whole_job(job, run), []).append((run, tries))
         ids: list[str] = []
         try:
-            for options, runs in due.items():
-                ids.append(self._submit(job, runs, dict(options), after_others=bool(ids)))
+            for axes, runs in due.items():
+                ids.append(self._submit(job, runs, dict(axes), after_others=bool(ids)))
         except SchedulerError:
             self.cancel(job, ",".join(ids))
             raise
@@ -107,15 +115,22 @@ class Sweeps:
         self,
         job: SweepJob,
         due: list[tuple[PlannedRun, int]],
-        written: Mapping[str, str],
+        axes: Mapping[str, int],
         *,
         after_others: bool,
     ) -> str:
-        """Submit one job for some runs; ``after_others``: once those of its name have ended."""
+        """Submit one job for runs that share ``axes``; ``after_others``: once they have ended."""
         driver = write_files(job, due, metered=self._metered(job))
-        words = self._options(job, [run for run, _ in due], written)
+        writings = {name: job.axes[name] for name in axes}
+        options = {w.option: w.text(axes[n]) for n, w in writings.items() if not w.nodes}
+        words = self._options(job, [run for run, _ in due], options)
         words += ["--dependency=singleton"] if after_others else []
-        listed = submit(["sbatch", "--parsable", *words, str(driver)], _environment())
+        on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
+        environment = {
+            **_environment(),
+            **({GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}),
+        }
+        listed = submit(["sbatch", "--parsable", *words, str(driver)], environment)
         job_number = re.match(r"\s*(\d+)", listed)
         if job_number is None:
             raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
@@ -123,8 +138,10 @@ class Sweeps:
 
     def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
         """Return why no run of a sweep gets a further axis so, with its GPUs metered."""
-        if writing.nodes:
-            return "its nodes set it by a job's stamp, which a sweep's jobs have not"
+        if writing.nodes and (
+            why := nodes_uncapped({name: config_value(name) for name in PROLOG_SETTINGS})
+        ):
+            return why
         if writing in AXES.values() and (why := uncapped_launcher(launcher)):
             return why
         if run_mode(launcher, nodes) == "whole":
@@ -210,6 +227,8 @@ class Sweeps:
             if (attempt.seq, attempt.number) in settled:
                 continue
             result = self._settled_result(job, attempt)
+            if result is not None and result.ok:
+                result = self._landed(job, attempt, result, ended=attempt.job_id in log.ended)
             if result is None:
                 waiting += 1
                 continue
@@ -313,6 +332,29 @@ class Sweeps:
         keep_complete(job, result)
         return result
 
+    def _landed(
+        self, job: SweepJob, attempt: SweepRun, result: RunResult, *, ended: bool
+    ) -> RunResult | None:
+        """Return a run's result, failed where its nodes do not say that they set its GPUs as asked.
+
+        They say so when the job has ended; None until then.
+        """
+        run = next(r for r in job.runs if r.seq == attempt.seq)
+        wanted = {n: value for n, value in _of_whole_job(job, run) if job.axes[n].nodes}
+        if not wanted:
+            return result
+        key = (attempt.job_id, attempt.seq, -attempt.number)
+        waited = time.monotonic() - self._seen.setdefault(key, time.monotonic()) if ended else 0.0
+        record, _ = self._record(attempt.job_id)
+        told = record.gpus if record is not None else ()
+        if len({use.node for use in told}) < run.configuration.nodes and waited < SETTLE_S:
+            return None
+        if told and all(use.axes.get(n) == value for use in told for n, value in wanted.items()):
+            return result
+        words = extra_words(tuple(wanted.items()))
+        text = f"{words} was not set on its GPUs: see syslog there, or advisor hook install again"
+        return replace(result, ok=False, final=True, detail=text)
+
     def _energy(self, job: SweepJob, attempt: SweepRun) -> tuple[float | None, str] | None:
         """Return (joules or None, why not), or None while the accounting lags."""
         if attempt.overlapping:
@@ -347,6 +389,7 @@ class Sweeps:
         return cached[1], cached[2]
 
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 _PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
 """What Slurm meters where its plugin sees no GPUs."""
 
@@ -357,16 +400,13 @@ def _meter() -> str:
     return "" if plugin in ("none", "(null)") else plugin
 
 
-def _written_by_job(job: SweepJob, run: PlannedRun) -> dict[str, str]:
-    """Return the options of the job that a run needs for itself; none where its steps get it all.
+def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]:
+    """Return the further axes for which a run needs a job of its own, by name.
 
-    Slurm's own option for clocks works for each step. One of the site's own is its job's.
+    Slurm's own option for clocks works for each step.
     """
-    return {
-        writing.option: writing.text(value)
-        for name, value in job.axes_to_set(run).items()
-        if (writing := job.axes[name]) != AXES.get(name)
-    }
+    axes = job.axes_to_set(run).items()
+    return tuple((name, value) for name, value in axes if job.axes[name] != AXES.get(name))
 
 
 def _steps_of(

@@ -346,10 +346,11 @@ class Sweeps:
         key = (attempt.job_id, attempt.seq, -attempt.number)
         waited = time.monotonic() - self._seen.setdefault(key, time.monotonic()) if ended else 0.0
         record, _ = self._record(attempt.job_id)
-        told = record.gpus if record is not None else ()
-        if len({use.node for use in told}) < run.configuration.nodes and waited < SETTLE_S:
+        uses = record.gpus if record is not None else ()
+        complete = len({use.node for use in uses}) >= run.configuration.nodes
+        if not complete and waited < SETTLE_S:
             return None
-        if told and all(use.axes.get(n) == value for use in told for n, value in wanted.items()):
+        if complete and all(u.axes.get(n) == value for u in uses for n, value in wanted.items()):
             return result
         words = extra_words(tuple(wanted.items()))
         text = f"{words} was not set on its GPUs: see syslog there, or advisor hook install again"

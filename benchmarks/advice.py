@@ -4,12 +4,13 @@
         [--methods advisor,gp,tpe,rf,random,cap80] [--disturbed-baseline 1.15] [--half NAME]
         [--earlier 4] [--grids] [--explain] [--json]
 
-Every ``*.csv`` below the folders is a grid (columns as for ``advisor import``; a further numeric
-column is an axis): truth is the mean of a cell's runs. A run comes out as its cell says, time and
-energy each times a lognormal error of the size ``--noise``, drawn by grid, seed, cell and how often
-the cell ran before, so that all methods see the same runs. ``--disturbed-baseline`` makes the first
-run of the job as written so many times longer and dearer. The policy is 5 % slowdown, minimum
-energy, all else as by default; the job as written has the most of every axis.
+Every ``*.csv`` below the folders is a grid (columns as for ``advisor import``, a GPU's clock and
+power limit among them; a further numeric column takes the place of an axis that does not vary):
+truth is the mean of a cell's runs. A run comes out as its cell says, time and energy each times a
+lognormal error of the size ``--noise``, drawn by grid, seed, cell and how often the cell ran
+before, so that all methods see the same runs. ``--disturbed-baseline`` makes the first run of the
+job as written so many times longer and dearer. The policy is 5 % slowdown, minimum energy, all else
+as by default; the job as written has the most of every axis.
 
 ``advisor`` is ``advisor train``'s own sweep, with its default design and a store of its own, and
 ``--runs`` is its ``--budget``; ``uniform`` and ``sequential`` are its other designs. With
@@ -61,9 +62,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process per core is enough
 
 import numpy as np
 
-from advisor.core.axes import AXES as AXES_BESIDE
+from advisor.core.axes import AxisWriting
 from advisor.core.configuration import Configuration, SearchSpace
-from advisor.core.inventory import NodeType
+from advisor.core.gpus import GpusAsked
+from advisor.core.inventory import Gpus, NodeType
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.policy import Policy, Training
@@ -226,6 +228,7 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
     """Make a whole sweep of at most ``runs`` runs."""
     cells, base = sorted(machine.grid.cells), machine.grid.baseline
     space = SearchSpace.of(base.node_type, cells)
+    further = dict(space.extra)
     node_type = NodeType(
         base.node_type,
         cores=base.threads_per_node,
@@ -233,8 +236,11 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         default_freq_khz=space.freqs_khz[-1],
         nodes=("n1",),
         partitions=("p",),
+        gpus=Gpus("posed", 1, further.get("gpu_freq_khz", ()), further.get("gpu_power_w", ())),
     )
-    request = JobRequest("local", "train", "someone", 1, exclusive=True, partition="p")
+    request = JobRequest(
+        "local", "train", "someone", 1, exclusive=True, partition="p", gpus=GpusAsked(count=1)
+    )
     subject = TrainingJob(
         "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
     )
@@ -249,6 +255,7 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
             design=design,
             most_runs=most,
             elsewhere=scatter_before(store, subject, POLICY),
+            axes={name: AxisWriting() for name in further},
         )
         state = states.new(
             Path(folder), subject, space, settings, planned(first, base, alone=not most)
@@ -327,7 +334,12 @@ def by_surrogate(machine: Machine, runs: int, predict: Callable[..., Any]) -> Ad
     """Run where the expected improvement within the bound is greatest, by a model of both logs."""
     grid = machine.grid
     cells, base = sorted(grid.cells), grid.baseline
-    x = np.array([(c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz) for c in cells])
+    x = np.array(
+        [
+            (c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz, *(v for _, v in c.extra))
+            for c in cells
+        ]
+    )
     x = np.log(np.maximum(x, 1.0))
     x = (x - x.min(axis=0)) / np.maximum(np.ptp(x, axis=0), 1e-9)
     order = [cells[i] for i in np.random.default_rng(machine.seed).permutation(len(cells))]
@@ -442,12 +454,13 @@ def drawn(machine: Machine, runs: int) -> Advice:
 def cap80(machine: Machine, runs: int) -> Advice:
     """Cap the clock at 80 % of its highest, unseen."""
     base = machine.grid.baseline
-    lower = [
-        c
+    clocks = {
+        c: c.extra[0][1] / base.extra[0][1] if base.extra else c.freq_khz / max(1, base.freq_khz)
         for c in machine.grid.cells
-        if replace(c, freq_khz=base.freq_khz) == base and c.freq_khz <= 0.8 * base.freq_khz
-    ]
-    return max(lower, key=lambda c: c.freq_khz, default=base), math.nan
+        if replace(c, freq_khz=base.freq_khz, extra=base.extra) == base
+    }
+    lower = [c for c, share in clocks.items() if share <= 0.8]
+    return max(lower, key=clocks.__getitem__, default=base), math.nan
 
 
 METHODS: dict[str, Callable[[Machine, int], Advice]] = {
@@ -471,18 +484,9 @@ def grids_below(folders: Sequence[Path]) -> Iterator[Grid]:
         raise AdvisorError(f"there are no *.csv files below {' '.join(map(str, folders))}")
     for path in files:
         read = read_csv(path, Terms("grid", "benchmark"))
-        runs = [_with_columns(o) for o in read.observations]
-        further = [
-            n for n in dict.fromkeys((*read.extra_columns, *AXES_BESIDE)) if _varies(n, runs)
-        ]
+        runs = list(read.observations)
+        further = [n for n in read.extra_columns if _varies(n, runs)]
         yield from _grids(path.stem, path.name, runs, further)
-
-
-def _with_columns(run: Observation) -> Observation:
-    """Return a run whose further axes are columns again: sweeps and other methods know none."""
-    c = run.configuration
-    extra = {**run.extra, **dict(c.extra)}
-    return replace(run, configuration=replace(c, extra=()), extra=extra)
 
 
 def _varies(name: str, runs: Sequence[Observation]) -> bool:
@@ -529,7 +533,7 @@ def _grids(
         c: GridCell(fmean(o.time_s for o in some), fmean(o.energy_j or 0.0 for o in some))
         for c, some in by_cell.items()
     }
-    base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
+    base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz, c.extra))
     cells = {c: v for c, v in cells.items() if c.ranks_per_node == base.ranks_per_node}
     if len(cells) > 1:
         yield Grid(f"{name}:{stem}", cells, base)

@@ -50,6 +50,7 @@ class PlannedSpace(JsonForm):
     nodes: Sequence[int]
     threads_per_node: list[int]
     freqs_khz: Sequence[int]
+    extra: Mapping[str, Sequence[int]] = field(default_factory=dict, metadata=wire(omit=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,9 @@ def plan_answer(plan: PlannedSweep) -> PlanAnswer:
         node_type=subject.node_type.name,
         scheduler=state.settings.scheduler,
         baseline=subject.baseline,
-        space=PlannedSpace(space.nodes, [t for _, t in space.threads], space.freqs_khz),
+        space=PlannedSpace(
+            space.nodes, [t for _, t in space.threads], space.freqs_khz, dict(space.extra)
+        ),
         runs=[PlannedRunAnswer(r.seq, r.role, r.configuration) for r in runs],
         by_class=plan.by_class,
         design=state.settings.design,

@@ -49,11 +49,15 @@ class Configuration:
     def slowdown_bound(self, baseline: Configuration) -> float:
         """Return how many times longer than the baseline a run takes at worst: perfect scaling.
 
-        Time goes at worst with 1 / (cores x frequency); a larger configuration counts as no faster.
+        Time goes at worst with 1 / (cores x frequency), and so with each further axis; a larger
+        configuration counts as no faster.
         """
         ratio = baseline.cores / self.cores
         if baseline.freq_khz and self.freq_khz:
             ratio *= baseline.freq_khz / self.freq_khz
+        own = dict(self.extra)
+        for name, value in baseline.extra:
+            ratio *= value / own.get(name, value)
         return max(1.0, ratio)
 
     def to_dict(self) -> dict[str, str | int]:

@@ -242,6 +242,17 @@ def cores_kept(request: JobRequest, use: ScriptUse) -> str:
     return bound(request, "cores", "gpus") or use.cores or threads_reason
 
 
+def gpus_kept(request: JobRequest, node_type: NodeType, axis: str) -> str:
+    """Return why a further axis of a job's GPUs stays as it is, "" if it can be lowered."""
+    if request.gpus is None:
+        return "the job asks for no GPUs"
+    if request.gpus.unclear:
+        return request.gpus.unclear
+    if not node_type.gpus.steps(axis):
+        return f"the inventory lists none for {node_type.name}"
+    return bound(request, axis)
+
+
 def fills_nodes(request: JobRequest, node_type: NodeType, use: ScriptUse) -> bool:
     """Tell whether a job's own request takes all cores of its nodes, wherever its tasks are put."""
     try:

@@ -1,9 +1,9 @@
 """The adaptive design: near the job as written first, then each run where it is worth most.
 
 The first runs are the job as written, and what shows soonest where something may be saved: half of
-the cores, and a lower clock. Every further run goes where it is expected to improve most on the
-best measured option (:mod:`advisor.core.recommend`), what it costs taken off, until none is
-expected to pay back, or until only as many runs are left as a confirmation takes.
+the cores, and a lower clock, of processors or GPUs. Every further run goes where it is expected to
+improve most on the best measured option (:mod:`advisor.core.recommend`), what it costs taken off,
+until none is expected to pay back, or until only as many runs are left as a confirmation takes.
 
 Confirmation is part of the design. The best of many options by their measured values is best by
 luck, too; what is promised therefore rests on fresh runs, made in pairs: the option, and beside it
@@ -30,13 +30,13 @@ from advisor.core.select import one_sided, weigh
 ADAPTIVE = "adaptive"
 """The design's name on the command line."""
 
-_FIRST = ((0.5, 1.0), (1.0, 0.8))
-"""The first runs beside the job as written, as shares of its cores and of its clock."""
+_CORES, _CLOCK = 0.5, 0.8
+"""The first runs beside the job as written, as shares of its cores, and of a clock or a limit."""
 _FIRST_OF_ONE = (0.5, 0.8)
-"""The same where only cores or only the clock can be less."""
+"""The same where only one of them can be less."""
 _ROUNDED = 0.9
 """A step may be so much of its share, as axes have few values."""
-FIRST_RUNS = 1 + len(_FIRST)
+FIRST_RUNS = 3
 """The first runs, the job as written among them: so many tell where to go on."""
 _PAIR = 2
 """Runs of a pair: the option, and the job as written."""
@@ -62,36 +62,47 @@ def first_runs(
     must_include: Configuration,
     cells: Collection[Configuration] | None = None,
 ) -> list[Configuration]:
-    """Return the runs to begin with, ``must_include`` (the job as written) first, at most four.
+    """Return the runs to begin with, ``must_include`` (the job as written) first, at most three.
 
     ``cells``: what can be run, by default all of the space.
     """
-    base = must_include
-    grid = [c for c in (space if cells is None else sorted(cells)) if c != base]
+    base, place = must_include, _place(must_include)
     grid = [
         c
-        for c in grid
-        if c.nodes == base.nodes
-        and c.threads_per_node <= base.threads_per_node
-        and c.freq_khz <= base.freq_khz
+        for c in (space if cells is None else sorted(cells))
+        if c != base
+        and c.nodes == base.nodes
+        and all(a <= b for a, b in zip(_place(c), place, strict=True))
     ]
-    cores_vary = any(c.threads_per_node < base.threads_per_node for c in grid)
-    clock_varies = any(c.freq_khz < base.freq_khz for c in grid)
-    shares = _FIRST if cores_vary and clock_varies else tuple((s, s) for s in _FIRST_OF_ONE)
+    vary = [any(_place(c)[axis] < place[axis] for c in grid) for axis in range(len(place))]
+    axes = [axis for axis in reversed(range(len(place))) if vary[axis]][: FIRST_RUNS - 1]
+    if len(axes) == 1:
+        steps = [(axes[0], share) for share in _FIRST_OF_ONE]
+    else:
+        steps = [(axis, _steps_of(base)[axis]) for axis in sorted(axes)]
     chosen = [base]
-    for cores, clock in shares:
+    for axis, share in steps:
         free = [c for c in grid if c not in chosen]
+        shares = [share if i == axis else 1.0 for i in range(len(place))]
         if free and len(chosen) < samples:
-            chosen.append(min(free, key=lambda c: (_log_distance(c, base, cores, clock), c)))
+            chosen.append(min(free, key=lambda c: (_log_distance(c, base, shares), c)))
     return chosen
 
 
-def _log_distance(c: Configuration, base: Configuration, cores: float, clock: float) -> float:
-    """Return how far a configuration is from such shares of another's cores and clock (log)."""
-    off = abs(math.log(c.threads_per_node / (cores * base.threads_per_node)))
-    if c.freq_khz and base.freq_khz:
-        off = math.hypot(off, math.log(c.freq_khz / (clock * base.freq_khz)))
-    return off
+def _place(c: Configuration) -> tuple[int, ...]:
+    """Return what of a configuration may be less: cores, cap (0 for none), further axes."""
+    return c.threads_per_node, c.freq_khz, *(value for _, value in c.extra)
+
+
+def _steps_of(c: Configuration) -> tuple[float, ...]:
+    """Return the first runs' step along each of these, as a share."""
+    return _CORES, *(_CLOCK for _ in _place(c)[1:])
+
+
+def _log_distance(c: Configuration, base: Configuration, shares: Sequence[float] = ()) -> float:
+    """Return how far a configuration is from such shares of another's place (log)."""
+    places = zip(_place(c), _place(base), shares or [1.0] * len(_place(c)), strict=True)
+    return math.hypot(*(math.log(a / (share * b)) for a, b, share in places if a and b))
 
 
 def next_runs(
@@ -170,10 +181,9 @@ def _in_reach(c: Configuration, measured: Sequence[Configuration]) -> bool:
     A memory that no longer fits or a cap that a device cannot keep is seen by nobody before it is
     run, and a run far beyond it takes many times longer.
     """
-    (cores, _), (_, clock) = _FIRST
-    fewest, lowest = min(m.threads_per_node for m in measured), min(m.freq_khz for m in measured)
-    near = c.threads_per_node >= _ROUNDED * cores * fewest
-    return near and c.freq_khz >= _ROUNDED * clock * lowest
+    lowest = map(min, zip(*map(_place, measured), strict=True))
+    least = (_ROUNDED * step * value for step, value in zip(_steps_of(c), lowest, strict=True))
+    return all(value >= bound for value, bound in zip(_place(c), least, strict=True))
 
 
 def telling_run(options: Sequence[Option], measured: Collection[Configuration]) -> NextRuns | None:
@@ -185,9 +195,7 @@ def telling_run(options: Sequence[Option], measured: Collection[Configuration]) 
     near = [c for c in free if _in_reach(c, [*measured])]
     if not near:
         return None
-    return NextRuns(
-        (max(near, key=lambda c: (min(_log_distance(c, m, 1, 1) for m in measured), c)),)
-    )
+    return NextRuns((max(near, key=lambda c: (min(_log_distance(c, m) for m in measured), c)),))
 
 
 def _score(

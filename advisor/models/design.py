@@ -35,14 +35,15 @@ def uniform(
     ``samples`` counts all runs: 48 over four node counts are 12 at each. On 4..44 threads by 4
     and 1.2..2.2 GHz by 0.1 the twelve are 8, 20, 32, 44 threads x 1.2, 1.9, 2.2 GHz. What the
     rule leaves over goes where the design is emptiest. ``must_include`` takes the place of the
-    point nearest to it.
+    point nearest to it. With further axes the rule has no say: each run goes where the design is
+    emptiest, beginning at ``must_include``.
     """
     _check_samples(space, samples)
     grid = list(space)
     if samples >= len(grid):
         return _sorted(_with_point(grid, must_include))
     measure = _Measure.of(space)
-    chosen = _by_rule(space, samples)
+    chosen = [must_include or grid[-1]] if space.extra else _by_rule(space, samples)
     low = _LOWEST * space.threads[-1][1]
     away = {c: min(measure(c, d) for d in chosen) for c in grid}
     while len(chosen) < samples:
@@ -76,39 +77,42 @@ def latin_hypercube(
     grid = list(space)
     measure = _Measure.of(space)
     chosen: list[Configuration] = [] if must_include is None else [must_include]
-    through = None if must_include is None else _place(must_include, space)
-    points = hypercube(min(samples, len(grid)), seed, through)
+    through = () if must_include is None else _place(must_include, space)
+    points = hypercube(min(samples, len(grid)), seed, through, axes=3 + len(space.extra))
     for point in points[len(chosen) :]:
         n = _cell(point[0], space.nodes)
         ranks, threads = _cell(point[1], space.threads)
-        drawn = Configuration(space.node_type, n, ranks, threads, _cell(point[2], space.freqs_khz))
+        further = zip(space.extra, point[3:].tolist(), strict=True)
+        extra = tuple((name, _cell(share, values)) for (name, values), share in further)
+        freq = _cell(point[2], space.freqs_khz)
+        drawn = Configuration(space.node_type, n, ranks, threads, freq, extra)
         free = set(grid) - set(chosen)
         chosen.append(min(free, key=lambda c: (measure(c, drawn), c)))
     return _sorted(chosen)
 
 
 def hypercube(
-    count: int, seed: int, through: tuple[float, float, float] | None = None
+    count: int, seed: int, through: Sequence[float] = (), *, axes: int = 3
 ) -> NDArray[np.float64]:
-    """Return points (count, 3) in 0..1: along each axis one in each of ``count`` equal parts.
+    """Return points (count, axes) in 0..1: along each axis one in each of ``count`` equal parts.
 
     (McKay, Beckman and Conover 1979.) Drawn in the order of scipy.stats.qmc.LatinHypercube, so that
     a seed gives the design that it gave before. The first point lies in the same parts as
     ``through``, where that is given.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
-    inside = rng.uniform(size=(count, 3))
-    parts = np.tile(np.arange(1, count + 1), (3, 1))
+    inside = rng.uniform(size=(count, axes))
+    parts = np.tile(np.arange(1, count + 1), (axes, 1))
     for axis in parts:
         rng.shuffle(axis)
-    for axis, share in zip(parts, through or (), strict=False):
+    for axis, share in zip(parts, through, strict=False):
         holding = int(np.flatnonzero(axis == min(int(share * count) + 1, count))[0])
         axis[[0, holding]] = axis[[holding, 0]]
     points: NDArray[np.float64] = (parts.T - inside) / count
     return points
 
 
-def _place(configuration: Configuration, space: SearchSpace) -> tuple[float, float, float]:
+def _place(configuration: Configuration, space: SearchSpace) -> tuple[float, ...]:
     """Return where on each axis, in 0..1, the cell nearest to a configuration has its middle."""
     nearest = min(space, key=lambda c: (_Measure.of(space)(c, configuration), c))
     pair = (nearest.ranks_per_node, nearest.threads_per_node)
@@ -116,6 +120,10 @@ def _place(configuration: Configuration, space: SearchSpace) -> tuple[float, flo
         (space.nodes.index(nearest.nodes) + 0.5) / len(space.nodes),
         (space.threads.index(pair) + 0.5) / len(space.threads),
         (space.freqs_khz.index(nearest.freq_khz) + 0.5) / len(space.freqs_khz),
+        *(
+            (values.index(value) + 0.5) / len(values)
+            for (_, values), (_, value) in zip(space.extra, nearest.extra, strict=True)
+        ),
     )
 
 
@@ -132,16 +140,17 @@ DESIGNS: dict[str, Design] = {"uniform": uniform, "random": random_, "lhs": lati
 class _Measure:
     """Distance of two configurations, every axis measured in units of its own range."""
 
-    spans: tuple[float, float, float, float]
+    spans: tuple[float, ...]
 
     @classmethod
     def of(cls, space: SearchSpace) -> _Measure:
         ranks, threads = zip(*space.threads, strict=True)
-        axes: tuple[Sequence[int], ...] = (space.nodes, threads, space.freqs_khz, ranks)
-        nodes, cores, freqs, per_node = (float(max(a) - min(a)) or 1.0 for a in axes)
+        further = (values for _, values in space.extra)
+        axes: tuple[Sequence[int], ...] = (space.nodes, threads, space.freqs_khz, ranks, *further)
+        nodes, cores, freqs, per_node, *more = (float(max(a) - min(a)) or 1.0 for a in axes)
         # Ranks hardly count: the models see threads and treat other ranks at the same threads as
         # one.
-        return cls((nodes, cores, freqs, 100.0 * per_node))
+        return cls((nodes, cores, freqs, 100.0 * per_node, *more))
 
     def __call__(self, a: Configuration, b: Configuration) -> float:
         steps = (
@@ -149,6 +158,7 @@ class _Measure:
             a.threads_per_node - b.threads_per_node,
             a.freq_khz - b.freq_khz,
             a.ranks_per_node - b.ranks_per_node,
+            *(value - other for (_, value), (_, other) in zip(a.extra, b.extra, strict=True)),
         )
         return math.hypot(*(s / span for s, span in zip(steps, self.spans, strict=True)))
 
@@ -163,7 +173,7 @@ def _check_samples(space: SearchSpace, samples: int) -> None:
 def _sorted(configurations: list[Configuration]) -> list[Configuration]:
     return sorted(
         configurations,
-        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz),
+        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra),
     )
 
 

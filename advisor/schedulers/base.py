@@ -222,6 +222,8 @@ class SweepJob:
     """Whoever asked for the runs states their threads: those of the job as written are set, too."""
     results: Path | None = None
     """Where its results are left for the store's host, if they are: its jobs say so."""
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """The further axes that its runs vary, and how they get them."""
 
     @property
     def first_task(self) -> str:
@@ -243,6 +245,11 @@ class SweepJob:
         """Return the frequency cap a run sets, kHz; 0 where the job's own stays."""
         c, base = run.configuration, self.baseline
         return 0 if base is not None and c.freq_khz == base.freq_khz else c.freq_khz
+
+    def axes_to_set(self, run: PlannedRun) -> dict[str, int]:
+        """Return the further axes that a run sets, by name; none where the job's own stay."""
+        own = dict(self.baseline.extra) if self.baseline is not None else {}
+        return {name: v for name, v in run.configuration.extra if own.get(name) != v}
 
     def longest_s(self, run: PlannedRun) -> float | None:
         """Return how long a run may take at worst, with half as much again; None: unknown."""
@@ -445,6 +452,13 @@ class Scheduler(Protocol):
     def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
         """Return why a job's frequency cannot be capped, "" when it can."""
         return f"the advisor cannot cap frequencies on {self.LABEL}"
+
+    def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
+        """Return why no run of a sweep gets a further axis so, with its GPUs metered; "" if it can.
+
+        ``launcher`` and ``nodes`` are the job's.
+        """
+        return f"a sweep cannot set it on {self.LABEL}"
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether every job of a partition ("" for the default) has its nodes for itself."""

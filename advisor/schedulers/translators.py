@@ -189,3 +189,8 @@ def translator(scheduler: str) -> Translator:
         names = ", ".join(plugins.names("translators"))
         raise UnknownNameError(f"unknown scheduler {scheduler!r}", hint=f"choose from: {names}")
     return cast(Translator, plugins.load("translators", scheduler))
+
+
+def writing_of(axis: str, scheduler: str, of_site: Mapping[str, AxisWriting]) -> AxisWriting | None:
+    """Return how an axis is written into a job: as the site says, else as its scheduler does."""
+    return of_site.get(axis) or translator(scheduler).AXES.get(axis)

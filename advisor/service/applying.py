@@ -12,8 +12,7 @@ from advisor.core.feasible import Constraints
 from advisor.core.reasons import TRIAL, Reason, reason
 from advisor.core.request import CannotWriteError
 from advisor.core.requested_configuration import cap_asked_for
-from advisor.schedulers.translators import translator
-from advisor.service.axes import writing_of
+from advisor.schedulers.translators import translator, writing_of
 from advisor.service.baseline import JobBaseline
 from advisor.service.choice import Choice, class_obstacle
 from advisor.service.conclusion import Conclusion, Rewrite
@@ -113,7 +112,7 @@ def _write(
         node_cap_khz = cap_asked_for(request, chosen, node_type)
     node_axes = []
     for name, value in chosen.extra:
-        writing = writing_of(name, job)
+        writing = writing_of(name, request.scheduler, job.snapshot.axes)
         if writing is None:  # it was there when the bounds were made
             return reason("cannot-write", AXES[name].words)
         if writing.nodes:

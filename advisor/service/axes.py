@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from advisor.core.axes import AXES, AxisWriting
+from advisor.core.axes import AXES
 from advisor.core.configuration import Configuration
 from advisor.core.feasible import axis_kept
 from advisor.core.reasons import Reason, reason
-from advisor.core.requested_configuration import bound
+from advisor.core.requested_configuration import gpus_kept
 from advisor.core.units import format_count
-from advisor.schedulers.translators import translator
+from advisor.schedulers.translators import translator, writing_of
 from advisor.service.understand import UnderstoodJob
 from advisor.store.records import StoredModel
-
-
-def writing_of(axis: str, job: UnderstoodJob) -> AxisWriting | None:
-    """Return how an axis is written into a job: as the site says, else as its scheduler does."""
-    own = translator(job.request.scheduler).AXES.get(axis)
-    return job.snapshot.axes.get(axis, own)
 
 
 def axes_of(job: UnderstoodJob, model: StoredModel) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
@@ -27,24 +21,18 @@ def axes_of(job: UnderstoodJob, model: StoredModel) -> tuple[tuple[str, ...], tu
 
 
 def _obstacle(axis: str, job: UnderstoodJob, model: StoredModel) -> Reason | None:
-    request, writing, words = job.request, writing_of(axis, job), AXES[axis].words
+    request, words = job.request, AXES[axis].words
+    writing = writing_of(axis, request.scheduler, job.snapshot.axes)
     if writing is None:
         return reason("axis-unwritten", words)
     by_option, by_nodes = job.reading.axes_kept
-    why = ""
-    if request.gpus is None:
-        why = "the job asks for no GPUs"
-    elif request.gpus.unclear:
-        why = request.gpus.unclear
-    elif not model.fitted:
+    why = gpus_kept(request, job.snapshot.inventory.node_types[model.node_type], axis)
+    if not why and not model.fitted:
         why = "its runs were others"
-    elif not job.snapshot.inventory.node_types[model.node_type].gpus.steps(axis):
-        why = f"the inventory lists none for {model.node_type}"
-    elif writing.nodes:
+    elif not why and writing.nodes:
         why = by_nodes
-    elif writing == translator(request.scheduler).AXES.get(axis):
+    elif not why and writing == translator(request.scheduler).AXES.get(axis):
         why = by_option
-    why = why or bound(request, axis)
     if why:
         return reason("axis-bound", f"{words} is kept: {why}")
     return axis_kept(words, job.policy.axes.gpu, request, lower=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import GPU_ENERGY, Observation
+from advisor.core.observation import GPU_ENERGY, GPUS, Observation
 from advisor.core.policy import Policy, scope_of
 from advisor.core.thread_use import KEY as THREAD_USE
 from advisor.core.units import format_duration
@@ -360,6 +360,7 @@ class Measuring:
                     **about,
                     **self._counters(run),
                     **({THREAD_USE: dict(result.thread_use)} if result.thread_use else {}),
+                    **self._gpus(),
                     **({GPU_ENERGY: result.gpu_j} if result.gpu_j is not None else {}),
                     **({"design": ADAPTIVE} if state.settings.design == ADAPTIVE else {}),
                     **({"extrapolated": dict(result.extrapolated)} if result.extrapolated else {}),
@@ -387,6 +388,15 @@ class Measuring:
                         )
                     )
         return list(observations.values())
+
+    def _gpus(self) -> dict[str, object]:
+        """Return how many GPUs each node of the job has, where that is known."""
+        asked = self.state.subject.request.gpus
+        try:
+            count = asked.on_a_node(self.state.subject.baseline) if asked is not None else 0
+        except ValueError:
+            return {}
+        return {GPUS: count} if count else {}
 
     def _counters(self, run: PlannedRun) -> dict[str, object]:
         """Return what was counted in a run, where anything was."""

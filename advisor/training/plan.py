@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from advisor.core.axes import AXES
 from advisor.core.configuration import (
     MAX_FREQS,
     Configuration,
@@ -49,7 +50,8 @@ def axes(
 ) -> SweepAxes:
     """Return the grid for a subject on its node type, the baseline always on it.
 
-    ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Raises
+    ``threads`` are cores per node, no more than the job has. Nodes and ranks are its own. Where the
+    baseline states a further axis, that is varied, and of the others what is asked for. Raises
     InputError for values the job or the node type does not have.
     """
     node_type, base = subject.node_type, subject.baseline
@@ -59,8 +61,16 @@ def axes(
     most = len(node_type.nodes)
     if most and base.nodes > most:
         raise InputError(f"{format_count(base.nodes, 'node')}: {node_type.name} has {most}")
-    pairs = _threads_axis(subject, threads, notes)
+    further = tuple((name, thin(node_type.gpus.steps(name), MAX_FREQS)) for name, _ in base.extra)
+    beside = "".join(f"the {AXES[name].words} is" for name, _ in further)
+    if beside and not threads:
+        pairs: tuple[tuple[int, int], ...] = ((base.ranks_per_node, base.threads_per_node),)
+        notes.append(f"threads are not varied: {beside} (--threads varies them, too)")
+    else:
+        pairs = _threads_axis(subject, threads, notes)
     fixed_because = freq_kept or subject.freq_kept
+    if beside and not (fixed_because or freqs_khz):
+        fixed_because = f"{beside} (--freqs varies it, too)"
     if fixed_because:
         if freqs_khz:
             raise InputError(f"--freqs cannot be varied: {fixed_because}")
@@ -68,7 +78,8 @@ def axes(
         notes.append(f"frequency is not varied: {fixed_because}")
     else:
         freqs = _freqs_axis(node_type, freqs_khz, base.freq_khz, notes)
-    return SweepAxes(SearchSpace(node_type.name, (base.nodes,), pairs, freqs), tuple(notes))
+    space = SearchSpace(node_type.name, (base.nodes,), pairs, freqs, further)
+    return SweepAxes(space, tuple(notes))
 
 
 def _threads_axis(

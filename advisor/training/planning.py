@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from advisor.core.axes import AXES, AxisWriting
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.feasible import axis_kept
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
+from advisor.core.requested_configuration import gpus_kept
 from advisor.core.script import advisor_lines
 from advisor.errors import InputError, RefusedError, SchedulerError, UsageError
 from advisor.meters.estimate import estimate_j
@@ -21,6 +23,7 @@ from advisor.scaling.design import AT_LARGEST, sized_design
 from advisor.schedulers.base import Scheduler
 from advisor.schedulers.choose import create, default
 from advisor.schedulers.submission import SCRIPT_ENDINGS, read_script
+from advisor.schedulers.translators import writing_of
 from advisor.training import state as states
 from advisor.training.beside import LEAST_S
 from advisor.training.class_start import STARTED, ClassStart, class_start
@@ -32,6 +35,7 @@ from advisor.training.state import SeriesSize, SweepState
 from advisor.training.table import too_few_for_a_model
 from advisor.training.training_job import (
     TrainingJob,
+    TrainingSite,
     TrainingSubject,
     current_user,
     named,
@@ -167,6 +171,9 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         raise UsageError("--samples must be at least 1, --repeat-baseline at least 0")
     if wish.samples is not None and wish.budget.runs is not None:
         raise UsageError("--samples and --budget both say how many runs", hint="give one of them")
+    gpu_axes, gpu_notes = _gpu_axes(wish, job, policy, scheduler, context.site)
+    top = tuple((name, job.node_type.gpus.steps(name)[-1]) for name in gpu_axes)
+    job = replace(job, baseline=replace(job.baseline, extra=top))
     freqs_khz = wish.freqs_khz
     freq_kept = scheduler.frequency_kept(job.node_type, job.launcher)
     warnings: list[str] = []
@@ -196,7 +203,7 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
     else:
         design, most = _at_size(wish.size, grid.space, samples, job.baseline), 0
     start = None if wish.size else class_start(store, job)
-    notes = [*grid.notes, *_measured_only(job, policy, grid.space)]
+    notes = [*gpu_notes, *grid.notes, *_measured_only(job, policy, grid.space)]
     by_class: Sequence[Configuration] = ()
     if start is not None and design_name in STARTED and len(design) < len(grid.space):
         design, by_class = start.moved(design, grid.space, policy)
@@ -217,6 +224,7 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         extra_options=wish.options,
         size=wish.size,
         elsewhere=scatter_before(store, job, policy),
+        axes=gpu_axes,
         **_of_experiment(wish.experiment, job, scheduler, warnings),
     )
     runs = planned(
@@ -245,6 +253,37 @@ def within_budget(policy: Policy, node_hours: float | None) -> Policy:
         return policy
     least = min(node_hours, policy.training.budget_node_hours)
     return replace(policy, training=replace(policy.training, budget_node_hours=least))
+
+
+def _gpu_axes(
+    wish: SweepWish, job: TrainingJob, policy: Policy, scheduler: Scheduler, site: TrainingSite
+) -> tuple[dict[str, AxisWriting], list[str]]:
+    """Return the axes of a job's GPUs that a sweep varies, how runs get them, and why not more.
+
+    It is one: a limit leads to a clock, and of both the clock tells more of fewer runs.
+    """
+    varied: dict[str, AxisWriting] = {}
+    notes = []
+    for name, axis in AXES.items() if job.request.gpus is not None else ():
+        writing = writing_of(name, scheduler.NAME, site.axes)
+        why = gpus_kept(job.request, job.node_type, name)
+        if not why and varied:
+            why = f"the {AXES[next(iter(varied))].words} is"
+        if not why and (wish.size or wish.experiment):
+            why = "sizes and experiments are run without it"
+        if not why and job.method != "variables":
+            why = "the job shares its nodes"
+        if not why and (rule := axis_kept(axis.words, policy.axes.gpu, job.request, lower=True)):
+            why = rule.text
+        if not why and writing is None:
+            why = f"neither {scheduler.LABEL} nor axes of site.yaml says how a job gets one"
+        if not why and writing is not None:
+            why = scheduler.axis_kept(writing, job.launcher, job.baseline.nodes)
+        if why or writing is None:
+            notes.append(f"{axis.words} is not varied: {why}")
+        else:
+            varied[name] = writing
+    return varied, notes
 
 
 def _measured_only(job: TrainingJob, policy: Policy, space: SearchSpace) -> list[str]:

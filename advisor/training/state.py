@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from advisor.core.axes import AxisWriting
 from advisor.core.codec import FieldError, Record
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.inventory import Inventory, NodeType
@@ -103,6 +104,8 @@ class SweepSettings(Record):
     """Which of several sizes it is."""
     elsewhere: Mapping[str, Any] = field(default_factory=dict)
     """What other workloads' repeats on the node type say, when it begins (models/scatter.py)."""
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """The further axes that it varies, and how its runs get them."""
 
     @property
     def fits(self) -> bool:
@@ -204,6 +207,7 @@ class SweepState:
             events=settings.events,
             placement=self._placement(),
             threads_stated=bool(settings.after),
+            axes=settings.axes,
         )
 
     def _placement(self) -> tuple[str, int, int]:
@@ -378,7 +382,6 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
     stages = {
         name: Stage.from_dict(stage, ("stages", name)) for name, stage in data["stages"].items()
     }
-    space = data["space"]
     subject = _subject(folder, data["subject"], settings)
     return SweepState(
         data["id"],
@@ -386,12 +389,7 @@ def _from_json(folder: Path, data: Mapping[str, Any]) -> SweepState:
         data["created_at"],
         settings,
         subject,
-        SearchSpace(
-            subject.node_type.name,
-            tuple(space["nodes"]),
-            tuple((a, b) for a, b in space["threads"]),
-            tuple(space["freqs_khz"]),
-        ),
+        SearchSpace.from_dict(subject.node_type.name, data["space"]),
         stages,
         data["state"],
         data["detail"],

@@ -38,7 +38,11 @@ MOST_AGAIN = 2
 
 def _distance(one: Configuration, other: Configuration) -> float:
     """Return how far two configurations are from each other, in logarithms."""
-    pairs = [(one.threads_per_node, other.threads_per_node), (one.freq_khz, other.freq_khz)]
+    pairs = [
+        (one.threads_per_node, other.threads_per_node),
+        (one.freq_khz, other.freq_khz),
+        *((value, beside) for (_, value), (_, beside) in zip(one.extra, other.extra, strict=True)),
+    ]
     return sum(abs(math.log(a / b)) for a, b in pairs if a and b)
 
 
@@ -391,6 +395,7 @@ class Sweep(Measuring):
                 policy=self.policy,
                 inventory=Inventory(node_types),
                 partition=subject.partition,
+                axes=tuple(self.state.settings.axes),
                 whole=subject.method == "variables",
                 threads_kept=subject.threads_kept,
                 threads_unset=unset_kept(unset, subject.baseline, filled),

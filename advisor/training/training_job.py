@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core import program
+from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.observation import RunMethod
@@ -52,6 +53,8 @@ class TrainingSite:
     rules: tuple[ApplicationRule, ...] = ()
     default_node_types: Mapping[str, str] = field(default_factory=dict)
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    axes: Mapping[str, AxisWriting] = field(default_factory=dict)
+    """How it has further axes written, where that is not as the scheduler does."""
 
     @classmethod
     def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> TrainingSite:
@@ -62,6 +65,7 @@ class TrainingSite:
             tuple(ApplicationRule.from_dict(r) for r in rules) if isinstance(rules, list) else (),
             {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, Mapping) else {},
             understood_of(site),
+            writings_of(site),
         )
 
 
@@ -197,7 +201,7 @@ def understand(
             f"{script} is a heterogeneous job: its parts ask for different nodes",
             hint="train a script with one of the parts",
         )
-    request = request.with_understood(site.understood_options)
+    request = request.with_understood(site.understood_options).with_written(site.axes)
     recognition, named_by_user = _recognised(subject, text, request.job_name, site.rules)
     name = recognition.application or subject.fallback
     if not name:

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from advised import AdvisedSite, advised_site, site_file
@@ -64,8 +65,8 @@ def gpu_site(cluster: Testbed) -> Iterator[AdvisedSite]:
     with advised_site(cluster, watch_s=1, deadline="5s") as site:
         gpus = (
             f"gpus: {{model: posed, count: {COUNT}, idle_w: 20,"
-            " freq_khz: {min: 800 MHz, max: 1400 MHz, step: 200 MHz},"
-            f" power_w: {{min: 100, max: {TOP}, step: 50}}}}"
+            " freq_khz: {min: 800 MHz, max: 1400 MHz, step: 100 MHz},"
+            f" power_w: {{min: 100, max: {TOP}, step: 25}}}}"
         )
         kind = f"  {BDW.feature}:\n"
         text = site_file().replace(kind, f"{kind}    {gpus}\n", 1)
@@ -159,6 +160,123 @@ def test_a_limit_lands_on_the_jobs_own_devices_and_is_lifted(
     text = gpu_site.advisor("why", job).stdout
     assert "GPU power limit 150 W" in text and "bdw2" in text
     assert "promised" in text
+
+
+def curve(clock: int) -> tuple[float, float]:
+    """A program of which half follows the GPU's clock: seconds and joules at a clock in kHz."""
+    f = clock / 1_400_000
+    time_s = 2 * (0.2 / f + 0.8)
+    return time_s, time_s * (90 + 260 * f**2.5)
+
+
+def test_a_sweep_over_clocks_advises_the_next_job_as_it_is_written(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    steps = range(800_000, 1_400_001, 100_000)
+    rows = [f"{v},{curve(v)[0]:.4f},{curve(v)[1]:.2f}" for v in steps]
+    grid = gpu_site.folder / "clocks.csv"
+    grid.write_text("\n".join(["gpu_freq_khz,time_s,energy_j", *rows]) + "\n")
+    script = gpu_site.script("swept.sh", f"srun simapp --replay {grid}", *WHOLE)
+    where = ("--scheduler", "slurm", "--yes", "--budget", "7", "--estimate", "2s")
+    names = ("--application", "swept", "--workload", "default")
+    swept = gpu_site.json("train", script, *where, *names)
+    assert [r["gpu_freq_khz"] for r in swept["runs"][:3]] == [1_400_000, 800_000, 1_100_000]
+    assert swept["stats"]["gpus"] == 2 and swept["stats"]["gpus_metered"]
+    for run in swept["runs"]:  # what ran at a clock took what the curve says of it
+        time_s, energy_j = curve(run["gpu_freq_khz"])
+        assert run["energy_j"] == pytest.approx(energy_j, rel=0.1)
+        assert run["time_s"] > 0.95 * time_s and run["energy_quality"] == "measured"
+    chosen = swept["recommended"]["gpu_freq_khz"]
+    assert curve(chosen)[1] < 0.9 * curve(steps[-1])[1]
+    gpu_site.settle()
+    job = gpu_site.testbed.sbatch(str(script), env=named("swept")).job_id
+    assert gpu_site.testbed.wait(job) == "COMPLETED"
+    assert gpu_site.testbed.scontrol_jobs(job)[0]["TresFreq"] == f"gpu:{chosen // 1000}"
+
+
+def limited(watts: int) -> tuple[float, float]:
+    """A program that takes 230 W of itself: seconds and joules under a limit in W."""
+    f = min(1.0, ((watts - 60) / 170) ** 0.5)
+    time_s = 2 * (0.15 / f + 0.85)
+    return time_s, time_s * (100 + min(watts, 230))
+
+
+LIMITS = range(100, TOP + 1, 25)
+
+
+def swept_over_limits(
+    site: AdvisedSite, name: str, how: str, *directives: str
+) -> tuple[Path, dict[str, Any]]:
+    """Train a job on GPUs over its power limits; return its script and what came out."""
+    rows = [f"{v},{limited(v)[0]:.4f},{limited(v)[1]:.2f}" for v in LIMITS]
+    grid = site.folder / "limits.csv"
+    grid.write_text("\n".join(["gpu_power_w,time_s,energy_j", *rows]) + "\n")
+    script = site.script(f"{name}.sh", f"{how} --replay {grid}", *WHOLE, *directives)
+    where = ("--scheduler", "slurm", "--yes", "--budget", "7", "--estimate", "2s")
+    swept = site.json("train", script, *where, "--application", name, "--workload", "default")
+    for run in swept["runs"]:
+        assert run["energy_j"] == pytest.approx(limited(run["gpu_power_w"])[1], rel=0.1)
+    chosen = swept["recommended"]["gpu_power_w"]
+    assert limited(chosen)[1] < 0.95 * limited(TOP)[1]
+    site.settle()
+    return script, swept
+
+
+def test_a_sweep_has_its_nodes_set_limits_as_jobs_get_them(gpu_site: AdvisedSite) -> None:
+    """The script has no srun, so that only the nodes' prolog reaches its program."""
+    forget(gpu_site)
+    testbed, devices = gpu_site.testbed, posed(gpu_site.testbed)
+    script, swept = swept_over_limits(gpu_site, "bynodes", f"simapp --devices {devices}")
+    lowered = [r["gpu_power_w"] for r in swept["runs"] if r["gpu_power_w"] != TOP]
+    testbed.rest()
+    said = [line.split() for lines in calls(testbed).values() for line in lines]
+    assert sorted(int(w) // 1000 for device, _, w in said if device == "0" and int(w) < 1000 * TOP)
+    assert {int(w) // 1000 for _, _, w in said} == {*lowered, TOP}
+    assert len({r["job_id"] for r in swept["runs"]}) == len(swept["runs"])
+    forget(gpu_site)
+    job = testbed.sbatch(str(script), env=named("bynodes")).job_id
+    assert testbed.wait(job) == "COMPLETED"
+    testbed.rest()
+    chosen = swept["recommended"]["gpu_power_w"]
+    assert [line for lines in calls(testbed).values() for line in lines] == [
+        f"{i} limit {1000 * w}" for w in (chosen, TOP) for i in (0, 1)
+    ]
+
+
+def test_a_run_whose_limit_was_not_set_is_none(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    for node in BDW.nodes:
+        file = posed(gpu_site.testbed) / node
+        file.write_text(file.read_text() + "1 mig 1\n")
+    try:
+        with pytest.raises(AssertionError, match="power limit 150 W was not set on its GPUs"):
+            swept_over_limits(gpu_site, "unset", f"simapp --devices {posed(gpu_site.testbed)}")
+    finally:
+        for node in BDW.nodes:
+            file = posed(gpu_site.testbed) / node
+            file.write_text(file.read_text().replace("1 mig 1\n", ""))
+    assert calls(gpu_site.testbed) == {}
+
+
+def test_a_sweep_writes_the_sites_own_option_into_a_job_of_each_value(
+    gpu_site: AdvisedSite,
+) -> None:
+    forget(gpu_site)
+    site = (gpu_site.config / "site.yaml").read_text()
+    own = site.replace("{nodes: true}", '{option: comment, value: "power={}"}')
+    assert own != site
+    (gpu_site.config / "site.yaml").write_text(own)
+    gpu_site.advisor("site", "apply")
+    try:
+        _, swept = swept_over_limits(gpu_site, "byoption", "simapp")
+    finally:
+        (gpu_site.config / "site.yaml").write_text(site)
+        gpu_site.advisor("site", "apply")
+    testbed = gpu_site.testbed
+    assert calls(testbed) == {}
+    for run in swept["runs"]:
+        comment = testbed.scontrol_jobs(int(run["job_id"]))[0].get("Comment", "")
+        top = run["gpu_power_w"] == TOP
+        assert comment == ("" if top else f"power={run['gpu_power_w']}")
 
 
 def test_two_nodes_tell_of_all_their_devices(gpu_site: AdvisedSite) -> None:

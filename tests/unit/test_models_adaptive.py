@@ -56,6 +56,32 @@ def test_it_begins_at_the_job_as_written_half_of_its_cores_and_a_lower_clock() -
     assert len(first_runs(SPACE, 2, BASE)) == 2
 
 
+def test_clocks_and_limits_of_gpus_are_stepped_as_a_clock_of_processors() -> None:
+    values = tuple(range(500_000, 1_400_001, 100_000))
+    top = replace(BASE, extra=(("gpu_freq_khz", values[-1]),))
+    clocks = replace(
+        SPACE, threads=((1, 16),), freqs_khz=(2_000_000,), extra=(("gpu_freq_khz", values),)
+    )
+    assert [dict(c.extra)["gpu_freq_khz"] for c in first_runs(clocks, 12, top)] == [
+        1_400_000,
+        700_000,
+        1_100_000,
+    ]
+    both = [
+        (c.threads_per_node, c.extra[0][1])
+        for c in first_runs(replace(clocks, threads=SPACE.threads), 12, top)
+    ]
+    assert both == [(16, 1_400_000), (8, 1_400_000), (16, 1_100_000)]
+    base = option(top, 100.0, 1000.0, measured=True)
+    far, near = (
+        option(replace(top, extra=(("gpu_freq_khz", v),)), 101.0, 800.0)
+        for v in (900_000, 1_100_000)
+    )
+    step = next_runs([base, far, near], base, POLICY, runs_left=9, pairs={}, run_sigma=0.01)
+    assert step is not None and step.configurations == (near.configuration,)
+    assert telling_run([base, far], {top}) is None
+
+
 def test_a_measured_saving_is_confirmed_beside_the_job_as_written() -> None:
     good = Configuration("n", 1, 1, 8, 2_000_000)
     base = option(BASE, 100.0, 1000.0, measured=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.axes import AxisWriting
 from advisor.core.configuration import Configuration, thin, thread_counts
-from advisor.core.inventory import Inventory, NodeType
+from advisor.core.inventory import Gpus, Inventory, NodeType
 from advisor.core.observation import Observation
+from advisor.core.policy import Axes, Policy, PolicySet
 from advisor.core.recognise import ApplicationRule
 from advisor.core.request import JobRequest
 from advisor.errors import InputError, UsageError
 from advisor.models.design import uniform
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.slurm import translator as slurm_options
+from advisor.schedulers.slurm.driver import driver_text
 from advisor.schedulers.slurm.scheduler import Slurm
 from advisor.training import state as states
 from advisor.training.plan import axes, cost, payback_runs, planned
+from advisor.training.planning import Budget, PlannedSweep, SweepWish, plan_sweep
+from advisor.training.site_context import SiteContext
 from advisor.training.state import SweepSettings
 from advisor.training.table import tabulate
 from advisor.training.training_job import TrainingJob, TrainingSite, TrainingSubject, understand
@@ -228,6 +235,119 @@ def test_axes_that_cannot_vary_say_why(tmp_path: Path) -> None:
         axes(own, threads=(4,))
     with pytest.raises(InputError, match="freqs cannot be varied"):
         axes(own, freqs_khz=(1_200_000,), freq_kept="no srun")
+
+
+GPUS = Gpus("A", 4, tuple(range(600_000, 1_400_001, 50_000)), (150, 200, 250, 300))
+ON_GPUS = "#SBATCH --exclusive -N1 -n1 --gres=gpu:2\nsrun ./train.py"
+
+
+def planned_sweep(
+    folder: Path,
+    text: str,
+    *,
+    kept: str = "",
+    policy: Policy | None = None,
+    gpus: Gpus = GPUS,
+    wishes: Mapping[str, Any] | None = None,
+    site_axes: Mapping[str, AxisWriting] | None = None,
+) -> tuple[PlannedSweep, list[str]]:
+    """The sweep of a script on nodes with GPUs, and the launchers that Slurm was asked about."""
+    asked = []
+
+    class Posed(Slurm):
+        def available(self) -> None:
+            return None
+
+        def frequency_kept(self, node_type: NodeType, launcher: str) -> str:
+            return ""
+
+        def energy_source(self, job: SweepJob) -> str:
+            return "posed"
+
+        def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
+            asked.append(launcher)
+            return kept
+
+    site = TrainingSite(Inventory.of([replace(BDW, gpus=gpus)]), axes=site_axes or {})
+    wish = SweepWish(
+        subject=str(script(folder, text)),
+        command=(),
+        application="net",
+        workload="default",
+        scheduler="slurm",
+        node_type="",
+        nodes=None,
+        samples=None,
+        budget=Budget(),
+        design=None,
+        threads=(),
+        freqs_khz=(),
+        repeat_baseline=0,
+        estimate_s=None,
+        limit_s=None,
+        model="auto",
+        meter="auto",
+        options=(),
+        experiment=None,
+    )
+    wish = replace(wish, **(wishes or {}))
+    context = SiteContext(PolicySet(base=policy or Policy()), site)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("advisor.training.planning.create", lambda _: Posed())
+        plan = plan_sweep(wish, context, folder / "sweeps", folder / "none.db")
+    return plan, asked
+
+
+def test_a_job_on_gpus_is_swept_over_their_clocks(tmp_path: Path) -> None:
+    plan, asked = planned_sweep(tmp_path, ON_GPUS)
+    state = plan.state
+    assert asked == ["srun"] and set(state.settings.axes) == {"gpu_freq_khz"}
+    (name, values) = state.space.extra[0]
+    assert name == "gpu_freq_khz" and len(values) == 16
+    assert (values[0], values[-1]) == (600_000, 1_400_000)
+    assert len(state.space.threads) == len(state.space.freqs_khz) == 1
+    clocks = [dict(r.configuration.extra)[name] for r in state.stages["design"].runs]
+    assert clocks == [1_400_000, 700_000, 1_100_000]
+    assert any("GPU power limit is not varied: the GPU clock is" in note for note in plan.notes)
+    # the job as written sets none; each of the others its own
+    job = state.job("design")
+    assert [job.axes_to_set(run) for run in job.runs] == [{}, {name: 700_000}, {name: 1_100_000}]
+    calls = [line for line in driver_text(job, [(r, 1) for r in job.runs]).splitlines()]
+    numbers = [line.split() for line in calls if re.match(r"run \d", line)]
+    assert [words[:7][6:] for words in numbers[1:]] == [["700"], ["1100"]]
+    # and it is the same sweep when it is read again
+    states.begin(state)
+    again = states.load(state.folder)
+    assert (again.space, again.settings) == (state.space, state.settings)
+    assert again.subject.baseline == state.subject.baseline
+    # what is asked for beside it varies, too
+    more, _ = planned_sweep(tmp_path, ON_GPUS, wishes={"threads": (14, 28)})
+    assert len(more.state.space.threads) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "why"),
+    [
+        (ON_GPUS, {"kept": "Slurm meters no energy"}, "Slurm meters no energy"),
+        (ON_GPUS, {"policy": Policy(axes=Axes(gpu="keep"))}, "the policy keeps"),
+        (ON_GPUS, {"gpus": Gpus("A", 4)}, "the inventory lists none for bdw"),
+        (ON_GPUS.replace("gpu:2", "gpu:2 --gpu-freq=900"), {}, "--gpu-freq binds it"),
+        (ON_GPUS.replace("--exclusive ", ""), {}, "the job shares its nodes"),
+        (ON_GPUS.replace("gpu:2", "gpu:2 --gpus=2"), {}, "its options name GPUs more than once"),
+    ],
+)
+def test_what_keeps_a_jobs_gpus_is_said(
+    tmp_path: Path, text: str, more: dict[str, Any], why: str
+) -> None:
+    plan, _ = planned_sweep(tmp_path, text, **more)
+    assert plan.state.space.extra == () and not plan.state.settings.axes
+    assert any("GPU clock is not varied" in note and why in note for note in plan.notes), plan.notes
+    assert len(plan.state.space.threads) > 1 or plan.state.subject.method == "request"
+
+
+def test_a_job_without_gpus_hears_nothing_of_them(tmp_path: Path) -> None:
+    plan, asked = planned_sweep(tmp_path, ON_GPUS.replace(" --gres=gpu:2", ""))
+    assert asked == [] and not any("GPU" in note for note in plan.notes)
 
 
 def test_ranks_are_the_jobs_own(tmp_path: Path) -> None:

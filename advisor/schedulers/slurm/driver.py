@@ -22,12 +22,16 @@ from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
-from advisor.schedulers.slurm.translator import array_task
+from advisor.schedulers.slurm.translator import AXES, array_task
 from advisor.schedulers.thread_counter import MARK, write_counter
 
 RunMode = Literal["steps", "wrap", "whole"]
 """``steps``: the script's sruns are timed; ``wrap``: the whole script is put into one step;
 ``whole``: the script is timed as it is, without step, cap or metered energy."""
+
+GPUS_ON_NODES = "SLURM_ADVISOR_GPUS"
+"""In this variable the hook in the controller finds what a sweep's job has its nodes set on GPUs;
+by its beginning it goes with a job whatever --export says."""
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
@@ -121,11 +125,12 @@ log job "$SLURM_JOB_ID" "${SLURM_JOB_ACCOUNT:-}"
 
 _CONFIGURE = {
     "variables": r"""
-configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to tell
+configure() {  # threads per rank, cap in kHz (0: as the job has it), the cap to tell, GPU clock
   local name
   if [ "$1" -gt 0 ]; then for name in $threads_from; do export "$name=$1"; done; fi
   if [ "$2" -gt 0 ]; then export SLURM_CPU_FREQ_REQ="$lowest-$2"; fi
   if [ "$3" -gt 0 ]; then export @CAP@=$3; fi
+  if [ -n "${4:-}" ]; then export SLURM_GPU_FREQ=$4; fi
 }
 """,
     "request": r"""
@@ -223,10 +228,14 @@ class Log:
 
 def mode_of(job: SweepJob) -> RunMode:
     """Return how a sweep's script is timed."""
-    if job.launcher == "srun":
+    return run_mode(job.launcher, max(run.configuration.nodes for run in job.runs))
+
+
+def run_mode(launcher: str, nodes: int) -> RunMode:
+    """Return how a script with this launcher is timed on at most so many nodes."""
+    if launcher == "srun":
         return "steps"
-    one_node = all(run.configuration.nodes == 1 for run in job.runs)
-    return "wrap" if not job.launcher and one_node else "whole"
+    return "wrap" if not launcher and nodes == 1 else "whole"
 
 
 def step_name(job: SweepJob, seq: int, attempt: int) -> str:
@@ -284,6 +293,7 @@ def driver_text(
         f"counted=' {' '.join(f'{r.seq:d}' for r in job.runs if r.role == 'baseline')} '",
         f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
         *driver_lines(job, metered=metered),
+        f"unset {GPUS_ON_NODES}  # jobs that the script submits are none of the sweep",
         *(f"export {name}={value}" for name, value in array_task(job.first_task).items()),
     ]
     calls = []
@@ -310,7 +320,13 @@ def _numbers(job: SweepJob, run: PlannedRun) -> str:
         # without a step, nothing but variables keeps a run to the CPUs that the job would have
         threads = c.threads_per_rank if mode_of(job) == "whole" else job.threads_to_set(run)
         return f"{place} {job.cap_to_set(run):d} {c.freq_khz:d} {threads:d}"
-    return f"{job.threads_to_set(run):d} {job.cap_to_set(run):d} {run.configuration.freq_khz:d}"
+    cap = f"{job.cap_to_set(run):d} {run.configuration.freq_khz:d}"
+    clock = "".join(
+        job.axes[name].text(value)
+        for name, value in job.axes_to_set(run).items()
+        if job.axes[name] == AXES.get(name)
+    )
+    return f"{job.threads_to_set(run):d} {cap} {clock}".rstrip()
 
 
 def _write_program(path: Path, text: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
+from advisor.core.axes import AxisWriting, extra_words
 from advisor.core.delivery import place_mark
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import (
@@ -30,15 +33,23 @@ from advisor.schedulers.slurm.control import (
     partition_minutes,
 )
 from advisor.schedulers.slurm.driver import (
+    GPUS_ON_NODES,
     SweepRun,
     job_name,
     mode_of,
     read_log,
+    run_mode,
     step_name,
     write_files,
 )
 from advisor.schedulers.slurm.table import SHAPE
-from advisor.schedulers.slurm.translator import NOT_SWEPT
+from advisor.schedulers.slurm.translator import (
+    AXES,
+    NOT_SWEPT,
+    PROLOG_SETTINGS,
+    nodes_uncapped,
+    uncapped_launcher,
+)
 from advisor.schedulers.thread_counter import counted
 
 SETTLE_S = 30.0
@@ -67,10 +78,10 @@ class Sweeps:
         mode = mode_of(job)
         stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
         otherwise = "it is estimated from the site file's power" if stated else "it is not known"
-        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+        plugin = _meter()
         if mode == "whole":
             return f"energy: {job.launcher or 'the script'} is not metered by Slurm; {otherwise}"
-        if not plugin or plugin in ("none", "(null)"):
+        if not plugin:
             return f"energy: this Slurm meters none (AcctGatherEnergyType); {otherwise}"
         whose = "the GPUs alone in " if plugin == "gpu" else ""
         return f"energy measured by Slurm ({plugin}), of {whose}all steps of a run"
@@ -78,34 +89,78 @@ class Sweeps:
     # -- sweeps --------------------------------------------------------------------------------
 
     def submit_sweep(self, job: SweepJob) -> str:
-        """Submit the runs that are still due; return the job id.
+        """Submit the runs that are still due; return the ids of their jobs, joined by commas.
 
-        A job of this very stage that is still queued or running is taken over instead: a process
-        killed right after sbatch leaves one.
+        It is one job, but for axes that a whole job gets: then one for each of their values, and
+        one after the other. Jobs of this very stage that are still queued or running are taken over
+        instead: a process killed right after sbatch leaves them.
         """
-        if running := self._id_in_queue(job):
+        if running := self._ids_in_queue(job):
             return running
         results = read_results(job.folder / "results.jsonl")
-        due = [(run, 1 + sum(r.seq == run.seq for r in results)) for run in job.open_runs(results)]
+        due: dict[tuple[tuple[str, int], ...], list[tuple[PlannedRun, int]]] = {}
+        for run in job.open_runs(results):
+            tries = 1 + sum(r.seq == run.seq for r in results)
+            due.setdefault(_of_whole_job(job, run), []).append((run, tries))
+        ids: list[str] = []
+        try:
+            for axes, runs in due.items():
+                ids.append(self._submit(job, runs, dict(axes), after_others=bool(ids)))
+        except SchedulerError:
+            self.cancel(job, ",".join(ids))
+            raise
+        return ",".join(ids)
+
+    def _submit(
+        self,
+        job: SweepJob,
+        due: list[tuple[PlannedRun, int]],
+        axes: Mapping[str, int],
+        *,
+        after_others: bool,
+    ) -> str:
+        """Submit one job for runs that share ``axes``; ``after_others``: once they have ended."""
         driver = write_files(job, due, metered=self._metered(job))
-        runs = [run for run, _ in due]
-        argv = ["sbatch", "--parsable", *self._options(job, runs), str(driver)]
-        listed = submit(argv, _environment())
+        writings = {name: job.axes[name] for name in axes}
+        options = {w.option: w.text(axes[n]) for n, w in writings.items() if not w.nodes}
+        words = self._options(job, [run for run, _ in due], options)
+        words += ["--dependency=singleton"] if after_others else []
+        on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
+        environment = {
+            **_environment(),
+            **({GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}),
+        }
+        listed = submit(["sbatch", "--parsable", *words, str(driver)], environment)
         job_number = re.match(r"\s*(\d+)", listed)
         if job_number is None:
             raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
         return job_number[1]
 
+    def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
+        """Return why no run of a sweep gets a further axis so, with its GPUs metered."""
+        if writing.nodes and (
+            why := nodes_uncapped({name: config_value(name) for name in PROLOG_SETTINGS})
+        ):
+            return why
+        if writing in AXES.values() and (why := uncapped_launcher(launcher)):
+            return why
+        if run_mode(launcher, nodes) == "whole":
+            return f"{launcher or 'the script'} is not metered by Slurm"
+        plugin = _meter()
+        return "" if plugin not in ("", "rapl") else f"Slurm meters {_PARTS[plugin]}"
+
     @staticmethod
     def _metered(job: SweepJob) -> bool:
         """Tell whether Slurm measures the energy of a run's steps."""
-        plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
-        return mode_of(job) != "whole" and plugin not in ("", "none", "(null)")
+        return mode_of(job) != "whole" and bool(_meter())
 
-    def _options(self, job: SweepJob, runs: list[PlannedRun]) -> list[str]:
+    def _options(
+        self, job: SweepJob, runs: list[PlannedRun], written: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Return sbatch's options: the job's own, all that bear on what is measured.
 
         Where smaller requests are stood in for, whole nodes take the place of the job's size.
+        ``written`` are those by which the job has its further axes.
         """
         options = {k: v for k, v in job.options.items() if k not in NOT_SWEPT}
         if job.method == "request":
@@ -130,7 +185,7 @@ class Sweeps:
         minutes = self._minutes(job, runs)
         if minutes is not None:
             options["time"] = str(minutes)
-        return [f"--{k}={v}" if v else f"--{k}" for k, v in options.items()]
+        return [f"--{k}={v}" if v else f"--{k}" for k, v in {**options, **(written or {})}.items()]
 
     def _minutes(self, job: SweepJob, runs: list[PlannedRun]) -> int | None:
         """Return the allocation's time limit, None for the partition's own.
@@ -148,7 +203,7 @@ class Sweeps:
         most = partition_minutes(job.partition)
         return minutes if most is None else min(minutes, most)
 
-    def _id_in_queue(self, job: SweepJob) -> str:
+    def _ids_in_queue(self, job: SweepJob) -> str:
         try:
             text = ask(
                 "squeue",
@@ -159,7 +214,7 @@ class Sweeps:
             )
         except SchedulerError:
             return ""
-        return next(iter(text.split()), "")
+        return ",".join(text.split())
 
     def poll(self, job: SweepJob, handle: str) -> SweepStatus:
         """Return every settled result so far; ended only when nothing more can come."""
@@ -172,13 +227,15 @@ class Sweeps:
             if (attempt.seq, attempt.number) in settled:
                 continue
             result = self._settled_result(job, attempt)
+            if result is not None and result.ok:
+                result = self._landed(job, attempt, result, ended=attempt.job_id in log.ended)
             if result is None:
                 waiting += 1
                 continue
             result = rated(job, result)
             append_result(job.folder / "results.jsonl", result)
             results.append(result)
-        if handle in log.ended:
+        if log.ended.issuperset(handle.split(",")):
             state, detail = "ended", ""
         if state == "ended" and not waiting:
             return SweepStatus("ended", tuple(results), log.failure or detail)
@@ -187,10 +244,10 @@ class Sweeps:
         return SweepStatus(state, tuple(results), detail)
 
     def cancel(self, job: SweepJob, handle: str) -> None:
-        """Cancel the allocation; a job that has ended already is no error."""
-        if handle.isdecimal():
+        """Cancel its allocations; a job that has ended already is no error."""
+        for number in filter(str.isdecimal, handle.split(",")):
             try:
-                ask("scancel", handle)
+                ask("scancel", number)
             except SchedulerError as error:
                 if "Invalid job id" not in str(error) and "already" not in str(error):
                     raise
@@ -210,7 +267,10 @@ class Sweeps:
             if "Invalid job id" not in str(error):
                 return "running", f"Slurm does not answer: {error}"
             text = ""
-        word, _, reason = text.partition(" ")
+        states = dict(line.partition(" ")[::2] for line in reversed(text.splitlines()))
+        word = next((w for w in states if w in UNFINISHED - {"PENDING"}), "")  # of several jobs
+        word = word or next((w for w in states if w == "PENDING"), next(iter(states), ""))
+        reason = states.get(word, "")
         phase: tuple[JobPhase, str]
         if word == "PENDING":
             why = "" if reason in ("", "None") else f": {reason}"
@@ -267,8 +327,34 @@ class Sweeps:
             thread_use=counted(job.folder / f"threads-{attempt.seq}-{attempt.number}"),
         )
         result = good_run(job, run, energy_j, "slurm", why)
+        if result.energy_quality == "measured" and _meter() == "gpu":
+            result = replace(result, gpu_j=result.energy_j)
         keep_complete(job, result)
         return result
+
+    def _landed(
+        self, job: SweepJob, attempt: SweepRun, result: RunResult, *, ended: bool
+    ) -> RunResult | None:
+        """Return a run's result, failed where its nodes do not say that they set its GPUs as asked.
+
+        They say so when the job has ended; None until then.
+        """
+        run = next(r for r in job.runs if r.seq == attempt.seq)
+        wanted = {n: value for n, value in _of_whole_job(job, run) if job.axes[n].nodes}
+        if not wanted:
+            return result
+        key = (attempt.job_id, attempt.seq, -attempt.number)
+        waited = time.monotonic() - self._seen.setdefault(key, time.monotonic()) if ended else 0.0
+        record, _ = self._record(attempt.job_id)
+        uses = record.gpus if record is not None else ()
+        complete = len({use.node for use in uses}) >= run.configuration.nodes
+        if not complete and waited < SETTLE_S:
+            return None
+        if complete and all(u.axes.get(n) == value for u in uses for n, value in wanted.items()):
+            return result
+        words = extra_words(tuple(wanted.items()))
+        text = f"{words} was not set on its GPUs: see syslog there, or advisor hook install again"
+        return replace(result, ok=False, final=True, detail=text)
 
     def _energy(self, job: SweepJob, attempt: SweepRun) -> tuple[float | None, str] | None:
         """Return (joules or None, why not), or None while the accounting lags."""
@@ -302,6 +388,26 @@ class Sweeps:
                 cached = (now_s, None, str(error))
             self._records[job_id] = cached
         return cached[1], cached[2]
+
+
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+_PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
+"""What Slurm meters where its plugin sees no GPUs."""
+
+
+def _meter() -> str:
+    """Return the plugin that meters Slurm's steps, "" for none."""
+    plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+    return "" if plugin in ("none", "(null)") else plugin
+
+
+def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]:
+    """Return the further axes for which a run needs a job of its own, by name.
+
+    Slurm's own option for clocks works for each step.
+    """
+    axes = job.axes_to_set(run).items()
+    return tuple((name, value) for name, value in axes if job.axes[name] != AXES.get(name))
 
 
 def _steps_of(
@@ -339,7 +445,13 @@ def _environment() -> Mapping[str, str]:
     """Return the environment of sbatch: this session's, with the advisor's own hook off."""
     # sbatch takes options from its variables, too: these would make the sweep an array, cap it, or
     # have sbatch wait for its end.
-    dropped = {"SBATCH_ARRAY_INX", "SBATCH_CPU_FREQ_REQ", "SBATCH_REQUEUE", "SBATCH_WAIT"}
+    dropped = {
+        "SBATCH_ARRAY_INX",
+        "SBATCH_CPU_FREQ_REQ",
+        "SBATCH_GPU_FREQ",
+        "SBATCH_REQUEUE",
+        "SBATCH_WAIT",
+    }
     passed_on = {
         name: value
         for name, value in session_environment().items()

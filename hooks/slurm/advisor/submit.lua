@@ -200,6 +200,10 @@ function M.job_submit(job)
     slurm.log_info("%s", ("advisor: uid %.0f: ADVISOR_STAMP is not a stamp: left out"):format(job.user_id))
     stamp = nil
   end
+  local gpus = environment.SLURM_ADVISOR_GPUS -- a sweep's: what its nodes set for this one job
+  if not stamp and gpus and #gpus <= 200 and gpus:find('^{["a-z_:,%d]+}$') then
+    stamp = 'advisor:{"v":1,"gpus":' .. gpus .. "}"
+  end
   if enforced(job, stamp) then
     local plan, problem = ask(job, stamp)
     if plan and plan.changes then

@@ -19,6 +19,11 @@ of a run finds them. With `--pool N` a rank is instead what many Python programs
 processes of one thread each, or of OMP_NUM_THREADS threads each where that is set. It prints how
 many it has; the law takes it for the program that it seems to be.
 
+With `--replay CSV` it is a program on GPUs instead: time and energy of a node are those of a row,
+the one whose clock or power limit (the first column, kHz or W) is the job's. That is the clock of
+its step (`SLURM_GPU_FREQ`, MHz), else the limit that its job's comment names (`power=150`), else
+the one that was set last on a node's posed devices (`--devices FOLDER`), else the highest.
+
 Local rank 0 of each node registers the load of its node. Outside of a posed node it runs as on
 the node type `--node-type` (default bdw) and registers nothing.
 """
@@ -26,7 +31,10 @@ the node type `--node-type` (default bdw) and registers nothing.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
+import re
+import subprocess
 import sys
 import threading
 import time
@@ -131,6 +139,24 @@ def start_pool(workers: int, threads: int, each_s: float) -> None:
             os._exit(0)
 
 
+def replayed(path: Path, environ: dict[str, str], devices: Path | None) -> tuple[float, float]:
+    """Return time (s) and power (W) of a program on GPUs, at the clock or limit that it has."""
+    with path.open(newline="") as file:
+        _, *rows = csv.reader(file)
+    points = {int(value): (float(time_s), float(energy_j)) for value, time_s, energy_j in rows}
+    value = 1000 * int(environ.get("SLURM_GPU_FREQ") or 0)
+    if not value:
+        command = ["squeue", "-h", "-j", environ.get("SLURM_JOB_ID", "0"), "-o", "%k"]
+        comment = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        value = int((re.findall(r"power=(\d+)", comment) or [0])[0])
+    if not value and devices:
+        calls = devices / f"{environ['SLURMD_NODENAME']}.set"
+        words = calls.read_text().split() if calls.exists() else ["0"]
+        value = int(words[-1]) // 1000
+    time_s, energy_j = points[value or max(points)]
+    return time_s, energy_j / time_s
+
+
 def register(loads: Path, watts: float, start: float, end: float) -> Path:
     """Tell the node's meter about the joules of `watts` from `start` to `end` (monotonic).
 
@@ -167,6 +193,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the time")
     parser.add_argument("--node-type", choices=sorted(law.NODE_TYPES), default="bdw")
     parser.add_argument("--pool", type=int, default=0, help="worker processes of a rank")
+    parser.add_argument("--replay", type=Path, help="a program on GPUs, by its measured curve")
+    parser.add_argument("--devices", type=Path, help="what was set on the nodes' posed GPUs")
     args = parser.parse_args(argv)
     environ = dict(os.environ)
     node = environ.get("SLURMD_NODENAME", "")
@@ -186,6 +214,8 @@ def main(argv: list[str]) -> int:
     if in_step:
         start = called_at(environ.get("SLURM_JOB_ID", ""), start)
     time_s, watts = law.predict(args.kernel, node_type, nodes, threads, freq, args.scale)
+    if args.replay:
+        time_s, watts = replayed(args.replay, environ, args.devices)
     load = None
     if node and local_id == 0:
         loads = Path(__file__).resolve().parents[2] / "nodes" / node / "loads"

@@ -96,6 +96,33 @@ def test_a_stamp_goes_into_the_admin_comment(installed: Installed) -> None:
     assert (job.values["admin_comment"], job.said) == (longest, "")
 
 
+def test_what_a_sweeps_job_has_its_nodes_set_is_a_stamp_of_its_own(installed: Installed) -> None:
+    gpus = '{"gpu_power_w":200}'
+    seen = installed.submit(desc({"ADVISOR": "off", "SLURM_ADVISOR_GPUS": gpus}))
+    assert seen.values["admin_comment"] == f'advisor:{{"v":1,"gpus":{gpus}}}'
+    assert seen.requests == []
+    # beside a decision's own it says nothing
+    both = installed.submit(desc({"ADVISOR_STAMP": STAMP, "SLURM_ADVISOR_GPUS": gpus}))
+    assert both.values["admin_comment"] == STAMP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "200",
+        '{"gpu_power_w":200} advisor:{"cap":1200000}',
+        '{"a":{"b":1}}',
+        '{"gpu_power_w":200}\n',
+        '{"gpu_power_w":"$(reboot)"}',
+        '{"' + "a" * 200 + '":1}',
+    ],
+)
+def test_what_is_no_list_of_axes_makes_no_stamp(installed: Installed, text: str) -> None:
+    untouched(installed, desc({"ADVISOR": "off", "SLURM_ADVISOR_GPUS": text}))
+
+
 def test_of_a_heterogeneous_job_the_leader_has_the_stamp(enforced: Installed) -> None:
     for offset, stamped in ((0, True), (1, False)):
         job = enforced.submit(desc({"ADVISOR_STAMP": STAMP}, het_job_offset=offset))

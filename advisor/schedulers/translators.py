@@ -53,6 +53,10 @@ class Translator(Protocol):
     def AXES(self) -> Mapping[str, AxisWriting]:  # noqa: N802
         """How the scheduler itself has further axes written, by axis."""
 
+    @property
+    def SITE_AXES(self) -> bool:  # noqa: N802
+        """Whether a site may have axes written otherwise (``axes`` in site.yaml)."""
+
     def axes_kept(
         self, request: JobRequest, use: ScriptUse, settings: Mapping[str, str]
     ) -> tuple[str, str]:

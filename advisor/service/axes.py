@@ -14,9 +14,10 @@ from advisor.store.records import StoredModel
 
 
 def writing_of(axis: str, job: UnderstoodJob) -> AxisWriting | None:
-    """Return how an axis is written into a job: as the site says, else as its scheduler does."""
-    own = translator(job.request.scheduler).AXES.get(axis)
-    return job.snapshot.axes.get(axis, own)
+    """Return how an axis is written into a job: as the site may say, else as its scheduler does."""
+    language = translator(job.request.scheduler)
+    own = language.AXES.get(axis)
+    return job.snapshot.axes.get(axis, own) if language.SITE_AXES else own
 
 
 def axes_of(job: UnderstoodJob, model: StoredModel) -> tuple[tuple[str, ...], tuple[Reason, ...]]:

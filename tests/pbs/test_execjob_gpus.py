@@ -1,4 +1,4 @@
-"""The execution hook and a job's GPUs, on a posed NVML: its own alone, and back whatever happens."""
+"""The execution hook and a job's GPUs, on a posed NVML: its own alone, and back in any case."""
 
 from __future__ import annotations
 

@@ -669,7 +669,7 @@ def test_a_gpu_job_gets_a_clock_or_limit_on_a_shared_node_too(
         (GPUS, {"gpu_power_w": "0"}, "is not one the advisor writes so"),
         (GPUS, {"gpu_power_w": "150 W"}, "is not one the advisor writes so"),
         (GPUS, {"gpu_freq_mhz": "900000"}, "is not one the advisor writes so"),
-        (GPUS, {"gpu_voltage": "1"}, "no resource gpu_voltage"),
+        (GPUS, {"gpu_voltage": "low"}, "no resource gpu_voltage"),
         ({"select": "1:ncpus=14"}, {"gpu_power_w": "150"}, "it asks for no GPUs"),
     ],
 )

@@ -58,8 +58,8 @@ def stamped(
 ) -> dict[str, str]:
     """Return what a rewritten job asks for: with the stamp, and what it says was written."""
     asks = {**{name: str(value) for name, value in given.items()}, **rewrite}
-    looked_at = ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "cpu_freq_mhz")
-    looked_at += ("gpu_freq_mhz", "gpu_power_w")
+    shape = ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads")
+    looked_at = (*shape, "cpu_freq_mhz", "gpu_freq_mhz", "gpu_power_w")
     left = {name: asks[name] for name in looked_at if name in asks}
     before = {name: str(given.get(name, "")) for name in rewrite}
     words = json.dumps({"left": left, "before": before}, separators=(",", ":"), sort_keys=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.cli import main
 from advisor.core.availability import Availability, JobLimits, PartitionState, Queue
 from advisor.core.decision import Decision
 from advisor.schedulers.pbs.translator import parse_request
@@ -88,3 +91,15 @@ def test_another_number_than_its_runs_had_leaves_a_job_alone(gpu_store: Writer) 
     assert decision.rewrite == {} and not decision.changed
     assert "2 GPUs a node, where its runs had 4" in " ".join(r.text for r in decision.reasons)
     assert NODE.gpus.count == 4 and codes(decision)
+
+
+def test_explain_shows_it_in_rewrite(
+    gpu_store: Writer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n./train\n")
+    words = ["-l", "select=1:ncpus=16:ngpus=4", "-l", "place=scatter:excl", "-l", "walltime=10:00:00"]
+    command = ["explain", "--db", str(gpu_store.path), "--scheduler", "pbs", "--json"]
+    assert main([*command, str(script), "--", *words]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["rewrite"] == {"gpu_freq_mhz": "800"}, answer["reasons"]

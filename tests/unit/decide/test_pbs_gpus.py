@@ -98,7 +98,8 @@ def test_explain_shows_it_in_rewrite(
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n./train\n")
-    words = ["-l", "select=1:ncpus=16:ngpus=4", "-l", "place=scatter:excl", "-l", "walltime=10:00:00"]
+    limits = "select=1:ncpus=16:ngpus=4", "place=scatter:excl", "walltime=10:00:00"
+    words = [word for limit in limits for word in ("-l", limit)]
     command = ["explain", "--db", str(gpu_store.path), "--scheduler", "pbs", "--json"]
     assert main([*command, str(script), "--", *words]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from advisor.errors import AdvisorError, StoreError
 
 if TYPE_CHECKING:
     from advisor.core.check import Check
+    from advisor.core.inventory import Inventory
     from advisor.schedulers.base import Scheduler
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -120,6 +122,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
         hooked, hooks = checker.check_hooks(settings, inventory.frequency_steps())
         yield from hooks
     yield _meters(bool(settings))
+    yield from _gpus_here(inventory)
     yield from units.check_units(units.LOOKED_INTO, units.program())
     yield from _daemon(args, hooked, version)
 
@@ -154,6 +157,31 @@ def _meters(scheduled: bool) -> Check:
     todo = "" if choice.meter is not None else "only runs on this very host need one"
     state = "ok" if choice.meter is not None or scheduled else "warn"
     return Check("meters", "warn" if state == "warn" else "ok", f"here: {choice.sentence}", todo)
+
+
+def _gpus_here(inventory: Inventory) -> Iterator[Check]:
+    """Say what keeps this host's NVIDIA GPUs from being set; nothing where it has none."""
+    from advisor.core.check import Check
+    from advisor.errors import MeterError
+    from advisor.meters.base import MeteredNode
+    from advisor.meters.nvml import Nvml, gpus_here
+
+    try:
+        gpus, notes = gpus_here()
+    except MeterError as error:
+        if Nvml(MeteredNode()).present():
+            yield Check("gpus", "warn", f"here: {error}", error.hint or "install NVIDIA's driver")
+        return
+    can_be_set = bool(gpus.freq_khz or gpus.power_w)
+    for note in notes:
+        yield Check("gpus", "ok" if can_be_set else "warn", f"here: {note}")
+    host = platform.node().partition(".")[0]
+    node_type = next((t for t in inventory.node_types.values() if host in t.nodes), None)
+    if node_type is not None and node_type.gpus.count != gpus.count:
+        text = f"{gpus.count} GPUs, where the inventory has {node_type.gpus.count}"
+        yield Check("gpus", "warn", f"here: {text} for {node_type.name}", "advisor site discover")
+    elif gpus.count and not notes:
+        yield Check("gpus", "ok", f"here: {gpus.count} x {gpus.model}")
 
 
 def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) -> Iterator[Check]:

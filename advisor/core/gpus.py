@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,9 +31,14 @@ class GpuUse(Record):
 
 def reported(text: str) -> tuple[GpuUse, ...]:
     """Return what a job's nodes wrote behind its stamp, as `advisor-node-cap` does; else ()."""
+    return uses_of(_REPORT.findall(text))
+
+
+def uses_of(nodes: Iterable[tuple[str, str]]) -> tuple[GpuUse, ...]:
+    """Return what nodes say, as `advisor-node-gpus` prints it; the last of a device counts."""
     uses: dict[tuple[str, str], GpuUse] = {}
-    for node, devices in _REPORT.findall(text):
-        for number, watts, mhz, joules in _DEVICE.findall(devices):
+    for node, devices in nodes:
+        for number, watts, mhz, joules in _DEVICE.findall(devices[:2000]):
             values = {"gpu_freq_khz": 1000 * int(mhz), "gpu_power_w": int(watts)}
             axes = {name: value for name, value in values.items() if value}
             uses[node, number] = GpuUse(node, int(number), float(joules), axes)

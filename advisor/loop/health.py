@@ -119,6 +119,18 @@ def check_inventory(inventory: Inventory) -> Iterator[Check]:
             f"no frequency steps for {', '.join(uncappable)}: no cap is written",
             "list them in site.yaml: node_types: {NAME: {freq_khz: [...]}}",
         )
+    with_gpus = [t for t in types if t.gpus.count]
+    unset = sorted(t.name for t in with_gpus if not (t.gpus.freq_khz or t.gpus.power_w))
+    if unset:
+        yield Check(
+            "gpus",
+            "warn",
+            f"no clocks or power limits of the GPUs of {', '.join(unset)}: they are kept",
+            "advisor site discover --scheduler local --dry-run on such a node, then site.yaml",
+        )
+    elif with_gpus:
+        counts = ", ".join(f"{t.name} {t.gpus.count}" for t in with_gpus)
+        yield Check("gpus", "ok", f"clocks or limits are known; GPUs a node: {counts}")
     unnamed = sorted(t.name for t in types if not t.feature)
     if unnamed and len(types) > 1:
         yield Check(

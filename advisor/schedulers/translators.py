@@ -53,6 +53,10 @@ class Translator(Protocol):
     def AXES(self) -> Mapping[str, AxisWriting]:  # noqa: N802
         """How the scheduler itself has further axes written, by axis."""
 
+    @property
+    def SITE_AXES(self) -> bool:  # noqa: N802
+        """Whether a site may have axes written otherwise (``axes`` in site.yaml)."""
+
     def axes_kept(
         self, request: JobRequest, use: ScriptUse, settings: Mapping[str, str]
     ) -> tuple[str, str]:
@@ -192,5 +196,7 @@ def translator(scheduler: str) -> Translator:
 
 
 def writing_of(axis: str, scheduler: str, of_site: Mapping[str, AxisWriting]) -> AxisWriting | None:
-    """Return how an axis is written into a job: as the site says, else as its scheduler does."""
-    return of_site.get(axis) or translator(scheduler).AXES.get(axis)
+    """Return how an axis is written into a job: as the site may say, else as its scheduler does."""
+    language = translator(scheduler)
+    own = language.AXES.get(axis)
+    return of_site.get(axis, own) if language.SITE_AXES else own

@@ -4,6 +4,8 @@ Runs as root under pbs_mom on every node of a job. At begin and prologue the cap
 `cpu_freq_mhz` is written to scaling_max_freq of the job's CPUs; what stood there before is on
 disk first. At epilogue resources_used gets the node's energy (`energy_j`, and one node more in
 `energy_nodes`) and the cap that really held (`cpu_freq_mhz`); PBS adds them up over the nodes.
+`gpu_freq_mhz` and `gpu_power_w` are set, on those GPUs that are surely the job's alone, by
+advisor-node-gpus, which is in the configuration; `advisor_gpus` tells what they had and took.
 At end, or when the job is
 found to be gone (after a crash of pbs_mom), what stood there comes back; a reboot does that by
 itself. While a job is suspended its cap is lifted and its meter stands still; where PBS does not
@@ -18,6 +20,7 @@ import glob
 import json
 import os
 import re
+import subprocess
 import time
 
 import pbs
@@ -29,8 +32,15 @@ DEFAULTS = {
     "max_power_w": 500.0,
     "parted": [],
     "sharings": {},
+    "gpu_program": "",
+    "gpu_states": "/run/advisor-gpus",
+    "gpu_timeout_s": 10.0,
+    "python": "/usr/bin/python3",
 }
 FREQ, ENERGY, NODES = "cpu_freq_mhz", "energy_j", "energy_nodes"
+GPUS = "advisor_gpus"
+GPU_AXES = {"gpu_freq_mhz": ("gpu_freq_khz", 1000), "gpu_power_w": ("gpu_power_w", 1)}
+UUIDS = re.compile(r"^CUDA_VISIBLE_DEVICES=(GPU-[0-9a-f-]{36}(?:,GPU-[0-9a-f-]{36})*)$", re.M)
 STUCK = "a former cap could not be lifted"
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
@@ -115,6 +125,7 @@ def start(job, settings, at_prologue):
         why, cpus = STUCK, None
     cap_cpus(path, state, cpus, why, settings)
     save(path, state)
+    set_gpus(job, settings)
 
 
 def cap_cpus(path, state, cpus, why, settings):
@@ -209,6 +220,10 @@ def account(job, settings):
         return
     if state["asked_khz"]:
         job.resources_used[FREQ] = int(state["applied_khz"] // 1000)
+    took = lift_gpus(job.id, settings)
+    if took:
+        host = pbs.get_local_nodename().split(".")[0]
+        job.resources_used[GPUS] = json.dumps({host: took})  # PBS puts those of all nodes together
     energy = state["energy"]
     if energy is None:
         say(job.id, "its energy is not reported: " + state["why"])
@@ -227,6 +242,7 @@ def finish(job, settings):
     path = state_path(job, settings)
     if os.path.exists(path):
         finish_state(path, settings)
+    lift_gpus(job, settings)
 
 
 def finish_state(path, settings):
@@ -254,6 +270,9 @@ def look_after(running, settings):
         elif state["energy"] is not None and not state.get("suspended"):
             count(state["energy"], settings)
             save(path, state)
+    for name in gpu_states(settings):
+        if name not in running:
+            lift_gpus(name, settings)
 
 
 def drop_old_boots(settings):
@@ -323,18 +342,32 @@ def given_here(job, settings):
     """
     host = pbs.get_local_nodename().split(".")[0]
     total, names = 0, set()
+    for part in parts_here(job):
+        name, _, resources = part.partition(":")
+        number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
+        if number:
+            total += int(number.group(1))
+            names.add(name.split(".")[0])
+    return total, host in settings["parted"] or bool(names - {host})
+
+
+def parts_here(job):
+    """Return what the job has of each vnode of this host, ``VNODE:ncpus=4:ngpus=1``."""
+    host = pbs.get_local_nodename().split(".")[0]
     chunks = re.findall(r"\(([^)]*)\)", str(job.exec_vnode or ""))
     text = str(getattr(job, "exec_host", None) or "")
     hosts = [h.split("/")[0].split(".")[0] for h in text.split("+")] if text else []
-    for position, chunk in enumerate(chunks):
-        for part in chunk.split("+"):
-            name, _, resources = part.partition(":")
-            number = re.search(r"(?:^|:)ncpus=(\d+)", resources)
-            vnode_host = name.split("[")[0].split(".")[0]
-            if number and (hosts[position] if len(hosts) == len(chunks) else vnode_host) == host:
-                total += int(number.group(1))
-                names.add(name.split(".")[0])
-    return total, host in settings["parted"] or bool(names - {host})
+    return [
+        part
+        for position, chunk in enumerate(chunks)
+        for part in chunk.split("+")
+        if host
+        == (
+            hosts[position]
+            if len(hosts) == len(chunks)
+            else re.split(r"[:\[.]", part, maxsplit=1)[0]
+        )
+    ]
 
 
 def cores(cpus, settings):
@@ -347,6 +380,13 @@ def cores(cpus, settings):
         except OSError:
             core_names.add(str(cpu))
     return max(1, len(core_names))
+
+
+def gpus_here(job):
+    """Return how many GPUs PBS gave the job on this node."""
+    return sum(
+        int(number) for part in parts_here(job) for number in re.findall(r":ngpus=(\d+)", part)
+    )
 
 
 def cpu_list(text):
@@ -418,6 +458,98 @@ def restore(former_caps):
         except OSError as error:
             failed = f"{name}: {error.strerror}"
     return failed
+
+
+# -- GPUs --------------------------------------------------------------------------------------
+
+
+def set_gpus(job, settings):
+    """Set what a job asks for on its GPUs here; what a former job left on them goes first."""
+    asked = {
+        axis: int(job.Resource_List[n] or 0) * per
+        for n, (axis, per) in GPU_AXES.items()
+        if hasattr(job.Resource_List, n)
+    }
+    words = [f"{axis}={value}" for axis, value in sorted(asked.items()) if value > 0]
+    if not gpus_here(job) or not (words or gpu_states(settings)):
+        return
+    gpus, why = job_gpus(job, settings)
+    if gpus:
+        run_gpu_program(job.id, settings, "set", gpus, *words)
+    elif words:
+        say(job.id, "runs without its GPU limits: " + why)
+
+
+def job_gpus(job, settings):
+    """Return which GPUs are the job's alone, in words of advisor-node-gpus, "" and why not.
+
+    PBS's own hook pbs_cgroups, which is before this one, writes their UUIDs. Without it they are
+    known only where the job has all of its node.
+    """
+    number = gpus_here(job)
+    home = os.path.dirname(os.path.dirname(settings["state_dir"]))
+    path = os.path.join(home, "aux", job.id + ".env")
+    try:
+        text = read(path)
+    except OSError:
+        text = ""
+    if "CUDA_VISIBLE_DEVICES=" in text:
+        uuids = UUIDS.search(text)
+        if uuids is None:
+            return "", f"{path} names no whole GPUs"
+        if len(set(uuids.group(1).split(","))) != number:
+            return "", f"{path} names others than the {number} that PBS gave it"
+        return uuids.group(1), ""
+    if has_alone(job, settings, given_here(job, settings)[1]):
+        return f"all:{number}", ""
+    return "", "other jobs may share this node, and no hook pbs_cgroups says which GPUs are its own"
+
+
+def lift_gpus(job, settings):
+    """Put back what stood on a job's GPUs; return what they had and took, "" for unknown."""
+    if job not in gpu_states(settings):
+        return ""
+    took = run_gpu_program(job, settings, "lift")
+    return took if re.match(r"[0-9./,]+\Z", took) else ""
+
+
+def gpu_states(settings):
+    """Return the jobs on whose GPUs something was set."""
+    folder = settings["gpu_states"]
+    return [n for n in os.listdir(folder) if n[0] != "."] if os.path.isdir(folder) else []
+
+
+def run_gpu_program(job, settings, action, *words):
+    """Run advisor-node-gpus, log what it says, and return what it prints.
+
+    As a process of its own, since a driver may hang: then it is left to itself.
+    """
+    if not settings["gpu_program"]:
+        say(job, "runs without its GPU limits: this hook is not whole (run: advisor hook install)")
+        return ""
+    try:
+        os.makedirs(settings["gpu_states"], mode=0o700, exist_ok=True)
+        process = subprocess.Popen(
+            [settings["python"], "-IS", "-", action, settings["gpu_states"], job, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        took, messages = process.communicate(
+            settings["gpu_program"], timeout=settings["gpu_timeout_s"]
+        )
+    except OSError as error:
+        took, messages = "", f"runs without its GPU limits: {error}"
+    except subprocess.TimeoutExpired:
+        process.kill()
+        took, messages = (
+            "",
+            "the driver of its GPUs did not answer in {:g} s".format(settings["gpu_timeout_s"]),
+        )
+    for line in messages.splitlines():
+        say(job, line)
+    return took.strip()
 
 
 # -- energy ------------------------------------------------------------------------------------

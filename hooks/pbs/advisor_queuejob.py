@@ -34,9 +34,10 @@ DEFAULTS = {
 }
 CLIENT, DECISION, SET = "ADVISOR_QSUB", "ADVISOR_DECISION", "ADVISOR_SET"
 STAMP, FREQ, THREADS = "advisor_stamp", "cpu_freq_mhz", "ompthreads"
+GPU_AXES = ("gpu_freq_mhz", "gpu_power_w")
 PIECE_S = 0.01  # of waiting for the daemon
 WROTE, ALTERED = "+wrote:", "+altered"  # behind the stamp: what was written, that it was changed
-LOOKED_AT = ("select", "place", "nodes", "ncpus", "mpiprocs", THREADS, FREQ)
+LOOKED_AT = ("select", "place", "nodes", "ncpus", "mpiprocs", THREADS, FREQ, *GPU_AXES)
 NO_LIMIT = ("host", "vnode", "mpiprocs", THREADS)  # of a chunk, but no class of hosts has them
 OF_HOST = ("ncpus", "mem", "vmem", "hbmem", "arch", *NO_LIMIT)
 # Bytes of the daemon's answer; characters of a text, a stamp, an attribute, what was written.
@@ -46,6 +47,7 @@ FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
     FREQ: r"[1-9]\d{1,5}\Z",
+    **dict.fromkeys(GPU_AXES, r"[1-9]\d{1,4}\Z"),
 }
 
 
@@ -295,11 +297,16 @@ def check(plan, job, variables, settings):
     for name in (*plan["rewrite"], STAMP):
         if not hasattr(resources, name):
             raise Unchanged(f"there is no resource {name} (run: advisor hook install)")
+    if set(GPU_AXES) & set(plan["rewrite"]):
+        if set(GPU_AXES) & set(requested):
+            raise Unchanged("what it sets of its GPUs itself is not the advisor's to write")
+        if not {"ngpus"} & set(requested) and ":ngpus=" not in str(requested.get("select", "")):
+            raise Unchanged("it asks for no GPUs")
     for name, value in sorted(plan["rewrite"].items()):
         if name == "select":
             difference(str(requested.get(name, "")), value, settings)
             changes.append((resources, name, pbs.select(value)))
-        elif name == FREQ or (
+        elif name in (FREQ, *GPU_AXES) or (
             name == THREADS and not {"select", "nodes", THREADS} & set(requested)
         ):
             changes.append((resources, name, int(value)))
@@ -594,8 +601,9 @@ def look_again(job):
     if "select" in original_values and requested.get("select") is not None:
         text = restored(str(requested["select"]), original_values["select"], final_values["select"])
         changes.append((resources, "select", pbs.select(text)))
-    if FREQ in original_values and str(requested.get(FREQ)) == final_values[FREQ]:
-        changes.append((resources, FREQ, int(original_values[FREQ] or 0)))
+    for name in (FREQ, *GPU_AXES):
+        if name in original_values and str(requested.get(name)) == final_values[name]:
+            changes.append((resources, name, int(original_values[name] or 0)))
     if THREADS in original_values and str(requested.get(THREADS)) == final_values[THREADS]:
         # It was written where nobody said it: PBS's own.
         changes.append((resources, THREADS, int(requested.get("ncpus") or 1)))

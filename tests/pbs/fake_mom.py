@@ -34,7 +34,16 @@ def mom(pbs: Complex, argv: list[str]) -> int:
         "Resource_List": {
             k: v
             for k, v in wants.items()
-            if k in ("ncpus", "place", "select", "cpu_freq_mhz", "advisor_stamp")
+            if k
+            in (
+                "ncpus",
+                "place",
+                "select",
+                "cpu_freq_mhz",
+                "gpu_freq_mhz",
+                "gpu_power_w",
+                "advisor_stamp",
+            )
         },
     }
     for kind in EVENTS[:2]:
@@ -54,7 +63,7 @@ def mom(pbs: Complex, argv: list[str]) -> int:
     for kind in EVENTS[2:]:
         for hook in hooks:
             outcome = run_hook(pbs, hook, {"event": kind.upper(), "job": exec_event})
-            used.update({k: int(v) for k, v in outcome["used"].items()})
+            used.update({k: int(v) if v.isdecimal() else v for k, v in outcome["used"].items()})
     with pbs.locked() as state:
         end(state, job_id, code, used)
     return 0

@@ -1084,5 +1084,5 @@ def test_it_is_python_3_6_and_standard_library() -> None:
     imported = {
         name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
     }
-    assert imported == {"glob", "json", "os", "pbs", "re", "time"}
+    assert imported == {"glob", "json", "os", "pbs", "re", "subprocess", "time"}
     assert not any(isinstance(node, ast.Assert | ast.NamedExpr) for node in ast.walk(tree))

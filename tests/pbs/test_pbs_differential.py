@@ -66,6 +66,9 @@ RESOURCES = {
     "cpu_freq_mhz": ("long", "m"),
     "energy_j": ("long", "m"),
     "energy_nodes": ("long", "m"),
+    "gpu_freq_mhz": ("long", "m"),
+    "gpu_power_w": ("long", "m"),
+    "advisor_gpus": ("string", "rm"),
 }
 SCHEDULED = frozenset("ncpus mem arch host vnode node_type model bigmem scratch".split())  # noqa: SIM905
 EXPECTED = re.compile("job rewritten|the daemon says")

@@ -416,3 +416,22 @@ def test_what_the_hook_knows_of_defaults() -> None:
     whole = {"place": "excl", "chunk": {"ncpus": "16"}, "job": {"ncpus": "1"}}
     hook = hook_inventory(server, nodes(node("n1")), queues)
     assert hook.defaults == {"a": [plain], "b": [whole], "r": [plain, whole]}
+
+
+@pytest.mark.parametrize(
+    ("told", "devices"),
+    [
+        ({"n1": "0/150/0/500.0,1/150/0/501.5", "n2": "0/150/0/7.0"}, 3),
+        ('{"n1": "0/150/0/500.0"}', 1),
+        ('\'{"n1": "0/150/0/500.0"}\'', 1),
+        ("seven", 0),
+        ("[" * 5000, 0),
+        ({"n1": 7, "n2": "0/150/0"}, 0),
+    ],
+)
+def test_what_gpus_had_and_took_is_told_by_node(told: object, devices: int) -> None:
+    job = copy.deepcopy(JOBS["11.pbs1"])
+    job["resources_used"]["advisor_gpus"] = told
+    record = record_of("11.pbs1", job)
+    assert record is not None and len(record.gpus) == devices
+    assert all(use.axes == {"gpu_power_w": 150} for use in record.gpus)

@@ -216,6 +216,13 @@ int nvmlDeviceGetMinorNumber(device_t device, unsigned *minor)
     return OK;
 }
 
+int nvmlDeviceGetUUID(device_t device, char *uuid, unsigned size)
+{
+    CHECKED("uuid");
+    snprintf(uuid, size, "GPU-%08d-0000-0000-0000-000000000000", device->index);
+    return OK;
+}
+
 int nvmlDeviceResetGpuLockedClocks(device_t device)
 {
     CHECKED("set");

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.cli import main
+from advisor.cli import doctor, main
 from advisor.core.axes import AxisWriting, extra_words, writings_of
-from advisor.core.inventory import Gpus, NodeType
+from advisor.core.inventory import Gpus, Inventory, NodeType
 from advisor.core.power import power_bounds_w
-from advisor.meters.nvml import gpus_here
+from advisor.loop.health import check_inventory
+from advisor.meters.nvml import Nvml, gpus_here
 from advisor.policy.inventory import changes, gpus_text, merge_applied, merge_discovered, missing
 from advisor.policy.load import check_text
 from advisor.policy.render import to_yaml
@@ -216,6 +218,41 @@ def test_discover_on_the_node_shows_its_gpus(
     assert main([*words, "--json"]) == 0
     (local,) = json.loads(capsys.readouterr().out)["node_types"]
     assert local["gpus"]["count"] == 1 and local["gpus"]["power_w"][-1] == 400
+
+
+@needs_compiler
+def test_doctor_says_what_keeps_the_gpus_here_from_being_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_nvml()
+    file = tmp_path / "nvml.txt"
+    monkeypatch.setenv("POSED_NVML", str(file))
+    node_type = NodeType("gpunode", nodes=(platform.node().partition(".")[0],), gpus=Gpus("A", 2))
+
+    def said() -> list[tuple[str, str]]:
+        checks = doctor._gpus_here(Inventory({"gpunode": node_type}))
+        return [(check.state, check.text) for check in checks]
+
+    pose(file, A100, A100)
+    assert said() == [("ok", "here: 2 x NVIDIA A100")]
+    pose(file, A100)
+    assert said() == [("warn", "here: 1 GPUs, where the inventory has 2 for gpunode")]
+    pose(file, A100, {"name": "NVIDIA T4"})
+    [(state, text)] = [found for found in said() if "models" in found[1]]
+    assert state == "warn" and "GPUs of several models: NVIDIA A100, NVIDIA T4" in text
+    pose(file, {"name": "vGPU", "error.limits": 3}, A100)
+    assert any("GPU 0: its power limits are not known" in text for _, text in said())
+    pose(file, A100, A100, **{"error.init": 9})
+    monkeypatch.setattr(Nvml, "present", lambda _: True)
+    assert (said()[0][0], said()[0][1].rpartition(": ")[2]) == ("warn", "Driver Not Loaded")
+
+
+@pytest.mark.parametrize(("clocks", "state"), [((), "warn"), ((800_000, 1_400_000), "ok")])
+def test_doctor_says_which_node_types_gpus_are_kept(clocks: tuple[int, ...], state: str) -> None:
+    node_type = NodeType("gpunode", feature="f", nodes=("g1",), gpus=Gpus("A", 2, clocks))
+    checks = check_inventory(Inventory({"gpunode": node_type}))
+    [found] = [check for check in checks if check.name == "gpus"]
+    assert found.state == state and "gpunode" in found.text
 
 
 def test_nodes_keep_their_hardware_when_their_gpus_differ() -> None:

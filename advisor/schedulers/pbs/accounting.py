@@ -2,7 +2,8 @@
 
 Finished jobs are known as long as the server keeps them (``job_history_enable``). Energy and the
 cap that held come from the advisor's execution hook: ``energy_j`` of every node added up, and
-``energy_nodes``, on how many of them it was measured.
+``energy_nodes``, on how many of them it was measured. ``advisor_gpus`` tells by node what GPUs that
+were set had and took.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor.core.delivery import VARIABLE, marked_place
+from advisor.core.gpus import GpuUse, uses_of
 from advisor.core.power import is_possible
 from advisor.errors import SchedulerError
 from advisor.schedulers.base import JobRecord, StepRecord
@@ -181,6 +183,7 @@ def record_of(
         cpu_s=_seconds(used.get("cput", "")) or None,
         memory_mb=_kb(used.get("mem", "")) / 1e3 or None,
         altered=_altered_request(wants),
+        gpus=_gpus(used.get("advisor_gpus", "")),
     )
     if not (record.finished and hosts and seconds is not None):
         return record
@@ -278,6 +281,16 @@ def _with_step(
     return replace(record, energy_j=energy_j, freq_observed_khz=observed_khz, steps=(step,))
 
 
+def _gpus(text: str) -> tuple[GpuUse, ...]:
+    """Return what nodes said of a job's GPUs; () for nothing, and for what makes no sense."""
+    try:
+        nodes = json.loads(text.strip("'")) if text else {}
+    except (ValueError, RecursionError):
+        return ()
+    named = nodes.items() if isinstance(nodes, dict) else ()
+    return uses_of((n[:64], devices) for n, devices in named if isinstance(devices, str))
+
+
 def _state(a: Mapping[str, Any]) -> str:
     letter = str(a.get("job_state") or "")
     if letter not in FINISHED:
@@ -297,7 +310,9 @@ def _hosts(exec_host: str) -> list[str]:
 
 
 def _texts(value: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+    """Return texts; qstat's JSON has one that is JSON itself as such."""
+    items = value.items() if isinstance(value, dict) else ()
+    return {str(k): json.dumps(v) if isinstance(v, dict) else str(v) for k, v in items}
 
 
 def _number(text: str | None) -> int:

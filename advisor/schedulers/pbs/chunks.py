@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from advisor.core.gpus import GpusAsked
+
 CHUNK_RESOURCES = frozenset(
     {
         "ncpus",
@@ -161,6 +163,23 @@ class Asked:
         if text and not text.isdecimal():
             raise ValueError(f"{name}={text} is not a number")
         return int(text or 0)
+
+
+def gpus_asked(job: Asked) -> GpusAsked | None:
+    """Return the GPUs that a job asks for, None where it asks for none."""
+    others = sorted(_DEVICES & job.resources.keys() - {"ngpus"})
+    text = job.resources.get("ngpus", "0")
+    if job.several:
+        return GpusAsked(unclear="its chunks differ") if job.devices else None
+    if others:
+        return GpusAsked(unclear=f"{others[0]} does not tell which GPUs are its own")
+    if not text.isdecimal():
+        return GpusAsked(unclear=f"ngpus={text[:40]} is not a number")
+    if not int(text[:6]):
+        return None
+    if job.nodes is None:
+        return GpusAsked(unclear="how many of its chunks a node has is not known")
+    return GpusAsked("job", job.count * int(text[:6]))
 
 
 def is_amount(value: str) -> bool:

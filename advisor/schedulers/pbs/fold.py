@@ -26,7 +26,7 @@ from advisor.schedulers.pbs.chunks import (
     shape_of,
     uses_part_of_cores,
 )
-from advisor.schedulers.pbs.table import FREE, FREQ, NODES, RESOURCES, SIZE, WORK
+from advisor.schedulers.pbs.table import FREE, FREQ, GPU_SPEED, NODES, RESOURCES, SIZE, WORK
 
 _CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
 _DEEPEST = 8
@@ -271,6 +271,8 @@ def _touched_axes(name: str, kind: str, host_resources: Sequence[str]) -> Sequen
     """Return the axes whose rewriting a default or limit of a resource would meet."""
     if name == FREQ:
         return ("frequency",)
+    if RESOURCES.get(name) == GPU_SPEED:
+        return GPU_SPEED
     if name == "ompthreads":
         return ("threads",)
     if name == "ncpus":

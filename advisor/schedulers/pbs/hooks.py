@@ -32,6 +32,9 @@ RESOURCES = {
     "cpu_freq_mhz": ("long", "m"),
     "energy_j": ("long", "m"),
     "energy_nodes": ("long", "m"),
+    "gpu_freq_mhz": ("long", "m"),
+    "gpu_power_w": ("long", "m"),
+    "advisor_gpus": ("string", "rm"),
 }
 """The resources the hooks need: type and flags. r: users cannot set it, m: the nodes get it."""
 _EVENTS = {
@@ -266,11 +269,17 @@ def steps_mhz(frequency_steps: Mapping[str, Sequence[int]]) -> dict[str, list[in
 
 
 def execjob_config(inventory: HookInventory | None) -> dict[str, object]:
-    """Return the execution hook's configuration: what exclusivity means on which host."""
-    if inventory is None:
-        return {"version": __version__, "parted": [], "sharings": {}}
-    sharings = {host: list(words) for host, words in sorted(inventory.sharings.items())}
-    return {"version": __version__, "parted": list(inventory.parted), "sharings": sharings}
+    """Return the execution hook's configuration: what exclusivity means on which host.
+
+    And the program that sets GPUs, the one of Slurm's prolog: PBS brings it to the nodes.
+    """
+    sharings = inventory.sharings if inventory else {}
+    return {
+        "version": __version__,
+        "parted": list(inventory.parted) if inventory else [],
+        "sharings": {host: list(words) for host, words in sorted(sharings.items())},
+        "gpu_program": share("hooks/slurm/advisor-node-gpus").read_text(encoding="utf-8"),
+    }
 
 
 def plan_remove(folder: Path) -> Plan:

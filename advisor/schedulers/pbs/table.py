@@ -22,6 +22,7 @@ FREE: tuple[str, ...] = ()
 NODES = ("node_type",)
 SIZE = ("node_type", "cores")
 SPEED = ("frequency",)
+GPU_SPEED = ("gpu_freq_khz", "gpu_power_w")
 WORK = ("frequency", "threads", "node_type", "cores")
 """A limit on work done: whatever is slower, or has other threads, meets it sooner."""
 SHAPE, ALL = ("shape",), ("all",)
@@ -43,9 +44,11 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
             "advisor_stamp",
             "energy_j",
             "energy_nodes",
+            "advisor_gpus",
         ),
         FREE,
     ),
+    **dict.fromkeys(("gpu_freq_mhz", "gpu_power_w"), GPU_SPEED),
     # what the scheduler or the site's accounting looks at
     **dict.fromkeys(("file", "nice", "site", "preempt_targets", "energy", "cpupercent"), FREE),
     # what picks nodes
@@ -68,7 +71,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
         SIZE,
     ),
     # other ways to set a frequency or a power limit
-    **dict.fromkeys(("pstate", "pgov", "eoe", "pcap_node", "pcap_accelerator"), SPEED),
+    **dict.fromkeys(("pstate", "pgov", "eoe", "pcap_node", "pcap_accelerator"), SPEED + GPU_SPEED),
     # limits on what a job computes
     **dict.fromkeys(("cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"), WORK),
     # older machines' own ways to say what a core or a task is

@@ -33,6 +33,7 @@ from advisor.schedulers.pbs.chunks import (
     Asked,
     asked,
     edited,
+    gpus_asked,
     parse_size_mb,
     resource_names,
     shape_of,
@@ -63,6 +64,7 @@ __all__ = [
     "NOT_SWEPT",
     "SETS_THREADS",
     "SETTINGS",
+    "SITE_AXES",
     "SUBMIT",
     "array_task",
     "asking_for",
@@ -92,7 +94,12 @@ _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?")
 _OMP = "OMP_NUM_THREADS"
 SETS_THREADS = (_OMP,)
 CAPS_OWN_CORES = False
-AXES: Mapping[str, AxisWriting] = {}
+AXES: Mapping[str, AxisWriting] = {
+    "gpu_freq_khz": AxisWriting("gpu_freq_mhz", per=1000),
+    "gpu_power_w": AxisWriting("gpu_power_w"),
+}
+"""Resources of the advisor's own, which its execution hook sets on the job's GPUs."""
+SITE_AXES = False
 _AXES = {
     "ncpus": ("threads",),
     "ompthreads": ("threads",),
@@ -157,6 +164,7 @@ def parse_request(
         kind = "run"
     hook_attributes = _mapping(payload.get("attributes"))
     attributes = attributes_of(options) | {str(k): str(v) for k, v in hook_attributes.items()}
+    job = asked(options, hosts or ())
     request = JobRequest(
         scheduler="pbs",
         hook=str(payload.get("hook") or ""),
@@ -182,12 +190,12 @@ def parse_request(
         environment=environment,
         choices=choices,
         explicit=_explicit(explicit, hosts or ()),
+        gpus=gpus_asked(job),
         freq_khz=_freq_khz(options.get(FREQ, "")),
         time_limit_s=_time(options.get("walltime", "")),
         array="array" in options,
         **shape_of(options, hosts or ()),
     )
-    job = asked(options, hosts or ())
     bound_by = bound({**resources_of(options), **job.resources}, attributes, hosts)
     binds = {**bound_by.axes, **_binds(job)}
     binds |= {axis: bound_by.axes[axis] for axis in ("all", "shape") if axis in bound_by.axes}
@@ -346,9 +354,8 @@ def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
 
 
 def axes_kept(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> tuple[str, str]:
-    """Return why nothing of PBS's own, and no hook on the nodes, sets a job's GPUs."""
-    none = "PBS has no option for it"
-    return none, none
+    """Return "" twice: the hook on the nodes sets a job's GPUs for whatever it runs there."""
+    return "", ""
 
 
 def plans_steps(request: JobRequest) -> bool:

@@ -53,6 +53,7 @@ __all__ = [
     "NOT_SWEPT",
     "SETS_THREADS",
     "SETTINGS",
+    "SITE_AXES",
     "SUBMIT",
     "TIME_LIMIT",
     "array_task",
@@ -94,6 +95,7 @@ SETS_THREADS: tuple[str, ...] = ()
 CAPS_OWN_CORES = True
 AXES: Mapping[str, AxisWriting] = {"gpu_freq_khz": AxisWriting("gpu-freq", per=1000)}
 """Slurm's own option, in MHz: of the GPUs' memory it says nothing, which keeps its clock."""
+SITE_AXES = True
 _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 """What srun calls the words of aprun's ``--cc``."""
 NOT_SWEPT = slurm_table.NOT_SWEPT | {PBS_LINES}

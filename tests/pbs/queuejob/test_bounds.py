@@ -647,3 +647,53 @@ def test_a_release_without_the_event_runs_it_all_the_same(
     with daemon(path, answering(plan({"cpu_freq_mhz": "1900"}))):
         [done] = run_hook(str(hook), [job(ALL)], settings, folder=tmp_path)
     assert done["resources"]["cpu_freq_mhz"] == "1900", done["log"]
+
+
+GPUS = {"select": "1:ncpus=14:ngpus=2"}
+
+
+def test_a_gpu_job_gets_a_clock_or_limit_on_a_shared_node_too(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    settings["inventory"] = inventory(ngpus=4).text()
+    rewrite = {"gpu_freq_mhz": "900", "gpu_power_w": "150"}
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(GPUS)], settings, folder=tmp_path)
+    assert done["resources"] == stamped(GPUS, rewrite), done["log"]
+
+
+@pytest.mark.parametrize(
+    ("given", "rewrite", "why"),
+    [
+        ({**GPUS, "gpu_power_w": "300"}, {"gpu_power_w": "150"}, "not the advisor's to write"),
+        (GPUS, {"gpu_power_w": "0"}, "is not one the advisor writes so"),
+        (GPUS, {"gpu_power_w": "150 W"}, "is not one the advisor writes so"),
+        (GPUS, {"gpu_freq_mhz": "900000"}, "is not one the advisor writes so"),
+        (GPUS, {"gpu_voltage": "low"}, "no resource gpu_voltage"),
+        ({"select": "1:ncpus=14"}, {"gpu_power_w": "150"}, "it asks for no GPUs"),
+    ],
+)
+def test_of_its_gpus_nothing_else_is_written(
+    tmp_path: Path,
+    path: Path,
+    settings: dict[str, object],
+    given: dict[str, str],
+    rewrite: dict[str, str],
+    why: str,
+) -> None:
+    settings["inventory"] = inventory(ngpus=4).text()
+    with daemon(path, answering(plan(rewrite))):
+        [done] = run_hook(HOOK, [job(given)], settings, folder=tmp_path)
+    assert untouched(done, job(given)) and why in done["log"][0]
+
+
+def test_a_gpu_limit_is_taken_back_where_a_later_hook_changed_the_job(
+    tmp_path: Path, path: Path, settings: dict[str, object]
+) -> None:
+    settings["inventory"] = inventory(ngpus=4).text()
+    with daemon(path, answering(plan({"gpu_power_w": "150"}))):
+        [done] = run_hook(HOOK, [job(GPUS)], settings, folder=tmp_path)
+    later = job({**done["resources"], "select": "1:ncpus=14:ngpus=4"}, done["variables"])
+    later = {**later, "event": "POSTQUEUEJOB", "job": {**later["job"], "id": "7.pbs1"}}
+    [again] = run_hook(HOOK, [later], settings, folder=tmp_path)
+    assert again["resources"]["gpu_power_w"] == "0", again["log"]

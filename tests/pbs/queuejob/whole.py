@@ -28,13 +28,15 @@ def untouched(outcome: Outcome, event: Mapping[str, Any]) -> bool:
     )
 
 
-def inventory(sharing: str = "default_shared", **queue: object) -> HookInventory:
+def inventory(sharing: str = "default_shared", ngpus: int = 0, **queue: object) -> HookInventory:
     """Return what is installed of a complex with two kinds of hosts.
 
     Queue workq has both, queue bdw the smaller ones, which its default says.
     """
     bdw = {"ncpus": 28, "mem": "64gb", "node_type": "bdw", "sharing": sharing}
     skl = {"ncpus": 64, "mem": "256gb", "node_type": "skl", "sharing": sharing}
+    if ngpus:
+        bdw["ngpus"] = ngpus
     nodes = {"n1": bdw, "n2": bdw, "k1": skl}
     server = {
         "name": "pbs1",
@@ -56,7 +58,8 @@ def stamped(
 ) -> dict[str, str]:
     """Return what a rewritten job asks for: with the stamp, and what it says was written."""
     asks = {**{name: str(value) for name, value in given.items()}, **rewrite}
-    looked_at = ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads", "cpu_freq_mhz")
+    shape = ("select", "place", "nodes", "ncpus", "mpiprocs", "ompthreads")
+    looked_at = (*shape, "cpu_freq_mhz", "gpu_freq_mhz", "gpu_power_w")
     left = {name: asks[name] for name in looked_at if name in asks}
     before = {name: str(given.get(name, "")) for name in rewrite}
     words = json.dumps({"left": left, "before": before}, separators=(",", ":"), sort_keys=True)

@@ -128,6 +128,10 @@ RESOURCES: Dict[str, Any] = {
     "cpu_freq_mhz": int,
     "energy_j": int,
     "energy_nodes": int,
+    "ngpus": int,
+    "gpu_freq_mhz": int,
+    "gpu_power_w": int,
+    "advisor_gpus": str,
 }
 
 

@@ -359,7 +359,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     option = next((a for a in options if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
-    starter = starter_of(main.wrappers)
+    starter = starter_of((*main.wrappers, main.executable))
     own_processes = f"{starter} starts processes of its own" if starter else ""
     threads = threads or own_processes
     node_type = obstacles["node_type"] or ("it binds threads to a list of cores" if pinned else "")

@@ -83,7 +83,7 @@ _MICROMAMBA = _Wrapper(
     frozenset({"-n", "--name", "-p", "--prefix", "-r", "--root-prefix", "--cwd", "--label"}),
     0,
     ("run",),
-    frozenset({"-v", "--verbose", "-q", "--quiet", "--clean-env"}),
+    frozenset({"-v", "--verbose", "-q", "--quiet"}),
 )
 
 
@@ -141,7 +141,7 @@ _HIDES: Mapping[str, _Wrapper] = {
 _ENVIRONMENTS: Mapping[str, _Wrapper] = {
     "uv": _strict(
         """
-        --with --with-editable --with-requirements -p --python --project --directory --env-file
+        --with --with-editable --with-requirements -p --python --project --directory
         --extra --group --only-group --no-group --index --default-index --index-url
         --extra-index-url --find-links -f --cache-dir --config-file
         """,
@@ -173,8 +173,8 @@ _STARTERS: Mapping[str, _Wrapper] = {
     ),
     "deepspeed": _strict(
         """
-        -H --hostfile -i --include -e --exclude --num_nodes --num_gpus --master_port --master_addr
-        --launcher --node_rank --max_elastic_nodes --min_elastic_nodes --enable_each_rank_log
+        -i --include -e --exclude --num_gpus --master_port --master_addr --node_rank
+        --enable_each_rank_log
         """,
         "--no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid",
     ),

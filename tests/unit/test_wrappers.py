@@ -289,6 +289,8 @@ def test_the_program_behind_a_starter_is_known_and_keeps_its_threads(
         "perf stat --repeat 5 ./app",
         "perf stat -p 17",
         "uv run -m package",
+        "uv run --env-file variables ./app",
+        "deepspeed --hostfile nodes train.py",
         "uv sync",
         "poetry install",
         "torchrun --help",
@@ -300,6 +302,8 @@ def test_where_the_program_begins_is_not_guessed(line: str) -> None:
     command = main_command(line)
     words = line.split()
     assert command is not None and (command.word, *command.arguments) == tuple(words)
+    if words[0] in ("torchrun", "accelerate", "deepspeed"):
+        assert "starts processes of its own" in use_of_script(line).threads
 
 
 @pytest.mark.parametrize("text", ["./app x", "/opt/bin/app x", "./app  x", "nice -n 5 ./app x"])

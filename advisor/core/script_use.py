@@ -83,7 +83,16 @@ _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
     r"|(?:-c[\s=]?|--cpus-per-task[\s=])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
 )
-_NTASKS = re.compile(r"\$\{?(SLURM_NTASKS|SLURM_NPROCS)\}?")
+_NODE_FILE = r"""["']?\$\{?PBS_NODEFILE\}?["']?"""
+_NODE_FILE_LINES = (
+    rf"cat +{_NODE_FILE} *\| *wc +-l|wc +-l *< *{_NODE_FILE}"
+    rf"|wc +-l +{_NODE_FILE} *\| *(?:awk +'\{{ *print +\$1 *;? *\}}'|cut +-d ?' ' +-f ?1)"
+)
+_NTASKS = re.compile(
+    rf"\$\{{?(?:SLURM_NTASKS|SLURM_NPROCS)\}}?"
+    rf"|\$\( *(?:{_NODE_FILE_LINES}) *\)|` *(?:{_NODE_FILE_LINES}) *`"
+)
+"""The job's own number of ranks: of PBS's node file a line stands for each."""
 _NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
 _TASKSET = re.compile(r"\btaskset\b")

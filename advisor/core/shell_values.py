@@ -26,6 +26,8 @@ _VARIABLE = re.compile(
     r"(?:(?P<how>:?[-+=])(?P<other>[^{}`\"'\\]*))?\}|(?P<bare>\d|[A-Za-z_]\w*|[@*]))"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
+_WORDS = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`|\S)+")
+"""Words between blanks, with ``$(...)`` and backquotes whole."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SETS_DEFAULT = re.compile(r"\$\{(\w+):?=")
 _ARITHMETIC = re.compile(
@@ -197,7 +199,7 @@ class ShellValues:
                 if "IFS" in self._known and not doubt:
                     why = why or "$IFS"
                 for i, value in enumerate(values):
-                    parts = [value] if value == match[0] else value.split()
+                    parts = [value] if value == match[0] else _split(value)
                     if (i or value[:1].isspace()) and current:
                         fields.append("".join(current))
                         current = []
@@ -277,6 +279,11 @@ class ShellValues:
 
 def _unknown(name: str) -> tuple[str, ...]:
     return (doubtful(f"${name}", f"${name}"),)
+
+
+def _split(value: str) -> list[str]:
+    """Return a value's words; what is substituted in it is part of one, whatever it holds."""
+    return _WORDS.findall(value) if "`" in value or "$(" in value else value.split()
 
 
 def _substitution(text: str) -> str:

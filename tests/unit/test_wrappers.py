@@ -370,3 +370,43 @@ def test_many_words_in_front_take_no_longer_than_others(word: str) -> None:
 def test_a_starter_s_program_with_the_name_of_a_light_command_is_seen() -> None:
     """Before, it vanished, and another program counted as the job's only one."""
     assert obstacle("torchrun test x\n./other") == "several-steps: test, other"
+
+
+@pytest.mark.parametrize(
+    "value", ["`wc -l < $PBS_NODEFILE`", "$(wc -l < $PBS_NODEFILE)", "$(cat $(ls x) | wc -l)"]
+)
+def test_a_value_that_is_substituted_is_one_word(value: str) -> None:
+    """Its own words stood for options and the program: ``mpirun`` seemed to start ``<``."""
+    command = main_command(f"NP={value}\nmpirun -np $NP ./app x")
+    assert command is not None
+    assert (command.word, command.arguments) == ("./app", ("x",))
+    assert command.launcher_options == (f"-np={value}",)
+    use = use_of_script(f"NP={value}\nmpirun -np $NP ./app x")
+    assert (use.ranks, use.ranks_unclear) == (None, "ls x" in value)
+
+
+@pytest.mark.parametrize(
+    ("count", "own"),
+    [
+        ("$(cat $PBS_NODEFILE | wc -l)", True),
+        ("`cat $PBS_NODEFILE|wc -l`", True),
+        ("$(wc -l < ${PBS_NODEFILE})", True),
+        ("$(wc -l $PBS_NODEFILE | awk '{print $1}')", True),
+        ("$(sort -u $PBS_NODEFILE | wc -l)", False),
+        ("$(uniq $PBS_NODEFILE | wc -l)", False),
+        ("$(wc -l < nodes)", False),
+        ("$(( 2 * $(wc -l < $PBS_NODEFILE) ))", False),
+    ],
+)
+def test_lines_of_the_node_file_are_the_job_s_own_ranks(count: str, own: bool) -> None:
+    use = use_of_script(f"NP={count}\nmpirun -np $NP ./app x")
+    assert (use.ranks, use.ranks_unclear) == (None, not own)
+    use = use_of_script(f'mpirun -np "{count}" ./app x')
+    assert (use.ranks, use.ranks_unclear) == (None, not own)
+
+
+@pytest.mark.parametrize("piece", ["$(", "`a ", "$(a (", "$(a)b "])
+def test_a_value_of_many_substitutions_takes_no_longer(piece: str) -> None:
+    begin_s = thread_time()
+    main_command(f"A='{piece * 8000}'\nmpirun $A ./app")
+    assert thread_time() - begin_s < 1

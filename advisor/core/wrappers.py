@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from advisor.core.launchers import LAUNCHERS
 from advisor.core.shell_values import Doubtful, assignment, doubtful
 
 _KEYWORDS = frozenset({"then", "do", "!"})
@@ -254,8 +255,9 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
     environment: dict[str, str] = {}
     workload_words: list[str] = []
     position, hidden = 0, ""
+    seen_from: int | None = None
     while position < len(words) and not hidden:
-        name = words[position].rsplit("/", 1)[-1]
+        name = _base(words[position])
         if name in _KEYWORDS:
             position += 1
         elif name == "command" and words[position + 1 : position + 2] in (["-v"], ["-V"]):
@@ -276,6 +278,7 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             else:
                 position = end
         elif end := _behind_strict(words, position):
+            seen_from = position if seen_from is None else seen_from
             if name not in _ENVIRONMENTS and name != "xvfb-run":
                 workload_words += words[position:end]
             position = end
@@ -285,8 +288,14 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             position += 1
         else:
             break
+    if seen_from is not None and position < len(words) and _base(words[position]) in LAUNCHERS:
+        position, workload_words = seen_from, []  # ``perf stat srun ./app`` profiles srun
     front = list(words[:position])
     return Unwrapped(list(words[position:]), front, environment, workload_words, hidden)
+
+
+def _base(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
 
 
 def _behind_strict(words: Sequence[str], position: int) -> int:
@@ -296,7 +305,7 @@ def _behind_strict(words: Sequence[str], position: int) -> int:
     """
     start, wrapper = _behind_torch_module(words, position), _TORCHRUN
     if not start:
-        wrapper = _SEEN_THROUGH.get(words[position].rsplit("/", 1)[-1], _NOTHING)
+        wrapper = _SEEN_THROUGH.get(_base(words[position]), _NOTHING)
         start = wrapper is not _NOTHING and _position_behind_verb(words, position + 1, wrapper)
     end = _program_position(words, start, wrapper) if start else 0
     if not 0 < end < len(words):
@@ -310,7 +319,7 @@ def _behind_strict(words: Sequence[str], position: int) -> int:
 
 def _behind_torch_module(words: Sequence[str], position: int) -> int:
     """Return where the words behind ``python -m torch.distributed.run`` begin, 0 for others."""
-    if not re.fullmatch(r"python[\d.]*", words[position].rsplit("/", 1)[-1]):
+    if not re.fullmatch(r"python[\d.]*", _base(words[position])):
         return 0
     end = position + 1
     while words[end : end + 1] in (["-u"], ["-s"], ["-E"]):
@@ -330,7 +339,7 @@ def _one_command(shell: str, rest: Sequence[str]) -> list[str]:
 
 def starter_of(wrappers: Iterable[str]) -> str:
     """Return what of the words in front of a program starts processes of it, "" for nothing."""
-    names = (word.rsplit("/", 1)[-1] for word in wrappers)
+    names = (_base(word) for word in wrappers)
     return next((name for name in names if name in _STARTERS or name in _TORCH_MODULES), "")
 
 
@@ -339,7 +348,7 @@ def clearing(wrappers: Iterable[str]) -> str:
     some, that are not named: ``env -i``; "" for nothing."""
     name = ""
     for word in wrappers:
-        base = word.rsplit("/", 1)[-1]
+        base = _base(word)
         verb = base == "exec" and _CLEARING.get(name) is _OF_CONTAINER
         if base in _CLEARING and not verb:
             name = base
@@ -350,7 +359,7 @@ def clearing(wrappers: Iterable[str]) -> str:
 
 def file_of(words: Sequence[str]) -> int:
     """Return where an interpreter's words name the file it runs, 0 where they name none."""
-    match = INTERPRETERS.match(words[0].rsplit("/", 1)[-1])
+    match = INTERPRETERS.match(_base(words[0]))
     if match is None:
         return 0
     values, code = (frozenset(table[match[1]].split()) for table in (_VALUES, _CODE))

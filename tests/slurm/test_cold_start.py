@@ -206,7 +206,7 @@ def test_two_bad_trials_stop_those_of_their_class(site: AdvisedSite) -> None:
     site.advisor("forget", "altered", "--yes")  # what was forgotten no longer counts
     ((_, why),) = run(site, wave)
     assert "class-trial" in why["decision"]["reasons"]
-    assert why["verdict"] == "as-promised", why
+    assert why["verdict"] == "as-promised", why["outcome"]["record"]
 
 
 @pytest.mark.parametrize("site", [COLD.format(mode="apply", trials=0)], indirect=True)
@@ -219,7 +219,7 @@ def test_without_trials_it_runs_as_others_like_it_should(site: AdvisedSite) -> N
     assert decision["rewrite"] or decision["environment"]
     assert "class-estimated" in decision["reasons"]
     assert decision["cold_start"]["applications"] == 10
-    assert why["verdict"] == "as-promised", why
+    assert why["verdict"] == "as-promised", why["outcome"]["record"]
     assert (
         "application never measured: estimated from 10 applications, "
         in site.advisor("why", number).stdout

@@ -147,7 +147,7 @@ def test_a_job_goes_to_a_node_type_where_it_never_ran(site: AdvisedSite) -> None
     why = site.json("why", number)
     assert why["collected"] and why["decision"]["rewrite"]["constraint"] == MIL.feature
     assert "node-type-estimated" in why["decision"]["reasons"]
-    assert why["verdict"] == verdict_of(why) != "worse", why
+    assert why["verdict"] == verdict_of(why) != "worse", why["outcome"]["record"]["mismatch"]
     assert why["outcome"]["record"]["judged_model"] is not None
     text = site.advisor("why", number).stdout
     assert f"{MIL.feature} is estimated from microbenchmarks, similarity 110/125" in text

@@ -317,7 +317,8 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     ):
         detail = f"its program {main.executable} is a script that may run anything"
         return ScriptUse(("script-not-understood", detail))
-    inner = next((w for w in main.arguments if w == ":" or _base(w) in LAUNCHERS), "")
+    started = (main.executable, *main.arguments)
+    inner = next((w for w in started if w == ":" or _base(w) in LAUNCHERS), "")
     if inner:
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))

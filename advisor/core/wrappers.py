@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from advisor.core.launchers import LAUNCHERS
+from advisor.core.launchers import LAUNCHERS, SUBMITS
 from advisor.core.shell_values import Doubtful, assignment, doubtful
 
 _KEYWORDS = frozenset({"then", "do", "!"})
@@ -333,8 +333,11 @@ def _one_command(shell: str, rest: Sequence[str]) -> list[str]:
     if shell not in _SHELLS or len(rest) != 2 or rest[0] != "-c" or isinstance(rest[1], Doubtful):
         return []
     words = rest[1].split() if _ONE_COMMAND.fullmatch(rest[1]) else []
-    # A name alone may be a word of the shell's own.
-    return words if words and ("/" in words[0] or INTERPRETERS.match(words[0])) else []
+    # A name alone may be a word of the shell's own. Steps and jobs that a command starts are looked
+    # for in the script's own words.
+    if not words or not ("/" in words[0] or INTERPRETERS.match(words[0])):
+        return []
+    return [] if any(_base(word) in LAUNCHERS | SUBMITS for word in words) else words
 
 
 def starter_of(wrappers: Iterable[str]) -> str:

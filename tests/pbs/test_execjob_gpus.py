@@ -37,7 +37,7 @@ class Node:
             gpu_program=PROGRAM,
             gpu_states=str(self.gpu_states),
         )
-        self.library = str(nvml_library())
+        self.driver_folder = str(nvml_library())
         pose(self.posed, *[DEVICE] * devices)
 
     def assign(self, *indexes: int, job: str = JOB, text: str = "") -> None:
@@ -66,7 +66,7 @@ class Node:
                 "exec_vnode": f"({vnode}:ncpus=1:ngpus={ngpus})+(node2:ncpus=1:ngpus=1)",
                 "Resource_List": {"ncpus": 2, "place": place, **wanted},
             }
-        environment = {"LD_LIBRARY_PATH": self.library, "POSED_NVML": str(self.posed)}
+        environment = {"LD_LIBRARY_PATH": self.driver_folder, "POSED_NVML": str(self.posed)}
         [outcome] = run_hook(
             "advisor_execjob.py",
             [event],
@@ -189,7 +189,7 @@ def test_a_device_without_counter_is_limited_all_the_same(node: Node) -> None:
 
 def test_without_a_driver_or_the_program_a_line_says_so(node: Node, tmp_path: Path) -> None:
     node.assign(0, 1)
-    node.library = str(tmp_path)
+    node.driver_folder = str(tmp_path)
     assert "there is no NVIDIA driver here" in node.begin(gpu_power_w=150)[0]
     node.settings["gpu_program"] = ""
     assert "run: advisor hook install" in node.begin("8.pbs1", place="excl", gpu_power_w=150)[0]

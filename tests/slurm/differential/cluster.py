@@ -17,6 +17,8 @@ from testbed.law import NodeType
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("app", "pool", "uncounted", "packed", "pre", "post", "other")
+#: What starts programs, or stands in front of them, as far as it depends on the job.
+LAUNCHERS = ("mpirun", "torchrun", "perf")
 #: The programs with a model, by the one name that program and application have.
 MODELLED = PROGRAMS[:4]
 USERS = ("nobody", "daemon")
@@ -93,8 +95,9 @@ class Cluster:
         )
         for name in PROGRAMS[1:]:
             shutil.copy(binaries / "app", binaries / name)
-        shutil.copy(HERE / "programs" / "mpirun", binaries / "mpirun")
-        (binaries / "mpirun").chmod(0o755)
+        for name in LAUNCHERS:
+            shutil.copy(HERE / "programs" / name, binaries / name)
+            (binaries / name).chmod(0o755)
         self.work.mkdir(mode=0o755)
         (self.work / "nodes").write_text("bdw2\n")
         for command in (

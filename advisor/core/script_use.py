@@ -45,8 +45,9 @@ _DIGIT = re.compile(r"\d")
 COUNTS_THREADS = Signs(
     re.compile(
         r"\bnproc\b|(?:OMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR)_NUM_THREADS|OMP_THREAD_LIMIT"
+        r"|\bNCPUS\b"  # PBS's own word for a rank's threads
     ),
-    ("nproc", "_NUM_THREADS", "OMP_THREAD_LIMIT"),
+    ("nproc", "_NUM_THREADS", "OMP_THREAD_LIMIT", "NCPUS"),
 )
 COUNTS_CORES = Signs(
     re.compile(

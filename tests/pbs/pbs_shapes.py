@@ -259,6 +259,7 @@ FIXED: list[Shape] = [
         )
     ),
     Shape(("-q", "q", "-l", "select=1:ncpus=14:mpiprocs=7"), "default-threads"),
+    Shape(("-q", "q", "-l", "select=1:ncpus=28"), "route-kinds", "#!/bin/bash\n./stencil $NCPUS\n"),
     # scripts
     *(
         Shape(WHOLE, script=f"#!/bin/bash\n{lines}")
@@ -269,6 +270,7 @@ FIXED: list[Shape] = [
             "./stencil &\nwait\n",
             "qsub next.sh\n./stencil\n",
             "mpirun -np $NCPUS ./stencil\n",
+            "./stencil $NCPUS\n",
             "./other\n",
             "#ADVISOR off\n./stencil\n",
             "export OMP_NUM_THREADS=$NCPUS\n./stencil\n",

@@ -254,8 +254,10 @@ def _one(
     if state == "enforced":  # without the filter, ADVISOR=off reaches the hook with the environment
         options = [o for o in options if not o.startswith("--export")]
         environment.pop("SBATCH_EXPORT", None)
-    if "ADVISOR_APPLICATION" in environment and "app" not in script.text.split():
-        del environment["ADVISOR_APPLICATION"]  # who names the wrong program gets its threads
+    speaks_for_others = script.name == "another-script-srun"  # its one step runs app and other
+    if speaks_for_others or "app" not in script.text.split():
+        # who names the wrong program, or one for several, gets its threads
+        environment.pop("ADVISOR_APPLICATION", None)
     return Shape(name, script, tuple(options), environment, via, state)
 
 

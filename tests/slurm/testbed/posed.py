@@ -29,7 +29,8 @@ def build_sys(sys_root: Path, node_type: NodeType) -> None:
     """Write a posed /sys for one node of `node_type`.
 
     Frequencies are files as the kernel's cpufreq shows them, one policy per core, writable, so
-    that what slurmd writes there is what everybody reads afterwards.
+    that what slurmd writes there is what everybody reads afterwards. There is no cpuinfo_cur_freq:
+    nothing here would move it, and what Slurm samples of it would contradict simapp.
     """
     counters = sys_root / "cray" / "pm_counters"
     counters.mkdir(parents=True)
@@ -42,7 +43,6 @@ def build_sys(sys_root: Path, node_type: NodeType) -> None:
     steps = " ".join(str(khz) for khz in reversed(node_type.frequencies_khz))
     low, high = f"{node_type.min_khz}\n", f"{node_type.max_khz}\n"
     constant = {
-        "cpuinfo_cur_freq": high,
         "cpuinfo_max_freq": high,
         "cpuinfo_min_freq": low,
         "cpuinfo_transition_latency": "10000\n",
@@ -79,10 +79,13 @@ def build_sys(sys_root: Path, node_type: NodeType) -> None:
 
 def build_nodes(root: Path) -> None:
     """Write the posed trees and load folders of all nodes under `root/nodes`."""
+    with Path("/proc/cpuinfo").open() as real:  # Slurm looks there for the clock, too
+        processors = [line for line in real if not line.startswith("cpu MHz")]
     for node_type in NODE_TYPES.values():
         for node in node_type.nodes:
             folder = root / "nodes" / node
             build_sys(folder / "sys", node_type)
+            (folder / "cpuinfo").write_text("".join(processors))
             (folder / "caps").mkdir()
             (folder / "gpus").mkdir()
             loads = folder / "loads"
@@ -132,19 +135,17 @@ def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:
     """Return the command which runs slurmd for `node` inside its own posed /sys.
 
     hwloc is told the posed topology, so slurmd sees as many cores as the node poses; the cgroup
-    tree is put back under the posed /sys. What the node-cap program keeps of its node is the
+    tree is put back under the posed /sys. /proc/cpuinfo does not tell this machine's clock. What the node-cap program keeps of its node is the
     node's own: nodes of other testbeds have the same names.
     """
-    node_sys = root / "nodes" / node / "sys"
-    caps = root / "nodes" / node / "caps"
     script = (
-        'set -e; sys="$1"; caps="$2"; gpus="$3"; shift 3;'
+        'set -e; sys="$1"; caps="$2"; gpus="$3"; cpuinfo="$4"; shift 4;'
         f' mkdir -p {CAPS} {GPUS}; mount --bind "$caps" {CAPS}; mount --bind "$gpus" {GPUS};'
         ' if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$sys/fs/cgroup"; fi;'
-        ' mount --rbind "$sys" /sys; exec "$@"'
+        ' mount --bind "$cpuinfo" /proc/cpuinfo; mount --rbind "$sys" /sys; exec "$@"'
     )
-    folders = [str(node_sys), str(caps), str(caps.with_name("gpus"))]
-    return ["unshare", "-m", "sh", "-c", script, "sh", *folders, slurmd, "-D", "-N", node]
+    posed = [str(root / "nodes" / node / name) for name in ("sys", "caps", "gpus", "cpuinfo")]
+    return ["unshare", "-m", "sh", "-c", script, "sh", *posed, slurmd, "-D", "-N", node]
 
 
 def slurmd_environ(root: Path, node_type: NodeType) -> dict[str, str]:

@@ -50,7 +50,7 @@ demo-slurm: setup slurm-packages
 # What takes minutes, by pytest's markers; `make test` goes without.
 LONG   := cluster or package or terminal or slow or gpu
 PYTEST := $(BIN)/python -m pytest
-MANY   := -rs --numprocesses 4 --dist loadfile --no-loadscope-reorder
+MANY   := -rs --dist loadfile --no-loadscope-reorder --numprocesses
 
 # The types are checked by one process, beside the tests' own.
 test: setup-dev slurm-packages
@@ -60,10 +60,11 @@ test-all: test
 	@$(MAKE) --no-print-directory rest
 
 fast: compiled
-	@$(PYTEST) $(MANY) -m "not ($(LONG))"
+	@$(PYTEST) $(MANY) 4 -m "not ($(LONG))"
 
+# More processes: jobs on a cluster mostly wait.
 rest: compiled package-tools slurm-packages
-	@$(PYTEST) $(MANY) -m "$(LONG)"
+	@$(PYTEST) $(MANY) 6 -m "$(LONG)"
 
 # Compiled once after a change, here: hundreds of programs are started, some by users who may not write
 # to this tree. So are the tests: each of the four processes would take twenty seconds for that.

@@ -153,7 +153,7 @@ class Driver:
         while busy := [w for w in self.app.workers if w.group != "look" and not w.is_finished]:
             with suppress(WorkerCancelled):  # a later one took its place
                 await asyncio.wait_for(self.app.workers.wait_for_complete(busy[:1]), 20)
-        while self.app._batch_count:  # painted once all of it is there
+        while self.app._batch_count or self.app.screen._layout_required:  # painted as a whole
             await asyncio.sleep(0.001)
         await self.pilot.pause()
 

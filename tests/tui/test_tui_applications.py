@@ -270,6 +270,18 @@ def test_it_fits_any_size(session: Session, play: Play) -> None:
     play(session, story)
 
 
+def test_what_lies_under_a_dialogue_fits_a_new_size(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        await at.press("enter")
+        assert "Under the cursor" not in at.text
+        await at.press("e")
+        await at.pilot.resize_terminal(160, 40)
+        await at.press("escape")
+        assert "Under the cursor" in at.text
+
+    play(session, story)
+
+
 def test_another_users_view_chooses_nothing(session: Session, play: Play) -> None:
     async def story(at: Any) -> None:
         assert "as bob" in at.lines[0]

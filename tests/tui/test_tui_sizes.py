@@ -120,7 +120,8 @@ def test_one_key_goes_to_the_next_of_three_parameters_that_two_keys_change(
     monkeypatch.setattr(SizeLine, "beside", beside)
 
     async def story(at: Any) -> None:
-        await at.press("home", "enter", "right_square_bracket")
+        await at.press("home", "enter")
+        await at.press("right_square_bracket")  # once the options are read: they have the sizes
         assert "▸ size n:" in at.text and "p size of" in at.lines[-1]
         await at.press("p", "right_square_bracket", "p", "left_square_bracket")
         assert "▸ size k:" in at.text and "  size m:" in at.text

@@ -56,7 +56,6 @@ class AdvisorApp(AppShell):
     TITLE = "advisor"
     COMMANDS = App.COMMANDS | {_palette}
     CSS_PATH = "style.tcss"
-    DEFAULT_MODE = PLACES[0].name
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-slim"),
         (76, "-narrow"),
@@ -97,8 +96,7 @@ class AdvisorApp(AppShell):
         if not self.is_headless:
             self._heed_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._keep_theme())
-        if self._first != self.current_mode:
-            self.switch_mode(self._first)
+        self.switch_mode(self._first)
         for problem in self._problems:
             self.call_after_refresh(self.tell, problem, "warning")
         self.app_resume_signal.subscribe(self, lambda _: self._paint_again())
@@ -156,7 +154,7 @@ class AdvisorApp(AppShell):
         for page in _MADE_FIRST + tuple(place.page for place in PLACES):
             with suppress(AdvisorError):  # whoever goes there learns of it
                 kinds.append(await in_thread(partial(resolve_name, f"advisor_tui.{page}")))
-        shown = {type(stack[0]) for stack in self._screen_stacks.values() if stack}
+        shown = {type(stack[0]) for stack in self.stacks()}
         await self.make_ahead(*(kind for kind in kinds if kind not in shown))
         begun = [w for w in self.workers if w.group == "look" and w.node is not self]
         await finished(begun, AHEAD_S)

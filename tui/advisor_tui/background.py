@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from textual.app import ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
+from textual.screen import Screen
 from textual.widget import MountError
 from textual.worker import Worker, WorkerError
 
@@ -87,12 +88,15 @@ def begin(
         except ScreenStackError:  # the program is being left
             return
         except (NoMatches, MountError):
-            leaving = getattr(node.app, "leaving", False) or getattr(node, "_pruning", False)
-            if node.is_attached and not leaving:
+            if node.is_attached and not getattr(node.app, "has_left", _never)(node.screen):
                 raise
 
     worker = cast("Awaitable[None]", run)  # or a callable: not inferred
     node.run_worker(worker, group=group, exclusive=exclusive)
+
+
+def _never(page: Screen[Any]) -> bool:
+    return False
 
 
 async def finished(workers: Sequence[Worker[Any]], seconds: float) -> None:

@@ -1,19 +1,17 @@
 """A screen that is styled, laid out and painted once when it opens.
 
 Textual 8 styles a new screen twice, lays it out three times and paints it up to five times before
-it rests: half of what a key costs that opens one. Some methods of Textual's own are overridden; a
-version that has others does as much as it always did.
+it rests: half of what a key costs that opens one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
 from contextlib import ExitStack, suppress
 
 from textual import on
 from textual.app import ScreenStackError
-from textual.events import Mount, ScreenResume
+from textual.events import Mount, Resize, ScreenResume, ScreenSuspend
 from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
@@ -54,10 +52,8 @@ class PaintOnce(Screen[ScreenResultType]):
         self._held: asyncio.Task[None] | None = None
         self._shown = asyncio.Event()
         """Set once what was held back is painted."""
-        self._laid_out: Size | None = None
-        # Made with the styles that hold now: switch_mode cannot know it and would parse them all
-        # again, twice. Textual has no public way to say so.
-        self._css_update_count = getattr(self.app, "_css_update_count", -1)
+        self.styled_for = getattr(self.app, "styled_for", "")
+        """The theme whose styles it has: those that hold when it is made, before it is shown."""
         self._named_by(self.app.size)  # from the first, not once everything is mounted and styled
 
     def _named_by(self, size: Size) -> bool:
@@ -71,6 +67,12 @@ class PaintOnce(Screen[ScreenResultType]):
             self.add_class(*names[-1:], update=False)
         return self.classes != former_classes
 
+    def _styled_by(self, size: Size) -> bool:
+        """Take the styles of a size; tell whether others held."""
+        if changed := self._named_by(size):
+            self.app.stylesheet.update(self)
+        return changed
+
     @on(Mount)
     def _paint_whole(self) -> None:
         """Have everything painted, once all is there."""
@@ -79,9 +81,9 @@ class PaintOnce(Screen[ScreenResultType]):
     @on(ScreenResume)
     def _shown_again(self, event: ScreenResume) -> None:
         """Keep the styles that the screen has, unless the theme is another one now."""
-        style_version = getattr(self.app, "_css_update_count", None)
-        event.refresh_styles = style_version is None or self._css_update_count != style_version
-        self._css_update_count = style_version or 0
+        event.refresh_styles = self.styled_for != self.app.theme
+        self.styled_for = self.app.theme
+        self._styled_by(self.app.size)
         if self._new:
             self._new = False
             self.opened()
@@ -122,7 +124,8 @@ class PaintOnce(Screen[ScreenResultType]):
             await self.first_read()
             await asyncio.sleep(SETTLED_S)
         with suppress(ScreenStackError):  # the program is being left
-            self.app.screen.check_idle()  # another one may be shown by now
+            self.app.screen.refresh()  # another one may be shown by now
+        self.call_after_refresh(self._shown.set)
 
     async def first_read(self) -> None:
         """Wait for what the screen reads, but not for long."""
@@ -138,47 +141,27 @@ class PaintOnce(Screen[ScreenResultType]):
     async def ahead(self) -> None:
         """Make more of the screen, when it is made ahead."""
 
-    def lay_out(self) -> None:
-        """Lay the screen out for the terminal's size while another is shown."""
-        if hasattr(super(), "_refresh_layout"):
-            self._refresh_layout(self.app.size)
-
-    def rehearse(self) -> None:
+    async def rehearse(self) -> None:
         """Lay the screen out and paint it for nobody: styles and lines are known by then."""
-        self.lay_out()
-        visible_widgets = getattr(getattr(self, "_compositor", None), "visible_widgets", {})
-        for widget, (region, _) in visible_widgets.items():
-            widget.render_lines(region.reset_offset)
-
-    def _screen_resized(self, size: Size) -> None:
-        """Lay out for a size once, in its styles: a screen learns of its own layout, too."""
-        if size != self._laid_out:
-            if self._named_by(size):
-                self.app.stylesheet.update(self)
-            super()._screen_resized(size)
-
-    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        waiting = {widget for widget in self.walk_children(Widget) if widget._layout_required}
-        super()._refresh_layout(size, scroll)
-        self._laid_out = size or self._laid_out
-        if not scroll:
-            self._forget_asked(waiting)
-
-    def _forget_asked(self, waiting: Set[Widget]) -> None:
-        """Forget that widgets ask to be laid out for the size that they were just given.
-
-        What was ``waiting`` before has not been heard yet: its new text may need other room.
-        """
+        size = self.app.size
+        self.stack_updates += 1  # Textual lays out no screen that was never shown
+        self.post_message(Resize(size, size))
+        laid_out = asyncio.Event()
+        self.call_later(laid_out.set)
+        await laid_out.wait()
+        self.stack_updates -= 1
         for widget in self.walk_children(Widget):
-            if widget not in waiting:
-                widget._layout_required = False
-            if widget.show_vertical_scrollbar:
-                widget.vertical_scrollbar._layout_required = False
+            if widget.is_on_screen:
+                widget.render_lines(widget.size.region)
 
-    def _compositor_refresh(self) -> None:
-        """Paint, unless everything is about to be painted, or nothing is to be painted yet."""
-        if getattr(self.app, "_batch_count", 0):
-            self.refresh()
-        elif not getattr(self, "_repaint_required", False):
-            super()._compositor_refresh()
-            self._shown.set()
+    @on(ScreenSuspend)
+    def _left(self) -> None:
+        """Be laid out once when it is shown again: switch_mode would do it before, in any case."""
+        self.stack_updates = -1  # 0 once Textual has counted; it then looks for another size only
+
+    @on(Resize)
+    def _laid_out(self, event: Resize) -> None:
+        """Lay out for a size once, in its styles: a screen learns of its own layout, too."""
+        if not self._styled_by(event.size) and event.size == self.outer_size:
+            event.stop()
+            event.prevent_default()

@@ -162,7 +162,7 @@ take, with money and CO2 where the site states them.
         parts = self.query_one("#parts", OneOf)
         for part in self._parts:
             parts.current = part
-            self.rehearse()
+            await self.rehearse()
         parts.current = "applied"
 
     def opened(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -26,6 +27,7 @@ from advisor_tui.bar import Bar
 from advisor_tui.keys import Keys, Notice
 from advisor_tui.legible import Legible, Plain
 from advisor_tui.paint_once import PaintOnce
+from advisor_tui.places import PLACES
 from advisor_tui.session import Session
 
 if TYPE_CHECKING:
@@ -45,12 +47,21 @@ def by_action(*bindings: BindingType) -> list[BindingType]:
     return [replace(b, id=b.action) if isinstance(b, Binding) else b for b in bindings]
 
 
+async def _finished(mounting: Awaitable[None]) -> None:
+    await mounting
+
+
 class AppShell(App[None]):
     """The program as its pages know it."""
+
+    DEFAULT_MODE = "ahead"
+    """Never shown: pages are made in it before somebody goes there."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        self.styled_for = self.theme
+        """The theme whose styles hold: Textual parses another one's a moment after it is set."""
         self._terminal: list[LineFilter] = [Legible(self.console.color_system)]
         self.edits: list[tuple[str, Edit]] = []
         self.sweeping: Mapping[tuple[str, str], tuple[int, int]] = {}
@@ -81,11 +92,12 @@ class AppShell(App[None]):
 
     async def make_ahead(self, *pages: type[PaintOnce[None]]) -> None:
         """Make pages that somebody may open soon: to mount one takes longer than to show it."""
-        make = getattr(self, "_get_screen", None)  # Textual's; without it they are made later
         for page in pages:
-            if page not in self.ready and make is not None and not self.leaving:
+            if page not in self.ready and not self.leaving:
                 screen = page()
-                self._being_made = asyncio.ensure_future(make(screen)[1])
+                # mounted where nobody looks: Textual mounts no screen but in a mode
+                mounting = self.push_screen(screen, mode=self.DEFAULT_MODE)
+                self._being_made = asyncio.ensure_future(_finished(mounting))
                 await self._being_made
                 if page in self.ready:  # somebody was faster
                     screen.remove()
@@ -106,7 +118,7 @@ class AppShell(App[None]):
 
     async def _rehearse_page(self, page: PaintOnce[None]) -> None:
         await page.ahead()
-        page.rehearse()
+        await page.rehearse()
 
     def _keep_page(self, screen: PaintOnce[None]) -> None:
         """Have a page stay when it is left: to make another takes longer than any key."""
@@ -125,7 +137,27 @@ class AppShell(App[None]):
         return new
 
     def _is_open(self, page: Screen[Any]) -> bool:
-        return any(page in stack for stack in self._screen_stacks.values())
+        return any(page in stack for stack in self.stacks())
+
+    def has_left(self, page: Screen[Any]) -> bool:
+        """Tell whether a page is being taken off the screen for good."""
+        return self.leaving or not (self.is_screen_installed(page) or self._is_open(page))
+
+    def stacks(self) -> Iterator[list[Screen[Any]]]:
+        """Yield the screens of each place where somebody was, the one on top last."""
+        for place in PLACES:
+            with suppress(KeyError):
+                yield self.get_screen_stack(place.name)
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Give everything the styles of the theme, unless what is shown has them.
+
+        Textual asks for it whenever a mode is shown for the first time.
+        """
+        shown = (s for s in self.screen_stack[-1:] if isinstance(s, PaintOnce))  # none at first
+        if self.styled_for != self.theme or not any(s.styled_for == self.theme for s in shown):
+            super().refresh_css(animate)
+            self.styled_for = self.theme
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""

@@ -30,11 +30,11 @@ class ExportDialogue(Dialogue[str]):
 
     def __init__(self, name: str) -> None:
         super().__init__("Export the listed options: .csv or .json is the table, .svg the picture")
-        self._name = name
+        self._file_name = name
 
     def body(self) -> Iterable[Widget]:
         """Yield the file's name."""
-        yield Field(self._name, id="file", compact=True, select_on_focus=False)
+        yield Field(self._file_name, id="file", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         """Begin with the name."""

@@ -112,7 +112,7 @@ class TradeOffPage(Page):
             boards = await self.advisor.read_ahead.begin(*self.advisor.looked_at)
             if boards is not None and self.is_new:
                 self._show(boards, None)
-                self.rehearse()
+                await self.rehearse()
                 self.blank()
 
     def opened(self) -> None:

@@ -50,6 +50,7 @@ class PaintOnce(Screen[ScreenResultType]):
         super().__init__(name, id, classes)
         self._new = True
         self._held: asyncio.Task[None] | None = None
+        self._rehearsing = False
         self._shown = asyncio.Event()
         """Set once what was held back is painted."""
         self.styled_for = getattr(self.app, "styled_for", "")
@@ -144,12 +145,14 @@ class PaintOnce(Screen[ScreenResultType]):
     async def rehearse(self) -> None:
         """Lay the screen out and paint it for nobody: styles and lines are known by then."""
         size = self.app.size
+        self._rehearsing = True  # what is shown may be another part, of the same size
         self.stack_updates += 1  # Textual lays out no screen that was never shown
         self.post_message(Resize(size, size))
         laid_out = asyncio.Event()
         self.call_later(laid_out.set)
         await laid_out.wait()
         self.stack_updates -= 1
+        self._rehearsing = False
         for widget in self.walk_children(Widget):
             if widget.is_on_screen:
                 widget.render_lines(widget.size.region)
@@ -162,6 +165,7 @@ class PaintOnce(Screen[ScreenResultType]):
     @on(Resize)
     def _laid_out(self, event: Resize) -> None:
         """Lay out for a size once, in its styles: a screen learns of its own layout, too."""
-        if not self._styled_by(event.size) and event.size == self.outer_size:
+        changed = self._styled_by(event.size) or event.size != self.outer_size
+        if not (changed or self._rehearsing):
             event.stop()
             event.prevent_default()

@@ -159,6 +159,12 @@ class AppShell(App[None]):
             super().refresh_css(animate)
             self.styled_for = self.theme
 
+    def delay_update(self, delay: float = 0.05) -> None:
+        """Delay nothing when a mode is shown: a page paints once it is whole (``PaintOnce.hold``).
+
+        Until the delay is over, Textual would say of a page that it is painted before it is.
+        """
+
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what ``work``, done in a thread, returns; a notice says when that takes long."""
         late = asyncio.get_running_loop().call_later(

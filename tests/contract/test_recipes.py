@@ -10,10 +10,13 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from advisor import __version__
 from release.__main__ import build_wheel
@@ -214,3 +217,99 @@ def test_the_easyconfig_is_this_versions_and_installs_the_command(tmp_path: Path
     for check in said["sanity_check_commands"]:
         done = subprocess.run(["bash", "-ec", check], env={**os.environ, "PATH": path})
         assert done.returncode == 0, check
+
+
+# -- Spack -----------------------------------------------------------------------------------------
+
+
+class Prefix(str):
+    """A folder as Spack's recipes name it: attributes are what lies in it."""
+
+    def __getattr__(self, name: str) -> Prefix:
+        return Prefix(f"{self}/{name}")
+
+
+class Package:
+    """Spack's base class of recipes, as far as ours uses it; directives note what they are told."""
+
+    said: ClassVar[dict[str, tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+
+    def __init__(self, archive: Path, prefix: Prefix) -> None:
+        self.stage = SimpleNamespace(archive_file=str(archive))
+        self.prefix = prefix
+
+    def __getitem__(self, dependency: str) -> SimpleNamespace:
+        return SimpleNamespace(command=executable(sys.executable))
+
+
+def executable(path: str) -> Callable[..., None]:
+    """Return what runs a program, as Spack's Executable does: a failure is raised."""
+
+    def run(*args: str) -> None:
+        subprocess.run([path, *args], check=True)
+
+    return run
+
+
+def spack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pose the modules that a recipe imports of Spack."""
+
+    def directive(name: str) -> Callable[..., None]:
+        return lambda *args, **keys: Package.said.update({name: (args, keys)})
+
+    package = ModuleType("spack.package")
+    vars(package).update(
+        {name: directive(name) for name in ("license", "version", "depends_on")},
+        Executable=executable,
+        mkdirp=os.makedirs,
+        symlink=os.symlink,
+        run_after=lambda _: lambda method: method,
+    )
+    generic = ModuleType("generic")
+    vars(generic).update(Package=Package)
+    for name in ("spack", "spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "spack.package", package)
+    monkeypatch.setitem(sys.modules, "spack_repo.builtin.build_systems.generic", generic)
+
+
+def test_the_spack_recipe_is_this_versions_and_installs_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spack takes from the recipe and runs, without Spack and with no library.
+
+    Libraries and their bounds are the wheel's own; what the recipe repeats is compared.
+    """
+    repository = PACKAGING / "spack" / "spack_repo" / "hpc_advisor"
+    named = yaml.safe_load((repository / "repo.yaml").read_text())["repo"]
+    assert named == {"namespace": repository.name, "api": "v2.0"}
+    (recipe,) = (repository / "packages").iterdir()
+    wheel = build_wheel(tmp_path, tmp_path)
+    spack(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    said: dict[str, Any] = {}
+    exec(compile((recipe / "package.py").read_text(), str(recipe), "exec"), said)
+    kind = said["HpcAdvisor"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert recipe.name == project["name"].replace("-", "_")
+    assert kind.__doc__ == project["description"]
+    assert Package.said == {
+        "license": ((project["license"],), {}),
+        "version": ((__version__,), {"expand": False}),
+        "depends_on": (
+            (f"python@{project['requires-python'].removeprefix('>=')}:",),
+            {"type": ("build", "run")},
+        ),
+    }
+    assert kind.url == f"file://{wheel}"
+    key, value = WITHOUT_LIBRARIES.split("=")
+    monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PYTHONPATH", sysconfig.get_path("purelib"))  # the libraries, for the checks
+    installed = Prefix(tmp_path / "installed")
+    advisor = kind(wheel, installed)
+    Path(installed).mkdir()
+    advisor.install(None, installed)
+    assert all(Path(installed, file).is_file() for file in kind.sanity_check_is_file)
+    assert all(Path(installed, folder).is_dir() for folder in kind.sanity_check_is_dir)
+    assert [path.name for path in Path(installed.bin).iterdir()] == ["advisor"]
+    advisor.check_command()

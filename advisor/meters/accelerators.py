@@ -46,6 +46,7 @@ class Accelerators:
     """
 
     NAME: ClassVar[str]
+    UPDATE_S: ClassVar[float] = 0.0
     COVERS: ClassVar[Covers] = "accelerators"
 
     def __init__(self, node: MeteredNode) -> None:

@@ -60,13 +60,14 @@ class Meter(Protocol):
     None when the meter can be read here and now, else the reason with what to do about it.
     ``stop`` raises MeterError when the energy of this run is not known. A meter that also has
     ``so_far_j()``, a counter of joules, can be read while a run goes on: without it no run that it
-    meters is ended early. UPDATE_S (without one: not known) is how often its counters move: runs
-    of a few updates are marked as inexact.
+    meters is ended early. UPDATE_S is the time between two steps of its counters (0: not known, and
+    so where a site's own meter leaves it out): runs of a few steps are marked as inexact.
     """
 
     NAME: ClassVar[str]
     DESCRIPTION: ClassVar[str]
     RANK: ClassVar[int]
+    UPDATE_S: ClassVar[float] = 0.0
 
     def __init__(self, node: MeteredNode) -> None:
         """Make a meter of this node; nothing is read yet."""

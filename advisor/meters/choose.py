@@ -52,7 +52,7 @@ def best_meter(
     if name == "none":
         return ChosenMeter(None, {})
     if name != "auto":
-        meter: Meter = plugins.load("meters", name)(MeteredNode(root, node_type, generic=True))
+        meter = _kind(name)(MeteredNode(root, node_type, generic=True))
         if reason := meter.available():
             raise MeterError(f"meter {name} cannot be used: {reason}", hint="or --meter auto")
         return ChosenMeter(meter, {})
@@ -60,7 +60,7 @@ def best_meter(
     candidates: dict[str, type[Meter]] = {}
     for candidate in plugins.names("meters"):
         try:
-            candidates[candidate] = plugins.load("meters", candidate)
+            candidates[candidate] = _kind(candidate)
         except InputError as error:
             missing[candidate] = str(error)
     by_rank = sorted(candidates.items(), key=lambda item: getattr(item[1], "RANK", 0))
@@ -75,6 +75,14 @@ def best_meter(
             return ChosenMeter(node_meter([meter, *parts]), missing)
         missing[candidate] = reason
     return ChosenMeter(None, missing)
+
+
+def _kind(name: str) -> type[Meter]:
+    """Return a meter's class; what a site's own leaves out is as the protocol has it."""
+    kind: type[Meter] = plugins.load("meters", name)
+    if not hasattr(kind, "UPDATE_S"):
+        kind.UPDATE_S = Meter.UPDATE_S
+    return kind
 
 
 def _covers(meter: Meter) -> Covers:
@@ -114,7 +122,7 @@ class NodeMeter:
         self._meters = tuple(meters)
         self.NAME = "+".join(m.NAME for m in meters)
         self.DESCRIPTION = "; ".join(m.DESCRIPTION for m in meters)
-        self.UPDATE_S = max(getattr(m, "UPDATE_S", 0.0) for m in meters)
+        self.UPDATE_S = max(m.UPDATE_S for m in meters)
         if basis := getattr(meters[0], "basis", ""):
             self.basis = f"{basis}, and {'; '.join(m.DESCRIPTION for m in meters[1:])}"
         readers: list[Callable[[], float]] = [m.so_far_j for m in meters if hasattr(m, "so_far_j")]

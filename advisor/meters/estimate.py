@@ -36,6 +36,7 @@ class EstimateMeter:
     NAME: ClassVar[str] = "estimate"
     DESCRIPTION: ClassVar[str] = "estimate from the node type's stated power (not a measurement)"
     RANK: ClassVar[int] = 30
+    UPDATE_S: ClassVar[float] = 0.0
     COVERS: ClassVar[Covers] = "processors"
 
     def __init__(self, node: MeteredNode) -> None:

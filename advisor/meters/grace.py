@@ -30,6 +30,7 @@ class Grace:
     NAME: ClassVar[str] = "grace"
     DESCRIPTION: ClassVar[str] = "power of Grace modules, added up (ACPI power meters)"
     RANK: ClassVar[int] = 25
+    UPDATE_S: ClassVar[float] = 0.0
 
     def __init__(self, node: MeteredNode) -> None:
         self._root = node.root

@@ -222,7 +222,7 @@ def measure(
         meter=reading.meter,
         detail=reading.detail,
         parts=reading.parts,
-        update_s=getattr(meter, "UPDATE_S", 0.0),
+        update_s=meter.UPDATE_S,
     )
 
 

@@ -138,6 +138,7 @@ class Wrong:
     NAME: ClassVar[str] = "rapl"
     DESCRIPTION: ClassVar[str] = ""
     RANK: ClassVar[int] = 0
+    UPDATE_S: ClassVar[float] = 0.0
 
     def __init__(self, node: MeteredNode) -> None:
         pass

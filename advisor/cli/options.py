@@ -103,6 +103,7 @@ class ListedConfiguration(JsonForm):
     energy_j: float | None
     energy_lo_j: float | None
     energy_hi_j: float | None
+    energy_gpu_j: Annotated[float | None, "what the GPUs of its runs took, where all tell"]
     measured: bool
     confirmed: bool
     estimated: bool
@@ -368,7 +369,7 @@ def _answer(args: argparse.Namespace, views: Sequence[_SeenOptions]) -> OptionsA
 
 def _listed(view: View) -> Iterator[ListedConfiguration]:
     """Yield the options as they are printed."""
-    work = view.work
+    work, gpu_j = view.work, view.model.gpu_j()
     goals, thrifty = clusters(view.options), set(resource_front(view.options))
     for i, o in enumerate(view.options):
         energy, time = view.change(o)
@@ -382,6 +383,7 @@ def _listed(view: View) -> Iterator[ListedConfiguration]:
             o.energy_j,
             o.energy_lo_j,
             o.energy_hi_j,
+            gpu_j.get(o.configuration),
             o.measured,
             o.confirmed,
             o.estimated,

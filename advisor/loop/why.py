@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.codec import JsonForm, wire
-from advisor.core.decision import Decision
+from advisor.core.decision import Decision, number_or_none
 from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
@@ -65,6 +65,24 @@ class Answer:
         """Return what each GPU of the job had set and took, as far as its nodes say."""
         ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
         return [GpuUse.from_dict(record) for record in ran.get("gpus") or ()]
+
+    @property
+    def gpu_j(self) -> float | None:
+        """What its GPUs took together, J; None where that is not known."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return number_or_none(ran.get("energy_gpu_j"))
+
+    @property
+    def gpu_note(self) -> str:
+        """Why that is not known of a job with GPUs, else ""."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return str(ran.get("gpu_note") or "")
+
+    @property
+    def meter_sees(self) -> str:
+        """What its energy is the energy of, where it had GPUs and that is known."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return str(ran.get("meter_sees") or "")
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""

@@ -273,6 +273,13 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         "place",
     ]
     rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
+    gpu_j = model.gpu_j()
+    if any(o.configuration in gpu_j for o in shown):
+        place = headers.index("known by")
+        headers.insert(place, "GPUs")
+        for row, o in zip(rows, shown, strict=True):
+            joules = gpu_j.get(o.configuration)
+            row.insert(place, "-" if joules is None else format_energy(joules))
     if view.energy_known and room_for(table(headers, rows), _BAR):
         most = max(o.energy_j for o in shown)
         place = 8 + len(model.further_axes)

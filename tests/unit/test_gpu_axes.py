@@ -349,6 +349,10 @@ def test_what_gpus_took_is_shown_with_the_options_that_ran(
         ran = o["gpu_freq_khz"] in CLOCKS[::3]
         assert (o["energy_gpu_j"] is not None) == ran
         assert not ran or o["energy_gpu_j"] == pytest.approx(0.75 * o["energy_j"], rel=0.05)
+    for name, shown_too in (("metered", True), ("app", False)):
+        lines = advisor("options", name, "--all", "--db", fitted).out.splitlines()
+        [head] = [line for line in lines if "known by" in line]
+        assert ("GPUs" in head.split()) == shown_too
     other = advisor("options", "app", "--all", "--json", "--db", fitted).json()["options"]
     assert {o["energy_gpu_j"] for o in other} == {None}
     with Reader(fitted) as reader:

@@ -13,6 +13,7 @@ from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.core.worth import Tariff
 from advisor.errors import InputError, SchedulerError, UsageError
+from advisor.loop.execution import UNTOLD
 from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
 from advisor.loop.step_outcomes import StepOutcome
@@ -74,9 +75,15 @@ class Answer:
 
     @property
     def gpu_note(self) -> str:
-        """Why that is not known of a job with GPUs, else ""."""
-        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
-        return str(ran.get("gpu_note") or "")
+        """Why that is not known of a job with GPUs, else "".
+
+        Where the accounting counts no GPUs, the job's request tells that it had some.
+        """
+        if self.outcome is None or self.gpu_j is not None:
+            return ""
+        request = self.decision.request if self.decision else None
+        asked = UNTOLD if request is not None and request.gpus is not None else ""
+        return str((self.outcome.record.get("ran") or {}).get("gpu_note") or asked)
 
     @property
     def meter_sees(self) -> str:

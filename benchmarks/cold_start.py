@@ -7,6 +7,7 @@ the best of what the trials confirmed is used, else the job stays as it was.
 
     python benchmarks/cold_start.py [FOLDER ...] [--kernels FOLDER] [--programs]
     python benchmarks/cold_start.py [FOLDER ...] --drawn 8 10 14
+    python benchmarks/cold_start.py [FOLDER ...] --only dram_active power_w
 
 Folders of one node type are read together. Each holds one grid per workload, NAME.csv or
 NAME_INPUT.csv, with the columns of ``advisor import``, and may hold signatures.csv (application,
@@ -29,7 +30,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,17 @@ def read(folder: Path, kernel: bool = False) -> list[Grid]:
         known = path.stem in signatures
         name = path.stem if known else re.sub(r"_[^_]*$", "", path.stem)
         grids.append(_grid(path.stem, name, cells, signatures.get(path.stem, {}), kernel))
+    return grids
+
+
+def only(grids: list[Grid], values: list[str] | None) -> list[Grid]:
+    """Return grids whose signatures hold some values alone; None for all."""
+    if values is None:
+        return grids
+    for grid in grids:
+        known = grid.surface.signature
+        signature = {name: known[name] for name in values if name in known}
+        grid.surface = replace(grid.surface, signature=signature)
     return grids
 
 
@@ -287,14 +299,17 @@ def main() -> int:
         "--drawn", nargs="+", type=int, metavar="N", help="draw so many applications instead"
     )
     parser.add_argument("--programs", action="store_true", help="show every program too")
+    parser.add_argument(
+        "--only", nargs="+", metavar="VALUE", help="values of signatures to look at (default: all)"
+    )
     args = parser.parse_args()
     if not args.folder:
         print("nothing to measure: name a folder of measured grids")
         return 0
-    grids = [g for folder in args.folder for g in read(folder)]
+    grids = only([g for folder in args.folder for g in read(folder)], args.only)
     beside = args.folder[0].with_name(args.folder[0].resolve().name + "_kernels")
     folder = args.kernels or (beside if beside.is_dir() else None)
-    kernels = read(folder, kernel=True) if folder else []
+    kernels = only(read(folder, kernel=True) if folder else [], args.only)
     names = {g.surface.application for g in grids}
     if args.drawn:
         kernels = []

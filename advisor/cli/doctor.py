@@ -164,10 +164,11 @@ def _gpus_here(inventory: Inventory) -> Iterator[Check]:
     from advisor.core.check import Check
     from advisor.errors import MeterError
     from advisor.meters.base import MeteredNode
-    from advisor.meters.nvml import Nvml, gpus_here
+    from advisor.meters.nvml import Nvml, cautions_here, gpus_here
 
     try:
         gpus, notes = gpus_here()
+        cautions = cautions_here()
     except MeterError as error:
         if Nvml(MeteredNode()).present():
             yield Check("gpus", "warn", f"here: {error}", error.hint or "install NVIDIA's driver")
@@ -175,10 +176,13 @@ def _gpus_here(inventory: Inventory) -> Iterator[Check]:
     can_be_set = bool(gpus.freq_khz or gpus.power_w)
     for note in notes:
         yield Check("gpus", "ok" if can_be_set else "warn", f"here: {note}")
+    for caution in cautions:
+        yield Check("gpus", "warn", f"here: {caution}")
     host = platform.node().partition(".")[0]
     node_type = next((t for t in inventory.node_types.values() if host in t.nodes), None)
     if node_type is not None and node_type.gpus.count != gpus.count:
-        text = f"{gpus.count} GPUs, where the inventory has {node_type.gpus.count}"
+        count = format_count(gpus.count, "GPU")
+        text = f"{count}, where the inventory has {node_type.gpus.count}"
         yield Check("gpus", "warn", f"here: {text} for {node_type.name}", "advisor site discover")
     elif gpus.count and not notes:
         yield Check("gpus", "ok", f"here: {gpus.count} x {gpus.model}")

@@ -110,12 +110,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     heads: tuple[str, ...] = HEADS
     rows = [job.row() for job in jobs]
-    if tariff.price is None:
-        column = HEADS.index("worth")
-        heads, rows = (
-            (*heads[:column], *heads[column + 1 :]),
-            [(*r[:column], *r[column + 1 :]) for r in rows],
-        )
+    empty = {"worth"} if tariff.price is None else set()
+    if all(job.gpu_kwh is None for job in jobs):
+        empty.add("GPUs")
+    columns = [i for i, head in enumerate(HEADS) if head not in empty]
+    heads = tuple(HEADS[i] for i in columns)
+    rows = [tuple(row[i] for i in columns) for row in rows]
     if not span.user:
         heads = ("user", *heads)
         rows = [(job.user, *row) for job, row in zip(jobs, rows, strict=True)]

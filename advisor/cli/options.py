@@ -103,6 +103,7 @@ class ListedConfiguration(JsonForm):
     energy_j: float | None
     energy_lo_j: float | None
     energy_hi_j: float | None
+    energy_gpu_j: Annotated[float | None, "what the GPUs of its runs took, where all tell"]
     measured: bool
     confirmed: bool
     estimated: bool
@@ -272,6 +273,13 @@ def _print(view: View, worth: Worth | None, everything: bool, order: str) -> Non
         "place",
     ]
     rows = [_row(view, o, more, named.get(id(o), "")) for o in shown]
+    gpu_j = model.gpu_j()
+    if any(o.configuration in gpu_j for o in shown):
+        place = headers.index("known by")
+        headers.insert(place, "GPUs")
+        for row, o in zip(rows, shown, strict=True):
+            joules = gpu_j.get(o.configuration)
+            row.insert(place, "-" if joules is None else format_energy(joules))
     if view.energy_known and room_for(table(headers, rows), _BAR):
         most = max(o.energy_j for o in shown)
         place = 8 + len(model.further_axes)
@@ -368,7 +376,7 @@ def _answer(args: argparse.Namespace, views: Sequence[_SeenOptions]) -> OptionsA
 
 def _listed(view: View) -> Iterator[ListedConfiguration]:
     """Yield the options as they are printed."""
-    work = view.work
+    work, gpu_j = view.work, view.model.gpu_j()
     goals, thrifty = clusters(view.options), set(resource_front(view.options))
     for i, o in enumerate(view.options):
         energy, time = view.change(o)
@@ -382,6 +390,7 @@ def _listed(view: View) -> Iterator[ListedConfiguration]:
             o.energy_j,
             o.energy_lo_j,
             o.energy_hi_j,
+            gpu_j.get(o.configuration),
             o.measured,
             o.confirmed,
             o.estimated,

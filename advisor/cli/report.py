@@ -19,7 +19,7 @@ from advisor.core.worth import J_PER_KWH, format_kwh
 if TYPE_CHECKING:
     from advisor.core.worth import EnergyWorth
     from advisor.loop.compare import MeasuredChange
-    from advisor.loop.report import Calibration, OnOffComparison, Report
+    from advisor.loop.report import Calibration, GpuEnergy, OnOffComparison, Report
     from advisor.store.reader import Reader
 
 _LABELS = {
@@ -113,6 +113,7 @@ def _print(r: Report, remarks: list[str]) -> None:
     print(
         f"  {format_count(r.jobs, 'job')} seen, {r.node_hours:.4g} node-hours, "
         f"{format_kwh(r.energy_kwh)} metered"
+        f"{'' if r.gpu_kwh is None else f', GPUs {format_kwh(r.gpu_kwh)}'}"
     )
     _print_share("rewritten", r.advised, r.jobs)
     _print_share("unchanged", sum(r.left_alone.values()), r.jobs)
@@ -121,6 +122,7 @@ def _print(r: Report, remarks: list[str]) -> None:
     if r.advised:
         _print_outcomes(r)
         _print_savings(r)
+    _print_gpus(r)
     _print_pruned(r)
     _print_notes(remarks)
 
@@ -235,6 +237,28 @@ def _bar(change: float, scale: float) -> str:
     return beside(abs(change) / scale if scale else 0.0, worse=change > 0)
 
 
+def _print_gpus(r: Report) -> None:
+    """Print what GPUs took, and of how many jobs with GPUs that is not known."""
+    if not r.gpus:
+        return
+    print(
+        "\nGPUs, of jobs that had some; metered: the same jobs, as the scheduler's meter sees them"
+    )
+    print_table(
+        ["application", "jobs", "metered", "GPUs", "not known"],
+        [
+            [
+                g.application or "-",
+                str(g.jobs),
+                format_kwh(g.energy_kwh) if g.energy_kwh else "-",
+                format_kwh(g.gpu_kwh) if g.jobs else "-",
+                format_count(g.unknown, "job") if g.unknown else "",
+            ]
+            for g in r.gpus
+        ],
+    )
+
+
 def _print_pruned(r: Report) -> None:
     """Print the sums of what was pruned: of whole months, and not in the totals."""
     if not r.pruned:
@@ -295,6 +319,8 @@ class ReportAnswer(JsonForm):
     ]
     node_hours: float | None
     energy_kwh: float | None
+    gpu_kwh: Annotated[float | None, "what GPUs took; null: of no job that is known"]
+    gpus: Annotated[list[GpuEnergy], "the same by application"]
     promised: PromisedSavings
     measured: MeasuredSavings
     calibration: Calibrations
@@ -406,6 +432,8 @@ def _answer(r: Report, remarks: list[str]) -> ReportAnswer:
         trials=dict(sorted(r.trials.items())),
         node_hours=r.node_hours,
         energy_kwh=r.energy_kwh,
+        gpu_kwh=r.gpu_kwh,
+        gpus=r.gpus,
         promised=PromisedSavings(r.promised_energy, r.promised_time, r.promised_kwh),
         measured=MeasuredSavings(r.energy, r.time, SavedEnergy(*saved) if saved else None, worth),
         calibration=Calibrations(r.time_calibration, r.energy_calibration),

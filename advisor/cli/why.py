@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError, InputError
 
 if TYPE_CHECKING:
     from advisor.core.decision import Decision
+    from advisor.core.gpus import GpuUse
     from advisor.loop.step_outcomes import StepOutcome
     from advisor.loop.why import Answer, Compared
     from advisor.store.reader import Reader
@@ -69,6 +70,9 @@ class WhyAnswer(JsonForm):
     compared: Comparisons
     tasks: list[ArrayTask]
     steps: Annotated[list[StepOutcome], "of a job with a plan, once it has ended"]
+    gpus: Annotated[list[GpuUse], "what each GPU had set and took, as far as its node told"]
+    energy_gpu_j: Annotated[float | None, "what the GPUs took together; null: not known"]
+    energy_gpu_note: Annotated[str, "why it is not known of a job with GPUs"]
     notes: list[str]
     worth: Worth | None
 
@@ -88,6 +92,9 @@ class WhyAnswer(JsonForm):
             compared=Comparisons(**answer.compared()),
             tasks=[ArrayTask(o.job_id, o.state, o.verdict) for o in answer.tasks],
             steps=answer.steps(),
+            gpus=answer.gpus(),
+            energy_gpu_j=answer.gpu_j,
+            energy_gpu_note=answer.gpu_note,
             notes=answer.notes,
             worth=worth,
         )

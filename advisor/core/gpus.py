@@ -12,25 +12,25 @@ from advisor.core.configuration import Configuration
 from advisor.core.units import format_count
 
 REPORT = "advisor-gpus:"
-_REPORT = re.compile(rf" {REPORT}([\w.-]{{1,64}}):([\d./,]{{1,2000}})")
-_DEVICE = re.compile(r"(\d{1,3})/(\d{1,5})/(\d{1,5})/(\d{1,12}\.\d)")
+_REPORT = re.compile(rf"(?:^| ){REPORT}([\w.-]{{1,64}}):([\d./,-]{{1,2000}})")
+_DEVICE = re.compile(r"(\d{1,3})/(\d{1,5})/(\d{1,5})/(\d{1,12}\.\d|-)")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse(Record):
     """What one device of a job had set and took: by the node, and the driver's minor number.
 
-    ``axes`` is empty where nothing was set.
+    ``axes`` is empty where nothing was set, ``energy_j`` None where its driver counts none.
     """
 
     node: str
     device: int
-    energy_j: float
+    energy_j: float | None
     axes: Mapping[str, int] = field(default_factory=dict)
 
 
 def reported(text: str) -> tuple[GpuUse, ...]:
-    """Return what a job's nodes wrote behind its stamp, as `advisor-node-cap` does; else ()."""
+    """Return what a job's nodes wrote into its system comment, as `advisor-node-cap` does."""
     return uses_of(_REPORT.findall(text))
 
 
@@ -41,7 +41,8 @@ def uses_of(nodes: Iterable[tuple[str, str]]) -> tuple[GpuUse, ...]:
         for number, watts, mhz, joules in _DEVICE.findall(devices[:2000]):
             values = {"gpu_freq_khz": 1000 * int(mhz), "gpu_power_w": int(watts)}
             axes = {name: value for name, value in values.items() if value}
-            uses[node, number] = GpuUse(node, int(number), float(joules), axes)
+            energy_j = None if joules == "-" else float(joules)
+            uses[node, number] = GpuUse(node, int(number), energy_j, axes)
     return tuple(uses.values())
 
 

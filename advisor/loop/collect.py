@@ -251,9 +251,11 @@ class _Collection:
 
         Each collection sees the jobs of hours again, so this is what takes its time.
         """
-        *facts, judged = known_jobs.facts(job) or (None,)
+        *facts, gpu_j, judged = known_jobs.facts(job) or (None, None)
         if tuple(facts) != facts_of(job, execution):
             return False
+        if execution.energy_gpu_j not in (None, gpu_j):
+            return False  # it may come some time after the job's end
         if isinstance(judged, int):
             self.to_review.add(judged)
         return True
@@ -351,7 +353,12 @@ def _same_facts(old: Outcome, new: Outcome) -> bool:
 
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
-    return all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
+    same = all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
+    return same and _gpu_j(new) in (None, _gpu_j(old))
+
+
+def _gpu_j(outcome: Outcome) -> object:
+    return (outcome.record.get("ran") or {}).get("energy_gpu_j")
 
 
 _MOST = 500

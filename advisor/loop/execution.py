@@ -13,9 +13,9 @@ from advisor.core.configuration import Configuration
 from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.nodelist import expand
-from advisor.core.power import is_possible
+from advisor.core.power import device_is_possible, is_possible
 from advisor.core.units import format_count, format_freq
-from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.base import JobRecord, MeterSees, StepRecord
 
 NO_STEP = "no step was started with srun"
 NOT_METERED = "the nodes' energy is not known"
@@ -24,6 +24,7 @@ _LEAST_KHZ = 100_000
 _ABOVE = 0.05
 """A mean frequency that exceeds a cap by more of it was not capped."""
 IMPOSSIBLE = "the meter's reading is impossible for these nodes and this time"
+UNTOLD = "no node told what its GPUs took"
 SHARED = "other jobs may have run on its nodes"
 
 
@@ -55,6 +56,13 @@ class Execution(JsonForm):
     """Why a cap that the job requests had no effect, "" where it had, or nothing tells."""
     gpus: tuple[GpuUse, ...] = field(default=(), metadata=wire(omit=True))
     """What its GPUs had set and took, as its nodes say; () where they do not."""
+    energy_gpu_j: float | None = field(default=None, metadata=wire(omit=True))
+    """What its GPUs took together, None where that is not known: of the same time as ``energy_j``
+    where its meter sees GPUs alone, else from the job's start to its end."""
+    gpu_note: str = field(default="", metadata=wire(omit=True))
+    """Why it is not known of a job with GPUs."""
+    meter_sees: MeterSees = field(default="", metadata=wire(omit=True))
+    """What ``energy_j`` is the energy of, where the job had GPUs and that is known."""
 
     @property
     def cap_khz(self) -> int:
@@ -103,7 +111,33 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
         main.threads_per_rank if main is not None else 0,
         _uncapped(job, numbered, node_cap),
         job.gpus,
+        *_of_gpus(job, energy_j),
+        job.meter_sees,
     )
+
+
+def _of_gpus(job: JobRecord, energy_j: float | None) -> tuple[float | None, str]:
+    """Return what a job's GPUs took together, J; None where that is not known, and why.
+
+    Nothing is added up unless every node and every device tells.
+    """
+    if job.meter_sees == "gpus" and energy_j is not None:
+        return energy_j, ""
+    if not job.gpus:
+        return None, UNTOLD if job.gpu_count else ""
+    nodes = len({use.node for use in job.gpus})
+    if nodes < job.nodes:
+        return None, f"{nodes} of {format_count(job.nodes, 'node')} told what its GPUs took"
+    if len(job.gpus) < job.gpu_count:
+        return None, f"its nodes told of {len(job.gpus)} of its {job.gpu_count} GPUs"
+    total_j = 0.0
+    for use in job.gpus:
+        if use.energy_j is None:
+            return None, f"GPU {use.device} on {use.node} counts no energy"
+        if job.elapsed_s is not None and not device_is_possible(use.energy_j, job.elapsed_s):
+            return None, f"GPU {use.device} on {use.node} counted what no GPU can use"
+        total_j += use.energy_j
+    return total_j, ""
 
 
 def _unmetered(numbered: Sequence[StepRecord], overlap: bool) -> str:

@@ -87,6 +87,13 @@ def _counts(
         yield ("stamped",), 1
     yield ("node_hours",), job.elapsed_s * job.nodes / 3600
     yield ("energy_kwh",), (job.energy_j or 0.0) / J_PER_KWH
+    if job.energy_gpu_j is not None:
+        application = decision.key[0]
+        yield ("gpu_jobs", application), 1
+        yield ("gpu_kwh", application), job.energy_gpu_j / J_PER_KWH
+        yield ("gpu_whole_kwh", application), (job.energy_j or 0.0) / J_PER_KWH
+    elif job.gpu_note:
+        yield ("gpu_unknown", decision.key[0]), 1
     if job.state == "COMPLETED" and job.energy_j is None:
         why = str(job.energy_note or "")
         yield ("without_energy", job.scheduler, str(job.partition or "?"), why), 1

@@ -21,7 +21,8 @@ from advisor.store.transaction import marks
 from advisor.store.writer import Writer
 
 _OUTCOMES = (
-    f"SELECT job_id, submitted_at, decision_id, {', '.join(FACTS)}, CASE verdict WHEN 'worse' THEN"
+    f"SELECT job_id, submitted_at, decision_id, {', '.join(FACTS)},"
+    " json_extract(record, '$.ran.energy_gpu_j'), CASE verdict WHEN 'worse' THEN"
     " json_extract(record, '$.judged_model') END FROM outcomes"
     " WHERE scheduler = ? AND cluster = ? AND job_id IN"
 )
@@ -54,8 +55,8 @@ class KnownJobs:
         self._decisions: dict[tuple[str, str], list[sqlite3.Row]] | None = None
 
     def facts(self, job: JobRecord) -> tuple[object, ...]:
-        """Return what is stored of a job with a decision: :data:`FACTS`, and the model that was
-        judged where it came out worse; nothing where none is."""
+        """Return what is stored of a job with a decision: :data:`FACTS`, what its GPUs took, and
+        the model that was judged where it came out worse; nothing where none is."""
         row = self._outcome(job)
         return row[1:] if row and row[0] else ()
 

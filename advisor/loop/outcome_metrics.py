@@ -64,6 +64,25 @@ def outcome_metrics(path: Path, cluster: str = "") -> str:
         "joules",
     )
     text.family(
+        "energy_joules",
+        "gauge",
+        f"energy of the newest {NEWEST} finished jobs: all that was metered, and what is known of "
+        "their GPUs",
+        [
+            (_of(t, device=device), kwh * J_PER_KWH)
+            for t in totals
+            for device, kwh in (("all", t.energy_kwh), ("gpu", t.gpu_kwh))
+            if kwh is not None
+        ],
+        "joules",
+    )
+    text.family(
+        "jobs_without_gpu_energy",
+        "gauge",
+        f"those of the newest {NEWEST} finished jobs with GPUs of which that is not known",
+        [(_of(t), sum(g.unknown for g in t.gpus)) for t in totals if t.gpus],
+    )
+    text.family(
         "store_rows",
         "gauge",
         "rows of the store",

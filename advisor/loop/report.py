@@ -40,6 +40,22 @@ class OnOffComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuEnergy(JsonForm):
+    """What the jobs of an application took on GPUs, kWh.
+
+    ``jobs`` are those of which it is known, ``energy_kwh`` what was metered of the same jobs, with
+    the GPUs or without them, as the scheduler's meter sees them; of ``unknown`` jobs with GPUs it
+    is not known.
+    """
+
+    application: str
+    jobs: int
+    gpu_kwh: float
+    energy_kwh: float
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration(JsonForm):
     """How many measured values lay inside their promised 90 % interval.
 
@@ -107,6 +123,8 @@ class Report:
     promised_kwh: float = 0.0
     promised_energy: float | None = None
     promised_time: float | None = None
+    gpus: list[GpuEnergy] = field(default_factory=list)
+    """By application, the one that took most first; those without GPUs are left out."""
     possible_kwh: float = 0.0
     possible_jobs: int = 0
     energy: MeasuredChange | None = None
@@ -121,6 +139,12 @@ class Report:
     missing_models: Counter[str] = field(default_factory=Counter)
     pruned: list[MonthSums] = field(default_factory=list)
     """What is no longer known job by job; not in the totals, and empty for one user's jobs."""
+
+    @property
+    def gpu_kwh(self) -> float | None:
+        """What GPUs took, None where that is known of no job."""
+        known = [g.gpu_kwh for g in self.gpus if g.jobs]
+        return sum(known) if known else None
 
 
 def report(
@@ -202,6 +226,12 @@ def _take_counts(result: Report, sums: JobSums) -> None:
             result.without_energy[scheduler, partition, why] += count
         elif name == "classes":
             result.classes[parts[0]][parts[1]] += count
+    names = ("gpu_jobs", "gpu_kwh", "gpu_whole_kwh", "gpu_unknown")
+    jobs, gpu_kwh, whole_kwh, unknown = map(sums.split, names)
+    result.gpus = [
+        GpuEnergy(app, jobs[app], float(gpu_kwh[app]), float(whole_kwh[app]), unknown[app])
+        for app in sorted(jobs | unknown, key=lambda app: (-gpu_kwh[app], app))
+    ]
 
 
 def _compare(result: Report, sums: JobSums) -> None:

@@ -45,6 +45,8 @@ _RAN = (
     "ran.whole_nodes",
     "ran.step_failed",
     "ran.resolution_s",
+    "ran.energy_gpu_j",
+    "ran.gpu_note",
 )
 
 
@@ -109,7 +111,7 @@ class ReportedJob:
     """One outcome: what was measured, how it ran, and its decision.
 
     ``resolution_s`` is the accounting's of its time; ``note`` says why its verdict is not known,
-    ``energy_note`` why its energy is not.
+    ``energy_note`` why its energy is not, ``gpu_note`` why that of its GPUs is not.
     """
 
     scheduler: str
@@ -128,6 +130,8 @@ class ReportedJob:
     whole_nodes: object
     step_failed: object
     resolution_s: float | None
+    energy_gpu_j: float | None
+    gpu_note: object
 
     @property
     def comparable(self) -> bool:

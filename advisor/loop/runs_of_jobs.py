@@ -7,7 +7,7 @@ import json
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
-from advisor.core.observation import Observation, RunMethod, Scope
+from advisor.core.observation import GPU_ENERGY, GPUS, Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
 from advisor.core.reasons import SEVERAL_RUNS, STEP_PLAN, WHOLE_JOB
 from advisor.loop import clock
@@ -147,9 +147,24 @@ class RunsOfJobs:
                 "resolution_s": execution.resolution_s,
                 "decision": decision.id,
                 **({"program": program} if program else {}),
+                **_of_gpus(job, execution),
             },
             method=applied(decision, execution),
         )
+
+
+def _of_gpus(job: JobRecord, execution: Execution) -> dict[str, object]:
+    """Return what a run keeps of its GPUs: how many a node, and what of its energy they took.
+
+    Nothing of an energy that they are not in, or that nobody says they are in.
+    """
+    extra: dict[str, object] = {}
+    if job.gpu_count and job.nodes and job.gpu_count % job.nodes == 0:
+        extra[GPUS] = job.gpu_count // job.nodes
+    within = execution.meter_sees in ("gpus", "nodes") and execution.energy_j is not None
+    if within and execution.energy_gpu_j is not None:
+        extra[GPU_ENERGY] = execution.energy_gpu_j
+    return extra
 
 
 def really_ran(

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.codec import JsonForm, wire
-from advisor.core.decision import Decision
+from advisor.core.decision import Decision, number_or_none
 from advisor.core.gpus import GpuUse
 from advisor.core.inventory import Inventory
 from advisor.core.policy import PolicySet
 from advisor.core.worth import Tariff
 from advisor.errors import InputError, SchedulerError, UsageError
+from advisor.loop.execution import UNTOLD
 from advisor.loop.match import find
 from advisor.loop.outcomes import make_outcome
 from advisor.loop.step_outcomes import StepOutcome
@@ -65,6 +66,30 @@ class Answer:
         """Return what each GPU of the job had set and took, as far as its nodes say."""
         ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
         return [GpuUse.from_dict(record) for record in ran.get("gpus") or ()]
+
+    @property
+    def gpu_j(self) -> float | None:
+        """What its GPUs took together, J; None where that is not known."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return number_or_none(ran.get("energy_gpu_j"))
+
+    @property
+    def gpu_note(self) -> str:
+        """Why that is not known of a job with GPUs, else "".
+
+        Where the accounting counts no GPUs, the job's request tells that it had some.
+        """
+        if self.outcome is None or self.gpu_j is not None:
+            return ""
+        request = self.decision.request if self.decision else None
+        asked = UNTOLD if request is not None and request.gpus is not None else ""
+        return str((self.outcome.record.get("ran") or {}).get("gpu_note") or asked)
+
+    @property
+    def meter_sees(self) -> str:
+        """What its energy is the energy of, where it had GPUs and that is known."""
+        ran = (self.outcome.record.get("ran") or {}) if self.outcome else {}
+        return str(ran.get("meter_sees") or "")
 
     def compared(self) -> dict[str, Compared]:
         """Return promised against measured, by ``time`` and ``energy``."""

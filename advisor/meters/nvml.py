@@ -130,6 +130,37 @@ def gpus_here() -> tuple[Gpus, list[str]]:
     )
 
 
+def cautions_here() -> list[str]:
+    """Return a line for each of this machine's NVIDIA GPUs that is cut into MIG instances, or whose
+    energy nobody counts. Raises MeterError."""
+    nvml, count = opened()
+    lines = []
+    for index in range(count):
+        label = f"GPU {index}"
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            label = f"{label} {name_of(nvml, handle)}"
+            if _is_cut(nvml, handle):
+                lines.append(
+                    f"{label} is cut into MIG instances: nothing is set on it, and what it takes "
+                    "is the energy of all of them"
+                )
+            nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        except nvml.NVMLError_NotSupported:
+            lines.append(f"{label} has no energy counter: what jobs take on it is not known")
+        except nvml.NVMLError as error:
+            lines.append(f"{label} does not tell its energy: {error}")
+    return lines
+
+
+def _is_cut(nvml: ModuleType, handle: Any) -> bool:
+    """Tell whether a device is cut into MIG instances."""
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE)
+    except nvml.NVMLError:
+        return False  # a device without MIG says so by an error
+
+
 def _clocks_khz(nvml: ModuleType, handle: Any) -> set[int]:
     """Return the clocks that a GPU has at its memory's highest one. Raises NVMLError."""
     memory = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
@@ -152,11 +183,8 @@ def _energy_j(nvml: ModuleType, handle: Any) -> float:
 def _shared(nvml: ModuleType, handle: Any) -> list[str]:
     """Return what else than this run may be in a device's counter."""
     notes = []
-    try:
-        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
-            notes.append("the energy of all its MIG instances")
-    except nvml.NVMLError:
-        pass  # a device without MIG says so by an error
+    if _is_cut(nvml, handle):
+        notes.append("the energy of all its MIG instances")
     try:
         if process_count := len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)):
             notes.append(f"others compute on it, too: {process_count}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Quality, RunMethod, Scope, coverage
+from advisor.core.observation import GPU_ENERGY, Observation, Quality, RunMethod, Scope, coverage
 from advisor.core.units import format_change, format_count
 from advisor.core.words import describe
 from advisor.errors import InputError
@@ -28,6 +29,8 @@ _FEWEST_FOR_BROKEN, _FEWEST_REPEATS = 30, 3
 """Configurations that neighbours can be compared in; runs of one that show which of them is off."""
 _BROKEN, _BROKEN_AT_LEAST = 5.0, 0.10
 """A run is broken this many usual deviations off, and by more than this (log)."""
+_MOST_GPU_J = 256
+"""Configurations of which a model keeps what GPUs took: daemons read it."""
 _POWER_SHARE = 0.5
 """What disturbs a run makes it longer and costs energy alike: power repeats better than either."""
 
@@ -275,7 +278,8 @@ def of_equal_work(
 def gpu_stats(observations: Sequence[Observation]) -> dict[str, object]:
     """Return what a model keeps of its runs' GPUs: how many a node, and whether all were metered.
 
-    Nothing where no run says how many, or where they differ.
+    Nothing where no run says how many, or where they differ. ``gpu_j``: what they took on average
+    at each configuration, J, of those whose runs all tell; the newest :data:`_MOST_GPU_J`.
     """
     stats: dict[str, object] = {}
     first = observations[0].gpus
@@ -283,6 +287,16 @@ def gpu_stats(observations: Sequence[Observation]) -> dict[str, object]:
         stats["gpus"] = first
     if all(o.gpus_metered for o in observations):
         stats["gpus_metered"] = True
+    took: dict[Configuration, list[object]] = {}
+    for o in observations:
+        took.setdefault(o.configuration, []).append(o.extra.get(GPU_ENERGY))
+    known = [
+        (c, statistics.fmean(joules))
+        for c, values in took.items()
+        if len(joules := [float(j) for j in values if isinstance(j, int | float)]) == len(values)
+    ]
+    if known:
+        stats["gpu_j"] = [{**c.to_dict(), GPU_ENERGY: joules} for c, joules in known[-_MOST_GPU_J:]]
     return stats
 
 

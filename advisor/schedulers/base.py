@@ -29,6 +29,8 @@ from advisor.schedulers.plan import Plan
 
 Role = Literal["baseline", "design", "confirm"]
 JobPhase = Literal["queued", "running", "ended"]
+MeterSees = Literal["", "nodes", "processors", "gpus"]
+"""What a scheduler's meter sees: whole nodes, or of them the processors or the GPUs alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,13 @@ class JobRecord:
     freq_requested_khz: int | None = None
     freq_observed_khz: int | None = None
     node_cap_khz: int = 0
+    """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
     gpus: tuple[GpuUse, ...] = ()
     """What its nodes say that its GPUs had and took; () where they say nothing."""
-    """The cap that its nodes were to put on all that it ran, 0 where they were to put none."""
+    gpu_count: int = 0
+    """The GPUs that it had on all of its nodes, 0 where the accounting does not say."""
+    meter_sees: MeterSees = ""
+    """What its energies are the energy of, where it had GPUs and that is known."""
     constraint: str = ""
     comment: str = ""
     admin_comment: str = ""

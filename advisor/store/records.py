@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from advisor.core.axes import Extra
 from advisor.core.codec import JsonForm
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
-from advisor.core.decision import FROM_STAMP, Decision
-from advisor.core.observation import Observation, Quality, RunMethod, Scope
+from advisor.core.decision import FROM_STAMP, Decision, number_or_none, read_configuration
+from advisor.core.observation import GPU_ENERGY, Observation, Quality, RunMethod, Scope
 from advisor.core.option import (
     Option,
     Row,
@@ -143,6 +143,21 @@ class StoredModel:
         """GPUs that each node gave its runs, 0 where they do not say."""
         count = self.stats.get("gpus")
         return count if isinstance(count, int) else 0
+
+    def gpu_j(self) -> dict[Configuration, float]:
+        """Return what the GPUs of its runs took on average, J, where all of them tell.
+
+        Those at the highest of further axes are there without these, too, as jobs have them.
+        """
+        rows = self.stats.get("gpu_j")
+        mean_j: dict[Configuration, float] = {}
+        for row in rows if isinstance(rows, list) else ():
+            place, joules = read_configuration(row), number_or_none(row.get(GPU_ENERGY))
+            if place is not None and joules is not None:
+                mean_j[place] = joules
+                if place.extra == self.highest_axes:
+                    mean_j[replace(place, extra=())] = joules
+        return mean_j
 
     @property
     def gpus_metered(self) -> bool:

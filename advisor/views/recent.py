@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, cast
 
 from advisor.core.codec import Count, JsonForm
-from advisor.core.decision import Decision
+from advisor.core.decision import Decision, number_or_none
 from advisor.core.units import format_change, format_count
 from advisor.core.words import difference_words
 from advisor.core.worth import J_PER_KWH, EnergyWorth, Tariff, format_kwh
@@ -31,6 +31,7 @@ HEADS = (
     "promised",
     "measured",
     "energy",
+    "GPUs",
     "worth",
     "came out",
 )
@@ -60,6 +61,7 @@ class RecentJob(JsonForm):
         "measured_pct",
         "measured_time_pct",
         "kwh",
+        "gpu_kwh",
         "money",
         "currency",
         "verdict",
@@ -81,6 +83,7 @@ class RecentJob(JsonForm):
     measured_pct: float | None
     measured_time_pct: float | None
     energy_j: float | None
+    energy_gpu_j: float | None
     saved_j: float | None
     verdict: Verdict | None
     state: str
@@ -92,6 +95,11 @@ class RecentJob(JsonForm):
     def kwh(self) -> float | None:
         """What it used."""
         return None if self.energy_j is None else self.energy_j / J_PER_KWH
+
+    @property
+    def gpu_kwh(self) -> float | None:
+        """What its GPUs took, where that is known."""
+        return None if self.energy_gpu_j is None else self.energy_gpu_j / J_PER_KWH
 
     @property
     def money(self) -> float | None:
@@ -113,6 +121,7 @@ class RecentJob(JsonForm):
             _change_cell(self.promised_pct),
             _change_cell(self.measured_pct),
             "-" if self.kwh is None else format_kwh(self.kwh),
+            "" if self.gpu_kwh is None else format_kwh(self.gpu_kwh),
             "" if self.money is None else self.tariff.money(self.money),
             _BRIEF.get(self.verdict or "", VERDICTS.get(self.verdict or "", UNDECIDED)),
         )
@@ -178,6 +187,7 @@ def last_job(reader: Reader, user: str, cluster: str = "") -> tuple[str, str]:
 def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
     chosen = d.chosen if d.changed else None
     time_s, energy_j = (outcome.time_s, outcome.energy_j) if outcome else (None, None)
+    ran = (outcome.record.get("ran") or {}) if outcome else {}
     change = cause_of(d.reasons) or "nothing"
     if chosen is not None:
         change = difference_words(d.baseline, chosen.configuration)
@@ -197,6 +207,7 @@ def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
         _percent(energy_j / base_j - 1) if energy_j is not None and base_j else None,
         _percent(time_s / base_s - 1) if time_s is not None and base_s else None,
         energy_j,
+        number_or_none(ran.get("energy_gpu_j")),
         saved_j,
         cast("Verdict", outcome.verdict) if outcome else None,
         outcome.state if outcome else "",

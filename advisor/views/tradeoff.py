@@ -370,6 +370,9 @@ def detail(board: TradeOffView, number: int) -> list[str]:
     if not math.isnan(o.energy_j):
         interval = with_interval(o.energy_j, o.energy_lo_j, o.energy_hi_j, format_energy)
         energy = f"energy {'about ' if board.estimated else about}{interval}"
+    gpu_j = board.view.model.gpu_j().get(o.configuration)
+    if gpu_j is not None:
+        energy += f", of which GPUs took {format_energy(gpu_j)}"
     words = [board.words(number), known(board, o)]
     if number == board.policy_at:
         words.append("the policy's choice")

@@ -27,6 +27,13 @@ VERDICTS = {
     "left-alone": "nothing was promised: the job ran as you wrote it",
 }
 
+_SEEN = {
+    "gpus": "the energy above is theirs alone",
+    "nodes": "the energy above is that of the nodes, with them",
+    "processors": "the energy above is that of the processors, without them",
+}
+"""What a job's measured energy has to do with that of its GPUs, by what the meter sees."""
+
 
 def why_lines(answer: Answer, worth: Worth | None = None) -> list[str]:
     """Return what is known of a job as lines: decision, promise, outcome and reasons.
@@ -128,17 +135,29 @@ def _comparison(answer: Answer) -> list[str]:
 
 
 def _gpus(answer: Answer) -> list[str]:
-    """Say what each GPU of a job had set and took, where its nodes tell."""
+    """Say what the GPUs of a job had set and took, together and by device where its nodes tell."""
+    lines = []
+    if answer.gpu_j is not None:
+        seen = _SEEN.get(answer.meter_sees, "")
+        lines = ["", f"GPUs         {format_energy(answer.gpu_j)}{f' ({seen})' if seen else ''}"]
+    elif answer.gpu_note:
+        lines = ["", f"GPUs         energy not known: {answer.gpu_note}"]
+    d = answer.decision
+    chosen = d.chosen.configuration.extra if d and d.changed and d.chosen else ()
+    promised = extra_words((d.node_axes if d else ()) or chosen)
     rows = [
         [
             g.device,
             g.node,
+            promised or "nothing",
             extra_words(tuple(g.axes.items())) or "nothing",
-            format_energy(g.energy_j),
+            "not counted" if g.energy_j is None else format_energy(g.energy_j),
         ]
         for g in answer.gpus()
     ]
-    return ["", *table(["GPU", "node", "set", "energy"], rows)] if rows else []
+    return (
+        [*lines, "", *table(["GPU", "node", "promised", "set", "energy"], rows)] if rows else lines
+    )
 
 
 def _steps(answer: Answer) -> list[str]:

@@ -510,7 +510,7 @@ def lift_gpus(job, settings):
     if job not in gpu_states(settings):
         return ""
     took = run_gpu_program(job, settings, "lift")
-    return took if re.match(r"[0-9./,]+\Z", took) else ""
+    return took if re.match(r"[0-9./,-]+\Z", took) else ""
 
 
 def gpu_states(settings):

@@ -268,3 +268,107 @@ def test_a_copy_that_the_daemon_only_reads_is_left_alone(
 def test_unknown_scheduler(advisor: Run) -> None:
     result = advisor("collect", "--scheduler", "lsf")
     assert result.code == 2 and "lsf" in result.err and "slurm" in result.err
+
+
+# -- GPUs ----------------------------------------------------------------------------------------
+
+TWO_GPUS = "cpu=28,node=1,billing=28,gres/gpu=2,gres/gpu:a100=2"
+TOLD = "advisor-gpus:n1:0/150/0/3000.5,1/150/0/2000.0"
+
+
+@pytest.fixture
+def metered_by(accounting: Run, tmp_path: Path) -> Callable[[str], None]:
+    """Let ``scontrol show config`` say which plugin meters energy."""
+
+    def answer(plugin: str) -> None:
+        program = tmp_path / "bin" / "scontrol"
+        line = f"AcctGatherEnergyType    = acct_gather_energy/{plugin}"
+        program.write_text(f"#!/bin/sh\necho '{line}'\n")
+        program.chmod(0o755)
+
+    return answer
+
+
+def on_gpus(number: int, stamp: str, told: str = "", energy_j: int = 9_000) -> str:
+    """A job's records where the accounting knows its GPUs, and what its nodes told of them."""
+    _, step = job(number, stamp, energy_j=energy_j).splitlines(keepends=True)
+    return row(str(number), stamp, AllocTRES=TWO_GPUS, SystemComment=told) + step
+
+
+def joules_by_device(advisor: Run) -> dict[str, float]:
+    """What the metrics say of energy."""
+    lines = [w.split() for w in advisor("metrics").out.splitlines() if "energy_joules{" in w]
+    return {w[0].partition('device="')[2].rstrip('"}'): float(w[1]) for w in lines}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told", "gpu_j", "words"),
+    [
+        ("ipmi", TOLD, 5000.5, "that of the nodes, with them"),
+        ("rapl", TOLD, 5000.5, "that of the processors, without them"),
+        ("gpu", "", 9000.0, "theirs alone"),
+        ("gpu", TOLD, 9000.0, "theirs alone"),
+        ("none", TOLD, 5000.5, "GPUs         5000 J"),
+        ("ipmi", "", None, "no node told what its GPUs took"),
+        ("ipmi", TOLD.partition(",")[0], None, "its nodes told of 1 of its 2 GPUs"),
+        ("ipmi", f"{TOLD.rpartition('/')[0]}/-", None, "GPU 1 on n1 counts no energy"),
+        ("ipmi", TOLD.replace("2000.0", "900000000.0"), None, "GPU 1 on n1 counted what no GPU"),
+    ],
+)
+def test_what_a_jobs_gpus_took_is_seen_wherever_its_energy_is(
+    advisor: Run,
+    accounting: Run,
+    stamps: list[str],
+    metered_by: Run,
+    plugin: str,
+    told: str,
+    gpu_j: float | None,
+    words: str,
+) -> None:
+    metered_by(plugin)
+    accounting(on_gpus(11, stamps[0], told))
+    collect(advisor)
+    why = advisor("why", "11", "--json").json()
+    assert why["energy_gpu_j"] == gpu_j and bool(why["energy_gpu_note"]) == (gpu_j is None)
+    assert [use["device"] for use in why["gpus"]] == list(range(told.count("/150/")))
+    text = advisor("why", "11").out
+    assert words in text and (gpu_j is None) == ("GPUs         energy not known" in text)
+    [application] = (report := advisor("report", "--json").json())["gpus"]
+    assert application["application"] == "stencil"
+    assert (application["jobs"], application["unknown"]) == ((0, 1) if gpu_j is None else (1, 0))
+    assert report["gpu_kwh"] == (None if gpu_j is None else pytest.approx(gpu_j / 3.6e6))
+    [listed] = advisor("jobs", "--everybody", "--json").json()["jobs"]
+    assert listed["gpu_kwh"] == report["gpu_kwh"]
+    head = advisor("jobs", "--everybody").out.splitlines()[0]
+    assert ("GPUs" in head.split()) == (gpu_j is not None)
+    known = {} if gpu_j is None else {"gpu": gpu_j}
+    assert joules_by_device(advisor) == pytest.approx({"all": 9000.0, **known})
+    assert ("GPUs" in advisor("report").out) and ("1 job " in advisor("report").out)
+
+
+def test_what_gpus_took_may_come_after_the_jobs_end(
+    advisor: Run, accounting: Run, stamps: list[str], metered_by: Run
+) -> None:
+    metered_by("ipmi")
+    accounting(on_gpus(11, stamps[0]))
+    collect(advisor)
+    accounting(on_gpus(11, stamps[0], TOLD))
+    assert collect(advisor, "--json").json()["new"] == 1
+    assert collect(advisor, "--json").json()["new"] == 0
+    accounting(on_gpus(11, stamps[0]))  # what was known stays
+    assert collect(advisor, "--json").json()["new"] == 0
+    assert advisor("why", "11", "--json").json()["energy_gpu_j"] == 5000.5
+    assert advisor("report", "--json").json()["gpus"][0]["jobs"] == 1
+
+
+def test_a_job_teaches_the_energy_of_its_gpus_only_where_its_own_has_them_in_it(
+    advisor: Run, accounting: Run, stamps: list[str], metered_by: Run, store_path: Path
+) -> None:
+    for plugin, number in (("rapl", 11), ("ipmi", 12)):
+        metered_by(plugin)
+        accounting(on_gpus(number, stamps[number - 11], TOLD))
+        collect(advisor)
+    with Reader(store_path) as reader:
+        rapl, ipmi = (s.observation.extra for s in reader.observations("stencil", "n64"))
+    assert rapl["gpus"] == ipmi["gpus"] == 2
+    assert "energy_gpu_j" not in rapl and ipmi["energy_gpu_j"] == 5000.5

@@ -15,9 +15,11 @@ import pytest
 from advisor.cli import bars
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative, Decision, Effect
+from advisor.core.gpus import GpusAsked
 from advisor.core.inventory import NodeType
 from advisor.core.policy import Policy
 from advisor.core.reasons import reason
+from advisor.core.request import JobRequest
 from advisor.core.stamp import make_stamp
 from advisor.core.step_plan import PlannedStep, StepPlan
 from advisor.loop.match import MatchedJob
@@ -193,6 +195,18 @@ def test_a_job_left_alone(advisor: Run, collected: Run) -> None:
     assert "to turn the advisor off" not in result.out
     data = advisor("why", "11", "--json").json()
     assert data["verdict"] == "left-alone" and data["compared"] == {}
+
+
+@pytest.mark.usefixtures("no_scheduler")
+def test_gpus_that_the_accounting_does_not_count_are_not_passed_over(
+    advisor: Run, collected: Run
+) -> None:
+    asked = JobRequest("slurm", "cli_filter", "ann", 1000, gpus=GpusAsked("node", 2))
+    collected(job(), replace(LEFT, request=asked))
+    line = "GPUs         energy not known: no node told what its GPUs took"
+    assert line in advisor("why", "11").out
+    data = advisor("why", "11", "--json").json()
+    assert data["energy_gpu_j"] is None and data["energy_gpu_note"] in line
 
 
 @pytest.mark.usefixtures("no_scheduler")

@@ -183,7 +183,7 @@ def test_a_device_without_counter_is_limited_all_the_same(node: Node) -> None:
     node.assign(0, 1)
     assert node.begin(gpu_power_w=150) == []
     used = node.run("EXECJOB_EPILOGUE", gpu_power_w=150)["used"]
-    assert json.loads(used["advisor_gpus"]) == {"node1": "0/150/0/0.0"}
+    assert json.loads(used["advisor_gpus"]) == {"node1": "0/150/0/0.0,1/150/0/-"}
     assert node.calls()[2:] == ["0 limit 300000", "1 limit 300000"]
 
 

@@ -435,3 +435,25 @@ def test_what_gpus_had_and_took_is_told_by_node(told: object, devices: int) -> N
     record = record_of("11.pbs1", job)
     assert record is not None and len(record.gpus) == devices
     assert all(use.axes == {"gpu_power_w": 150} for use in record.gpus)
+
+
+@pytest.mark.parametrize(
+    ("ngpus", "told", "joules", "why"),
+    [
+        ("2", {"pbs1": "0/150/0/500.0,1/150/0/501.5"}, 1001.5, ""),
+        ("4", {"pbs1": "0/150/0/500.0,1/150/0/501.5"}, None, "its nodes told of 2 of its 4 GPUs"),
+        ("2", {"pbs1": "0/150/0/500.0,1/150/0/-"}, None, "GPU 1 on pbs1 counts no energy"),
+        ("2", "", None, "no node told what its GPUs took"),
+        ("0", "", None, ""),
+    ],
+)
+def test_what_its_gpus_took_together_is_known_where_all_tell(
+    ngpus: str, told: object, joules: float | None, why: str
+) -> None:
+    job = copy.deepcopy(JOBS["11.pbs1"])
+    job["Resource_List"]["ngpus"] = ngpus
+    job["resources_used"]["advisor_gpus"] = told
+    record = record_of("11.pbs1", job)
+    assert record is not None
+    seen = ran(record, Inventory())
+    assert (seen.energy_gpu_j, seen.gpu_note, seen.meter_sees) == (joules, why, "")

@@ -34,6 +34,8 @@ from advisor.store.csvfile import Terms, read_csv
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views.options import view_of
+from advisor.views.preview import Person
+from advisor.views.tradeoff import board_of, detail, load
 from advisor.views.whatif import prune
 
 Advisor = Callable[..., Any]
@@ -328,6 +330,43 @@ def test_options_have_every_axis_under_its_name(fitted: Path, advisor: Advisor) 
     text = advisor("options", "app", "--all", "--db", fitted).out
     assert "GPU clock" in text and "0.8 GHz" in text
     assert "options with a lower GPU clock are for jobs that ask for GPUs" in text
+
+
+def test_what_gpus_took_is_shown_with_the_options_that_ran(
+    fitted: Path, tmp_path: Path, advisor: Advisor
+) -> None:
+    rows = []
+    for clock in CLOCKS[::3]:
+        run = clocked(at(clock, threads=8))
+        joules = run.energy_j or 0.0
+        rows.append(f"1,1,8,0,{clock},,{run.time_s:.4f},{joules:.3f},{0.75 * joules:.3f}")
+    file = csv(tmp_path / "metered.csv", *rows, head=f"{HEAD},energy_gpu_j")
+    words = ("--application", "metered", "--node-type", "g", "--db", fitted)
+    assert advisor("import", file, *words).code == 0
+    assert advisor("fit", "metered", "--db", fitted).code == 0
+    options = advisor("options", "metered", "--all", "--json", "--db", fitted).json()["options"]
+    for o in options:
+        ran = o["gpu_freq_khz"] in CLOCKS[::3]
+        assert (o["energy_gpu_j"] is not None) == ran
+        assert not ran or o["energy_gpu_j"] == pytest.approx(0.75 * o["energy_j"], rel=0.05)
+    for name, shown_too in (("metered", True), ("app", False)):
+        lines = advisor("options", name, "--all", "--db", fitted).out.splitlines()
+        [head] = [line for line in lines if "known by" in line]
+        assert ("GPUs" in head.split()) == shown_too
+    other = advisor("options", "app", "--all", "--json", "--db", fitted).json()["options"]
+    assert {o["energy_gpu_j"] for o in other} == {None}
+    with Reader(fitted) as reader:
+        (model,) = reader.find_models("metered", None, None)
+        shown = load(reader, "metered", "default", Person("ada")).by_type["g"]
+    highest = shown.find(at(threads=8))
+    assert highest is not None and "of which GPUs took" in detail(shown, highest)[1]
+    board = board_of(view_of(model), "g", None, None)
+    for clock in (CLOCKS[3], CLOCKS[4]):
+        number = board.find(at(clock, threads=8))
+        assert number is not None
+        where, figures, _ = detail(board, number)
+        assert f"GPU clock {clock / 1e6:.1f} GHz" in where
+        assert ("of which GPUs took" in figures) == (clock == CLOCKS[3])
 
 
 def test_a_decision_keeps_the_axis_that_nothing_writes(

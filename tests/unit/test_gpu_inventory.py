@@ -236,7 +236,7 @@ def test_doctor_says_what_keeps_the_gpus_here_from_being_set(
     pose(file, A100, A100)
     assert said() == [("ok", "here: 2 x NVIDIA A100")]
     pose(file, A100)
-    assert said() == [("warn", "here: 1 GPUs, where the inventory has 2 for gpunode")]
+    assert said() == [("warn", "here: 1 GPU, where the inventory has 2 for gpunode")]
     pose(file, A100, {"name": "NVIDIA T4"})
     [(state, text)] = [found for found in said() if "models" in found[1]]
     assert state == "warn" and "GPUs of several models: NVIDIA A100, NVIDIA T4" in text

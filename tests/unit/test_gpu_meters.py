@@ -447,3 +447,18 @@ def test_doctor_says_what_slurms_energy_leaves_out(settings: dict[str, str], tex
     plain = {"AcctGatherEnergyType": "acct_gather_energy/rapl"}
     (check,) = health._energy({"JobAcctGatherType": "jobacct_gather/cgroup", **plain})
     assert check.state == "ok"
+
+
+@pytest.mark.parametrize("tracked", ["energy", "energy,gres/gpu"])
+def test_doctor_says_where_nobody_counts_jobs_gpus(
+    monkeypatch: pytest.MonkeyPatch, tracked: str
+) -> None:
+    monkeypatch.setattr(health, "ask", lambda *words, **more: "")
+    settings = {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStoreFlags": "job_env",
+        "AccountingStorageTRES": tracked,
+        "GresTypes": "gpu",
+    }
+    warned = [c.text for c in health._accounting(settings) if c.state == "warn"]
+    assert [text.partition(" ")[0] for text in warned] == ["gres/gpu"] * (tracked == "energy")

@@ -12,7 +12,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.gpus import GpuUse
 from advisor.core.inventory import NodeType
 from advisor.schedulers.base import JobRecord, PlannedRun, RunResult, SweepJob
-from advisor.schedulers.slurm import sweeps
+from advisor.schedulers.slurm import control, sweeps
 from advisor.schedulers.slurm.driver import SweepRun
 from advisor.schedulers.slurm.scheduler import Slurm
 
@@ -93,6 +93,7 @@ def test_an_axis_is_varied_where_it_reaches_the_runs_and_their_gpus_are_metered(
     monkeypatch: pytest.MonkeyPatch, meter: str, launcher: str, writing: AxisWriting, kept: str
 ) -> None:
     values = {"AcctGatherEnergyType": f"acct_gather_energy/{meter}"}
-    monkeypatch.setattr(sweeps, "config_value", lambda key: values.get(key, ""))
+    for module in (sweeps, control):
+        monkeypatch.setattr(module, "config_value", lambda key: values.get(key, ""))
     why = Slurm().axis_kept(writing, launcher, 1)
     assert kept in why and bool(why) == bool(kept)

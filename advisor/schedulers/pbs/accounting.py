@@ -184,6 +184,7 @@ def record_of(
         memory_mb=_kb(used.get("mem", "")) / 1e3 or None,
         altered=_altered_request(wants),
         gpus=_gpus(used.get("advisor_gpus", "")),
+        gpu_count=_number(wants.get("ngpus")),
     )
     if not (record.finished and hosts and seconds is not None):
         return record

@@ -98,7 +98,8 @@ class Asked:
 
     ``resources`` are one chunk's, in the order written. ``form``: ``select``, ``nodes``, or
     ``plain`` for resources of the whole job, which PBS makes one chunk of. ``several`` tells of
-    chunks of different kinds, which are not understood.
+    chunks of different kinds, which are not understood: then this is the first, and ``others`` are
+    the resources of the kinds behind it.
     """
 
     count: int = 1
@@ -106,6 +107,7 @@ class Asked:
     place: Place = Place()
     form: str = "select"
     several: bool = False
+    others: tuple[Mapping[str, str], ...] = ()
 
     @property
     def ncpus(self) -> int:
@@ -145,8 +147,8 @@ class Asked:
 
     @property
     def devices(self) -> bool:
-        """Whether accelerators are asked for."""
-        return any(name in _DEVICES for name in self.resources)
+        """Whether accelerators are asked for, by chunks of any kind."""
+        return any(name in _DEVICES for kind in (self.resources, *self.others) for name in kind)
 
     def selectors(self) -> dict[str, str]:
         """Return what picks nodes by kind: text and boolean resources, not amounts."""
@@ -265,15 +267,17 @@ def _chunks(text: str) -> Asked:
             kinds.append((count, resources))
     if kinds[0][0] < 1:
         raise ValueError(f"select={text} has no chunk")
-    return Asked(kinds[0][0], kinds[0][1], several=len(kinds) > 1)
+    others = tuple(resources for _, resources in kinds[1:])
+    return Asked(kinds[0][0], kinds[0][1], several=bool(others), others=others)
 
 
 def _nodes(text: str) -> Asked:
     """Read ``nodes=2:ppn=14:property#excl`` as PBS turns it into chunks."""
     body, _, tail = text.partition("#")
     sharing = "excl" if tail.startswith("excl") else "shared" if tail.startswith("shared") else ""
-    words = body.split("+")[0].split(":")
-    head = words.pop(0)
+    first, *rest = (part.split(":") for part in body.split("+"))
+    head, *words = first
+    others = tuple({w.partition("=")[0]: w.partition("=")[2] for w in part[1:]} for part in rest)
     resources = {"ncpus": "1"}
     count = 1
     if head.isdecimal():
@@ -294,7 +298,8 @@ def _nodes(text: str) -> Asked:
         resources["mpiprocs"] = str(ppn)
     if count < 1:
         raise ValueError(f"nodes={text} has no node")
-    return Asked(count, resources, Place("scatter", sharing), several="+" in body)
+    place = Place("scatter", sharing)
+    return Asked(count, resources, place, several=bool(others), others=others)
 
 
 def parse_size_mb(text: str) -> float:

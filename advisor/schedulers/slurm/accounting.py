@@ -20,8 +20,8 @@ from advisor.core.gpus import reported
 from advisor.core.power import LEAST_W, is_possible
 from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.slurm.control import CLUSTERS, UNFINISHED, ask, time_of
+from advisor.schedulers.base import JobRecord, MeterSees, StepRecord
+from advisor.schedulers.slurm.control import CLUSTERS, UNFINISHED, ask, energy_plugin, time_of
 
 FIELDS = (
     "JobID",
@@ -52,6 +52,8 @@ FIELDS = (
     "AveDiskRead",
     "AveDiskWrite",
     "Cluster",
+    "AllocTRES",
+    "SystemComment",
 )
 ENDED = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
 BRIEF_S = 2.0
@@ -67,6 +69,15 @@ _WHOLE = ("batch", "extern")
 """Steps that last as long as their job."""
 _FREQ_KHZ = {"": 1.0, "K": 1.0, "M": 1e3, "G": 1e6, "T": 1e9}
 _BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d{1,6})(?:,|$)")
+_SEES: Mapping[str, MeterSees] = {
+    "gpu": "gpus",
+    "rapl": "processors",
+    "ipmi": "nodes",
+    "pm_counters": "nodes",
+    "xcc": "nodes",
+}
+"""What Slurm's plugins for energy see."""
 _STAMP = re.compile(r"^((?:SLURM_)?ADVISOR\w*)=(.*)$")
 
 
@@ -110,7 +121,7 @@ def _lacks_start(record: JobRecord) -> bool:
 
 def finished_jobs(since: str) -> list[JobRecord]:
     """Return the jobs of all users (that this one may see) that ended since an ISO 8601 time."""
-    return [
+    finished = [
         record
         for record in again(
             records(
@@ -126,6 +137,7 @@ def finished_jobs(since: str) -> list[JobRecord]:
         )
         if record.finished
     ]
+    return _with_meter(finished)
 
 
 def unfinished_jobs() -> list[JobRecord]:
@@ -156,6 +168,14 @@ def again(jobs: Sequence[JobRecord]) -> list[JobRecord]:
     return list(by_job.values())
 
 
+def _with_meter(jobs: list[JobRecord]) -> list[JobRecord]:
+    """Say of jobs with GPUs what their energies are the energy of, by the plugin of now."""
+    if not any(j.gpu_count or j.gpus for j in jobs):
+        return jobs
+    sees = _SEES.get(energy_plugin(), "")
+    return [replace(j, meter_sees=sees) if j.gpu_count or j.gpus else j for j in jobs]
+
+
 def job(job_id: str) -> JobRecord | None:
     """Return one job with the advisor's stamp, None when the accounting does not know it.
 
@@ -167,7 +187,7 @@ def job(job_id: str) -> JobRecord | None:
     if not runs:
         return None
     latest = max(runs, key=lambda r: r.submitted_at)
-    return replace(latest, stamp=stamp(job_id))
+    return replace(_with_meter([latest])[0], stamp=stamp(job_id))
 
 
 def stamp(job_id: str) -> dict[str, str]:
@@ -270,7 +290,8 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
         cpus=int(_number(row["NCPUS"]) or 0),
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         node_cap_khz=node_cap_khz(row["AdminComment"]),
-        gpus=reported(row["AdminComment"]),
+        gpus=reported(row["SystemComment"]),
+        gpu_count=int(m[1]) if (m := _GPUS.search(row["AllocTRES"])) else 0,
         time_limit_s=_limit_s(row["TimelimitRaw"]),
         cpu_s=_cpu_s(row["TotalCPU"]),
         cluster=row["Cluster"].strip(),

@@ -74,6 +74,12 @@ def config_value(key: str) -> str:
     return match[1].strip() if match else ""
 
 
+def energy_plugin() -> str:
+    """Return the plugin that meters Slurm's steps, "" for none."""
+    plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
+    return "" if plugin in ("none", "(null)") else plugin
+
+
 def this_cluster() -> str:
     """Return the cluster that is asked, as Slurm's accounting names it; "" where nobody says."""
     named = cluster_name(os.environ.get(CLUSTERS))

@@ -113,7 +113,15 @@ def _accounting(s: Mapping[str, str]) -> Iterator[Check]:
         yield Check("accounting", "fail", f"{storage}, but {error.message}", "is slurmdbd running?")
         return
     yield Check("accounting", "ok", storage)
-    if "energy" not in s.get("AccountingStorageTRES", "").split(","):
+    tracked = s.get("AccountingStorageTRES", "").split(",")
+    if "gpu" in s.get("GresTypes", "").split(",") and "gres/gpu" not in tracked:
+        yield Check(
+            "accounting",
+            "warn",
+            "gres/gpu is not among the tracked resources: how many GPUs jobs had is not known",
+            "slurm.conf: AccountingStorageTRES=energy,gres/gpu",
+        )
+    if "energy" not in tracked:
         yield Check(
             "accounting",
             "warn",

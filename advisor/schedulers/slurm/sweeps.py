@@ -30,6 +30,7 @@ from advisor.schedulers.slurm.control import (
     UNFINISHED,
     ask,
     config_value,
+    energy_plugin,
     partition_minutes,
 )
 from advisor.schedulers.slurm.driver import (
@@ -78,7 +79,7 @@ class Sweeps:
         mode = mode_of(job)
         stated = job.node_type.base_power_w is not None and job.node_type.core_power_w is not None
         otherwise = "it is estimated from the site file's power" if stated else "it is not known"
-        plugin = _meter()
+        plugin = energy_plugin()
         if mode == "whole":
             return f"energy: {job.launcher or 'the script'} is not metered by Slurm; {otherwise}"
         if not plugin:
@@ -146,13 +147,13 @@ class Sweeps:
             return why
         if run_mode(launcher, nodes) == "whole":
             return f"{launcher or 'the script'} is not metered by Slurm"
-        plugin = _meter()
+        plugin = energy_plugin()
         return "" if plugin not in ("", "rapl") else f"Slurm meters {_PARTS[plugin]}"
 
     @staticmethod
     def _metered(job: SweepJob) -> bool:
         """Tell whether Slurm measures the energy of a run's steps."""
-        return mode_of(job) != "whole" and bool(_meter())
+        return mode_of(job) != "whole" and bool(energy_plugin())
 
     def _options(
         self, job: SweepJob, runs: list[PlannedRun], written: Mapping[str, str] | None = None
@@ -327,7 +328,7 @@ class Sweeps:
             thread_use=counted(job.folder / f"threads-{attempt.seq}-{attempt.number}"),
         )
         result = good_run(job, run, energy_j, "slurm", why)
-        if result.energy_quality == "measured" and _meter() == "gpu":
+        if result.energy_quality == "measured" and energy_plugin() == "gpu":
             result = replace(result, gpu_j=result.energy_j)
         keep_complete(job, result)
         return result
@@ -393,12 +394,6 @@ class Sweeps:
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 _PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
 """What Slurm meters where its plugin sees no GPUs."""
-
-
-def _meter() -> str:
-    """Return the plugin that meters Slurm's steps, "" for none."""
-    plugin = config_value("AcctGatherEnergyType").removeprefix("acct_gather_energy/")
-    return "" if plugin in ("none", "(null)") else plugin
 
 
 def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]:

@@ -11,6 +11,7 @@ import pytest
 from advisor.cli import main
 from advisor.core.availability import Availability, JobLimits, PartitionState, Queue
 from advisor.core.decision import Decision
+from advisor.schedulers.pbs.chunks import asked, gpus_asked
 from advisor.schedulers.pbs.translator import parse_request
 from advisor.service.decide import decide
 from advisor.store.writer import Writer
@@ -84,6 +85,24 @@ def test_its_gpus_are_kept(
         decision = ask(gpu_store, select, line, **options)
         assert not {"gpu_freq_mhz", "gpu_power_w"} & set(decision.rewrite)
         assert why in " ".join(r.text for r in decision.reasons), decision.reasons
+
+
+@pytest.mark.parametrize(
+    ("options", "asks"),
+    [
+        ({"select": "1:ngpus=4+2:ncpus=8"}, True),
+        ({"select": "2:ncpus=8+1:ncpus=4:ngpus=4"}, True),
+        ({"select": "2:ncpus=8+1:ncpus=4+1:naccelerators=1"}, True),
+        ({"select": "2:ncpus=8+1:ncpus=4"}, False),
+        ({"nodes": "1:ppn=8+1:ppn=4:ngpus=2"}, True),
+        ({"nodes": "1:ppn=8+n2:ppn=4"}, False),
+    ],
+)
+def test_gpus_of_chunks_of_any_kind_are_seen(options: dict[str, str], asks: bool) -> None:
+    gpus = gpus_asked(asked(options))
+    assert (gpus is not None) == asks
+    if gpus is not None:
+        assert gpus.unclear == "its chunks differ"
 
 
 def test_another_number_than_its_runs_had_leaves_a_job_alone(gpu_store: Writer) -> None:

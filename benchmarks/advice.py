@@ -625,6 +625,14 @@ def row(method: str, runs: int, noise: float, judged: Sequence[Judged]) -> dict[
     }
 
 
+def at_shares(judged: Judged) -> str:
+    """Return what was advised, each axis as a share of the job as written's."""
+    chosen, base = judged.chosen, judged.case.grid.baseline
+    places = [(getattr(chosen, a), getattr(base, a)) for a in AXES[:2]]
+    places += [(a, b) for (_, a), (_, b) in zip(chosen.extra, base.extra, strict=True)]
+    return " ".join(f"{a / b:.2f}" for a, b in places if b)
+
+
 def numbers(parse: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     return lambda text: [parse(word) for word in text.split(",")]
 
@@ -680,13 +688,10 @@ def main() -> None:
                 rows[-1]["lost"] = dict(zip(LOST, means, strict=True))
             if args.grids:
                 for j in judged:
-                    share = [
-                        getattr(j.chosen, a) / getattr(j.case.grid.baseline, a) for a in AXES[:2]
-                    ]
                     print(
                         f"  {j.case.grid.name[:40]:<42}{j.case.seed:>3}  saved {j.saving:7.3f} of "
                         f"{j.best:6.3f}, slower {j.slowdown:7.3f}, cost {j.cost:5.1f}, coverage "
-                        f"{j.coverage:5.2f}, at {share[0]:.2f} {share[1]:.2f}"
+                        f"{j.coverage:5.2f}, at {at_shares(j)}"
                         f"{'  HARM' if j.harm else ''}",
                         file=lines,
                     )

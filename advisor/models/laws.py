@@ -18,8 +18,9 @@ of the busy cores: leakage and a power of the frequency, from 1 (voltage fixed) 
 rising with it). Nodes add up.
 
 Where a power limit is what varies, it stands in the frequency's place. It behaves as the clock that
-it leads to: the root of what it leaves above a floor, up to a saturation, from which on it changes
-nothing. Power is then what the program would take of itself, as far as the limit lets it.
+it leads to, which follows what the limit leaves above a floor: nearly in proportion at first, where
+the voltage stands still, and flatter towards a saturation, from which on the limit changes nothing.
+Power is then what the program would take of itself, as far as the limit lets it.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ _EXPONENT, _LEAKAGE = (1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 0.75)
 """Powers of the frequency in the cores' power; shares of it that do not follow the clock."""
 _UNCORE = (0.0, 0.5, 1.0)
 """Shares of the idle power that follow the clock."""
-_FLOOR, _SATURATION, _ROOT = (0.1, 0.2, 0.3), (0.4, 0.55, 0.7, 0.85, 1.0), (1.0, 2.0, 3.0)
+_FLOOR, _SATURATION, _FLATTENING = (0.1, 0.2, 0.3), (0.4, 0.55, 0.7, 0.85, 1.0), (1.0, 2.0, 3.0)
 """Of a power limit, as shares of the highest: what a device takes at its lowest clock, from where
-on the limit changes nothing; and which root of the rest the clock is."""
-_FLOOR_OF_MANY, _ROOT_OF_MANY = (0.2,), (1.0, 2.0)
+on the limit changes nothing; and the power of what is left to it with which the clock's loss ends.
+At 1 the clock rises in proportion up to there; above, ever less."""
+_FLOOR_OF_MANY, _FLATTENING_OF_MANY = (0.2,), (1.0, 2.0)
 """The same where core counts vary, too: the laws would be too many."""
 _SATURATION_W = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 """What a program takes of itself at most, in laws of power under a limit."""
@@ -237,11 +239,13 @@ def _serials(most: float) -> tuple[float, ...]:
 
 
 def _limits(axes: LawAxes) -> list[tuple[float, float, float]]:
-    """Return floors, saturations and roots of a power limit; of a frequency those that leave it."""
+    """Return floors, saturations and flattenings of a limit; of a frequency what leaves it so."""
     if not (axes.limited and axes.freq_varies):
         return [(0.0, 1.0, 1.0)]
-    floors, roots = (_FLOOR_OF_MANY, _ROOT_OF_MANY) if axes.cores_vary else (_FLOOR, _ROOT)
-    return list(itertools.product(floors, _SATURATION, roots))
+    floors, flattenings = (
+        (_FLOOR_OF_MANY, _FLATTENING_OF_MANY) if axes.cores_vary else (_FLOOR, _FLATTENING)
+    )
+    return list(itertools.product(floors, _SATURATION, flattenings))
 
 
 def _time(
@@ -253,12 +257,13 @@ def _time(
     scaling: Matrix,
     floor: Matrix,
     saturation: Matrix,
-    root: Matrix,
+    flattening: Matrix,
 ) -> Matrix:
     cores, freq = places.cores[:, None], places.freq[:, None]
     if places.limited:
         clock_share = (freq - floor) / (saturation - floor)
-        freq = np.maximum(np.clip(clock_share, 0.0, 1.0) ** (1 / root), _LEAST_CLOCK)
+        lost = (1 - np.clip(clock_share, 0.0, 1.0)) ** flattening
+        freq = np.maximum(1 - lost, _LEAST_CLOCK)
     # infinity over infinity, of laws without pieces, is not taken
     with np.errstate(invalid="ignore"):
         busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))

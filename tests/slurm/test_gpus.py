@@ -313,6 +313,25 @@ def test_two_nodes_tell_of_all_their_devices(gpu_site: AdvisedSite) -> None:
     assert [lines[-COUNT:] for lines in calls(testbed).values()] == [lifted, lifted]
 
 
+def test_what_others_said_of_a_job_is_kept_as_it_is(gpu_site: AdvisedSite) -> None:
+    forget(gpu_site)
+    testbed = gpu_site.testbed
+    options = ("-n1", "-p", "broadwell", "--gres=gpu:1", "-t", "10")
+    job = testbed.sbatch("--hold", *options, script="sleep 8", env={"ADVISOR": "off"}).job_id
+    comment = 'AdminComment=advisor:{"v":1,"gpus":{"gpu_power_w":200}}'
+    testbed.run(["scontrol", "update", f"JobId={job}", comment])
+    testbed.run(["scontrol", "release", str(job)])
+    command = ["sacct", "-n", "-P", "-X", "-o", "State,SystemComment", "-j", str(job)]
+    wait_until(lambda: testbed.run(command).stdout.startswith("RUNNING"), 60, "its start")
+    words = "SystemComment=staged by the site's own program"
+    testbed.run(["sacctmgr", "-i", "modify", "job", "where", f"JobID={job}", "set", words])
+    assert testbed.wait(job) == "COMPLETED"
+    testbed.rest()
+    assert any(lines for lines in calls(testbed).values())  # it had its limit
+    said = "COMPLETED|staged by the site`s own program"  # sacctmgr's ` for a quote
+    assert testbed.run(command).stdout.strip() == said
+
+
 @pytest.mark.parametrize("how", ["cancelled", "requeued", "killed"])
 def test_however_a_job_ends_its_devices_are_as_before(gpu_site: AdvisedSite, how: str) -> None:
     forget(gpu_site)

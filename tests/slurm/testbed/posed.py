@@ -135,8 +135,9 @@ def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:
     """Return the command which runs slurmd for `node` inside its own posed /sys.
 
     hwloc is told the posed topology, so slurmd sees as many cores as the node poses; the cgroup
-    tree is put back under the posed /sys. /proc/cpuinfo does not tell this machine's clock. What the node-cap program keeps of its node is the
-    node's own: nodes of other testbeds have the same names.
+    tree is put back under the posed /sys. /proc/cpuinfo does not tell this machine's clock. What
+    the node-cap program keeps of its node is the node's own: nodes of other testbeds have the same
+    names.
     """
     script = (
         'set -e; sys="$1"; caps="$2"; gpus="$3"; cpuinfo="$4"; shift 4;'

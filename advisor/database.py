@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path, PosixPath
 from typing import Self
-from urllib.parse import parse_qsl, urlsplit
 
 from advisor.errors import UsageError
 
@@ -25,6 +24,8 @@ class DatabaseAddress(PosixPath):
 
     def __new__(cls, url: str) -> Self:
         """Take an address. Raises UsageError for one with a password, or that makes no sense."""
+        from urllib.parse import parse_qsl, urlsplit
+
         try:
             parts = urlsplit(url)
             known = parts.password or dict(parse_qsl(parts.query)).get("password")

@@ -72,11 +72,20 @@ class Server:
 
     def kill(self) -> None:
         """Kill every process of it."""
+        processes = self._processes()
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+        wait_for(lambda: not any(Path(f"/proc/{p}/exe").exists() for p in processes))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process of it: SIGSTOP hangs it, SIGCONT lets it go on."""
+        for process in self._processes():
+            os.kill(process, number)
+
+    def _processes(self) -> list[int]:
         pid = int((self.folder / "data/postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for process in (pid, *map(int, children)):
-            os.kill(process, signal.SIGKILL)
-        wait_for(lambda: not any(Path(f"/proc/{p}/exe").exists() for p in (pid, *children)))
+        return [pid, *map(int, children)]
 
     def database(self, template: str = "template0", user: str = "advisor") -> DatabaseAddress:
         """Make a database, empty or a copy of another, and return its address."""

@@ -29,8 +29,15 @@ SCHEMA = "advisor"
 """The schema of the database that holds the store."""
 _LOCK = 0x41445643
 """What writers lock ("ADVC"); see pg_advisory_xact_lock."""
-_CONNECT_S = 5
-"""Seconds a server may take to answer, where the address does not say (``connect_timeout``)."""
+_WAITS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""How long a server may take to answer, and the network to carry what is sent, where the address
+does not say: seconds and milliseconds, libpq's own words."""
 
 
 class PostgresRow(tuple[Any, ...]):
@@ -97,7 +104,7 @@ class PostgresConnection:
         self._connection: psycopg.Connection[Any]
         try:
             known = driver.conninfo.conninfo_to_dict(address.url)
-            waits = {} if "connect_timeout" in known else {"connect_timeout": _CONNECT_S}
+            waits = {name: value for name, value in _WAITS.items() if name not in known}
             self._connection = driver.connect(
                 address.url,
                 **waits,

@@ -9,10 +9,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from advisor.core.observation import Observation
 from advisor.database import DatabaseAddress
 from advisor.errors import RefusedError, StoreError
 from advisor.paths import beside
+from advisor.store.cap_trials import give_up_cap_trial, pending_cap_trials, take_cap_trial
 from advisor.store.clusters import take_in
 from advisor.store.dialect import tables, translated
 from advisor.store.journal import Journal
@@ -229,6 +232,24 @@ def test_a_move_that_fails_leaves_nothing(
         Reader(target)
 
 
+@pytest.mark.parametrize("pause_s", [0.1, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1])
+def test_a_mover_that_is_killed_leaves_all_or_nothing(
+    pause_s: float, both: tuple[Path, DatabaseAddress], server: postgresql.Server
+) -> None:
+    file, target = both[0], server.database()
+    command = [sys.executable, "-m", "advisor", "store", "move", "--to", str(target)]
+    mover = subprocess.Popen([*command, "--db", str(file)], stdout=subprocess.DEVNULL)
+    with suppress(subprocess.TimeoutExpired):
+        mover.wait(pause_s)
+    mover.kill()
+    mover.wait()
+    with suppress(RefusedError):  # it was done
+        move(file, target)
+    with Reader(file) as one, Reader(target) as other:
+        assert one.decisions() == other.decisions() and one.decisions()
+        assert one.model_stamps() == other.model_stamps()
+
+
 def test_the_verb_moves(both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path) -> None:
     result = advisor("--db", both[1], "store", "move", "--to", tmp_path / "new.db", "--json")
     assert result.code == 0 and result.json()["rows"]["decisions"] > 0
@@ -358,6 +379,51 @@ def test_the_daemon_answers_from_memory_while_the_database_is_gone(
     wait_for(all_there)
     fill(address, threads=4)  # a new model is noticed again
     wait_for(lambda: decide()["env"] == {"OMP_NUM_THREADS": "4"})
+
+
+def test_the_daemon_answers_while_the_database_hangs(
+    server: postgresql.Server, address: DatabaseAddress, place: Path, start: Run
+) -> None:
+    fill(address)
+    start(db=address)
+    assert ask(place, DECIDE)["env"] == {"OMP_NUM_THREADS": "8"}
+    server.signal(signal.SIGSTOP)
+    try:
+        during = [ask(place, DECIDE) for _ in range(5)]
+    finally:
+        server.signal(signal.SIGCONT)
+    assert all(d["env"] == {"OMP_NUM_THREADS": "8"} for d in during)
+
+    def all_there() -> bool:
+        with Reader(address) as reader:
+            return {d["decision"] for d in during} <= {d.id for d in reader.decisions()}
+
+    wait_for(all_there)
+
+
+def test_a_place_for_a_trial_is_taken_once_and_never_waited_for(
+    server: postgresql.Server, address: DatabaseAddress
+) -> None:
+    Writer(address).close()
+    one, other = (replace(stored_decision(c * 16), identity="job") for c in "ab")
+    wait_for(lambda: take_cap_trial(address, one))  # the first one may only connect
+    assert not take_cap_trial(address, other)
+    server.signal(signal.SIGSTOP)
+    try:
+        give_up_cap_trial(address, one.id)
+    finally:
+        server.signal(signal.SIGCONT)
+    with Reader(address) as reader:
+        assert [t.decision_id for t in pending_cap_trials(reader)] == [one.id]
+    server.stop()
+    assert not take_cap_trial(address, other)
+    server.start()
+
+    def is_taken() -> bool:
+        give_up_cap_trial(address, one.id)
+        return take_cap_trial(address, other)
+
+    wait_for(is_taken)
 
 
 # -- one clear line ----------------------------------------------------------------------------

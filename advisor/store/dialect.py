@@ -92,6 +92,9 @@ CREATE FUNCTION strftime(form text, moment text, later text) RETURNS text LANGUA
         RETURN NULL;
     END $$;
 
+CREATE VIEW sqlite_master AS
+    SELECT 'table' AS type, tablename::text AS name FROM pg_tables WHERE schemaname = 'advisor';
+
 CREATE FUNCTION random_mark() RETURNS bigint LANGUAGE sql VOLATILE
     AS $$ SELECT ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))::bit(48)::bigint
     $$;

@@ -142,6 +142,7 @@ CALLS = {
     "collect": ["collect --scheduler local", "collect --spool"],
     "train": ["train --status", "train cg-solver --dry-run"],
     "rank": ["lab rank md-lattice"],
+    "profile": ["lab profile show grid"],
     "predict": ["lab predict cg-solver"],
 }
 

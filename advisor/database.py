@@ -8,6 +8,10 @@ from typing import Self
 
 from advisor.errors import UsageError
 
+SCHEMA = "advisor"
+"""The schema of a database that holds the store."""
+ANSWERS_S = 5
+"""Seconds a server may take to answer, where the address does not say (``connect_timeout``)."""
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -66,8 +70,21 @@ class DatabaseAddress(PosixPath):
         return self
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Return True: whether there is a store shows when it is asked."""
-        return True
+        """Tell whether the database has the advisor's tables.
+
+        True also where it does not answer: whoever opens it then says why.
+        """
+        try:
+            import psycopg
+        except ImportError:
+            return True
+        known = f"SELECT to_regclass('{SCHEMA}._sqlite_migrations') IS NOT NULL"
+        try:
+            with psycopg.connect(self.url, connect_timeout=ANSWERS_S) as connection:
+                row = connection.execute(known.encode()).fetchone()
+        except psycopg.Error:
+            return True
+        return row is not None and bool(row[0])
 
 
 def store_at(place: str | Path) -> Path:

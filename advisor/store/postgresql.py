@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from advisor.database import DatabaseAddress
+from advisor.database import ANSWERS_S, SCHEMA, DatabaseAddress
 from advisor.errors import AdvisorError, OlderStoreError, RefusedValueError, StoreError
 from advisor.paths import beside
 from advisor.store import dialect
@@ -25,12 +25,10 @@ from advisor.store.versions import MIGRATIONS, check_not_newer
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMA = "advisor"
-"""The schema of the database that holds the store."""
 _LOCK = 0x41445643
 """What writers lock ("ADVC"); see pg_advisory_xact_lock."""
 _WAITS = {
-    "connect_timeout": 5,
+    "connect_timeout": ANSWERS_S,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,

@@ -108,7 +108,7 @@ class LocalResults(ResultStore):
         self._user = user
         self._trust = trust
         self.description = f"store {writer.path}"
-        self.store = str(Path(writer.path).absolute())
+        self.store = str(writer.path.absolute())
 
     def know(self, node_type: NodeType) -> None:
         """Add a node type the inventory does not have; never change one it has."""

@@ -87,14 +87,15 @@ def both(
     return tmp_path / "advisor.db", server.database(database)
 
 
+_OWN = re.compile(r"(?<=\"decision\": \")\w{16}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\dZ+:]*")
+"""What differs between two calls of a verb: a new decision's id, and moments."""
+
+
 def answer(advisor: Run, store: Path, *arguments: object) -> tuple[int, Any, str]:
     """Return what a verb says of a store, without the store's name and the moment."""
-    result = advisor("--db", store, *arguments, "--json")
+    result = advisor("--db", store, "--json", *arguments)
     out, err = (
-        re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\dZ+:]*", "MOMENT", text).replace(
-            str(store), "STORE"
-        )
-        for text in (result.out, result.err)
+        _OWN.sub("OWN", text).replace(str(store), "STORE") for text in (result.out, result.err)
     )
     return result.code, json.loads(out) if out else None, err
 
@@ -108,20 +109,20 @@ def some(file: Path) -> dict[str, str]:
 
 CALLS = {
     "options": ["options cg-solver", "options md-lattice --user ann", "options nosuch"],
-    "explain": ["explain ID", "explain JOB"],
+    "explain": ["explain job.sh", "explain job.sh -- --nodes=2"],
     "why": ["why JOB", "why JOB OTHER", "why", "why 4711"],
     "jobs": ["jobs", "jobs --everybody --changed", "jobs --user ann"],
     "report": ["report", "report --user ann", "report --application cg-solver"],
     "metrics": ["metrics"],
     "fit": ["fit cg-solver", "options cg-solver", "fit nosuch"],
-    "choose": ["choose cg-solver --goal edp", "choose", "choose cg-solver --remove"],
+    "choose": ["choose cg-solver --goal edp", "choose", "choose --off", "choose --on"],
     "import": [
         "import grid.csv --application fresh --node-type broadwell",
         "import grid.csv --application fresh --node-type broadwell",
         "fit fresh",
         "options fresh",
     ],
-    "policy": ["policy show", "policy apply policy.yaml", "policy show", "policy history"],
+    "policy": ["policy show", "policy apply policy.yaml", "policy show"],
     "simulate": ["policy simulate policy.yaml", "policy simulate policy.yaml --since 400d"],
     "site": ["site show", "site apply site.yaml", "site show"],
     "promote": ["store promote shared --scope all", "store promote shared --scope all"],
@@ -140,10 +141,8 @@ CALLS = {
         "report",
     ],
     "collect": ["collect --scheduler local", "collect --spool"],
-    "train": ["train --status", "train cg-solver --dry-run"],
-    "rank": ["lab rank md-lattice"],
+    "train": ["train cg-solver --threads 4 --dry-run -- true"],
     "profile": ["lab profile show grid"],
-    "predict": ["lab predict cg-solver"],
 }
 
 
@@ -163,6 +162,7 @@ def test_every_verb_answers_the_same_of_both(
     )
     header = "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
     Path("grid.csv").write_text(header + rows)
+    Path("job.sh").write_text("#!/bin/sh\n#SBATCH --nodes=1\nsrun ./cg-solver\n")
     Path("policy.yaml").write_text("version: 1\nmode: observe\n")
     Path("site.yaml").write_text("version: 1\ndefault_partition: batch\n")
     names = some(both[0])
@@ -174,6 +174,7 @@ def test_every_verb_answers_the_same_of_both(
             code, out, err = answer(advisor, store, *words)
             said.append((code, json.dumps(out).replace(f"/{own}/", "/OWN/"), err))
         assert said[0] == said[1], call
+        assert "--help says more" not in said[0][2], f"{call} is no call at all"
 
 
 def test_what_is_collected_is_the_same_in_both(
@@ -194,6 +195,19 @@ def test_what_is_collected_is_the_same_in_both(
             if name != "_sqlite_migrations" and name not in ("stale", "models"):
                 sql = f"SELECT count(*) FROM {name}"
                 assert reader.rows(sql)[0][0] == file.rows(sql)[0][0], (name, table)
+
+
+def test_a_sweep_is_kept_in_a_database(
+    address: DatabaseAddress, advisor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = ("train", "app", "--yes", "--threads", "1,2", "--scheduler", "local", "--json")
+    trained = advisor("--db", address, *sweep, "--", "sleep", "0.05")
+    assert trained.code == 0, trained.err
+    with Reader(address) as reader:
+        (request,) = reader.training_requests()
+        assert request.application == "app" and reader.training_runs(request.id)
+        assert reader.observations("app")
 
 
 def test_a_move_and_back_changes_nothing(

@@ -48,7 +48,7 @@ demo-slurm: setup slurm-packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo_slurm.py
 
 # What takes minutes, by pytest's markers; `make test` goes without.
-LONG   := cluster or package or terminal or slow or gpu
+LONG   := cluster or package or terminal or slow or gpu or postgresql
 PYTEST := $(BIN)/python -m pytest
 MANY   := -rs --dist loadfile --no-loadscope-reorder --numprocesses
 

@@ -81,6 +81,10 @@ class OlderStoreError(StoreError):
     """The store's schema is of an earlier version; whoever may write it brings it up to date."""
 
 
+class RefusedValueError(StoreError):
+    """The database refuses a row: a value breaks a rule of the schema."""
+
+
 class PublishedCopyError(StoreError):
     """The store is a published copy, which is only read; exit code 3."""
 

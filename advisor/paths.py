@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from advisor.database import DatabaseAddress, is_readable, store_at
 from advisor.errors import AdvisorError, StoreError
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -52,20 +53,19 @@ def store_path(flag: str | None = None, *, own: bool = False, socket: str | None
     """
     chosen = flag or os.environ.get("ADVISOR_DB")
     if chosen:
-        if not own:
+        place = store_at(chosen)
+        if not own and not isinstance(place, DatabaseAddress):
             from advisor.mounts import ANOTHER_STORE, check_answers
 
-            check_answers(Path(chosen), hint=ANOTHER_STORE)
-        return Path(chosen)
+            check_answers(place, hint=ANOTHER_STORE)
+        return place
     system = SYSTEM / "var/lib/advisor/advisor.db"
     own_store = (
         system if _is_root() else _xdg("XDG_DATA_HOME", ".local/share") / "advisor/advisor.db"
     )
     if own or os.path.exists(own_store):  # noqa: PTH110  a folder that is closed to us is no error
         return own_store
-    existing = (
-        store for store in (_daemons_store(socket), system) if store and os.access(store, os.R_OK)
-    )
+    existing = (store for store in (_daemons_store(socket), system) if store and is_readable(store))
     return next(existing, own_store)
 
 
@@ -90,7 +90,7 @@ def whole_store(flag: str | None = None, *, hint: str = "") -> Path:
 def closed_store() -> Path | None:
     """Return the store that the daemon answers from where the caller may not read it."""
     store = _daemons_store(None)
-    return store if store is not None and not os.access(store, os.R_OK) else None
+    return store if store is not None and not is_readable(store) else None
 
 
 def only_read_here(store: Path) -> bool:
@@ -108,13 +108,13 @@ def _daemons_store(flag: str | None) -> Path | None:
     Raises StoreError where its file system hangs: whoever looked at it would hang, too.
     """
     status = _status(flag)
-    store = Path(str(status.get("store") or ""))
+    store = store_at(str(status.get("store") or ""))
     if status.get("store_hangs"):
         raise StoreError(
             f"{store}: its file system does not answer",
             hint="jobs are submitted as ever, the daemon decides from memory; try again later",
         )
-    return store if store.is_absolute() else None
+    return store if isinstance(store, DatabaseAddress) or store.is_absolute() else None
 
 
 def _status(flag: str | None) -> Mapping[str, object]:
@@ -159,6 +159,15 @@ def state_dir() -> Path:
     if _is_root() and not os.environ.get("XDG_STATE_HOME"):
         return SYSTEM / "var/lib/advisor"
     return _xdg("XDG_STATE_HOME", ".local/state") / "advisor"
+
+
+def beside(store: Path) -> Path:
+    """Return the folder of this host for what stands beside a store: its spool and its locks."""
+    if isinstance(store, DatabaseAddress):
+        from hashlib import sha256
+
+        return state_dir() / f"postgresql-{sha256(store.url.encode()).hexdigest()[:12]}"
+    return store.parent
 
 
 def cache_dir() -> Path:

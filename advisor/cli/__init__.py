@@ -51,6 +51,7 @@ VERBS = {
     "store backup": Verb("backup", "write everything in the store to one file"),
     "store restore": Verb("restore", "put a backup in the store's place"),
     "store publish": Verb("publish", "make a read-only copy of the store for other hosts"),
+    "store move": Verb("move", "bring the store from a file to PostgreSQL, or back"),
     "store fetch": Verb("fetch", "bring a published copy onto this host"),
     "store prune": Verb("prune", "forget what the policy no longer keeps"),
     "store promote": Verb("promote", "share an application's measurements with more users"),
@@ -80,7 +81,7 @@ VERBS = {
 }
 
 FAMILIES = {
-    "store": "back up, restore, publish, fetch, prune, promote, forget: what is stored",
+    "store": "back up, restore, move, publish, fetch, prune, promote, forget: what is stored",
     "lab": "study nodes, programs and models: bench, rank, characterise and more",
 }
 """The first words of verbs that have two."""

@@ -190,10 +190,9 @@ def _trace(
 
 def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
     """Store a characterisation, or send it to the daemon; return whether, and where or why not."""
-    import os
-
     from advisor import paths
     from advisor.core.policy import JobFacts
+    from advisor.database import is_writable
     from advisor.errors import AdvisorError, StoreError
     from advisor.schedulers.this_machine import local_node_type
     from advisor.training.result_store import results_here
@@ -202,7 +201,7 @@ def _store(args: argparse.Namespace, app: Characterisation) -> tuple[bool, str]:
 
     path, user = paths.store_path(args.db), current_user()
     try:
-        if args.db and path.exists() and not os.access(path, os.W_OK):
+        if args.db and path.exists() and not is_writable(path):
             raise StoreError(f"{path} may not be written by {user}")
         policy, _ = load_known(path).policy.for_job(
             JobFacts.measured(

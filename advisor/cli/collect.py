@@ -16,6 +16,7 @@ from advisor.cli.output import print_json
 from advisor.cli.report import SuspendedModel
 from advisor.core.codec import JsonForm
 from advisor.core.units import format_count
+from advisor.paths import beside
 
 if TYPE_CHECKING:
     from advisor.loop.collect import Collected
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             f"{store} is a published copy, which this host's daemon only reads",
             hint="collect on the store's host",
         )
-    if not store.exists() and store.with_name(_LOCK).exists():
+    if not store.exists() and (beside(store) / _LOCK).exists():
         raise StoreError(
             f"{store}: the store is gone; nothing is collected into an empty one",
             hint="put a backup back with advisor store restore FILE, or start an empty store with "
@@ -116,13 +117,11 @@ def run(args: argparse.Namespace) -> int:
             if args.cluster:
                 scheduler.of_cluster(args.cluster)
             cluster = args.cluster or scheduler.cluster_name()
-            with held(store.parent, _LOCK):
+            with held(beside(store), _LOCK):
                 if args.since is None:
                     since = watermark(writer, scheduler.NAME, since, cluster)
                 collected = collect(writer, scheduler, since, cluster)
-                places = note_places(
-                    store.with_name("places.json"), {**collected.places, **by_hand}
-                )
+                places = note_places(beside(store) / "places.json", {**collected.places, **by_hand})
                 left_files = take_left(places, spool_folder(store), writer.inventory())
             spooled.add(take())
             name = " ".join(filter(None, (scheduler.NAME, collected.cluster)))

@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.check import check_error
     from advisor.core.inventory import Inventory
+    from advisor.database import DatabaseAddress
     from advisor.loop import health, health_site
     from advisor.schedulers.choose import every
     from advisor.service import units
@@ -92,7 +93,11 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     reader = None
     if store is None:
         pass  # its file system hangs
-    elif not os.path.exists(store) and (site := paths.closed_store()):  # noqa: PTH110
+    elif (
+        not isinstance(store, DatabaseAddress)
+        and not os.path.exists(store)  # noqa: PTH110
+        and (site := paths.closed_store())
+    ):
         yield _unreadable_store(site)
     else:
         reader, opened = health.open_store(store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm, wire
+from advisor.database import is_readable
 from advisor.paths import socket_path, store_path
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _worth(args: argparse.Namespace, decision: Decision) -> Worth | None:
     from advisor.views.worth import of_decision
 
     path, user = store_path(args.db), identity(args.user)[1]
-    if args.socket is not None or not os.access(path, os.R_OK):
+    if args.socket is not None or not is_readable(path):
         return of_decision(decision, None, user)
     with Reader(path) as reader:
         return of_decision(decision, reader, user)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from advisor import paths
 from advisor.cli.arguments import add_cluster
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm
+from advisor.database import is_readable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         store: Path | None = paths.store_path(args.db, socket=args.socket)
     except StoreError:  # its file system hangs, as the daemon's own lines say
         store = None
-    if store is not None and os.access(store, os.R_OK):
+    if store is not None and is_readable(store):
         parts.append(outcome_metrics(store, args.cluster or ""))
     text = "".join(part.removesuffix(END) for part in parts) + END
     if args.output is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from advisor.cli.pictures import add_plot_argument, check_plot, print_picture, s
 from advisor.cli.streams import complain
 from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_count, format_duration
+from advisor.database import is_writable
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _open(args: argparse.Namespace) -> AbstractContextManager[Reader | None]:
     if args.phase and (args.profiles or not path.exists()):
         return nullcontext()
     reader = Reader(path)
-    if args.no_store or reader.published or not os.access(path, os.W_OK):
+    if args.no_store or reader.published or not is_writable(path):
         return reader
     reader.close()
     return Writer(path)

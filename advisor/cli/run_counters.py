@@ -68,15 +68,14 @@ def store(
     path: Path, application: str, workload: str, signatures: Sequence[Signature], scope: Scope
 ) -> str:
     """Store signatures; return why not where this user may not write the store."""
-    import os
-
+    from advisor.database import is_writable
     from advisor.derive.worker import deriving
     from advisor.errors import StoreError
     from advisor.store.opening import caller
     from advisor.store.signatures import save_signatures
 
     user = caller()
-    if path.exists() and not os.access(path, os.W_OK):
+    if path.exists() and not is_writable(path):
         return f"{path} may not be written by {user}"
     user_signatures = [replace(s, contributor=user, scope=scope) for s in signatures]
     try:

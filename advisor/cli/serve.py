@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.cli.arguments import span_argument
+from advisor.database import DatabaseAddress
 from advisor.errors import AdvisorError, OlderStoreError, StoreError, UsageError
 from advisor.interpreter import own_environment, own_python
-from advisor.paths import config_dir, socket_path, store_path
+from advisor.paths import beside, config_dir, socket_path, store_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -188,7 +189,7 @@ def _prepare(store: Path) -> None:
     """
     log = logging.getLogger("advisor.serve")
     try:
-        if not store.exists():
+        if isinstance(store, DatabaseAddress) or not store.exists():
             from advisor.store.writer import Writer
 
             Writer(store).close()
@@ -209,4 +210,4 @@ def _prepare(store: Path) -> None:
 
 
 def _spool_folder(store: Path) -> Path:
-    return store.with_name("spool")
+    return beside(store) / "spool"

@@ -14,6 +14,7 @@ from advisor.cli.bars import beside
 from advisor.cli.colour import say
 from advisor.cli.output import print_json
 from advisor.core.codec import JsonForm, wire
+from advisor.database import is_readable
 from advisor.errors import AdvisorError, InputError
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _reader(args: argparse.Namespace, job: str | None) -> Reader | None:
     from advisor.store.seen import store_seen
 
     path = store_seen(args.db, "history", job=job and job.partition(".")[0])
-    if args.db is None and not os.access(path, os.R_OK):
+    if args.db is None and not is_readable(path):
         return None
     try:
         return Reader(path)

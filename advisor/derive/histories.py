@@ -45,8 +45,9 @@ _OUTCOMES = (
     " ORDER BY submitted_at DESC LIMIT "
 )
 _AS_WRITTEN = (
-    f"SELECT * FROM ({_OUTCOMES}{_AMONG})"
-    f" WHERE NOT json_extract(record, '$.changed') LIMIT {_LOOKED_AT}"
+    f"SELECT * FROM ({_OUTCOMES}{_AMONG}) AS latest"
+    " WHERE json_extract(record, '$.changed') = 0 OR json_extract(record, '$.changed') = 'false'"
+    f" LIMIT {_LOOKED_AT}"
 )
 _TRIED = (
     "SELECT o.job_id, o.state, o.verdict, o.record FROM cap_trials AS t JOIN outcomes AS o"

@@ -90,7 +90,7 @@ def watermark(writer: Writer, scheduler: str, default: datetime, cluster: str = 
     """
     rows = writer.rows(
         "SELECT max(json_extract(record, '$.ended_at')) FROM (SELECT record FROM outcomes"
-        " WHERE scheduler = ? AND ? IN (cluster, '') ORDER BY rowid DESC LIMIT ?)",
+        " WHERE scheduler = ? AND ? IN (cluster, '') ORDER BY rowid DESC LIMIT ?) AS latest",
         (scheduler, cluster, _NEWEST),
     )
     last = clock.moment(str(rows[0][0] or ""))

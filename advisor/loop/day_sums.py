@@ -27,7 +27,7 @@ _ADD = (
     f"INSERT INTO day_sums (day, cluster, application, workload, counts, {', '.join(COMPARED)})"
     f" VALUES (?, ?, ?, ?, ?{', ?' * len(COMPARED)})"
     " ON CONFLICT (day, cluster, application, workload) DO UPDATE SET counts = excluded.counts, "
-    + ", ".join(f"{name} = {name} + excluded.{name}" for name in COMPARED)
+    + ", ".join(f"{name} = day_sums.{name} + excluded.{name}" for name in COMPARED)
 )
 _Summed = tuple[str, str, str]
 """Cluster, application and workload, by which a day is split."""

@@ -15,12 +15,14 @@ from pathlib import Path
 from advisor.core.check import Check, CheckState, check_error, opening
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count, format_duration
+from advisor.database import DatabaseAddress
 from advisor.derive.transfers import unadvised
 from advisor.errors import AdvisorError, install_command
 from advisor.interpreter import this_python
 from advisor.loop.backlog import Backlog, backlog
 from advisor.loop.clock import form, now
 from advisor.loop.spool import spool_folder, waiting_files
+from advisor.paths import beside
 from advisor.store.connection import OLD_S, age_of_copy, is_copy
 from advisor.store.reader import Reader
 from advisor.store.records import CLASS, SIZES, TRANSFER
@@ -43,6 +45,7 @@ IMPORTED = {
     "matplotlib": "matplotlib",
     "sklearn": "scikit-learn",
     "pynvml": "nvidia-ml-py",
+    "psycopg": "psycopg",
 }
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""
 
@@ -62,7 +65,19 @@ def open_store(path: Path) -> tuple[Reader | None, list[Check]]:
         reader.close()
         todo = "advisor store restore a backup, or a published copy"
         return None, [Check("store", "fail", f"{path} is damaged: {damage[0]}", todo)]
-    return reader, [_access(path), *_disk(path)]
+    if isinstance(path, DatabaseAddress):
+        return reader, [_database(reader, path), *_disk(beside(path))]
+    return reader, [_access(path), *_disk(path.parent)]
+
+
+def _database(reader: Reader, address: DatabaseAddress) -> Check:
+    """Say how a store in PostgreSQL does; its server's own tools say more."""
+    size, version = reader.rows(
+        "SELECT pg_database_size(current_database()), current_setting('server_version')"
+    )[0]
+    return Check(
+        "store", "ok", f"{address}: answers, PostgreSQL {version.split()[0]}, {size / 1e6:.1f} MB"
+    )
 
 
 def _access(path: Path) -> Check:
@@ -89,10 +104,12 @@ def _access(path: Path) -> Check:
     return Check("store", "ok", f"{path}: sound, WAL, {size}")
 
 
-def _disk(path: Path) -> Iterator[Check]:
-    free = shutil.disk_usage(path.parent).free
+def _disk(folder: Path) -> Iterator[Check]:
+    if not folder.is_dir():  # a database's: nothing was left beside it yet
+        return
+    free = shutil.disk_usage(folder).free
     state: CheckState = "ok" if free >= _LOW else "warn" if free >= _TOO_LOW else "fail"
-    todo = "" if state == "ok" else f"free some space in {path.parent}"
+    todo = "" if state == "ok" else f"free some space in {folder}"
     yield Check("disk", state, f"{free / 1e9:.1f} GB free beside the store", todo)
 
 

@@ -6,7 +6,6 @@ has written of a job since is read again.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -16,14 +15,15 @@ from advisor.loop.clock import utc
 from advisor.loop.outcomes import FACTS
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
+from advisor.store.port import ResultRow
 from advisor.store.reader import array_of
 from advisor.store.transaction import marks
 from advisor.store.writer import Writer
 
 _OUTCOMES = (
     f"SELECT job_id, submitted_at, decision_id, {', '.join(FACTS)},"
-    " json_extract(record, '$.ran.energy_gpu_j'), CASE verdict WHEN 'worse' THEN"
-    " json_extract(record, '$.judged_model') END FROM outcomes"
+    " CAST(json_extract(record, '$.ran.energy_gpu_j') AS REAL), CASE verdict WHEN 'worse' THEN"
+    " CAST(json_extract(record, '$.judged_model') AS INTEGER) END FROM outcomes"
     " WHERE scheduler = ? AND cluster = ? AND job_id IN"
 )
 _DECISIONS = (
@@ -52,7 +52,7 @@ class KnownJobs:
         self._written: set[str] = set()
         self._outcomes = self._read_outcomes([job.job_id for job in jobs])
         self._fresh = {array_of(job.job_id) for job in jobs if not self.has_outcome(job)}
-        self._decisions: dict[tuple[str, str], list[sqlite3.Row]] | None = None
+        self._decisions: dict[tuple[str, str], list[ResultRow]] | None = None
 
     def facts(self, job: JobRecord) -> tuple[object, ...]:
         """Return what is stored of a job with a decision: :data:`FACTS`, what its GPUs took, and
@@ -87,7 +87,7 @@ class KnownJobs:
             self._decisions = self._read_decisions()
         return [_rows.decision_alike(row) for row in self._decisions.get((job_id, user), ())]
 
-    def _read_decisions(self) -> dict[tuple[str, str], list[sqlite3.Row]]:
+    def _read_decisions(self) -> dict[tuple[str, str], list[ResultRow]]:
         by_job = defaultdict(list)
         ids = list(self._fresh)
         for row in self._writer.rows(_DECISIONS.format(marks(ids)), ids):

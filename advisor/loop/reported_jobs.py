@@ -17,6 +17,7 @@ from advisor.core.reasons import ESTIMATED, KINDS, STEP_PLAN, TRIALS
 from advisor.loop.outcomes import unmetered_promise
 from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
+from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
 from advisor.store.rows import OutcomeKey
 
@@ -207,7 +208,7 @@ def reported_jobs_of(
             yield key, _job(row)
 
 
-def _job(row: Sequence[Any]) -> ReportedJob:
+def _job(row: ResultRow) -> ReportedJob:
     _, _, job_id, *facts, kind, decided, ran = row
     if kind != "object":
         _rows.from_json("[]", f"outcome of job {job_id}")

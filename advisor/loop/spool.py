@@ -29,6 +29,7 @@ from advisor.core.observation import Observation, Quality, RunMethod, Scope, Sou
 from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.core.power import without_impossible
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.paths import beside
 from advisor.ranking.kernels import read_sent_profiles
 from advisor.ranking.streams import Characterisation, read_sent
 from advisor.store.profiles import save_kernels
@@ -169,7 +170,7 @@ def give(path: Path) -> None:
 
 def spool_folder(store: Path) -> Path:
     """Return where the daemon of a store leaves users' runs."""
-    return store.with_name("spool")
+    return beside(store) / "spool"
 
 
 def take_spool(writer: Writer, folder: Path, fit: Fit, rank: Ranker, renew: Renewer) -> Spooled:
@@ -360,7 +361,7 @@ def _contributor_condition(contributor: str) -> tuple[str, tuple[str, ...]]:
     User ids without a name count together: one person may own many such numbers.
     """
     if contributor.isdecimal():
-        return "contributor <> '' AND contributor NOT GLOB '*[^0-9]*'", ()
+        return "contributor <> '' AND ltrim(contributor, '0123456789') = ''", ()
     return "contributor = ?", (contributor,)
 
 

@@ -25,6 +25,7 @@ from advisor.core.remembered import Remembered
 from advisor.core.request import understood_of
 from advisor.core.select import find_row
 from advisor.core.size_table import SizeTable
+from advisor.database import DatabaseAddress
 from advisor.service.answered import Answered
 from advisor.service.families import Families, narrowest
 from advisor.store.cap_trials import pending_cap_trials
@@ -269,9 +270,10 @@ class StoreSource:
                 if not (first or force or self._reader.changed()):
                     return False
                 frozen = self._reader.published
-                status = self.path.stat()
-                self.published_at = status.st_mtime if frozen else None
-                self._size_bytes = status.st_size
+                if not isinstance(self.path, DatabaseAddress):
+                    status = self.path.stat()
+                    self.published_at = status.st_mtime if frozen else None
+                    self._size_bytes = status.st_size
                 marks = self._reader.marks()
                 if self.loaded and not force and marks == self._marks:
                     return False
@@ -293,7 +295,7 @@ class StoreSource:
 
     def size_bytes(self) -> float | None:
         """Return the size of the store's file; None where it cannot be seen."""
-        if self.hangs or self.published_at is not None:
+        if self.hangs or self.published_at is not None or isinstance(self.path, DatabaseAddress):
             return self._size_bytes
         try:
             return self.path.stat().st_size

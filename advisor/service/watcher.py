@@ -24,6 +24,7 @@ from typing import IO, TypeVar
 
 from advisor.core.availability import Availability, JobLimits
 from advisor.core.inventory import Inventory
+from advisor.database import store_at
 from advisor.errors import AdvisorError, SchedulerError
 from advisor.schedulers.base import Watched
 from advisor.schedulers.choose import every
@@ -141,7 +142,7 @@ def _end_with(daemon: IO[bytes]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Read every so often, until the daemon ends."""
     parser = argparse.ArgumentParser(prog="advisor.service.watcher")
-    parser.add_argument("--db", type=Path, required=True)
+    parser.add_argument("--db", type=store_at, required=True)
     parser.add_argument("--every", type=float, required=True)
     args = parser.parse_args(arguments)
     # What the scheduler's commands say is read, errors included.

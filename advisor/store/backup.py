@@ -17,8 +17,9 @@ from pathlib import Path
 from advisor.drafts import draft
 from advisor.errors import InputError, PublishedCopyError, StoreError
 from advisor.store import faults
-from advisor.store.connection import applied_migrations, check_no_copy, check_not_newer
+from advisor.store.connection import applied_migrations, check_file, check_no_copy
 from advisor.store.publish import check_copy, copied, put, synced
+from advisor.store.versions import check_not_newer
 
 _LOGS = ("-wal", "-shm")
 
@@ -46,6 +47,7 @@ def restore(file: Path, store: Path) -> Path | None:
     Raises InputError for a file that is no store, PublishedCopyError where the place is a published
     copy's, and StoreError; the store is untouched then.
     """
+    check_file(store)
     check(file)
     _check_place(store)
     if store.exists() and store.samefile(file):

@@ -19,17 +19,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+from advisor.database import DatabaseAddress, store_at
 from advisor.errors import OlderStoreError, PublishedCopyError, StoreError
-from advisor.paths import share
 from advisor.store import faults, leftover
-
-MIGRATIONS = tuple(
-    re.findall(r"(?m)^def (m\d{4}_\w+)", share("db/migrations.py").read_text(encoding="utf-8"))
-)
-"""The schema this program knows: the names of db/migrations.py. They are read, as its text: to
-import it would import sqlite-utils."""
+from advisor.store.port import Database, ResultRow
+from advisor.store.versions import MIGRATIONS, check_not_newer
 
 StoreAccess = Literal["live", "frozen", "quiet"]
 Identity = tuple[int, ...]
@@ -79,10 +75,12 @@ def _header(path: Path) -> bytes:
 
 
 def is_wal(path: Path) -> bool:
-    """Tell whether the store file is a live (WAL) one.
+    """Tell whether the store is a live one: a file in WAL mode, or a database.
 
     Raises StoreError when it is no store, or one with another file's log beside it.
     """
+    if isinstance(path, DatabaseAddress):
+        return True
     try:
         header = _header(path)
     except FileNotFoundError:
@@ -104,6 +102,15 @@ def is_copy(path: Path) -> bool:
     A backup has the same form without the mark: put in a store's place, it becomes the store.
     """
     return not is_wal(path) and int.from_bytes(_header(path)[_ID]) == COPY
+
+
+def check_file(store: Path) -> None:
+    """Raise StoreError for a store that is no file, where its file is what is wanted."""
+    if isinstance(store, DatabaseAddress):
+        raise StoreError(
+            f"{store}: only a store that is a file is copied or put back",
+            hint="PostgreSQL's own tools do it: pg_dump --schema=advisor, pg_restore",
+        )
 
 
 def check_no_copy(path: Path) -> None:
@@ -144,9 +151,10 @@ class StoreConnection:
     """
 
     def __init__(self, path: Path | str, *, timeout_s: float = 1.0, longest_s: float = 0.0) -> None:
-        self.path = Path(path)
+        self.path = store_at(path)
         self._timeout_s, self._longest_s = timeout_s, longest_s
         self._until = 0.0
+        self._connection: Any  # a Database: where the store is a file, sqlite3's own
         self._connection, self._access, self._identity = self._open()
         self._version = self.data_version()
 
@@ -187,12 +195,12 @@ class StoreConnection:
 
     def rows(
         self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
-    ) -> list[sqlite3.Row]:
+    ) -> list[ResultRow]:
         """Return all rows of one query. Raises StoreError."""
         self._until = time.monotonic() + self._longest_s
         for last in (False, True):
             try:
-                result = self._connection.execute(sql, parameters).fetchall()
+                result: list[ResultRow] = self._connection.execute(sql, parameters).fetchall()
             # a mistake in our own statement says nothing of the store
             except sqlite3.ProgrammingError:
                 raise
@@ -201,6 +209,9 @@ class StoreConnection:
             except sqlite3.Error as error:
                 if last or not self._stale():
                     raise faults.translate(error, self.path) from error
+            except StoreError:  # a database's, whose server may be back
+                if last or not self._stale():
+                    raise
             else:
                 if last or self._access != "quiet" or not self._stale():
                     return result
@@ -223,7 +234,7 @@ class StoreConnection:
     def copy_to(self, target: sqlite3.Connection) -> None:
         """Copy the whole store, as it is at one moment, into an empty database."""
         try:
-            self._connection.backup(target)
+            self._file().backup(target)
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
@@ -232,7 +243,7 @@ class StoreConnection:
 
         Nothing of those is read, and what is copied is written once.
         """
-        connection = self._connection
+        connection = self._file()
         try:
             connection.execute("ATTACH ? AS copy", (str(target),))
             try:
@@ -248,7 +259,19 @@ class StoreConnection:
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
-    def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
+    def _file(self) -> sqlite3.Connection:
+        """Return the connection to a store that is a file. Raises StoreError for another."""
+        if isinstance(self._connection, sqlite3.Connection):
+            return self._connection
+        check_file(self.path)
+        raise AssertionError("unreachable")
+
+    def _open(self) -> tuple[Database, StoreAccess, Identity]:
+        if isinstance(self.path, DatabaseAddress):
+            from advisor.store import postgresql
+
+            waits = {"timeout_s": self._timeout_s, "longest_s": self._longest_s}
+            return postgresql.open_reader(self.path, **waits), "live", ()
         wal = is_wal(self.path)
         access: StoreAccess = "live" if wal else "frozen"
         identity = self._identify(access)
@@ -297,9 +320,13 @@ class StoreConnection:
         self._version = self.data_version()
 
     def _stale(self) -> bool:
+        if isinstance(self.path, DatabaseAddress):
+            return bool(getattr(self._connection, "broken", False))
         return self._identify(self._access) != self._identity
 
     def _identify(self, access: StoreAccess) -> Identity:
+        if isinstance(self.path, DatabaseAddress):
+            return ()
         try:
             status = self.path.stat()
         except OSError as error:
@@ -343,14 +370,4 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: the store is of an older version (it lacks {', '.join(missing)})",
             hint="its owner brings it up to date with advisor collect, "
             "a copy with advisor store publish",
-        )
-
-
-def check_not_newer(applied: set[str], path: Path) -> None:
-    """Raise StoreError when a newer program has changed the store's schema."""
-    unknown = sorted(applied - set(MIGRATIONS))
-    if unknown:
-        raise StoreError(
-            f"{path}: the store was written by a newer advisor (it has {', '.join(unknown)})",
-            hint="upgrade hpc-advisor on this host",
         )

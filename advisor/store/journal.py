@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.decision import Decision
-from advisor.errors import AdvisorError
+from advisor.database import DatabaseAddress, store_at
+from advisor.errors import AdvisorError, RefusedValueError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import LOG_BYTES, check_schema, is_wal
+from advisor.store.port import Database
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
@@ -57,14 +59,14 @@ class Journal:
     """
 
     def __init__(self, path: Path | str, *, limit: int = 10_000) -> None:
-        self.path = Path(path)
+        self.path = store_at(path)
         self.limit = limit
         self._items: deque[_Item] = deque()
         self._ready = threading.Condition()
         self._closing = threading.Event()
         self._deadline = 0.0
         self._thread: threading.Thread | None = None
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Database | None = None
         self._inode: tuple[int, int] | None = None
         self._in_flight = 0
         self._written = 0
@@ -194,7 +196,7 @@ class Journal:
         connection = self._connected()
         rows = self._rows(batch)
         written_rows = 0
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(self._begin)
         try:
             for sql, row in rows:
                 written_rows += self._write_one(connection, sql, row)
@@ -223,10 +225,21 @@ class Journal:
                 self._closing.wait(_BREATH_S)
         return rows
 
-    def _write_one(self, connection: sqlite3.Connection, sql: str, row: dict[str, Any]) -> bool:
+    @property
+    def _begin(self) -> str:
+        """Decisions need no lock in a database: each is a row of its own."""
+        return "BEGIN READ WRITE" if isinstance(self.path, DatabaseAddress) else "BEGIN IMMEDIATE"
+
+    def _write_one(self, connection: Database, sql: str, row: dict[str, Any]) -> bool:
         try:
-            connection.execute(sql, row)
+            if isinstance(connection, sqlite3.Connection):
+                connection.execute(sql, row)
+            else:
+                _write_part(connection, sql, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+            _LOG.error("event=decision-refused store=%s error=%r", self.path, str(error))
+            return False
+        except RefusedValueError as error:
             _LOG.error("event=decision-refused store=%s error=%r", self.path, str(error))
             return False
         except (OverflowError, TypeError, ValueError) as error:
@@ -234,8 +247,15 @@ class Journal:
             return False
         return True
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self) -> Database:
         """Return the open connection, to the file that has the store's name now."""
+        if isinstance(self.path, DatabaseAddress):
+            if self._connection is None:
+                from advisor.store import postgresql
+
+                self._connection = postgresql.open_reader(self.path, timeout_s=_BUSY_S)
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            return self._connection
         try:
             status = self.path.stat()
         except OSError:
@@ -300,3 +320,16 @@ class Journal:
                 self._dropped,
                 self.path,
             )
+
+
+def _write_part(connection: Database, sql: str, row: dict[str, Any]) -> None:
+    """Write a row inside a transaction, which goes on without it where the database refuses it."""
+    connection.execute("SAVEPOINT part")
+    try:
+        connection.execute(sql, row)
+    except RefusedValueError:
+        connection.execute("ROLLBACK TO part")
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("RELEASE part")

@@ -9,18 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from advisor.database import DatabaseAddress
 from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults, leftover
-from advisor.store.connection import (
-    LOG_BYTES,
-    MIGRATIONS,
-    applied_migrations,
-    check_no_copy,
-    check_not_newer,
-    is_wal,
-)
+from advisor.store.connection import LOG_BYTES, applied_migrations, check_no_copy, is_wal
 from advisor.store.schema import apply_migrations
+from advisor.store.versions import MIGRATIONS, check_not_newer
 
 
 def open_store(path: Path, timeout_s: float) -> sqlite3.Connection:
@@ -59,6 +54,10 @@ def _missing(path: Path) -> bool:
 
 def is_owner(path: Path) -> bool:
     """Tell whether this process acts for whoever owns the store, or would make it."""
+    if isinstance(path, DatabaseAddress):
+        from advisor.store import postgresql
+
+        return postgresql.process_owns(path)
     try:
         return os.geteuid() in (0, path.stat().st_uid)
     except OSError:

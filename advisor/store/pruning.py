@@ -9,13 +9,13 @@ that is not summed up.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from advisor.core.codec import Count
 from advisor.store import rows as _rows
+from advisor.store.port import Database
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
 
@@ -30,9 +30,10 @@ KEPT = timedelta(days=1)
 _SUM = """
 INSERT INTO months (month, cluster, application, node_type, decisions, changed)
     SELECT substr(created_at, 1, 7), cluster, application, node_type, count(*), sum(changed)
-    FROM decisions WHERE id IN (SELECT id FROM pruned) GROUP BY 1, 2, 3, 4
+    FROM decisions WHERE id IN (SELECT id FROM pruned_names) GROUP BY 1, 2, 3, 4
 ON CONFLICT (month, cluster, application, node_type) DO UPDATE SET
-    decisions = decisions + excluded.decisions, changed = changed + excluded.changed
+    decisions = months.decisions + excluded.decisions,
+    changed = months.changed + excluded.changed
 """
 _SUM_OUTCOMES = """
 INSERT INTO months (month, cluster, application, node_type, outcomes, worse, node_s, energy_j)
@@ -41,16 +42,19 @@ INSERT INTO months (month, cluster, application, node_type, outcomes, worse, nod
         coalesce(d.node_type, json_extract(o.record, '$.baseline.node_type'), ''),
         count(*), sum(o.verdict = 'worse'), total(o.nodes * o.time_s), total(o.energy_j)
     FROM outcomes AS o LEFT JOIN decisions AS d ON d.id = o.decision_id
-    WHERE o.rowid IN (SELECT id FROM pruned) GROUP BY 1, 2, 3, 4
+    WHERE o.rowid IN (SELECT id FROM pruned_numbers) GROUP BY 1, 2, 3, 4
 ON CONFLICT (month, cluster, application, node_type) DO UPDATE SET
-    outcomes = outcomes + excluded.outcomes, worse = worse + excluded.worse,
-    node_s = node_s + excluded.node_s, energy_j = energy_j + excluded.energy_j
+    outcomes = months.outcomes + excluded.outcomes, worse = months.worse + excluded.worse,
+    node_s = months.node_s + excluded.node_s, energy_j = months.energy_j + excluded.energy_j
 """
-_NOTE = "INSERT OR REPLACE INTO summed SELECT id, created_at FROM decisions WHERE id IN pruned"
+_NOTE = (
+    "INSERT OR REPLACE INTO summed SELECT id, created_at FROM decisions"
+    " WHERE id IN (SELECT id FROM pruned_names)"
+)
 _NOTE_OUTCOMES = """
 INSERT OR REPLACE INTO summed
     SELECT rtrim(scheduler || ' ' || cluster) || ' ' || job_id || ' ' || submitted_at, collected_at
-    FROM outcomes WHERE rowid IN pruned
+    FROM outcomes WHERE rowid IN (SELECT id FROM pruned_numbers)
 """
 _NEED = " AND {} >= (SELECT at FROM summed WHERE key = '')"
 _UNUSED = """
@@ -94,7 +98,11 @@ def to_prune(
     """Return how many rows :func:`prune` would take."""
 
     def count(old: str, cutoff: str) -> int:
-        return int(reader.rows(f"SELECT count(*) FROM ({old})", (cutoff,))[0][0]) if cutoff else 0
+        return (
+            int(reader.rows(f"SELECT count(*) FROM ({old}) AS old", (cutoff,))[0][0])
+            if cutoff
+            else 0
+        )
 
     return Pruned(
         count(_OLD_DECISIONS, decisions_before),
@@ -166,7 +174,7 @@ def _limit() -> str:
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _kept_rows(db: sqlite3.Connection, kind: str) -> list[tuple[int, str]]:
+def _kept_rows(db: Database, kind: str) -> list[tuple[int, str]]:
     sql = (
         "SELECT id, record FROM pruned_rows WHERE kind = ? AND pruned_at > ? ORDER BY id"
         f" LIMIT {_STEP}"
@@ -174,7 +182,7 @@ def _kept_rows(db: sqlite3.Connection, kind: str) -> list[tuple[int, str]]:
     return [(row[0], row[1]) for row in db.execute(sql, (kind, _limit()))]
 
 
-def _put_back(db: sqlite3.Connection, kind: str, part: Sequence[tuple[int, str]]) -> int:
+def _put_back(db: Database, kind: str, part: Sequence[tuple[int, str]]) -> int:
     """Put one part of a table back, take it out of the sums, and note it no longer as summed."""
     records = [json.loads(record) for _, record in part]
     back = 0
@@ -186,24 +194,23 @@ def _put_back(db: sqlite3.Connection, kind: str, part: Sequence[tuple[int, str]]
         sql = f"INSERT OR IGNORE INTO {kind} ({columns}) VALUES ({marks})"
         back += db.execute(sql, tuple(row.values())).rowcount
     if kind != "observations":
-        db.execute("CREATE TEMP TABLE IF NOT EXISTS pruned (id)")
-        db.execute("DELETE FROM pruned")
+        names = _begin_part(db, kind)
         keys = _KEYS[kind]
         where = " AND ".join(f"{key} = ?" for key in keys)
         row_key = "id" if kind == "decisions" else "rowid"
         db.executemany(
-            f"INSERT INTO pruned SELECT {row_key} FROM {kind} WHERE {where}",
+            f"INSERT INTO {names} SELECT {row_key} FROM {kind} WHERE {where}",
             [tuple(record.get(key, "") for key in keys) for record in records],
         )
         sums = _SUM if kind == "decisions" else _SUM_OUTCOMES
         db.execute(sums.replace(" + excluded.", " - excluded."))
-        names = [
+        keys_summed = [
             (record["id"],)
             if kind == "decisions"
             else (_summed_key(*(str(record.get(key, "")) for key in _rows.OUTCOME_KEY)),)
             for record in records
         ]
-        db.executemany("DELETE FROM summed WHERE key = ?", names)
+        db.executemany("DELETE FROM summed WHERE key = ?", keys_summed)
     db.executemany("DELETE FROM pruned_rows WHERE id = ?", [(number,) for number, _ in part])
     return back
 
@@ -282,7 +289,7 @@ def _set_horizon(store: StoreTransaction, cutoff: str) -> None:
         )
         db.execute(
             "INSERT INTO summed VALUES ('', ?) ON CONFLICT (key) DO UPDATE"
-            " SET at = max(at, excluded.at)",
+            " SET at = CASE WHEN excluded.at > summed.at THEN excluded.at ELSE summed.at END",
             (min(named_since, cutoff),),
         )
         db.execute("DELETE FROM summed WHERE at < (SELECT at FROM summed WHERE key = '')")
@@ -290,23 +297,32 @@ def _set_horizon(store: StoreTransaction, cutoff: str) -> None:
 
 def _steps(store: StoreTransaction, table: str, key: str, old: str, cutoff: str, *also: str) -> int:
     """Delete the rows of a table that ``old`` finds, and do ``also`` with each part of them."""
-    deleted_total = 0
+    deleted_total, part = 0, f"{key} IN (SELECT id FROM {_part_of(table)})"
     while True:
         with store.transaction() as db:
-            db.execute("CREATE TEMP TABLE IF NOT EXISTS pruned (id)")
-            db.execute("DELETE FROM pruned")
-            db.execute(f"INSERT INTO pruned {old} LIMIT {_STEP}", (cutoff,))
+            names = _begin_part(db, table)
+            db.execute(f"INSERT INTO {names} {old} LIMIT {_STEP}", (cutoff,))
             for statement in also:
                 db.execute(statement)
             pruned_at = _rows.now()
-            doomed = db.execute(f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM pruned)")
+            doomed = db.execute(f"SELECT * FROM {table} WHERE {part}")
             db.executemany(  # SQLite's own JSON would round what it writes
                 "INSERT INTO pruned_rows (pruned_at, kind, record) VALUES (?, ?, ?)",
                 [(pruned_at, table, _rows.to_json(dict(row))) for row in doomed.fetchall()],
             )
-            deleted = db.execute(
-                f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM pruned)"
-            ).rowcount
+            deleted = db.execute(f"DELETE FROM {table} WHERE {part}").rowcount
         deleted_total += deleted
         if deleted < _STEP:
             return deleted_total
+
+
+def _begin_part(db: Database, table: str) -> str:
+    """Make room for what the rows of one part are found by; return the table for that."""
+    kind, names = "TEXT" if table == "decisions" else "INTEGER", _part_of(table)
+    db.execute(f"CREATE TEMP TABLE IF NOT EXISTS {names} (id {kind})")
+    db.execute(f"DELETE FROM {names}")
+    return names
+
+
+def _part_of(table: str) -> str:
+    return "pruned_names" if table == "decisions" else "pruned_numbers"

@@ -15,8 +15,9 @@ from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults
 from advisor.store.announced import announce
-from advisor.store.connection import COPY, MIGRATIONS, applied_migrations, is_wal
+from advisor.store.connection import COPY, applied_migrations, check_file, is_wal
 from advisor.store.reader import Reader
+from advisor.store.versions import MIGRATIONS
 
 HISTORY = frozenset(
     {
@@ -79,6 +80,7 @@ def copied(source: Path, target: Path, *, history: bool, mark: int = 0) -> Itera
     ``mark`` is the copy's ``application_id``. Raises StoreError, also where ``target`` is no place
     for a copy.
     """
+    check_file(source)
     source, target = Path(source), Path(target)
     _check_target(source, target)
     workshop = source.parent if os.access(source.parent, os.W_OK) else Path(tempfile.gettempdir())

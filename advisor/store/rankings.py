@@ -5,7 +5,6 @@ Standard library only.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from advisor.core.node_type_estimate import NodeTypeEstimate
 from advisor.core.observation import Scope
 from advisor.store import rows as _rows
+from advisor.store.port import Database
 from advisor.store.reader import Reader
 from advisor.store.transaction import StoreTransaction
 
@@ -73,9 +73,7 @@ def save_characterisation(
     )
 
 
-def _delete_of_contributor(
-    db: sqlite3.Connection, table: str, place: str, key: tuple[int, str, str]
-) -> None:
+def _delete_of_contributor(db: Database, table: str, place: str, key: tuple[int, str, str]) -> None:
     """Delete what one contributor has of a workload, measured at one node type (``place``)."""
     db.execute(
         f"DELETE FROM {table} WHERE workload_id = ? AND {place} = ? AND contributor = ?", key

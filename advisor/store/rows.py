@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,6 +14,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.decision import Decision
 from advisor.core.observation import Observation
 from advisor.errors import InputError, StoreError
+from advisor.store.port import ResultRow
 from advisor.store.records import (
     ConfigVersion,
     Outcome,
@@ -101,14 +101,14 @@ def damaged(what: str) -> StoreError:
     return StoreError(f"{what}: the stored record is damaged")
 
 
-def model(row: sqlite3.Row) -> StoredModel:
+def model(row: ResultRow) -> StoredModel:
     """Return the model of a row of MODEL_COLUMNS."""
     values = list(row)
     values[12] = from_json(values[12], f"model {values[0]}")
     return StoredModel(*values)
 
 
-def observation(row: sqlite3.Row) -> StoredObservation:
+def observation(row: ResultRow) -> StoredObservation:
     """Return the observation of a row of OBSERVATION_COLUMNS."""
     (
         number,
@@ -222,14 +222,14 @@ _OF_RUN = (
 )
 
 
-def request(row: sqlite3.Row) -> TrainingRequest:
+def request(row: ResultRow) -> TrainingRequest:
     """Return the training request of a row of REQUEST_COLUMNS."""
     values = list(row)
     values[8] = from_json(values[8], f"training request {values[0]}")
     return TrainingRequest(*values)
 
 
-def run(row: sqlite3.Row) -> TrainingRun:
+def run(row: ResultRow) -> TrainingRun:
     """Return the training run of a whole row of training_runs."""
     what = f"run {row['seq']} of training request {row['request_id']}"
     try:
@@ -240,14 +240,14 @@ def run(row: sqlite3.Row) -> TrainingRun:
     return TrainingRun(**{**values, "configuration": configuration})
 
 
-def outcome(row: sqlite3.Row) -> Outcome:
+def outcome(row: ResultRow) -> Outcome:
     """Return the outcome of a whole row of outcomes."""
     values = {name: row[name] for name in Outcome.__slots__}
     values["record"] = from_json(row["record"], f"outcome of job {row['job_id']}")
     return Outcome(**values)
 
 
-def config(row: sqlite3.Row) -> ConfigVersion:
+def config(row: ResultRow) -> ConfigVersion:
     """Return the configuration version of a whole row of config_versions."""
     values = {name: row[name] for name in ConfigVersion.__slots__}
     values["compiled"] = from_json(row["compiled"], f"{row['kind']} version {row['version']}")
@@ -262,10 +262,10 @@ VALUES (:id, :created_at, :scheduler, :hook, :user, :account, :application, :wor
     :node_type, :mode, :changed, :holdout, :model_id, :policy_version, :record, :job_id,
     :cluster)
 ON CONFLICT (id) DO UPDATE SET
-    record = CASE WHEN length(excluded.record) > length(record)
-                  THEN excluded.record ELSE record END,
-    job_id = CASE WHEN excluded.job_id <> '' THEN excluded.job_id ELSE job_id END,
-    cluster = CASE WHEN excluded.cluster <> '' THEN excluded.cluster ELSE cluster END
+    record = CASE WHEN length(excluded.record) > length(decisions.record)
+                  THEN excluded.record ELSE decisions.record END,
+    job_id = CASE WHEN excluded.job_id <> '' THEN excluded.job_id ELSE decisions.job_id END,
+    cluster = CASE WHEN excluded.cluster <> '' THEN excluded.cluster ELSE decisions.cluster END
 """
 """Keeps the fuller record when a decision arrives twice: from the daemon and with its job."""
 
@@ -329,13 +329,13 @@ ALIKE_DECISION_COLUMNS = (
 """The same without what is each decision's own: a request that comes again is decided alike."""
 
 
-def decision(row: sqlite3.Row) -> Decision:
+def decision(row: ResultRow) -> Decision:
     """Return the decision of a row of DECISION_COLUMNS or BRIEF_DECISION_COLUMNS."""
     record = from_json(row["record"], f"decision {row['id']}")
     return Decision.from_dict(record, job_id=row["job_id"], cluster=row["cluster"])
 
 
-def decision_alike(row: sqlite3.Row) -> Decision:
+def decision_alike(row: ResultRow) -> Decision:
     """Return the decision of a row of ALIKE_DECISION_COLUMNS; many may share what they hold."""
     alike = _decision_of_record(row["record"])
     if alike is None:

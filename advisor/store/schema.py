@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from advisor import paths, plugins
-from advisor.errors import AdvisorError
-from advisor.store.connection import MIGRATIONS
+from advisor.errors import AdvisorError, StoreError
+from advisor.store.port import Database
+from advisor.store.versions import MIGRATIONS
 
 
 def load_migrations() -> Any:
@@ -35,13 +36,17 @@ def apply_migrations(connection: sqlite3.Connection) -> None:
     load_migrations().apply(_database(connection))
 
 
-def apply_added(connection: sqlite3.Connection) -> None:
+def apply_added(connection: Database) -> None:
     """Apply what is pending of the tables that packages add, in the caller's transaction.
 
     They are entry points of the group ``advisor.migrations``: sqlite-utils ``Migrations`` with a
     name of their own. Whoever writes such tables asks for them: no other writer waits for that, or
-    fails for a package.
+    fails for a package. Raises StoreError for a store that is no file.
     """
+    if not isinstance(connection, sqlite3.Connection):
+        raise StoreError(
+            "tables of packages are kept in a store that is a file", hint="name one with --db FILE"
+        )
     for name in plugins.names("migrations"):
         plugins.load("migrations", name).apply(_database(connection))
 

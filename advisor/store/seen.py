@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from advisor.database import is_readable
 from advisor.errors import AdvisorError
+from advisor.store.port import Database
 
 MOST_PAGES = 400
 """A copy is made of no more: 4000 models, or 20,000 jobs."""
@@ -39,7 +40,7 @@ def copy(
             _copy_pages(db, ask, {"op": operation, **bounds.get(operation, {})})
 
 
-def _copy_pages(db: sqlite3.Connection, ask: Ask, request: dict[str, object]) -> None:
+def _copy_pages(db: Database, ask: Ask, request: dict[str, object]) -> None:
     page_start: object = 0
     for _ in range(MOST_PAGES):
         answer = ask({k: v for k, v in {**request, "after": page_start}.items() if v is not None})
@@ -72,7 +73,7 @@ _TABLES = (
 )
 
 
-def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+def _columns(db: Database, table: str) -> list[str]:
     return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
 
 
@@ -96,8 +97,8 @@ def store_seen(
     store = paths.store_path(db, socket=socket)
     daemon = paths.socket_path(socket)
     named = db or os.environ.get("ADVISOR_DB")
-    is_readable = named or os.access(store, os.R_OK) or not os.path.exists(daemon)  # noqa: PTH110
-    if is_readable and not of_daemon:
+    seen = named or os.access(store, os.R_OK) or not os.path.exists(daemon)  # noqa: PTH110
+    if seen and not of_daemon:
         return store
     import atexit
     import shutil
@@ -124,7 +125,7 @@ def old_copy(db: str | None) -> str:
 
     store = paths.store_path(db)
     try:
-        if os.access(store, os.R_OK):
+        if is_readable(store):
             age_s = age_of_copy(store)
         else:
             age = call(paths.socket_path(), {"op": "status"}).get("store_age_s")

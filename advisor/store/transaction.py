@@ -18,11 +18,13 @@ from typing import Any
 
 from advisor.core.observation import Quality, Scope
 from advisor.core.option import Option, pack_options
+from advisor.database import DatabaseAddress
 from advisor.errors import InputError, StoreError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
+from advisor.store.port import Database
 from advisor.store.reader import Reader
 from advisor.store.records import (
     CLASS,
@@ -58,7 +60,11 @@ class StoreTransaction(Reader):
     def __init__(self, path: Path | str, *, timeout_s: float = 10.0) -> None:
         super().__init__(path, timeout_s=timeout_s)
 
-    def _open(self) -> tuple[sqlite3.Connection, StoreAccess, Identity]:
+    def _open(self) -> tuple[Database, StoreAccess, Identity]:
+        if isinstance(self.path, DatabaseAddress):
+            from advisor.store import postgresql
+
+            return postgresql.open_writer(self.path, self._timeout_s), "live", ()
         return open_store(self.path, self._timeout_s), "live", self._identify("live")
 
     def batch(self) -> AbstractContextManager[object]:
@@ -74,11 +80,12 @@ class StoreTransaction(Reader):
 
         Inside of a transaction SQLite itself undoes one that fails.
         """
-        if not self._connection.in_transaction:
+        if not self._connection.in_transaction or isinstance(self.path, DatabaseAddress):
             with self.transaction() as db:
                 return db.execute(sql, values).rowcount
         try:
-            return self._connection.execute(sql, values).rowcount
+            changed: int = self._connection.execute(sql, values).rowcount
+            return changed
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
@@ -93,9 +100,9 @@ class StoreTransaction(Reader):
                 db.executemany(sql, rows)
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Database]:
         """One transaction; any error undoes all of it and SQLite's become StoreError."""
-        connection = self._connection
+        connection: Database = self._connection
         inner = connection.in_transaction
         begin, commit, undo = _SAVEPOINT if inner else _TRANSACTION
         try:
@@ -107,7 +114,7 @@ class StoreTransaction(Reader):
             except BaseException:
                 # SQLite has undone it by itself after some errors, such as a full disk.
                 if connection.in_transaction:
-                    with suppress(sqlite3.Error):
+                    with suppress(sqlite3.Error, StoreError):
                         for statement in undo:
                             connection.execute(statement)
                 raise
@@ -126,7 +133,7 @@ class StoreTransaction(Reader):
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is under way."""
-        return self._connection.in_transaction
+        return bool(self._connection.in_transaction)
 
     # -- what follows from what --------------------------------------------------------------------
 
@@ -278,7 +285,7 @@ class StoreTransaction(Reader):
         with self.transaction() as db:
             return db.execute(sql, values).rowcount
 
-    def workload_id(self, db: sqlite3.Connection, application: str, workload: str) -> int:
+    def workload_id(self, db: Database, application: str, workload: str) -> int:
         """Return the id of a workload, which is made or shown again where needed."""
         sql = "SELECT id FROM workloads WHERE application = ? AND name = ?"
         shown = db.execute(f"{sql} AND hidden = 0", (application, workload)).fetchone()
@@ -288,15 +295,13 @@ class StoreTransaction(Reader):
         _rows.check_name("workload", workload)
         db.execute(
             "INSERT INTO workloads (application, name, created_at) VALUES (?, ?, ?)"
-            " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE hidden = 1",
+            " ON CONFLICT (application, name) DO UPDATE SET hidden = 0 WHERE workloads.hidden = 1",
             (application, workload, _rows.now()),
         )
         return int(db.execute(sql, (application, workload)).fetchone()[0])
 
 
-def insert(
-    db: sqlite3.Connection, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()
-) -> int:
+def insert(db: Database, table: str, values: Mapping[str, Any], *, key: Sequence[str] = ()) -> int:
     """Insert a row, or update the one with the same ``key``; return its id."""
     sql = insertion(table, tuple(values), tuple(key))
     return db.execute(sql, _rows.cleaned(values.values())).lastrowid or 0

@@ -17,6 +17,7 @@ from typing import Literal
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.observation import Scope
+from advisor.database import DatabaseAddress
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
@@ -208,6 +209,10 @@ def give_up_place(path: Path, decision_id: str) -> None:
 
 def write_now(path: Path, sql: str, values: dict[str, object]) -> int:
     """Run one statement on a live store, now or not at all; return how many rows it changed."""
+    if isinstance(path, DatabaseAddress):
+        from advisor.store import quick_writes
+
+        return quick_writes.write(path, sql, values, _WAIT_S)
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         db = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from advisor.database import store_at
 from advisor.errors import AdvisorError
 from advisor.store.writer import Writer
 
@@ -18,4 +19,4 @@ def main(store: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(store_at(sys.argv[1]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -15,6 +14,7 @@ from advisor.core.observation import Observation, Scope
 from advisor.core.program import joined
 from advisor.errors import InputError
 from advisor.store import rows as _rows
+from advisor.store.port import Database
 from advisor.store.records import ConfigKind, Outcome, TrainingRequest, TrainingRun
 from advisor.store.transaction import StoreTransaction, insert, insertion, marks
 
@@ -103,7 +103,7 @@ class Writer(StoreTransaction):
             return len(fresh)
 
     def _imported(
-        self, db: sqlite3.Connection, workload_id: int, file: str, sha256: str
+        self, db: Database, workload_id: int, file: str, sha256: str
     ) -> Counter[tuple[Any, ...]]:
         sql = (
             f"SELECT {', '.join(f'o.{name}' for name in _SAME_RUN)} FROM observations AS o"

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from advisor.database import store_at
 from advisor.drafts import write_whole
 from advisor.errors import AdvisorError, InputError, RefusedError
 from advisor.interpreter import own_python
@@ -177,7 +178,7 @@ def every(root: Path, store: Path | None = None) -> list[Progress]:
         with contextlib.suppress(InputError):
             sweeps.append(read(path.parent))
     if store is not None:
-        sweeps = [p for p in sweeps if not p.store or _same_file(Path(p.store), store)]
+        sweeps = [p for p in sweeps if not p.store or _same_file(store_at(p.store), store)]
     return sorted(sweeps, key=lambda p: (p.created_at, p.id), reverse=True)
 
 

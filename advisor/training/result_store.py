@@ -20,6 +20,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation, Scope
 from advisor.core.policy import Trust, scope_of
 from advisor.core.protocol import call
+from advisor.database import DatabaseAddress
 from advisor.derive.worker import derive
 from advisor.errors import AdvisorError, RefusedError, StoreError
 from advisor.models.fit import FitResult
@@ -107,7 +108,7 @@ class LocalResults(ResultStore):
         self._user = user
         self._trust = trust
         self.description = f"store {writer.path}"
-        self.store = str(Path(writer.path).absolute())
+        self.store = str(writer.path.absolute())
 
     def know(self, node_type: NodeType) -> None:
         """Add a node type the inventory does not have; never change one it has."""
@@ -376,6 +377,8 @@ def _left_results(folder: Path, user: str) -> LeftResults:
 
 def _writable(store: Path) -> bool:
     """Tell whether a store can be written: opening it for writing alone would not show it."""
+    if isinstance(store, DatabaseAddress):
+        return True
     return store.exists() and os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)
 
 

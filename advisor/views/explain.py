@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.database import is_readable
 from advisor.errors import AdvisorError, InputError, StoreError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def explain(
     by a daemon that may list them; none where nothing is known.
     Raises StoreError when there is neither, InputError for a request that makes no sense.
     """
-    if store is not None and os.access(store, os.R_OK):
+    if store is not None and is_readable(store):
         if os.geteuid() not in (0, uid) or not _answers_from(store, socket):
             return from_store(store, payload, user=user, uid=uid), ()
         return _answer(socket, payload)

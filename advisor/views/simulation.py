@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from advisor.core.request import JobRequest
 from advisor.core.worth import J_PER_KWH, Tariff
 from advisor.service.decide import decide_again
 from advisor.service.snapshot import Snapshot, StoreSource
+from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
 from advisor.views.simulated_sums import BothWays, Interval, PolicyEffect, Sums
 
@@ -145,7 +145,7 @@ def _match_job_names(policy: PolicySet) -> bool:
 
 def _stored_rows(
     reader: Reader, since: datetime, user: str | None, by_job_name: bool
-) -> Iterator[sqlite3.Row]:
+) -> Iterator[ResultRow]:
     """Yield the decisions since a moment; all but the first three columns are the request's.
 
     What no decision depends on is left out, so that the same job submitted again is the same.
@@ -171,7 +171,7 @@ def _stored_rows(
         last = rows[-1]["at"]
 
 
-def _both_ways(row: sqlite3.Row, present: Snapshot, tried_snapshot: Snapshot) -> BothWays | str:
+def _both_ways(row: ResultRow, present: Snapshot, tried_snapshot: Snapshot) -> BothWays | str:
     """Decide one stored request under both policies; return why where that cannot be."""
     if row["origin"] == FROM_STAMP:
         return STAMP_ONLY
@@ -243,7 +243,7 @@ def _starts(reader: Reader, since: datetime) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if row[1]}
 
 
-def _start_time(row: sqlite3.Row, starts: Mapping[str, str]) -> datetime:
+def _start_time(row: ResultRow, starts: Mapping[str, str]) -> datetime:
     text = starts.get(row["id"]) or row["created_at"]
     return datetime.fromisoformat(text).astimezone()
 

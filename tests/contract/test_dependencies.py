@@ -55,7 +55,9 @@ def imported(*folders: str) -> dict[str, str]:
 def test_what_is_required_is_imported_and_what_is_imported_is_declared() -> None:
     required, optional = (
         named(PROJECT["dependencies"]),
-        named(EXTRAS["tui"] + EXTRAS["plot"] + EXTRAS["ml"] + EXTRAS["nvml"]),
+        named(
+            EXTRAS["tui"] + EXTRAS["plot"] + EXTRAS["ml"] + EXTRAS["nvml"] + EXTRAS["postgresql"]
+        ),
     )
     packages = imported("advisor", "tui/advisor_tui", "db")
     assert set(packages.values()) - PARTS == required | optional

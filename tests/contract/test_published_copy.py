@@ -51,6 +51,7 @@ WRITING = {
     "collect": "collect --scheduler local",
     "store restore": "store restore backup",
     "store prune": "store prune --older-than 0d --yes",
+    "store move": "store move --to postgresql:///nowhere",
 }
 """What a verb, or an action of one, is called with to write into the store."""
 SAYING = {"lab rank", "lab characterise"}

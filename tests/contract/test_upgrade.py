@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from advisor.core.protocol import call
-from advisor.store.connection import MIGRATIONS, applied_migrations
+from advisor.store.connection import applied_migrations
 from advisor.store.reader import Reader
+from advisor.store.versions import MIGRATIONS
 from tests.waiting import wait_for
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "store_0_2_0.sql"

@@ -13,10 +13,10 @@ import pytest
 from advisor import paths
 from advisor.core.observation import Observation
 from advisor.errors import RefusedError
-from advisor.store.connection import MIGRATIONS
 from advisor.store.count_laws import count_laws
 from advisor.store.reader import Reader
 from advisor.store.schema import load_migrations, schema_sql
+from advisor.store.versions import MIGRATIONS
 from advisor.store.writer import Writer
 from advisor_lab.profile.store import ProfileFile, profile_files, save_profile_files
 from tests.unit.stored import C, decision, options, save

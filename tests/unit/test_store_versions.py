@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from advisor.errors import StoreError
-from advisor.store.connection import MIGRATIONS
 from advisor.store.reader import Reader
 from advisor.store.schema import load_migrations
+from advisor.store.versions import MIGRATIONS
 from advisor.store.writer import Writer
 from tests.unit.other_writer import one_line, runs
 
@@ -45,7 +45,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, second: Callable[[Any], None]) -> 
     migrations = load_migrations()
     migrations(name="m9999_second")(second)
     monkeypatch.setattr("advisor.store.schema.load_migrations", lambda: migrations)
-    for module in ("connection", "opening"):
+    for module in ("connection", "opening", "versions"):
         known = (*MIGRATIONS, "m9999_second")
         monkeypatch.setattr(f"advisor.store.{module}.MIGRATIONS", known)
 

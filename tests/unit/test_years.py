@@ -27,11 +27,11 @@ from advisor.schedulers.base import JobRecord
 from advisor.service.handlers import Handlers
 from advisor.service.snapshot import StoreSource
 from advisor.store import connection, opening
-from advisor.store.connection import MIGRATIONS
 from advisor.store.pruning import prune
 from advisor.store.publish import publish
 from advisor.store.schema import load_migrations
 from advisor.store.seen import old_copy
+from advisor.store.versions import MIGRATIONS
 from advisor.store.writer import Writer
 
 NOW = datetime.now(UTC).replace(microsecond=0)

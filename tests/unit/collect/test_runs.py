@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from advisor.core.signature import Signature
 from advisor.core.stamp import make_stamp
 from advisor.loop import accounted
 from advisor.schedulers.base import JobRecord
+from advisor.store.port import ResultRow
 from advisor.store.records import StoredModel
 from advisor.store.signatures import save_signatures, signatures
 from advisor.store.writer import Writer
@@ -213,7 +213,7 @@ def test_a_batch_asks_for_signatures_once_and_knows_its_own(
     asked: list[str] = []
     rows = Writer.rows
 
-    def noted(self: Writer, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+    def noted(self: Writer, sql: str, parameters: Sequence[object] = ()) -> list[ResultRow]:
         asked.append(sql)
         return rows(self, sql, parameters)
 

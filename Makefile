@@ -50,7 +50,7 @@ demo-slurm: setup slurm-packages
 # What takes minutes, by pytest's markers; `make test` goes without.
 LONG   := cluster or package or terminal or slow or gpu or postgresql
 PYTEST := $(BIN)/python -m pytest
-MANY   := -rs --dist loadfile --no-loadscope-reorder --numprocesses
+MANY    = -rs --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The types are checked by one process, beside the tests' own.
 test: setup-dev slurm-packages
@@ -59,12 +59,14 @@ test: setup-dev slurm-packages
 test-all: test
 	@$(MAKE) --no-print-directory rest
 
+fast: PROCESSES := 4
 fast: compiled
-	@$(PYTEST) $(MANY) 4 -m "not ($(LONG))"
+	@$(PYTEST) $(MANY) -m "not ($(LONG))"
 
-# More processes: jobs on a cluster mostly wait.
+# More of them: jobs on a cluster mostly wait.
+rest: PROCESSES := 6
 rest: compiled package-tools slurm-packages
-	@$(PYTEST) $(MANY) 6 -m "$(LONG)"
+	@$(PYTEST) $(MANY) -m "$(LONG)"
 
 # Compiled once after a change, here: hundreds of programs are started, some by users who may not write
 # to this tree. So are the tests: each of the four processes would take twenty seconds for that.

@@ -44,9 +44,6 @@ LEAST_BUDGET = FIRST_RUNS + _PAIR
 """Fewer runs than this confirm nothing."""
 _MOST_PAIRS = 3
 """Pairs that an option gets at most."""
-_BEYOND_KNOWN = 1.25
-"""By how much a last pair elsewhere must be expected to save more than what it leaves unconfirmed:
-its run may show that the others did not bear that out."""
 _ENOUGH = 0.02
 """Error (log) of a mean at the policy's confidence that is small enough: 2 %."""
 
@@ -155,7 +152,7 @@ def next_runs(
             replace(o, confirmed=o.confirmed or o.configuration in as_predicted) for o in options
         ]
         known = confirmed_choice(likely, baseline, policy)
-        sure = min(sure, _BEYOND_KNOWN * _score(options, known, baseline, policy))
+        sure = min(sure, _score(options, known, baseline, policy))
     rest = [o for o in (*again, *free) if o.configuration != choice]
     guess = best_guess(rest, baseline, policy, sure=sure, run_sigma=ahead)
     best = guess[0] if guess else recommend(rest, baseline, policy, run_sigma=ahead, sure=sure)

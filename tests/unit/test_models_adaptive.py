@@ -132,28 +132,6 @@ def test_no_run_steps_farther_below_what_was_made_than_the_first_ones() -> None:
     assert step is not None and step.configurations == (near.configuration,)
 
 
-def test_a_last_pair_goes_elsewhere_only_for_clearly_more_than_what_it_leaves_unconfirmed() -> None:
-    base = option(BASE, 100.0, 1000.0, measured=True, confirmed=True)
-    known = option(replace(BASE, threads_per_node=8), 98.0, 800.0, measured=True)
-
-    def last_pair(energy_j: float) -> list[int]:
-        other = option(replace(BASE, threads_per_node=10), 98.0, energy_j)
-        step = next_runs(
-            [base, known, other],
-            base,
-            POLICY,
-            runs_left=2,
-            pairs={},
-            run_sigma=0.005,
-            as_predicted={known.configuration},
-        )
-        assert step is not None and step.confirms
-        return [c.threads_per_node for c in step.configurations]
-
-    assert last_pair(780.0) == [8, 16]
-    assert last_pair(650.0) == [10, 16]
-
-
 def test_what_is_proposed_keeps_the_bound_at_the_noise_seen() -> None:
     """At 5 % noise an option at the edge of the bound cannot be confirmed; a milder one can."""
     base = option(BASE, 100.0, 1000.0, measured=True)

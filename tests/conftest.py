@@ -131,6 +131,14 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _cache: Path) -
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon collects garbage between its answers. Here a pass over all that other tests left
+    may fall into the reading of a script, which was then taken for too slow.
+    """
+    monkeypatch.setattr("advisor.core.script.DEADLINE_S", 1.0)
+
+
 Connect = Callable[[Path, float], sqlite3.Connection]
 
 

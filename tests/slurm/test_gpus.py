@@ -297,18 +297,17 @@ def test_two_nodes_tell_of_all_their_devices(gpu_site: AdvisedSite) -> None:
     testbed = gpu_site.testbed
     options = ("-N2", "-n2", "--exclusive", "-p", "broadwell", "--gres=gpu:1", "-t", "10")
     job = testbed.sbatch("--hold", *options, script="sleep 1", env={"ADVISOR": "off"}).job_id
-    comment = 'AdminComment=advisor:{"v":1,"gpus":{"gpu_power_w":200}}'
-    testbed.run(["scontrol", "update", f"JobId={job}", comment])
+    stamp = 'advisor:{"v":1,"gpus":{"gpu_power_w":200}}'
+    testbed.run(["scontrol", "update", f"JobId={job}", f"AdminComment={stamp}"])
     testbed.run(["scontrol", "release", str(job)])
     assert testbed.wait(job) == "COMPLETED"
     testbed.rest()
 
-    def told() -> str:
-        command = ["sacct", "-n", "-P", "-X", "-o", "SystemComment", "-j", str(job)]
-        return testbed.run(command).stdout
+    def told(field: str = "SystemComment") -> str:
+        return testbed.run(["sacct", "-n", "-P", "-X", "-o", field, "-j", str(job)]).stdout
 
     wait_until(lambda: told().count("advisor-gpus:bdw") == 2, 60, "both nodes' words")
-    assert told().count("0/200/0/") == 2
+    assert told().count("0/200/0/") == 2 and told("AdminComment").strip() == stamp
     lifted = [f"{number} limit 300000" for number in range(COUNT)]
     assert [lines[-COUNT:] for lines in calls(testbed).values()] == [lifted, lifted]
 

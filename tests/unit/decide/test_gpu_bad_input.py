@@ -52,7 +52,7 @@ class Case:
     decision: str = ""
     asked: str = "--gres=gpu:4"
     had: Gpus = NODE.gpus
-    library: tuple[tuple[str, object], ...] = ()
+    driver_errors: tuple[tuple[str, object], ...] = ()
     is_set: bool = False
 
 
@@ -63,7 +63,7 @@ CASES = [
         "nvmlInit_v2: Driver Not Loaded",
         "NVML cannot be used: Driver Not Loaded",
         "NVML cannot be used: Driver Not Loaded",
-        library=(("error.init", 9),),
+        driver_errors=(("error.init", 9),),
     ),
     Case(
         "no energy counter",
@@ -121,7 +121,7 @@ def posed(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file that the posed NVML answers from: two devices, of which the second is the case's."""
     load_nvml()
     file = tmp_path / "nvml.txt"
-    pose(file, A100, {**A100, **case.second}, **dict(case.library))
+    pose(file, A100, {**A100, **case.second}, **dict(case.driver_errors))
     monkeypatch.setenv("POSED_NVML", str(file))
     return file
 
@@ -175,7 +175,7 @@ def test_doctor_has_a_warning_of_it(
 def test_discovery_sets_nothing_and_names_limits_that_all_devices_take(
     case: Case, posed: Path
 ) -> None:
-    if case.library:
+    if case.driver_errors:
         with pytest.raises(MeterError, match="Driver Not Loaded"):
             gpus_here()
         return

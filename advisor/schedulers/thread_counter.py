@@ -71,12 +71,17 @@ look() {
     }' >> "$file"
 }
 
+wait_s() {
+  read -rt "$1" -u "$never"
+  [ -d "/proc/$PPID" ] || exit 0  # whoever started it was killed, and can end it no more
+}
+
 for pause in 0.1 0.2 0.3 0.5 1 2 4 8 15; do
-  read -rt "$pause" -u "$never"
+  wait_s "$pause"
   look
 done
 while :; do
-  read -rt 30 -u "$never"
+  wait_s 30
   look
 done
 """

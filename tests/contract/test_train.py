@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from advisor.cli import build_parser
 from advisor.paths import share
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.slurm.testbed.daemons import wait_until
 
 ROOT = share("config").parent
 Run = Callable[..., Any]
@@ -261,6 +263,17 @@ def test_stopped_and_resumed(
         (request,) = reader.training_requests()
         assert request.id == folder.name and request.state == "fitted"
         assert {r.state for r in reader.training_runs(request.id)} == {"done"}
+    # What counts its threads sees that it is gone, and ends, too.
+    wait_until(lambda: not processes_with(folder), 30, "no process of the sweep is left")
+
+
+def processes_with(folder: Path) -> list[str]:
+    """The command lines of running processes that name this folder."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(file.read_text(errors="replace").replace("\0", " "))
+    return [line for line in lines if str(folder) in line]
 
 
 def test_the_policys_budget_refuses_before_anything_runs(

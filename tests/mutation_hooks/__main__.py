@@ -72,7 +72,11 @@ TESTS = {
         for name in FILTER
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],
-    "hooks/pbs/advisor_execjob.py": ["tests/pbs/test_execjob_hook.py"],
+    "hooks/slurm/advisor-node-gpus": ["tests/unit/test_node_gpus.py"],
+    "hooks/pbs/advisor_execjob.py": [
+        "tests/pbs/test_execjob_hook.py",
+        "tests/pbs/test_execjob_gpus.py",
+    ],
     "hooks/pbs/qsub.py": [
         "tests/pbs/test_qsub_client.py",
         "tests/unit/test_qsub_words.py::test_the_client_before_qsub_splits_lines_in_the_same_way",

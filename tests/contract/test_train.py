@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,6 @@ from advisor.cli import build_parser
 from advisor.paths import share
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from tests.slurm.testbed.daemons import wait_until
 
 ROOT = share("config").parent
 Run = Callable[..., Any]
@@ -264,7 +264,10 @@ def test_stopped_and_resumed(
         assert request.id == folder.name and request.state == "fitted"
         assert {r.state for r in reader.training_runs(request.id)} == {"done"}
     # What counts its threads sees that it is gone, and ends, too.
-    wait_until(lambda: not processes_with(folder), 30, "no process of the sweep is left")
+    deadline_s = time.monotonic() + 30
+    while left := processes_with(folder):
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.05)
 
 
 def processes_with(folder: Path) -> list[str]:

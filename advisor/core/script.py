@@ -66,6 +66,8 @@ class Command:
     """Where it stands in the script."""
     unclear: str = ""
     """The variable or substitution that leaves open which options the launcher gets."""
+    before_launcher: int = 0
+    """So many of ``wrappers`` stand in front of the launcher: the program is not behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,7 @@ def _command(
         return None
     word, name = words[0], words[0].rsplit("/", 1)[-1]
     launcher = unclear = ""
+    before_launcher = 0
     options: list[str] = []
     if name in LAUNCHERS:
         launcher = name
@@ -325,6 +328,7 @@ def _command(
         unclear = _unclear(words[1 : len(words) - len(rest)])
         front = unwrap(rest)
         words, hidden = front.words, hidden or front.hidden
+        before_launcher = len(wrappers)
         wrappers += front.wrappers
         workload_words += front.workload_words
         environment |= front.environment
@@ -353,6 +357,7 @@ def _command(
         tuple(wrappers),
         place,
         unclear,
+        before_launcher,
     )
 
 

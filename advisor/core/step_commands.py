@@ -6,7 +6,6 @@ Nothing here asks whether the whole script is understood: a step is looked up ag
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -24,10 +23,9 @@ from advisor.core.script import Command, commands, threads_of
 from advisor.core.script_limits import ends_programs
 from advisor.core.script_use import lists_cores, ranks_of_step, reads_cap, use_of_command
 from advisor.core.step_plan import ANY
+from advisor.core.wrappers import program_at_step
 
 SRUN = "srun"
-_SEEN_THROUGH = re.compile(r"(?:\S*/)?python3?(?: -[BEIOPsSuv]+)*|")
-"""What may stand in front of a program: the hook at a step looks behind this alone."""
 _UNRESOLVED = frozenset("$`")
 _CUT = "the part of it that is not known"
 
@@ -96,8 +94,9 @@ def _step_of(
     command: Command, job_name: str, rules: Sequence[ApplicationRule]
 ) -> StepCommand | None:
     """Return a command as a step, None for one that is not looked up or runs other programs."""
-    if not _SEEN_THROUGH.fullmatch(" ".join(command.wrappers)):
-        return None
+    front = command.wrappers[command.before_launcher :]
+    if program_at_step([*front, command.word]) != len(front):
+        return None  # the hook at the step takes another word for its program
     ranks, unclear = ranks_of_step(command)
     known = _UNRESOLVED.isdisjoint("".join(command.arguments))
     step = named_step(command.executable, command.arguments if known else None, job_name, rules)

@@ -360,6 +360,106 @@ def clearing(wrappers: Iterable[str]) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class FrontAtStep:
+    """What a step's program may stand behind, as the hook reads it where the step starts.
+
+    There the words themselves are known, so each option stands here, and none that takes variables
+    away from the program, adds some, or says how many threads it has. Flags and the ``verb`` come
+    first, then flags and ``values``, whose value is the next word, then an image.
+    """
+
+    verb: str = ""
+    flags: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+    image: bool = False
+    inside: bool = False
+    """Its program may be another file than the one of that name outside."""
+    interpreter: bool = False
+    """The program is the file that it runs: of the step's folder, if it names none."""
+
+
+def _front_of(wrapper: _Wrapper, excluded: str) -> FrontAtStep:
+    """Return a container or an environment without some of its options."""
+    flags, values = (
+        known - {*excluded.split()} for known in (wrapper.flags or frozenset(), wrapper.values)
+    )
+    return FrontAtStep("".join(wrapper.verbs), flags, values, wrapper.image, inside=True)
+
+
+_CLEARING_OPTIONS = """
+    --env --env-file --app -e --cleanenv -c --contain -C --containall --compat -E --clearenv
+"""
+FRONTS_AT_STEP: Mapping[str, FrontAtStep] = {
+    "singularity": _front_of(_SINGULARITY, _CLEARING_OPTIONS),
+    "apptainer": _front_of(_SINGULARITY, _CLEARING_OPTIONS),
+    "shifter": _front_of(_HIDES["shifter"], _CLEARING_OPTIONS),
+    "conda": _front_of(_CONDA, ""),
+    "mamba": _front_of(_CONDA, ""),
+    "micromamba": _front_of(_MICROMAMBA, ""),
+    "stdbuf": FrontAtStep(values=frozenset({"-i", "-o", "-e", "--input", "--output", "--error"})),
+    "python": FrontAtStep(
+        flags=frozenset(f"-{letter}" for letter in "BEIOPsSuv"),
+        values=frozenset({"-W", "-X"}),
+        interpreter=True,
+    ),
+    "julia": FrontAtStep(
+        flags=frozenset(
+            {"--project", "--startup-file", "--check-bounds", "--optimize", "-O"}
+            | {f"-O{level}" for level in range(4)}
+        ),
+        interpreter=True,
+    ),
+    "Rscript": FrontAtStep(
+        flags=frozenset({"--vanilla", "--no-save", "--no-restore", "--slave", "--no-echo"}),
+        interpreter=True,
+    ),
+}
+"""By name; ``python3.11`` is ``python``."""
+
+
+def program_at_step(argv: Sequence[str]) -> int:
+    """Return where in a step's words its program stands.
+
+    ``hooks/slurm/advisor/step.lua`` reads them in the same way. What is not wholly read is itself
+    the program.
+    """
+    start = 0
+    while front := FRONTS_AT_STEP.get(re.sub(r"^python[\d.]+$", "python", _base(argv[start]))):
+        end = _behind_front(argv, start + 1, front)
+        if not end:
+            break
+        start = end
+        if front.interpreter:
+            break
+    return start
+
+
+def _behind_front(argv: Sequence[str], position: int, front: FrontAtStep) -> int:
+    """Return where the words behind those of a container or an interpreter begin, 0 if unclear."""
+    if front.verb:
+        while argv[position : position + 1] and argv[position] in front.flags:
+            position += 1
+        if argv[position : position + 1] != [front.verb]:
+            return 0
+        position += 1
+    while position < len(argv) and argv[position].startswith("-"):
+        word = argv[position]
+        long_name, equals, _ = word.partition("=")
+        if word in front.values:
+            position += 1
+        elif not (
+            word in front.flags
+            or (equals and word.startswith("--") and long_name in front.flags | front.values)
+            or (not word.startswith("--") and word[:2] in front.values)
+            or (re.fullmatch(r"-[A-Za-z]+", word) and {f"-{c}" for c in word[1:]} <= front.flags)
+        ):
+            return 0
+        position += 1
+    position += front.image
+    return position if position < len(argv) and argv[position][:1] not in ("", "-") else 0
+
+
 def file_of(words: Sequence[str]) -> int:
     """Return where an interpreter's words name the file it runs, 0 where they name none."""
     match = INTERPRETERS.match(_base(words[0]))

@@ -54,7 +54,11 @@ UNDERSTOOD = (
     "test_a_site_may_say_it_of_a_variable_whatever_its_value",
 )
 TESTS = {
-    "hooks/slurm/advisor/answer.lua": [f"{LUA}/test_answers.py", f"{LUA}/test_filter.py"],
+    "hooks/slurm/advisor/answer.lua": [
+        f"{LUA}/test_answers.py",
+        f"{LUA}/test_filter.py",
+        f"{LUA}/test_gpus.py",
+    ],
     "hooks/slurm/advisor/json.lua": [f"{LUA}/test_json.py", f"{LUA}/test_answers.py"],
     "hooks/slurm/advisor/step.lua": [f"{LUA}/test_steps.py"],
     "hooks/slurm/advisor/limits.lua": [f"{LUA}/test_limits.py::{n}" for n in LIMITS],
@@ -68,6 +72,7 @@ TESTS = {
             f"{LUA}/test_filter.py",
             f"{LUA}/test_submit.py",
             f"{LUA}/test_steps.py",
+            f"{LUA}/test_gpus.py",
         ]
         for name in FILTER
     },

@@ -32,6 +32,13 @@ APP = """\
 read -r highest < /sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq
 { env; echo "HIGHEST=$highest"; } > "$OUT/$TAG.$SLURM_PROCID"
 """
+APPTAINER = """\
+#!/bin/bash
+# Its options, the verb and the image aside, it starts what it is given, as the real one does.
+[[ $1 == exec && $2 == --nv ]] || exit 1
+[[ $3 == --cleanenv ]] && shift
+exec "${@:4}"
+"""
 NEST = """\
 #!/bin/bash
 TAG=$TAG.outer app outer
@@ -81,6 +88,7 @@ def programs(site: AdvisedSite) -> Iterator[None]:
     """Put the programs of these scripts where jobs find them."""
     folder = site.testbed.directory / "bin"
     texts = {"app": APP, "other": APP, "wrap": '#!/bin/sh\nexec "$@"\n', "nest": NEST}
+    texts["apptainer"] = APPTAINER
     for name, text in texts.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -174,15 +182,21 @@ OMP_NUM_THREADS=13 TAG=threads srun app one
 TAG=mine srun --cpu-freq=1500000 app one
 ADVISOR=off TAG=refused srun app one
 TAG=wrapped srun wrap app one
+TIMEFORMAT=; time TAG=timed srun stdbuf -oL app one
+TAG=container srun apptainer exec --nv image.sif app one
+TAG=cleared srun apptainer exec --nv --cleanenv image.sif app one
+TAG=cleared-by APPTAINER_CLEANENV=1 srun apptainer exec --nv image.sif app one
 for i in 1 2 3; do TAG=farm$i srun --exact -n1 -c7 app one & done
 wait
 TAG=last srun app one
 """
     planned, off = both(site, script, *WHOLE, *TWO_RANKS, user=user)
     with_threads = ["first", "loop1", "loop2", "function", "variable", "cores", "jobid", "last"]
+    with_threads += ["timed", "container"]
     assert seen(planned, *with_threads) == [FEWER]
     assert seen(planned, "second", "bound") == [CAPPED]
     as_written = ["arguments", "ranks", "refused", "wrapped", "farm1", "farm2", "farm3"]
+    as_written += ["cleared", "cleared-by"]
     assert seen(planned, *as_written) == [AS_WRITTEN]
     assert planned.seen("threads") == {("13", "", str(HIGHEST))}
     assert planned.seen("mine") == off.seen("mine")

@@ -6,11 +6,15 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from advisor.core.recognise import ApplicationRule
 from advisor.core.request import JobRequest
+from advisor.core.script import command_of
 from advisor.core.step_commands import JobSteps, job_steps, named_step, step_names
 from advisor.core.step_plan import ANY
+from advisor.core.wrappers import program_at_step, starter_of
 
 
 def steps(script: str, *rules: ApplicationRule, **more: Any) -> JobSteps:
@@ -39,6 +43,16 @@ def request(script: str, **more: Any) -> JobRequest:
         ("srun python train.py --epochs 3", "train.py", "--epochs 3", None),
         ("srun python3 -u -B train.py", "train.py", "", None),
         ("srun python -m module", "python", "-m module", None),
+        ("srun python3.11 -W ignore train.py x", "train.py", "x", None),
+        ("time -p srun -n 8 ./app x", "app", "x", 8),
+        ("exec nice -n 5 srun ./app x", "app", "x", None),
+        ("srun singularity exec --nv -B /a:/b image.sif ./app x", "app", "x", None),
+        ("srun apptainer exec $DIR/image.sif python3 -u a.py x", "a.py", "x", None),
+        ("srun shifter --image=c ./app x", "app", "x", None),
+        ("srun conda run -n env python a.py", "a.py", "", None),
+        ("srun stdbuf -oL -e 0 ./app x", "app", "x", None),
+        ("srun julia --project=. -O3 sim.jl x", "sim.jl", "x", None),
+        ("srun Rscript --vanilla fit.R x", "fit.R", "x", None),
         ("srun app --password=hunter2", "app", "--password=...", None),
         ("srun app 'a;b' \"c*d\"", "app", "a_b c_d", None),
     ],
@@ -58,8 +72,16 @@ def test_a_step(script: str, program: str, arguments: str, ranks: int | None) ->
         "mpirun ./app",
         "srun $APP",
         "srun numactl -i all ./app",
-        "srun singularity exec image.sif ./app",
-        "srun python -W ignore train.py",
+        "srun singularity exec --cleanenv image.sif ./app",
+        "srun singularity exec --env OMP_NUM_THREADS=4 image.sif ./app",
+        "srun singularity exec $IMAGE ./app",
+        "srun shifter --clearenv --image=c ./app",
+        "srun julia -t 8 sim.jl",
+        "srun torchrun --nproc_per_node=4 train.py",
+        "srun time ./app",
+        "srun timeout 60 ./app",
+        "srun env A=1 ./app",
+        "srun taskset -c 0-3 ./app",
         "srun bash run.sh",
         "srun ./run.sh",
         "srun env -i ./app",
@@ -67,6 +89,28 @@ def test_a_step(script: str, program: str, arguments: str, ranks: int | None) ->
 )
 def test_what_is_not_looked_up(script: str) -> None:
     assert steps(script).commands == ()
+
+
+WORDS = """
+singularity /opt/bin/apptainer exec run --nv --rocm -B --bind a:b --bind=a:b -ec -ev -q --cleanenv
+image.sif docker://x shifter --image=c -i -E conda -n env --no-capture-output micromamba -r stdbuf
+-oL -i 0 --output=L python python3.11 pypy -u -Bs -W -Wignore -X -m -c -x - -- julia --project
+--project=. -O3 -t 8 -e Rscript --vanilla ./app a/x.py in.dat --flag x
+""".split()  # noqa: SIM905
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=7))
+@example(["singularity", "exec", "image.sif", "python3.11", "-u", "a/x.py", "x"])
+def test_the_program_at_a_step_is_the_one_that_its_line_is_read_to_start(words: list[str]) -> None:
+    position = program_at_step(words)
+    command = command_of(words)
+    if position and command is not None and not starter_of(command.wrappers):
+        front = len(command.wrappers)
+        # Reading may go further, and then nothing is planned; it never stops at another program.
+        assert front >= position and command.word == words[front]
+        if front == position:
+            assert list(command.arguments) == words[position + 1 :]
 
 
 def test_each_program_once_and_not_too_many() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from advisor import __version__
 from advisor.core import axes, protocol
+from advisor.core.wrappers import FRONTS_AT_STEP
 from advisor.errors import AdvisorError, InputError
 from advisor.paths import share
 from advisor.schedulers.cluster import Cluster
@@ -32,7 +33,7 @@ BUNDLES = {
     "filter": ("config", "system", "filter"),
     "answer": ("answer", "rewrite"),
     "change": ("axes", "inventory", "json", "limits", "program", "steps", "table", "understood"),
-    "step": ("step",),
+    "step": ("step", "wrappers"),
 }
 """cli_filter's modules precompiled into ``NAME-VERSION.luac``, a third of the time to load the
 sources: what every job needs; what every answer needs; what an answer that changes the job needs
@@ -123,6 +124,7 @@ def source_files(
     files["inventory.lua"] = inventory_text(cluster).encode()
     files["axes.lua"] = axes_text({**AXES, **settings.axes}, settings.axis_steps).encode()
     files["steps.lua"] = steps_text(settings.frequency_steps).encode()
+    files["wrappers.lua"] = _wrappers_text().encode()
     return {**files, **sites}
 
 
@@ -306,6 +308,17 @@ def steps_text(frequency_steps: Mapping[str, Sequence[int]]) -> str:
     caps = {name: f" {' '.join(map(str, khz))} " for name, khz in sorted(frequency_steps.items())}
     lines = [f"  [{_lua_text(name)}] = {_lua_text(text)}," for name, text in caps.items()]
     return "\n".join([head, "return {", *lines, "}", ""])
+
+
+def _wrappers_text() -> str:
+    """Write what a step's program may stand behind: what step.lua reads its words by."""
+    lines = ["-- Written by `advisor hook install`.", "return {"]
+    for name, front in FRONTS_AT_STEP.items():
+        members = [f"flags = {_lua_words(front.flags)}", f"values = {_lua_words(front.values)}"]
+        members += [f"verb = {_lua_text(front.verb)}"] if front.verb else []
+        members += [f"{n} = true" for n in ("image", "inside", "interpreter") if getattr(front, n)]
+        lines.append(f"  [{_lua_text(name)}] = {{ {', '.join(members)} }},")
+    return "\n".join([*lines, "}", ""])
 
 
 def axes_text(

@@ -88,22 +88,52 @@ local function clean(text)
   return text ~= "" and text or nil
 end
 
--- The file that a command runs, and the keys of that program with these and with any arguments.
-function M.program_of(argv)
-  local file, first, name = argv[1], 1, argv[1]:match("[^/]*$")
-  if name == "python" or name == "python3" then -- it runs what stands behind its flags
-    local at = 2
-    while (argv[at] or ""):find("^%-[BEIOPsSuv]+$") do at = at + 1 end
-    if argv[at] and not argv[at]:find("^%-") then
-      file, first, name = argv[at], at, argv[at]:match("[^/]*$")
-      if not file:find("/", 1, true) then file = "./" .. file end
-    end
+-- Where the words behind those of a container or an interpreter begin; nil where that is unclear.
+local function behind(argv, at, front)
+  local function is(kind, word)
+    return not word:find(" ", 1, true) and front[kind]:find(" " .. word .. " ", 1, true)
   end
+  local function is_option(word)
+    local long = word:match("^(%-%-[^=]*)=")
+    if is("flags", word) or long and (is("flags", long) or is("values", long)) then return true end
+    if word:sub(1, 2) == "--" then return false end
+    if is("values", word:sub(1, 2)) then return true end
+    for letter in word:sub(2):gmatch(".") do
+      if not letter:find("%a") or not is("flags", "-" .. letter) then return false end
+    end
+    return word ~= "-"
+  end
+  if front.verb then
+    while argv[at] and is("flags", argv[at]) do at = at + 1 end
+    if argv[at] ~= front.verb then return nil end
+    at = at + 1
+  end
+  while argv[at] and argv[at]:sub(1, 1) == "-" do
+    if is("values", argv[at]) then at = at + 1 elseif not is_option(argv[at]) then return nil end
+    at = at + 1
+  end
+  at = front.image and at + 1 or at
+  return argv[at] and argv[at]:find("^[^-]") and at or nil
+end
+
+-- The file that a command runs, the keys of that program with these and with any arguments, and
+-- whether it is inside of a container or an environment. advisor/core/wrappers.py reads the same.
+function M.program_of(argv)
+  local first, inside, interpreted = 1, false, false
+  while not interpreted do
+    local name = argv[first]:match("[^/]*$")
+    local front = use("wrappers")[name:find("^python[%d.]+$") and "python" or name]
+    local at = front and behind(argv, first + 1, front)
+    if not at then break end
+    first, inside, interpreted = at, inside or front.inside, front.interpreter
+  end
+  local file, name = argv[first], argv[first]:match("[^/]*$")
+  if interpreted and not file:find("/", 1, true) then file = "./" .. file end
   local arguments = table.concat(argv, " ", first + 1)
   name = clean(name)
   if not name or arguments:find("[^ -~]") then return nil end
   arguments = clean(arguments)
-  return file, M.hash(arguments and name .. " " .. arguments or name), M.hash(name .. " *")
+  return file, M.hash(arguments and name .. " " .. arguments or name), M.hash(name .. " *"), inside
 end
 
 -- Why the plan is not of this job, or nil.
@@ -146,9 +176,10 @@ local function threads_hold(entry, cpus)
   return entry.unset and entry.ranks * entry.threads == cpus
 end
 
--- Whether a program's file is the one that was measured.
+-- Whether a program's file is the one that was measured; false for a file that is not known.
 local function build_holds(entry, file, asked)
   if not entry.build then return true end
+  if not file then return false end
   if asked.chdir and file:sub(1, 1) ~= "/" then return false end
   local build = use("program").build_of(file)
   return build ~= nil and M.hash(build) == entry.build
@@ -167,8 +198,19 @@ local function other_threads(entry, variables, counts)
   end
 end
 
+-- What of the environment gives a container other variables than its step has; nil for nothing.
+-- Numbers of threads meant for a container alone, SINGULARITYENV_OMP_NUM_THREADS, are such numbers
+-- of the step, too, and judged with them.
+local function other_inside()
+  for _, container in ipairs({ "SINGULARITY_", "APPTAINER_" }) do
+    for option in ("CLEANENV CONTAIN CONTAINALL COMPAT ENV ENV_FILE"):gmatch("%S+") do
+      if os.getenv(container .. option) then return container .. option .. " is set" end
+    end
+  end
+end
+
 -- What the entry makes of the step, as a plan of options and variables; or nil and why nothing.
-local function change(entry, asked, variables, job)
+local function change(entry, asked, variables, job, inside)
   local answer, limits, plan = use("answer"), use("limits"), { options = {}, env = {}, wanted = {} }
   plan.decision = job.decision
   if entry.khz > 0 then
@@ -186,7 +228,7 @@ local function change(entry, asked, variables, job)
     end
     if not answer.counts[entry.variable] then return nil, entry.variable .. " is no number of threads" end
     plan.env[entry.variable] = ("%d"):format(entry.new)
-    local problem = other_threads(entry, variables, answer.counts)
+    local problem = other_threads(entry, variables, answer.counts) or inside and other_inside()
     if problem then return nil, problem end
   end
   -- A step that has a cap of its own is none that the plan speaks of, whatever would be changed.
@@ -199,7 +241,7 @@ end
 -- Looks the step up in the plan and assigns what it gets; returns why it runs as written, and
 -- whether that is a fault. `explicit_options` is filter.lua's.
 function M.advise(text, options, explicit_options)
-  local file, key, any = M.program_of(options.argv)
+  local file, key, any, inside = M.program_of(options.argv)
   local job, fault = M.read(text, key or "none", any or "none")
   if not job then return fault, true end
   if not job[1] then return "its program is not in the plan" end
@@ -224,9 +266,9 @@ function M.advise(text, options, explicit_options)
   local ranks = ranks_of(asked, job)
   if not ranks then return "it takes a part of its job's nodes or CPUs, or that is not clear" end
   for _, entry in ipairs(job) do
-    if entry.ranks == ranks and threads_hold(entry, job.nodes * job.cpus) and build_holds(entry, file, asked) then
+    if entry.ranks == ranks and threads_hold(entry, job.nodes * job.cpus) and build_holds(entry, not inside and file, asked) then
       if entry.new == 0 and entry.khz == 0 then return "the plan leaves it" end
-      local plan, problem = change(entry, asked, variables, job)
+      local plan, problem = change(entry, asked, variables, job, inside)
       if not plan then return problem end
       return use("rewrite").assign(plan, options, "ALL")
     end

@@ -15,6 +15,7 @@ from advisor.core.program import find
 from advisor.core.protocol import OFF
 from advisor.core.recognise import clean_name
 from advisor.core.step_plan import ANY, PlanEntry, digest, key_of, read_plan, step_identity
+from advisor.core.wrappers import FRONTS_AT_STEP, program_at_step
 from tests.unit.hook_lua.installed import DECISION, STAMP, Installed, Job, answer
 from tests.unit.hook_lua.modules import LUAS, run
 
@@ -312,7 +313,12 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["python3", "/x.py"], "/x.py", "x.py"),
         (["python3", "x-u"], "./x-u", "x-u"),
         (["app", "  x", "a$b;", "  "], "app", "app x a_b_"),
-        (["python3.11", "x.py"], "python3.11", "python3.11 x.py"),
+        (["python3.11", "x.py"], "./x.py", "x.py"),
+        (["pythonx", "x.py"], "pythonx", "pythonx x.py"),
+        (["singularity", "exec", "--nv", "-B", "/a:/b", "i.sif", "app", "x"], "app", "app x"),
+        (["singularity", "exec", "i.sif", "python3", "-u", "a.py"], "./a.py", "a.py"),
+        (["singularity", "exec", "i.sif", "python3", "-m", "a"], "python3", "python3 -m a"),
+        (["julia", "--project", "-t", "8", "a.jl"], "julia", "julia --project -t 8 a.jl"),
         (["cpython", "x.py"], "cpython", "cpython x.py"),
         (["bash", "x.sh"], "bash", "bash x.sh"),
         (["a/b", " ", "\x20"], "a/b", "b"),
@@ -324,6 +330,28 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
 def test_which_file_a_step_runs(home: Path, argv: list[str], file: str, identity: str) -> None:
     said = run(home, PROGRAM, json.dumps(argv).encode() + b"\n").decode().rstrip("\n").split("\t")
     assert said[:2] == [file, key_of(identity)]
+
+
+FRONT_WORDS = sorted(
+    {w for name, f in FRONTS_AT_STEP.items() for w in (name, f.verb, *f.flags, *f.values) if w}
+)
+front_words = st.sampled_from(
+    [*FRONT_WORDS, "python3.11", "./app", "a/x.py", "image", "--nv=x", "-oL", "-Bs", "-eB", "-u -v"]
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.lists(front_words, min_size=1, max_size=7), min_size=30))
+def test_the_program_is_the_one_that_the_plan_is_written_for(
+    home: Path, commands: list[list[str]]
+) -> None:
+    lines = "".join(json.dumps(argv) + "\n" for argv in commands)
+    said = run(home, PROGRAM, lines.encode()).decode().splitlines()
+    for argv, line in zip(commands, said, strict=True):
+        position = program_at_step(argv)
+        name = argv[position].rpartition("/")[2]
+        identity = step_identity(name, clean_name(" ".join(argv[position + 1 :])))
+        assert line.split("\t")[1] == key_of(identity), argv
 
 
 @pytest.mark.parametrize(
@@ -389,6 +417,44 @@ def test_another_build_is_another_program(installed: Installed, kind: str) -> No
     assert_capped(step(installed, mine, argv=full, options={"chdir": "/tmp"}), "7")
     (installed.folder / "app").unlink()
     assert_as_written(step(installed, mine, argv=argv))
+
+
+CONTAINER = ("apptainer", "exec", "--nv", "image.sif", "./app", "in.dat")
+
+
+def test_a_program_in_a_container_is_the_one_of_its_name(installed: Installed) -> None:
+    assert_capped(step(installed, argv=CONTAINER), "7")
+    assert_as_written(step(installed, argv=(*CONTAINER[:2], "--cleanenv", *CONTAINER[3:])))
+    # The file of that name out here is not the one inside.
+    (installed.folder / "app").write_text("#!/bin/sh\nexit 0\n")
+    (installed.folder / "app").chmod(0o755)
+    build = key_of(str(find("./app", installed.folder)["build"]))
+    measured = PlanEntry(APP, 2, 14, False, 7, 1_500_000, build=build)
+    assert_capped(step(installed, measured), "7")
+    assert_as_written(step(installed, measured, argv=CONTAINER))
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "SINGULARITYENV_OMP_NUM_THREADS",
+        "APPTAINERENV_MKL_NUM_THREADS",
+        "APPTAINER_CLEANENV",
+        "SINGULARITY_CONTAINALL",
+        "APPTAINER_ENV_FILE",
+        "SINGULARITY_CONTAIN",
+        "SINGULARITY_ENV",
+        "APPTAINER_COMPAT",
+    ],
+)
+def test_a_container_with_other_variables_keeps_its_threads(
+    installed: Installed, variable: str
+) -> None:
+    assert_as_written(step(installed, argv=CONTAINER, **{variable: "4"}))
+    if not variable.endswith("_NUM_THREADS"):
+        assert_capped(step(installed, **{variable: "4"}), "7")
+    only_cap = PlanEntry(APP, 2, 14, False, 0, 1_500_000)
+    assert_capped(step(installed, only_cap, argv=CONTAINER, **{variable: "4"}), None)
 
 
 CAPPED: dict[str, dict[str, Any]] = {

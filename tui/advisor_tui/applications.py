@@ -256,7 +256,10 @@ class:memory lists those never swept that are memory-bound.
         self._say()
         if not self._measuring:  # what takes longest, once the first rows can be read
             self._measuring = True
-            begin(self, self._load_measured, group="measured", exclusive=True)
+            self.call_after_refresh(self._begin_measured)
+
+    def _begin_measured(self) -> None:
+        begin(self, self._load_measured, group="measured", exclusive=True)
 
     @on(LazyTable.Wanted, "#applications")
     def _rows_wanted(self, event: LazyTable.Wanted) -> None:
@@ -428,7 +431,7 @@ class:memory lists those never swept that are memory-bound.
         """Read everything again."""
         self._known_at = None
         self.load(keep=True)
-        begin(self, self._load_measured, group="measured", exclusive=True)
+        self._begin_measured()
 
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:

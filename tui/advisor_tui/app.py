@@ -146,7 +146,8 @@ class AdvisorApp(AppShell):
         """
         if isinstance(self.screen, Page):
             await self.screen.first_read()  # on a busy machine it is not painted yet
-        await self._first_rows()
+        for group in ("first", "list"):  # nothing else is loaded before all of the first rows
+            await finished([w for w in self.workers if w.group == group], AHEAD_S)
         if self.session.demo is not None:
             with suppress(AdvisorError):  # it is only an example
                 await in_thread(self.session.demo)
@@ -164,11 +165,6 @@ class AdvisorApp(AppShell):
         problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
         if problems:
             self.tell("\n".join(problems), "warning")
-
-    async def _first_rows(self) -> None:
-        """Wait until the list has what it shows: on a busy machine all would come late else."""
-        for group in ("first", "list"):
-            await finished([w for w in self.workers if w.group == group], AHEAD_S)
 
     def _actions(self) -> set[str]:
         """Return what settings can give a key: the actions of the program and of its pages."""
@@ -191,7 +187,6 @@ class AdvisorApp(AppShell):
 
     async def _check_daemon(self) -> None:
         session = self.session
-        await self._first_rows()
 
         def work() -> tuple[str, dict[tuple[str, str], tuple[int, int]]]:
             from advisor.core.protocol import call

@@ -23,6 +23,7 @@ from textual.widgets import Input
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
+from advisor.core.worth import format_kwh
 from advisor.store.writer import Writer
 from advisor.views import applications as view
 
@@ -157,7 +158,7 @@ def test_it_opens_on_the_row_with_most_to_gain_and_sums_up(session: Session, pla
         await at.pilot.resize_terminal(120, 40)
         await at.settle()
         row = next(line for line in at.lines if "channel 1024" in line)
-        assert f"{gains.by_key[first] / 3.6e6:.3g} kWh" in row
+        assert format_kwh(gains.by_key[first] / 3.6e6) in row
 
     play(session, story, settle=False)
 

@@ -57,14 +57,16 @@ def change_words(
     """Return changes (fractions) as people say them: ``9 % less energy, 3 % slower``.
 
     ``energy`` None or NaN: not known. Less than half a percent counts as the same. ``brief``
-    leaves the word energy out, for a column that says it: ``9 % less, 3 % slower``.
+    leaves the word energy out, for a column that says it: ``9 % less, 3 % slower``. An estimate has
+    ``about`` before it, or ``~`` where it is to be brief.
     """
     pace = _percent(time, "slower", "faster") or "as fast"
     if energy is None or math.isnan(energy):
         return f"{pace}, energy not known"
     noun = "" if brief else " energy"
     less = _percent(energy, f"more{noun}", f"less{noun}") or f"same{noun}"
-    return f"{'about ' if estimated else ''}{less}, {pace}"
+    about = ("~" if brief else "about ") if estimated else ""
+    return f"{about}{less}, {pace}"
 
 
 def interval_words(lo: float, hi: float, form: Callable[[float], str]) -> str:

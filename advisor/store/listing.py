@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from advisor.core.decision import Decision
-from advisor.store.reader import Reader
-from advisor.store.records import Outcome, StoredModel, Workload
+from advisor.store.connection import StoreConnection
+
+if TYPE_CHECKING:  # the first names are on the screen before records are known
+    from advisor.core.decision import Decision
+    from advisor.store.reader import Reader
+    from advisor.store.records import Outcome, StoredModel, Workload
 
 Order = Literal["name", "runs", "newest"]
 ORDERS: tuple[Order, ...] = ("name", "runs", "newest")
@@ -31,7 +34,7 @@ class Sweeping:
     planned: int
 
 
-def count_workloads(reader: Reader, search: str = "") -> tuple[int, int]:
+def count_workloads(reader: StoreConnection, search: str = "") -> tuple[int, int]:
     """Return how many workloads, of how many applications, have all the words in their name."""
     where, values = _matching(search)
     sql = f"SELECT count(*), count(DISTINCT w.application) FROM workloads AS w {where}"
@@ -39,16 +42,32 @@ def count_workloads(reader: Reader, search: str = "") -> tuple[int, int]:
     return int(counts[0]), int(counts[1])
 
 
-def page_of_workloads(
-    reader: Reader, *, search: str = "", order: Order = "name", offset: int = 0, limit: int = 100
-) -> list[Workload]:
-    """Return some of the workloads that have all the words of ``search`` in their name."""
+def names_of_workloads(
+    reader: StoreConnection,
+    *,
+    search: str = "",
+    order: Order = "name",
+    offset: int = 0,
+    limit: int = 100,
+) -> list[tuple[int, str, str, int]]:
+    """Return number, application, name and count of runs of some of the workloads that have all
+    the words of ``search`` in their name."""
     where, values = _matching(search)
     sql = (
         f"SELECT w.id, w.application, w.name, {_COUNT} AS runs FROM workloads AS w {where}"
         f" ORDER BY {_ORDER_BY[order]} LIMIT ? OFFSET ?"
     )
-    return [Workload(*row) for row in reader.rows(sql, [*values, limit, offset])]
+    return [(row[0], row[1], row[2], row[3]) for row in reader.rows(sql, [*values, limit, offset])]
+
+
+def page_of_workloads(
+    reader: Reader, *, search: str = "", order: Order = "name", offset: int = 0, limit: int = 100
+) -> list[Workload]:
+    """Return what :func:`names_of_workloads` does, as records."""
+    from advisor.store.records import Workload
+
+    names = names_of_workloads(reader, search=search, order=order, offset=offset, limit=limit)
+    return [Workload(*row) for row in names]
 
 
 def place_by_name(reader: Reader, application: str, workload: str) -> int:

@@ -13,7 +13,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.units import format_count
 from advisor.core.words import change_words, difference_words
-from advisor.core.worth import Tariff
+from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
 from advisor.errors import AdvisorError
 from advisor.service.snapshot import SWEEP_LASTS, Snapshot
 from advisor.store import listing
@@ -240,6 +240,14 @@ class Gains:
         """The workload with most to gain; None where none has."""
         best = max(self.by_key, key=self.by_key.__getitem__, default=None)
         return best if best is not None and self.by_key[best] > 0 else None
+
+    def saved(self, key: Key) -> str:
+        """Return a workload's energy, and its price where the site states a price; "" for none."""
+        kwh = self.by_key.get(key, 0.0) / J_PER_KWH
+        if kwh <= 0:
+            return ""
+        price = self.tariff.price
+        return format_kwh(kwh) + ("" if price is None else f" {self.tariff.money(kwh * price)}")
 
     def words(self) -> str:
         """Sum them up in a line; "" where there were no jobs."""

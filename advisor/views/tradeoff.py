@@ -149,13 +149,16 @@ class TradeOffView:
         numbers = (i for i, o in enumerate(self.options) if o.configuration == configuration)
         return next(numbers, None)
 
-    def words(self, number: int, *, brief: bool = False) -> str:
-        """Say what an option changes against the job as written."""
+    def words(self, number: int, *, brief: bool = False, marked: bool = False) -> str:
+        """Say what an option changes against the job as written.
+
+        ``marked``: the figures beside say which of them are estimates.
+        """
         if number == self.baseline:
             return "the job as written"
         energy, time = self.view.change(self.options[number])
         guessed = self.estimated or self.guessed(self.options[number])
-        return change_words(energy, time, estimated=guessed and not brief, brief=brief)
+        return change_words(energy, time, estimated=guessed and not marked, brief=brief)
 
     def window(self, points: Sequence[PlotPoint], marked: TradeOff) -> tuple[PlotPoint, PlotPoint]:
         """Return (low, high) of each axis around front, zone, and what is special."""

@@ -114,7 +114,7 @@ def session(site: Site, tmp_path: Path) -> Session:
         settings=tmp_path / "home" / "advisor" / "tui.json",
         folder=work,
         user=USER,
-        account="",
+        submitted_with=dict,
         foreign=False,
         arguments=("--db", str(site.store)),
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +23,7 @@ from textual.widgets import Input
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
+from advisor.core.worth import format_kwh
 from advisor.store.writer import Writer
 from advisor.views import applications as view
 
@@ -43,6 +47,48 @@ def test_every_state_is_listed_with_promise_and_measurement(session: Session, pl
         assert "ann" in at.lines[0] and "daemon answers" in at.lines[0]
 
     play(session, story)
+
+
+def test_names_are_there_before_what_is_decided_of_them(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided, may_go_on = view.page, threading.Event()
+
+    def slow(*args: Any, **more: Any) -> Any:
+        assert may_go_on.wait(20)
+        return decided(*args, **more)
+
+    monkeypatch.setattr(view, "page", slow)
+
+    async def story(at: Any) -> None:
+        await at.until(lambda: "channel 512" in at.text)
+        assert "…" in row_of(at.lines, "cg-solver", "n=3e7")
+        assert "workloads of" not in at.text
+        await at.pilot.press("down", "enter")
+        await at.until(lambda: isinstance(at.app.screen, TradeOffPage))
+        await at.until(lambda: "cg-solver / n=4e6" in at.text)
+        await at.pilot.press("escape")
+        may_go_on.set()
+        await at.until(lambda: "○ fitted" in row_of(at.lines, "cg-solver", "n=3e7"))
+        await at.settle()
+        assert at.one("#applications", LazyTable).cursor == 1
+        assert "cg-solver / n=4e6" in at.text and "12 workloads of 10 applications" in at.text
+
+    play(session, story, settle=False)
+
+
+def test_nothing_that_decides_is_loaded_before_the_names() -> None:
+    code = """if True:
+        import sys
+        from advisor_tui import app, applications
+        from advisor_tui.session import Session
+        Session.here().connection
+        print(*[m for m in sys.modules if m.startswith(("advisor.service", "advisor.schedulers."))])
+    """
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert loaded == ["advisor.schedulers.submission"]
 
 
 def test_the_sentence_follows_the_cursor(session: Session, play: Play) -> None:
@@ -112,7 +158,7 @@ def test_it_opens_on_the_row_with_most_to_gain_and_sums_up(session: Session, pla
         await at.pilot.resize_terminal(120, 40)
         await at.settle()
         row = next(line for line in at.lines if "channel 1024" in line)
-        assert f"{gains.by_key[first] / 3.6e6:.3g} kWh" in row
+        assert format_kwh(gains.by_key[first] / 3.6e6) in row
 
     play(session, story, settle=False)
 

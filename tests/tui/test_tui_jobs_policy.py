@@ -30,6 +30,23 @@ from advisor.views.whatif import WhatIf
 Play = Callable[..., Any]
 
 
+def test_long_ids_of_jobs_are_told_apart(own_store: Session, play: Play) -> None:
+    with Writer(own_store.store) as store:
+        (decision,) = store.decisions(limit=1)
+        for number in "12":
+            job_id = f"local-b6e957c{number}"
+            store.save_decision(replace(decision, id=number * 16, user="ann"), job_id=job_id)
+
+    async def story(at: Any) -> None:
+        await at.press("2")
+        assert "…957c1" in at.text and "…957c2" in at.text
+        await at.pilot.resize_terminal(140, 24)
+        await at.settle()
+        assert "local-b6e957c1" in at.text
+
+    play(own_store, story)
+
+
 def test_the_latest_jobs_with_promise_and_outcome(
     session: Session, play: Play, advisor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,8 @@ class AdvisorApp(AppShell):
         """
         if isinstance(self.screen, Page):
             await self.screen.first_read()  # on a busy machine it is not painted yet
+        for group in ("first", "list"):  # nothing else is loaded before all of the first rows
+            await finished([w for w in self.workers if w.group == group], AHEAD_S)
         if self.session.demo is not None:
             with suppress(AdvisorError):  # it is only an example
                 await in_thread(self.session.demo)

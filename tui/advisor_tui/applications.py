@@ -12,18 +12,23 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from advisor.core.worth import J_PER_KWH
-from advisor.store.listing import ORDERS, Order, count_workloads, place_by_name
-from advisor.views import applications as view
-from advisor.views.applications import Listed
+from advisor.store.listing import (
+    ORDERS,
+    Order,
+    count_workloads,
+    names_of_workloads,
+    place_by_name,
+)
 from advisor_tui.background import begin
 from advisor_tui.boxes import SideBySide
 from advisor_tui.shell import Page
-from advisor_tui.table import Cell, Column, LazyTable
+from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
 if TYPE_CHECKING:
     from advisor.loop.report import OnOffComparison
     from advisor.store.reader import Reader
+    from advisor.views import applications as view
+    from advisor.views.applications import Listed
 
 SINCE = "90d"
 """How far back measured savings go."""
@@ -68,6 +73,12 @@ def percent(change: float | None, *, estimated: bool = False) -> Cell:
     return (f"{number} % less", "good") if change < 0 else (f"{number} % more", "warn")
 
 
+def _bare_cells(application: str, workload: str, runs: int) -> list[Cell]:
+    """Return a row of which no more was read yet."""
+    unread = ("…", "dim")
+    return [(application, "strong"), workload, unread, "", str(runs), unread, unread]
+
+
 class ApplicationsPage(Page):
     """The list, its search line, and a sentence on the row under the cursor."""
 
@@ -109,6 +120,8 @@ class:memory lists those never swept that are memory-bound.
         super().__init__()
         self._order: Order = "name"
         self._search = ""
+        self._names: dict[int, view.Key] = {}
+        """The rows of which no more was read yet."""
         self._listed: dict[int, Listed] = {}
         self._known: dict[view.Key, Listed] = {}
         """Rows that hold as long as the session's stamp, and the sweeps, are what they were."""
@@ -131,17 +144,47 @@ class:memory lists those never swept that are memory-bound.
         yield Static("", id="sentence")
 
     def on_mount(self) -> None:
-        """Read the first rows."""
+        """Read the names of the first rows."""
         self.table.border_title = "applications"
         self.table.border_subtitle = "enter options · / search · s order, or a click on a title"
         self.query_one("#sentence").border_title = "under the cursor"
         self.begin_at("#applications")
-        self.load()
+        begin(self, self._load_names, group="names")
+
+    def opened(self) -> None:
+        """Read the rest of the first rows."""
+        begin(self, self._load_first, group="first")
 
     @property
     def table(self) -> LazyTable:
         """The list."""
         return self.query_one("#applications", LazyTable)
+
+    async def _load_names(self) -> None:
+        """Show what can be read without what decides, which takes longer to load than all else."""
+        rows = -(-max(PAGE, self.size.height) // PAGE) * PAGE  # whole pages: no more is wanted
+
+        def work() -> tuple[tuple[int, int], list[tuple[int, str, str, int]]]:
+            with self.session.connection() as store:
+                return count_workloads(store), names_of_workloads(store, limit=rows)
+
+        listing = await self.ask(work)
+        if listing is None or not self.is_new_list:
+            return
+        (workloads, _), names = listing
+        self._names = {n: (name[1], name[2]) for n, name in enumerate(names)}
+        self.table.reset(workloads, rows=[_bare_cells(*name[1:]) for name in names])
+
+    async def _load_first(self) -> None:
+        """Read all of the first rows, once their names can be seen."""
+        await self.painted()
+        if self.is_new_list:
+            self.load(keep=True)
+
+    @property
+    def is_new_list(self) -> bool:
+        """Whether nobody has asked for rows yet: the search line takes words from the first."""
+        return self._generation == 0
 
     def load(self, *, keep: bool = False) -> None:
         """Read count and first rows for what is searched."""
@@ -153,6 +196,8 @@ class:memory lists those never swept that are memory-bound.
         return self.session.stamp(), dict(self.advisor.sweeping)
 
     def _rows(self, reader: Reader, first: int, limit: int) -> list[Listed]:
+        from advisor.views import applications as view
+
         state = self._state()
         if state != self._known_at:
             self._known, self._known_at = {}, state
@@ -195,7 +240,7 @@ class:memory lists those never swept that are memory-bound.
                 n for n, row in enumerate(rows, first) if current_row and row.key == current_row.key
             )
             cursor = next(moved, cursor)
-        self._listed = {**self._listed} if keep else {}
+        self._listed, self._names = {**self._listed} if keep else {}, {}
         self._add_rows(first, rows)
         self.query_one("#count", Static).update(
             f"{workloads:,} workload{'s' * (workloads != 1)} of {applications:,} "
@@ -211,7 +256,10 @@ class:memory lists those never swept that are memory-bound.
         self._say()
         if not self._measuring:  # what takes longest, once the first rows can be read
             self._measuring = True
-            begin(self, self._load_measured, group="measured", exclusive=True)
+            self.call_after_refresh(self._begin_measured)
+
+    def _begin_measured(self) -> None:
+        begin(self, self._load_measured, group="measured", exclusive=True)
 
     @on(LazyTable.Wanted, "#applications")
     def _rows_wanted(self, event: LazyTable.Wanted) -> None:
@@ -232,6 +280,7 @@ class:memory lists those never swept that are memory-bound.
 
     async def _load_measured(self) -> None:
         from advisor.loop import clock
+        from advisor.views import applications as view
 
         session = self.session
 
@@ -250,6 +299,8 @@ class:memory lists those never swept that are memory-bound.
 
     async def _load_gains(self) -> None:
         """Sum up what there is to save, and go to the row with most of it."""
+        from advisor.views import applications as view
+
         session, current_rows = self.session, dict(self._known)
 
         def work() -> tuple[view.Gains, int | None]:
@@ -292,14 +343,8 @@ class:memory lists those never swept that are memory-bound.
 
     def _worth(self, row: Listed) -> Cell:
         """Return what the jobs of 30 days would save, with its price where the site states one."""
-        saved_j = self._gains.by_key.get(row.key, 0.0) if self._gains is not None else 0.0
-        if saved_j <= 0 or self._gains is None:
-            return ("-", "dim")
-        tariff = self._gains.tariff
-        text = f"{saved_j / J_PER_KWH:.3g} kWh"
-        if tariff.price is not None:
-            text += f" {tariff.money(saved_j / J_PER_KWH * tariff.price)}"
-        return text
+        text = self._gains.saved(row.key) if self._gains is not None else ""
+        return text or ("-", "dim")
 
     # -- the row under the cursor ----------------------------------------------------------------
 
@@ -307,6 +352,12 @@ class:memory lists those never swept that are memory-bound.
     def current(self) -> Listed | None:
         """The row under the cursor."""
         return self._listed.get(self.table.cursor)
+
+    @property
+    def current_key(self) -> view.Key | None:
+        """Application and workload under the cursor."""
+        row = self.current
+        return row.key if row is not None else self._names.get(self.table.cursor)
 
     @on(LazyTable.Moved, "#applications")
     def _cursor_moved(self) -> None:
@@ -319,8 +370,7 @@ class:memory lists those never swept that are memory-bound.
             begin(self, self.advisor.read_ahead.begin, *self.advisor.looked_at, group="ahead")
 
     def _say(self) -> None:
-        row = self.current
-        self.advisor.looked_at = (row.application, row.workload) if row is not None else None
+        row, self.advisor.looked_at = self.current, self.current_key
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(RESTS_S, self._cursor_rested)
@@ -330,25 +380,25 @@ class:memory lists those never swept that are memory-bound.
         text = f"{row.application} / {row.workload}\n{row.words}"
         comparison = self._measured.get(row.key)
         if comparison is not None:
+            from advisor.views import applications as view
+
             text += f"\n{view.measured_words(comparison)}"
         self.query_one("#sentence", Static).update(Content(text))
 
     @on(LazyTable.Opened, "#applications")
     def action_open(self) -> None:
         """Show the options of the row under the cursor."""
-        row = self.current
-        if row is not None:
+        if key := self.current_key:
             from advisor_tui.tradeoff import show_tradeoff
 
-            show_tradeoff(self.advisor, row.application, row.workload)
+            show_tradeoff(self.advisor, *key)
 
     def action_choose(self) -> None:
         """Choose for the row under the cursor, a goal or to be left alone."""
-        row = self.current
-        if row is not None:
+        if key := self.current_key:
             from advisor_tui.choose import show_choose
 
-            show_choose(self.advisor, row.application, row.workload, None)
+            show_choose(self.advisor, *key, None)
 
     def action_train(self) -> None:
         """Measure an application."""
@@ -381,7 +431,7 @@ class:memory lists those never swept that are memory-bound.
         """Read everything again."""
         self._known_at = None
         self.load(keep=True)
-        begin(self, self._load_measured, group="measured", exclusive=True)
+        self._begin_measured()
 
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:

@@ -31,12 +31,13 @@ _PAGE = 100
 _SCREEN = 20
 """Those that are read and shown before the others of the first page."""
 _COLUMNS = (
-    Column("When", 11),
-    Column("Job", 6, right=True, gap=1),
+    Column("When", 10),
+    Column("Job", 6, right=True, gap=1, below=130),
+    Column("Job", 14, right=True, gap=1, from_width=130),
     Column("User", 8, from_width=110),
-    Column("Application", 11, flex=2),
+    Column("Application", 11, flex=2, gap=1),
     Column("Workload", 10, flex=2, from_width=110),
-    Column("Promised energy, time", 22, flex=3),
+    Column("Promised energy, time", 23, flex=3),
     Column("Came out", 22, flex=3),
 )
 _ROLES = {"as-promised": "good", "better": "good", "worse": "bad"}
@@ -201,6 +202,7 @@ def _cells(job: Job) -> list[Cell]:
     return [
         (ago(d.created_at), "dim"),
         d.job_id or "-",
+        d.job_id or "-",
         d.user,
         (d.application or "(unknown)", "strong"),
         d.workload,
@@ -218,7 +220,7 @@ def ago(when: str) -> str:
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h")):
         if seconds < limit:
             return f"{max(0, seconds) / unit:.0f} {name} ago"
-    return f"{seconds / 86400:.0f} days ago"
+    return f"{seconds / 86400:.0f} d ago"
 
 
 def hanging(line: str, width: int) -> list[str]:

@@ -21,7 +21,7 @@ from advisor_tui.keys import Notice
 
 FIRST_S = 0.05
 """Seconds for which a screen waits for what it reads; it paints what it has after that."""
-LATER = ("look", "ahead", "measured", "whatif-load", "jobs-more")
+LATER = ("look", "ahead", "first", "measured", "whatif-load", "jobs-more")
 """Groups of work that nobody waits for: its results come into what is shown."""
 UNSEEN_S = 0.5
 """Seconds for which work that can wait waits for a painting; the screen may have been left."""

@@ -72,7 +72,7 @@ def _cells(board: TradeOffView, number: int, digits: int) -> list[Cell]:
         text = f"{about}{like(base.energy_j, format_energy)(o.energy_j)}"
         energy = _figure(text, margin, _ENERGY)
         change = o.energy_j / base.energy_j - 1
-    words = board.words(number, brief=board.node_type == view.EVERY)
+    words = board.words(number, brief=board.node_type == view.EVERY, marked=True)
     margin = view.spread(o.time_lo_s, o.time_s, o.time_hi_s)
     time = like(base.time_s, format_duration)(o.time_s)
     slower = o.time_s / base.time_s - 1

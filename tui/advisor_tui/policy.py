@@ -121,8 +121,12 @@ take, with money and CO2 where the site states them.
 
     def _rule_part(self) -> Widget:
         """Return the part that asks what a job is."""
-        session = self.session
-        session_facts = {"user": session.user, "account": session.account, "qos": session.qos}
+        given = self.session.submitted_with()
+        session_facts = {
+            "user": self.session.user,
+            "account": given.get("account", ""),
+            "qos": given.get("qos", ""),
+        }
         facts = [
             Field(session_facts.get(name, ""), id=f"fact-{name}", compact=True, placeholder="any")
             for name in _FIELDS

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from advisor import choices, paths
+from advisor import paths
 from advisor.errors import AdvisorError
-from advisor.schedulers.choose import installed
 from advisor.schedulers.submission import identity
-from advisor.schedulers.translators import translator
-from advisor.store.reader import Reader
+from advisor.store.connection import StoreConnection
 from advisor.store.seen import store_seen
-from advisor.views.preview import Person
+
+if TYPE_CHECKING:  # what decides is loaded once the first names are on the screen
+    from advisor.store.reader import Reader
+    from advisor.views.preview import Person
+
+
+@cache
+def environment_options() -> Mapping[str, str]:
+    """Return what the caller's environment adds to every job, by option of the scheduler here."""
+    from advisor.schedulers.choose import installed
+    from advisor.schedulers.translators import translator
+
+    return translator(installed().NAME).environment_options()
 
 
 @dataclass(slots=True)
@@ -28,15 +39,14 @@ class Session:
     folder: Path
     user: str
     uid: int
-    account: str = ""
-    qos: str = ""
-    job_name: str = ""
     foreign: bool = False
     demo: Callable[[], None] | None = None
     """Only for example data: adds its jobs, once the first screen is there."""
     settings: Path | None = None
     arguments: tuple[str, ...] = field(default=())
     """What a child ``advisor`` needs to find the same store."""
+    submitted_with: Callable[[], Mapping[str, str]] = environment_options
+    """What is added to every job, by option: account, qos, job-name."""
 
     @classmethod
     def here(
@@ -48,7 +58,6 @@ class Session:
         """
         uid, name = identity(user)
         caller_name = identity(None)[1]
-        options = translator(installed().NAME).environment_options()
         return cls(
             store=store_seen(db, "options", "history", socket=socket),
             socket=paths.socket_path(socket),
@@ -57,9 +66,6 @@ class Session:
             folder=Path.cwd(),
             user=name,
             uid=uid,
-            account=options.get("account", ""),
-            qos=options.get("qos", ""),
-            job_name=options.get("job-name", ""),
             foreign=name != caller_name,
             settings=paths.choices_path().with_name("tui.json"),
             arguments=("--db", db) if db else (),
@@ -67,7 +73,13 @@ class Session:
 
     def reader(self) -> Reader:
         """Open the store. Raises StoreError."""
+        from advisor.store.reader import Reader
+
         return Reader(self.store)
+
+    def connection(self) -> StoreConnection:
+        """Open the store for its bare rows. Raises StoreError."""
+        return StoreConnection(self.store)
 
     def stamp(self) -> tuple[tuple[int, ...], ...]:
         """Return what is another value once the store or the choices file was written to.
@@ -79,6 +91,8 @@ class Session:
 
     def chosen(self) -> dict[str, Any]:
         """Return what is chosen; a broken file counts as none. Raises InputError for it."""
+        from advisor import choices
+
         return {} if self.foreign else choices.read(self.choices)
 
     def person(self, chosen: Mapping[str, Any] | None = None) -> Person:
@@ -86,12 +100,16 @@ class Session:
 
         A broken file is also what the hooks ignore.
         """
+        from advisor.views.preview import Person
+
         if chosen is None:
             try:
                 chosen = self.chosen()
             except AdvisorError:
                 chosen = {}
-        return Person(self.user, self.uid, self.account, chosen, self.qos, self.job_name)
+        given = self.submitted_with()
+        account, qos, job_name = (given.get(name, "") for name in ("account", "qos", "job-name"))
+        return Person(self.user, self.uid, account, chosen, qos, job_name)
 
     @property
     def admin(self) -> bool:

@@ -150,12 +150,12 @@ class AppShell(App[None]):
                 yield self.get_screen_stack(place.name)
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Give everything the styles of the theme, unless what is shown has them.
+        """Give everything the styles of the theme, unless what is shown, if anything, has them.
 
         Textual asks for it whenever a mode is shown for the first time.
         """
         shown = (s for s in self.screen_stack[-1:] if isinstance(s, PaintOnce))  # none at first
-        if self.styled_for != self.theme or not any(s.styled_for == self.theme for s in shown):
+        if self.styled_for != self.theme or any(s.styled_for != self.theme for s in shown):
             super().refresh_css(animate)
             self.styled_for = self.theme
 

@@ -340,7 +340,9 @@ class LazyTable(ScrollView, can_focus=True):
                 segments.append(Segment(" " * self.columns[i].gap, style))
             cell = cells[i] if i < len(cells) else ""
             text, role = (cell, "") if isinstance(cell, str) else cell
-            if cell_len(text) > width:
+            if cell_len(text) > width and self.columns[i].right:  # ids differ in their ends
+                text = "…" + text[len(text) - width + 1 :]
+            elif cell_len(text) > width:
                 text = set_cell_size(text, max(0, width - 1)) + "…"
             elif self.columns[i].right:
                 text = " " * (width - cell_len(text)) + text

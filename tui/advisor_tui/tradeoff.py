@@ -22,6 +22,7 @@ from advisor_tui.background import begin
 from advisor_tui.boxes import Below
 from advisor_tui.chart import Chart
 from advisor_tui.dialogue import Field
+from advisor_tui.legend import Legend
 from advisor_tui.points import COLUMNS, columns, rows
 from advisor_tui.shell import AppShell, Page
 from advisor_tui.shown import Shown
@@ -75,7 +76,7 @@ class TradeOffPage(Page):
         with Below(id="tradeoff-body"):
             with Below(id="tradeoff-left"):
                 yield Chart(id="chart")
-                yield Static("", id="legend")
+                yield Legend("", id="legend")
             with Below(id="tradeoff-right"):
                 yield Field(placeholder=EXAMPLE, id="filter", compact=True)
                 yield LazyTable(COLUMNS, id="points", empty=_READING)

@@ -48,7 +48,8 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+for place in (Path(__file__).parents[1], Path(__file__).parent):
+    sys.path.insert(0, str(place))
 
 import growth
 from decide import NODE, quantiles, request
@@ -288,9 +289,7 @@ def ask(path: Path, line: bytes) -> dict[str, Any]:
     return answer
 
 
-def submit(
-    cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[str, Any]]
-) -> None:
+def submit(cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[str, Any]]) -> None:
     """Submit so many jobs, ``rate`` a second; put what was answered, and how fast, into a queue."""
     took, ids, unanswered = [], [], 0
     begin = time.monotonic()

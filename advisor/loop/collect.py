@@ -265,8 +265,8 @@ class _Collection:
 
         Most jobs need nothing: all is checked before the first row of theirs is written.
         """
-        linked = match.trust == "unverified" or (match.stored and match.decision.job_id)
-        if linked and REBUILT not in match.decision.codes:
+        stored = match.trust == "unverified" or match.stored
+        if stored and REBUILT not in match.decision.codes:
             return nullcontext()
         return self._separate_batch()
 

@@ -58,3 +58,13 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+def execute_part(db: Database, sql: str, values: Any = ()) -> int:
+    """Run one statement inside a transaction, which goes on without it where it fails.
+
+    Return how many rows it changed. SQLite undoes a statement that fails by itself.
+    """
+    part = getattr(db, "execute_part", None)
+    changed: int = part(sql, values) if part else db.execute(sql, values).rowcount
+    return changed

@@ -149,6 +149,24 @@ class PostgresConnection:
             raise self._translated(error) from None
         return PostgresCursor(cursor, self, numbered)
 
+    def execute_part(self, sql: str, values: Any = (), /) -> int:
+        """Run one statement inside a transaction, which goes on without it where it fails.
+
+        Return how many rows it changed. What is sent at once takes a third of the time.
+        """
+        if sql.startswith("UPDATE OR IGNORE "):
+            return self.execute(sql, values).rowcount
+        part = f"SAVEPOINT part; {dialect.translated(sql)}; RELEASE part"
+        try:
+            cursor = self._connection.execute(part, _bound(values) or None)
+        except self._psycopg.Error as error:
+            if self.in_transaction:
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+            raise self._translated(error) from None
+        cursor.nextset()
+        return cursor.rowcount
+
     def executemany(self, sql: str, rows: Iterable[Any], /) -> PostgresCursor:
         """Run one statement for every row."""
         cursor = self._connection.cursor()

@@ -48,8 +48,8 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
-for place in (Path(__file__).parents[1], Path(__file__).parent):
-    sys.path.insert(0, str(place))
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import growth
 from decide import NODE, quantiles, request
@@ -180,7 +180,7 @@ class Cluster:
         return json.dumps(asked).encode() + b"\n"
 
     def row(self, number: int, made: Decision, stamp: str) -> str:
-        """Return what its accounting says of a job: it took what was predicted, or somewhat more."""
+        """Return what its accounting says of a job that took what was predicted."""
         point = made.chosen if made.stamped_change else None
         elapsed_s = round((point.time_s if point else made.baseline_time_s or 600.0) * 1.001)
         energy_j = (point.energy_j if point else made.baseline_energy_j) or 2e5

@@ -105,10 +105,12 @@ class Cluster:
 
     @property
     def socket(self) -> Path:
+        """Return where its daemon answers."""
         return self.folder / "socket"
 
     @property
     def jobs(self) -> Path:
+        """Return the file of its accounting."""
         return self.folder / "jobs"
 
     @property

@@ -18,8 +18,9 @@ started again.
 
 Then it counts: each decision that was answered must be in the store once, and so must each job's
 outcome. Submissions are compared with those to an idle daemon, at the pace of one cluster, before
-and after the day. ``collect`` is behind by the time from a job's end to the end of the collection
-that stored it. Report, publish and backup are timed last.
+and after the day. ``collect`` is behind by the time from a job's end until its outcome is stored.
+Report, publish and backup are timed last, and how long it takes until a daemon serves a policy that
+was just applied.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ from tests import postgresql
 
 USERS = ("root", "daemon", "bin", "sys", "games", "man", "mail", "news", "nobody", "backup")
 """Users that every Debian knows: the daemon looks their names up."""
+FIRST = 5_000_000
+"""The number of the first job of the day on each cluster."""
 A_DAY = 200_000
 """Submissions of a day on each cluster that the figures are held against."""
 IDLE = 1000
@@ -188,7 +190,7 @@ class Cluster:
         energy_j = (point.energy_j if point else made.baseline_energy_j) or 2e5
         at = datetime.now(UTC)
         where = point.configuration if point else None
-        job_id, user = str(1_000_000 + number), USERS[number // 7 % len(USERS)]
+        job_id, user = str(FIRST + number), USERS[number // 7 % len(USERS)]
         if self.scheduler == "pbs":
             threads = where.threads_per_node if where else NODE.cores
             select = f"1:ncpus={NODE.cores}:mpiprocs=1:ompthreads={threads}"
@@ -266,14 +268,6 @@ class Cluster:
         self.collected += Counter(answer["verdicts"])
         self.collected["failed"] += len(answer["skipped"])
         self.collected["known"] = answer["known"]
-
-    @property
-    def behind_s(self) -> float:
-        """Return how long a job that ended just after a collection began has waited at most."""
-        return max(
-            (self.ends[n + 1] - began for n, (began, _) in enumerate(pairwise(self.starts))),
-            default=0.0,
-        )
 
 
 def ask(path: Path, line: bytes) -> dict[str, Any]:
@@ -448,6 +442,40 @@ class Kills(threading.Thread):
         return "database"
 
 
+def behind(store: Path, cluster: str) -> dict[str, float]:
+    """Return how long jobs waited for their outcomes: seconds, the median, 99 % and all."""
+    sql = "SELECT submitted_at, collected_at FROM outcomes WHERE cluster = ? AND job_id >= ?"
+    with Reader(store) as reader:
+        rows = reader.rows(sql, (cluster, str(FIRST)))
+    waited = sorted(
+        (datetime.fromisoformat(row[1]) - datetime.fromisoformat(row[0])).total_seconds()
+        for row in rows
+    )
+    if not waited:
+        return {}
+    at = {"p50": 0.5, "p99": 0.99, "most": 1.0}
+    return {name: waited[min(len(waited) - 1, int(len(waited) * p))] for name, p in at.items()}
+
+
+def noticed_s(store: Path, cluster: Cluster, times: int = 10) -> list[float]:
+    """Return how long it took, each time, until a daemon decided by a policy just applied."""
+    took = []
+    for number in range(times):
+        compiled = {"base": {"mode": "apply", "goal": "min_energy", "holdout": 0.0}, "rules": []}
+        time.sleep(1.3 + number / times)
+        with Writer(store) as writer:
+            version = writer.apply_config(
+                "policy", path="-", text=f"{number}", compiled=compiled, by="benchmark"
+            )
+        begin = time.monotonic()
+        while (made := read_stamp(ask(cluster.socket, cluster.line(number))["stamp"])) is not None:
+            if made.policy_version == version:
+                break
+            time.sleep(0.005)
+        took.append(time.monotonic() - begin)
+    return took
+
+
 def counted(store: Path, ids: dict[str, list[str]]) -> dict[str, int]:
     """Return what of the answered decisions is in the store, and what is not as it has to be."""
     lost = twice = unlinked = without = 0
@@ -561,13 +589,14 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
             c.name: {
                 **c.collected,
                 "collections": len(c.ends),
-                "behind_s": c.behind_s,
-                "last_s": c.ends[-1] - c.starts[-1] if c.ends else None,
+                "behind_s": behind(store, c.name),
+                "spent_s": sum(c.ends) - sum(c.starts),
                 "said": c.said,
             }
             for c in clusters
         },
         "killed": kills.killed,
+        "noticed_s": noticed_s(store, clusters[0]),
         "verbs": verbs(store, clusters[0], folder, server),
     }
 
@@ -594,8 +623,9 @@ def show(found: dict[str, Any]) -> None:
     for name, c in found["collect"].items():
         print(
             f"  collect    {name}: {c.get('new', 0)} new, {c.get('stamps', 0)} of them by their"
-            f" stamps, in {c['collections']} collections, behind by {c['behind_s']:.1f} s at most,"
-            f" the last one {c['last_s'] or 0:.1f} s; {c.get('worse', 0)} worse,"
+            f" stamps, in {c['collections']} collections of {c['spent_s']:.0f} s; behind by"
+            f" {', '.join(f'{v:.0f} s ({k})' for k, v in c['behind_s'].items())};"
+            f" {c.get('worse', 0)} worse,"
             f" {c.get('failed', 0)} skipped"
         )
         for line, count in Counter(c["said"]).items():
@@ -606,6 +636,11 @@ def show(found: dict[str, Any]) -> None:
             f"  {name:<10} {v['wall_s']:.2f} s, {v['cpu_s']:.2f} s of processor, "
             f"{v['written_mb']:.1f} MB written{size} {v['said']}"
         )
+    waited = sorted(found["noticed_s"])
+    print(
+        f"  new policy served after {waited[len(waited) // 2] * 1000:.0f} ms (median),"
+        f" {waited[-1] * 1000:.0f} ms at most"
+    )
     for at_s, what in found["killed"]:
         print(f"  killed     {at_s:7.1f} s  {what}")
 

@@ -251,7 +251,6 @@ class Journal:
                 from advisor.store import postgresql
 
                 self._connection = postgresql.open_reader(self.path, timeout_s=_BUSY_S)
-                self._connection.execute("PRAGMA synchronous = NORMAL")
             return self._connection
         try:
             status = self.path.stat()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -416,6 +418,31 @@ def test_kill_9_of_the_server_leaves_nothing_half_written(
         assert [w.name for w in reader.workloads("stencil")] == ["kept"]
         assert len(reader.observations("stencil")) == 1
         assert [d.job_id for d in reader.decisions()] == ["11"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kill_9_of_the_server_loses_no_decision_that_was_written(
+    seed: int, server: postgresql.Server, address: DatabaseAddress
+) -> None:
+    draw = random.Random(seed)
+    Writer(address).close()
+    journal = Journal(address)
+    journal.start()
+    ids = [f"{number:016x}" for number in range(600)]
+    kill_at = {draw.randrange(600) for _ in range(2)}
+    for number, name in enumerate(ids):
+        journal.put(stored_decision(name), str(number))
+        time.sleep(0.004)
+        if number in kill_at:
+            written = journal.written
+            while journal.written == written:
+                pass
+            server.kill()  # what is said to be written is on the disk
+            server.start()
+    wait_for(lambda: journal.waiting == 0, shown=lambda: journal.trouble)
+    assert journal.close() == 0 and journal.dropped == 0
+    with Reader(address) as reader:
+        assert sorted(d.id for d in reader.decisions(limit=1000)) == ids
 
 
 def test_a_reader_goes_on_when_the_server_is_back(

@@ -192,6 +192,8 @@ class _Collection:
         self._summed = Summed(writer)
         self._at = ""
         self._outcomes: list[tuple[object, ...]] = []
+        self._links: list[tuple[str, str, str]] = []
+        """Decisions, their jobs and clusters, which the store is to be told."""
         self.to_review: set[int] = set()
         self._signed: Counter[WorkloadGroup] = Counter()
         """Whose jobs of which workload have new signatures, and how many, in this batch."""
@@ -221,6 +223,9 @@ class _Collection:
     def _write(self) -> None:
         """Write what waits: most rows go into the store together, which is much quicker."""
         self._room.write()
+        if self._links:
+            self._writer.link_jobs(self._links)
+            self._links.clear()
         rows, self._outcomes = self._outcomes, []
         with kept_right(self._writer, [row[:4] for row in rows]):  # type: ignore[misc]
             self._writer.save_outcomes(rows)
@@ -280,6 +285,7 @@ class _Collection:
                 self._write()
         except InputError:
             self._outcomes.clear()
+            self._links.clear()
             self._room.drop()
             raise
 
@@ -335,7 +341,7 @@ class _Collection:
         decision, job_id = match.decision, array_of(job.job_id)
         if match.stored:
             if not decision.job_id:
-                self._writer.link_job(decision.id, job_id, job.cluster)
+                self._links.append((decision.id, job_id, job.cluster))
             return 0
         if self._summed.has_decision(decision.id, decision.created_at):
             return 0

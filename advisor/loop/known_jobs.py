@@ -85,6 +85,7 @@ class KnownJobs:
     ) -> list[Decision]:
         """Return the decisions linked to a job of a user, newest first; as the Reader does."""
         if not brief or job_id not in self._fresh:
+            self._write()
             return self._writer.decisions_of(job_id, user, cluster, brief=brief)
         if self._decisions is None:
             self._decisions = self._read_decisions()
@@ -104,6 +105,7 @@ class KnownJobs:
         if self._stamped is None:
             self._stamped = self._read_stamped()
         if id not in self._stamped:
+            self._write()
             return self._writer.decision(id)
         row = self._stamped.pop(id)  # who asks has it linked to a job
         return None if row is None else _rows.decision(row)

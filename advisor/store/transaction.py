@@ -88,7 +88,9 @@ class StoreTransaction(Reader):
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
-    def change_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+    def change_many(
+        self, sql: str, rows: Sequence[Sequence[object] | Mapping[str, object]]
+    ) -> None:
         """Run one statement that writes for every row, in one transaction.
 
         Writing a few hundred rows of a table one after the other takes half of what it takes

@@ -68,8 +68,8 @@ FIRST = 5_000_000
 """The number of the first job of the day on each cluster."""
 A_DAY = 200_000
 """Submissions of a day on each cluster that the figures are held against."""
-IDLE = 1000
-"""Submissions to the idle daemon, before the day and after it."""
+IDLE, IDLE_S = 1000, 20.0
+"""Submissions to the idle daemon, before the day and after it, and the seconds they take, at most."""
 PAUSE_S = 1.0
 """Between two collections of a cluster."""
 
@@ -562,7 +562,8 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
         stack.callback(stop, cluster)
     idle = stack.enter_context(idle_daemon(file, folder / "quiet"))
     pace = args.rate / len(clusters)
-    alone = submitted([idle], min(IDLE, args.jobs), pace)["slurm1"]["took"]
+    few = min(IDLE, args.jobs, round(IDLE_S * pace))
+    alone = submitted([idle], few, pace)["slurm1"]["took"]
     within_s = args.jobs * len(clusters) / args.rate
     kills = Kills(clusters, store, server, args.kills, within_s, args.seed)
     with Collections(clusters, store, at_once=server is not None):
@@ -570,7 +571,7 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
         results = submitted(clusters, args.jobs, args.rate)
         kills.join()
         time.sleep(2.0)  # what the daemons have to write
-    alone += submitted([idle], min(IDLE, args.jobs), pace)["slurm1"]["took"]
+    alone += submitted([idle], few, pace)["slurm1"]["took"]
     took = [t for r in results.values() for t in r["took"]]
     wall_s = max(r["wall_s"] for r in results.values())
     (p50, p99), (idle_p50, idle_p99) = quantiles(took), quantiles(alone)

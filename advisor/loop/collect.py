@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from advisor.core.cluster_name import cluster_name, same_cluster
 from advisor.core.observation import Scope
+from advisor.database import DatabaseAddress
 from advisor.errors import InputError, SchedulerError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
@@ -44,6 +45,9 @@ OVERLAP = timedelta(hours=6)
 """The accounting is read again from this long before the last job known: records come late."""
 BATCH = 500
 """Jobs stored in one transaction, which others who write wait for: about 0.2 s."""
+BATCH_OF_DATABASE = 100
+"""The same in a database, where each statement is a message: the collections of other clusters take
+their turns between two of them."""
 _NEWEST = 5000
 """Outcomes stored last, among which the last job is looked for: a store may have millions."""
 
@@ -164,10 +168,11 @@ def _take_over(
     What follows from all that is only marked stale.
     """
     collection = _Collection(writer, scheduler.NAME, result.cluster, result)
-    for start in range(0, len(jobs), BATCH):
+    step = BATCH_OF_DATABASE if isinstance(writer.path, DatabaseAddress) else BATCH
+    for start in range(0, len(jobs), step):
         gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
         with writer.batch():
-            collection.take(jobs[start : start + BATCH])
+            collection.take(jobs[start : start + step])
     result.trials["freed"] += free_places(writer, scheduler, result.cluster)
     with writer.batch():
         result.suspended, result.complaints = review(writer, collection.to_review)

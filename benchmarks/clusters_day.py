@@ -69,7 +69,7 @@ FIRST = 5_000_000
 A_DAY = 200_000
 """Submissions of a day on each cluster that the figures are held against."""
 IDLE, IDLE_S = 1000, 20.0
-"""Submissions to the idle daemon, before the day and after it, and the seconds they take, at most."""
+"""Submissions to the idle daemon, before the day and after it, and the seconds they may take."""
 PAUSE_S = 1.0
 """Between two collections of a cluster."""
 

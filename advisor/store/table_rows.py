@@ -13,9 +13,9 @@ _LAST = ("days",)
 
 def tables(left_out: Collection[str] = ()) -> Iterator[tuple[str, dialect.SchemaTable]]:
     """Yield the tables of the schema in the order in which they are filled, but for some."""
-    kept = {n: t for n, t in dialect.tables().items() if n not in left_out}
-    for name in sorted(kept, key=lambda name: name in _LAST):
-        yield name, kept[name]
+    by_name = {n: t for n, t in dialect.tables().items() if n not in left_out}
+    for name in sorted(by_name, key=lambda name: name in _LAST):
+        yield name, by_name[name]
 
 
 def table_rows(db: Database, name: str, table: dialect.SchemaTable) -> Iterator[tuple[object, ...]]:

@@ -125,7 +125,7 @@ def build(path: Path, jobs: int, models: int) -> None:
         sum_days(writer, math.inf)
     with closing(sqlite3.connect(draft)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    path.with_suffix(".sacct").write_text(_sacct(fresh))
+    path.with_suffix(".sacct").write_text(sacct_rows(fresh))
     draft.rename(path)
 
 
@@ -255,7 +255,7 @@ def _insert(db: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
     db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
-def _sacct(jobs: Sequence[JobRecord]) -> str:
+def sacct_rows(jobs: Sequence[JobRecord]) -> str:
     """Return the accounting's rows of jobs and their steps, fields parted by a tab."""
 
     def line(**fields: object) -> str:
@@ -283,6 +283,7 @@ def _sacct(jobs: Sequence[JobRecord]) -> str:
             NodeList=job.node_list,
             AdminComment=job.admin_comment,
             TotalCPU=f"{int(cpu_s // 60)}:{cpu_s % 60:06.3f}",
+            Cluster=job.cluster,
             **common,
         )
         text += line(

@@ -53,8 +53,9 @@ _CURRENT = """
     JOIN workloads AS w ON w.id = m.workload_id
     WHERE m.state <> 'replaced' AND m.name <> 'sizes' ORDER BY m.id"""
 _NODE_TYPES = """
-    SELECT m.node_type, m.name <> 'class' FROM models AS m JOIN workloads AS w
-    ON w.id = m.workload_id WHERE w.application = ? AND w.name = ? AND m.name <> 'transfer'
+    SELECT m.node_type, CASE m.name WHEN 'class' THEN 0 ELSE 1 END FROM models AS m
+    JOIN workloads AS w ON w.id = m.workload_id
+    WHERE w.application = ? AND w.name = ? AND m.name <> 'transfer'
     UNION SELECT s.node_type, 0 FROM signatures AS s JOIN workloads AS w ON w.id = s.workload_id
     WHERE w.application = ? AND w.name = ?"""
 _SIGNED = """

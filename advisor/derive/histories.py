@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,8 +58,8 @@ _Ended = tuple[str, str, str, Mapping[str, Any]]
 """A job's id, state, verdict and record."""
 
 
-def derive_histories(writer: Writer, until: float) -> bool:
-    """Work out stale histories until then (processor time, s); tell whether none is left.
+def derive_histories(writer: Writer, is_over: Callable[[], bool]) -> bool:
+    """Work out stale histories until the time is over; tell whether none is left.
 
     Raises StoreError where the store cannot be read or written.
     """
@@ -70,7 +69,7 @@ def derive_histories(writer: Writer, until: float) -> bool:
             inventory = reader.inventory()
             histories = {m: _history_or_empty(reader, m, oldest_day, inventory) for m in marks}
             save_histories(writer, histories, oldest_day)
-        if time.thread_time() >= until:
+        if is_over():
             return not stale_histories(writer, 1)
     return True
 

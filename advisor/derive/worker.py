@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from advisor.database import DatabaseAddress, store_at
 from advisor.derive import transfers
 from advisor.derive.change import Change
 from advisor.derive.class_models import ModelsByClass, taught
@@ -31,7 +32,10 @@ from advisor.store.writer import Writer
 log = logging.getLogger("advisor.derive")
 
 PASS_S = 15.0
-"""Seconds of processor time of one pass; what it has begun then, it ends."""
+"""Seconds of processor time of one pass; what it has begun then, it ends. On a database, where most
+of it is waiting, seconds of any kind: the review of the next collection waits behind it."""
+_WAITS_S = 60.0
+"""How long other writers are waited for in a database, where each cluster may have one."""
 _MOST = 200
 """Marks that are looked at in one view of the store, since while it is held its log only grows; and
 that are made in one transaction, 7 ms."""
@@ -47,7 +51,8 @@ def deriving(path: Path | str, *, first: str = "") -> Iterator[Writer]:
 
     What follows from the application ``first`` comes first. Raises StoreError.
     """
-    with Writer(path) as writer:
+    waits = {"timeout_s": _WAITS_S} if isinstance(store_at(path), DatabaseAddress) else {}
+    with Writer(path, **waits) as writer:
         yield writer
         derive(writer, first=first)
 
@@ -55,30 +60,39 @@ def deriving(path: Path | str, *, first: str = "") -> Iterator[Writer]:
 def derive(writer: Writer, *, budget_s: float = PASS_S, first: str = "") -> bool:
     """Bring what is stale in step, the longest first; tell whether all is.
 
-    After ``budget_s`` seconds of processor time nothing more is begun. Must be called outside of a
+    After ``budget_s`` seconds (:data:`PASS_S`) nothing more is begun. Must be called outside of a
     transaction. What fails stays stale and is logged; so does the rest once the store cannot be
     read or written. Raises StoreError where it cannot from the start.
     """
     assert not writer.in_transaction
-    until = time.thread_time() + budget_s
+    is_over = _ends(writer, budget_s)
     failed: set[int] = set()
     try:
-        current = derive_histories(writer, until)
+        current = derive_histories(writer, is_over)
     except StoreError as error:
         log.warning("event=derived-later store=%s error=%r", writer.path, str(error))
         return False
     while {m.id for m in stale(writer)} - failed:
         try:
-            failed |= _round(writer, first, failed, until)
+            failed |= _round(writer, first, failed, is_over)
         except StoreError as error:
             log.warning("event=derived-later store=%s error=%r", writer.path, str(error))
             return False
-        if time.thread_time() >= until:
+        if is_over():
             return current and not stale(writer)
     return current and not failed
 
 
-def _round(writer: Writer, first: str, left_out: Collection[int], until: float) -> set[int]:
+def _ends(writer: Writer, budget_s: float) -> Callable[[], bool]:
+    """Return what tells whether a budget is spent."""
+    clock = time.monotonic if isinstance(writer.path, DatabaseAddress) else time.thread_time
+    until = clock() + budget_s
+    return lambda: clock() >= until
+
+
+def _round(
+    writer: Writer, first: str, left_out: Collection[int], is_over: Callable[[], bool]
+) -> set[int]:
     """Do what one view of the store shows, until then; return the marks of what failed."""
     failed: set[int] = set()
     with Reader(writer.path) as reader, writer.unsynced():  # result and mark are undone together
@@ -92,7 +106,7 @@ def _round(writer: Writer, first: str, left_out: Collection[int], until: float) 
                 names = sorted({m.named for m in task.marks})
                 log.warning("event=not-derived workloads=%r error=%r", names, error)
                 failed.update(m.id for m in task.marks)
-            if time.thread_time() >= until:
+            if is_over():
                 break
     return failed
 

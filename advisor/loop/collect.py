@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from advisor.core.cluster_name import cluster_name, same_cluster
 from advisor.core.observation import Scope
+from advisor.database import DatabaseAddress
 from advisor.errors import InputError, SchedulerError
 from advisor.loop import clock
 from advisor.loop.accounted import RoomForSignatures, signature_of
@@ -44,6 +45,9 @@ OVERLAP = timedelta(hours=6)
 """The accounting is read again from this long before the last job known: records come late."""
 BATCH = 500
 """Jobs stored in one transaction, which others who write wait for: about 0.2 s."""
+BATCH_OF_DATABASE = 100
+"""The same in a database, where each statement is a message: the collections of other clusters take
+their turns between two of them."""
 _NEWEST = 5000
 """Outcomes stored last, among which the last job is looked for: a store may have millions."""
 
@@ -164,10 +168,11 @@ def _take_over(
     What follows from all that is only marked stale.
     """
     collection = _Collection(writer, scheduler.NAME, result.cluster, result)
-    for start in range(0, len(jobs), BATCH):
+    step = BATCH_OF_DATABASE if isinstance(writer.path, DatabaseAddress) else BATCH
+    for start in range(0, len(jobs), step):
         gc.freeze()  # jobs and outcomes stay: looking for garbage in them took half of the time
         with writer.batch():
-            collection.take(jobs[start : start + BATCH])
+            collection.take(jobs[start : start + step])
     result.trials["freed"] += free_places(writer, scheduler, result.cluster)
     with writer.batch():
         result.suspended, result.complaints = review(writer, collection.to_review)
@@ -192,6 +197,8 @@ class _Collection:
         self._summed = Summed(writer)
         self._at = ""
         self._outcomes: list[tuple[object, ...]] = []
+        self._links: list[tuple[str, str, str]] = []
+        """Decisions, their jobs and clusters, which the store is to be told."""
         self.to_review: set[int] = set()
         self._signed: Counter[WorkloadGroup] = Counter()
         """Whose jobs of which workload have new signatures, and how many, in this batch."""
@@ -221,6 +228,9 @@ class _Collection:
     def _write(self) -> None:
         """Write what waits: most rows go into the store together, which is much quicker."""
         self._room.write()
+        if self._links:
+            self._writer.link_jobs(self._links)
+            self._links.clear()
         rows, self._outcomes = self._outcomes, []
         with kept_right(self._writer, [row[:4] for row in rows]):  # type: ignore[misc]
             self._writer.save_outcomes(rows)
@@ -265,8 +275,8 @@ class _Collection:
 
         Most jobs need nothing: all is checked before the first row of theirs is written.
         """
-        linked = match.trust == "unverified" or (match.stored and match.decision.job_id)
-        if linked and REBUILT not in match.decision.codes:
+        stored = match.trust == "unverified" or match.stored
+        if stored and REBUILT not in match.decision.codes:
             return nullcontext()
         return self._separate_batch()
 
@@ -280,6 +290,7 @@ class _Collection:
                 self._write()
         except InputError:
             self._outcomes.clear()
+            self._links.clear()
             self._room.drop()
             raise
 
@@ -335,7 +346,7 @@ class _Collection:
         decision, job_id = match.decision, array_of(job.job_id)
         if match.stored:
             if not decision.job_id:
-                self._writer.link_job(decision.id, job_id, job.cluster)
+                self._links.append((decision.id, job_id, job.cluster))
             return 0
         if self._summed.has_decision(decision.id, decision.created_at):
             return 0

@@ -109,6 +109,7 @@ def _store(
     changes: Mapping[_Summed, JobSums],
 ) -> None:
     """Store what a day's sums become by changes, and that it is whole."""
+    added = []
     for summed, sums in changes.items():
         former = writer.rows(
             "SELECT counts FROM day_sums WHERE day = ? AND cluster = ? AND application = ?"
@@ -121,7 +122,9 @@ def _store(
             named_counts[key] += value
         compared: Mapping[str, float] = sums.compared[summed[1:]]
         values = (compared.get(name, 0) for name in COMPARED)
-        writer.change(_ADD, (day, *summed, packed(named_counts), *values))
+        added.append((day, *summed, packed(named_counts), *values))
+    with writer.transaction() as db:
+        db.executemany(_ADD, added)
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 1, ?)", (day, packed(counts)))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.decision import Decision
 from advisor.loop.clock import utc
+from advisor.loop.match import stamp_of
 from advisor.loop.outcomes import FACTS
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
@@ -53,6 +54,8 @@ class KnownJobs:
         self._outcomes = self._read_outcomes([job.job_id for job in jobs])
         self._fresh = {array_of(job.job_id) for job in jobs if not self.has_outcome(job)}
         self._decisions: dict[tuple[str, str], list[ResultRow]] | None = None
+        self._jobs = jobs
+        self._stamped: dict[str, ResultRow | None] | None = None
 
     def facts(self, job: JobRecord) -> tuple[object, ...]:
         """Return what is stored of a job with a decision: :data:`FACTS`, what its GPUs took, and
@@ -82,6 +85,7 @@ class KnownJobs:
     ) -> list[Decision]:
         """Return the decisions linked to a job of a user, newest first; as the Reader does."""
         if not brief or job_id not in self._fresh:
+            self._write()
             return self._writer.decisions_of(job_id, user, cluster, brief=brief)
         if self._decisions is None:
             self._decisions = self._read_decisions()
@@ -98,7 +102,20 @@ class KnownJobs:
 
     def decision(self, id: str) -> Decision | None:
         """Return a decision, None when it is not known."""
-        return self._writer.decision(id)
+        if self._stamped is None:
+            self._stamped = self._read_stamped()
+        if id not in self._stamped:
+            self._write()
+            return self._writer.decision(id)
+        row = self._stamped.pop(id)  # who asks has it linked to a job
+        return None if row is None else _rows.decision(row)
+
+    def _read_stamped(self) -> dict[str, ResultRow | None]:
+        """Return the decisions that fresh jobs' stamps name, None for one that is not stored."""
+        stamps = (stamp_of(job) for job in self._jobs if array_of(job.job_id) in self._fresh)
+        stamped: dict[str, ResultRow | None] = {stamp.id: None for stamp in stamps if stamp}
+        sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE id IN ({marks(stamped)})"
+        return stamped | {row["id"]: row for row in self._writer.rows(sql, list(stamped))}
 
     def written(self, job: JobRecord) -> None:
         """Note that something of a job was written: it is asked of the store again."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.service.answering import Answering
+from advisor.service.changes import Changes
 from advisor.service.connection import Connection
 from advisor.service.copies import HANGS_S
 from advisor.service.handlers import Handlers
@@ -160,9 +161,11 @@ class Server:
         self.answering.spawn(self._refresh(force=True))
 
     async def _refresh_forever(self) -> None:
+        changes = Changes(self.handlers.source.path, self.refresh_s)
+        changes.start()
         while True:
-            await asyncio.sleep(self.refresh_s)
-            await self._refresh()
+            if await changes.due():
+                await self._refresh()
             gc.collect(1)
 
     async def _refresh(self, *, force: bool = False) -> None:

@@ -29,6 +29,7 @@ def backup(source: Path, target: Path) -> None:
 
     Others may write meanwhile. Raises StoreError; ``target`` is untouched then.
     """
+    check_file(source)
     with copied(source, target, history=True) as copy:
         try:
             with draft(target.parent, target.name) as partial:

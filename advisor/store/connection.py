@@ -17,12 +17,13 @@ import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from advisor.database import DatabaseAddress, store_at
 from advisor.errors import OlderStoreError, PublishedCopyError, StoreError
+from advisor.paths import share
 from advisor.store import faults, leftover
 from advisor.store.port import Database, ResultRow
 from advisor.store.versions import MIGRATIONS, check_not_newer
@@ -243,6 +244,9 @@ class StoreConnection:
 
         Nothing of those is read, and what is copied is written once.
         """
+        if isinstance(self.path, DatabaseAddress):
+            self._copy_database(left_out, target)
+            return
         connection = self._file()
         try:
             connection.execute("ATTACH ? AS copy", (str(target),))
@@ -258,6 +262,17 @@ class StoreConnection:
                 connection.execute("DETACH copy")
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
+
+    def _copy_database(self, left_out: Collection[str], target: Path) -> None:
+        from advisor.store.table_rows import fill
+
+        with closing(sqlite3.connect(target, isolation_level=None)) as copy, self.one_moment():
+            copy.execute("PRAGMA journal_mode = OFF")
+            copy.execute("PRAGMA synchronous = OFF")
+            copy.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
+            copy.execute("BEGIN")
+            fill(self._connection, copy, left_out)
+            copy.execute("COMMIT")
 
     def _file(self) -> sqlite3.Connection:
         """Return the connection to a store that is a file. Raises StoreError for another."""

@@ -22,7 +22,7 @@ from advisor.errors import AdvisorError, RefusedValueError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import LOG_BYTES, check_schema, is_wal
-from advisor.store.port import Database
+from advisor.store.port import Database, execute_part
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 200
@@ -232,10 +232,7 @@ class Journal:
 
     def _write_one(self, connection: Database, sql: str, row: dict[str, Any]) -> bool:
         try:
-            if isinstance(connection, sqlite3.Connection):
-                connection.execute(sql, row)
-            else:
-                _write_part(connection, sql, row)
+            execute_part(connection, sql, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
             _LOG.error("event=decision-refused store=%s error=%r", self.path, str(error))
             return False
@@ -254,7 +251,6 @@ class Journal:
                 from advisor.store import postgresql
 
                 self._connection = postgresql.open_reader(self.path, timeout_s=_BUSY_S)
-                self._connection.execute("PRAGMA synchronous = NORMAL")
             return self._connection
         try:
             status = self.path.stat()
@@ -320,16 +316,3 @@ class Journal:
                 self._dropped,
                 self.path,
             )
-
-
-def _write_part(connection: Database, sql: str, row: dict[str, Any]) -> None:
-    """Write a row inside a transaction, which goes on without it where the database refuses it."""
-    connection.execute("SAVEPOINT part")
-    try:
-        connection.execute(sql, row)
-    except RefusedValueError:
-        connection.execute("ROLLBACK TO part")
-        raise
-    finally:
-        if connection.in_transaction:
-            connection.execute("RELEASE part")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +13,10 @@ from advisor.errors import RefusedError, StoreError
 from advisor.store import dialect, faults
 from advisor.store.port import Database
 from advisor.store.reader import Reader
+from advisor.store.table_rows import fill, table_rows, tables
 from advisor.store.writer import Writer
 
-_STEP = 1000
-"""Rows read at once."""
-_MIGRATIONS = "_sqlite_migrations"
-_LAST = ("days",)
-"""Tables that others' triggers empty."""
+_MIGRATIONS = ("_sqlite_migrations",)
 
 
 class Moved(NamedTuple):
@@ -56,8 +52,8 @@ def _into_database(source: Database, address: DatabaseAddress) -> Moved:
         postgresql.make(db)
         _check_empty(db, address)
         rows = {}
-        for name, table in _tables():
-            rows[name] = db.copy_in(name, table.stored, _rows(source, name, table))
+        for name, table in tables(_MIGRATIONS):
+            rows[name] = db.copy_in(name, table.stored, table_rows(source, name, table))
             number = "id" if table.numbered else "rowid" if table.rowids else ""
             if number:
                 db.execute(
@@ -90,34 +86,15 @@ def _fill(source: Database, partial: Path, target: Path) -> dict[str, int]:
     rows = {}
     try:
         with Writer(partial) as copy, copy.transaction() as db:
-            for name, table in _tables():
-                columns = ", ".join(f'"{column}"' for column in table.stored)
-                marks = ", ".join("?" * len(table.stored))
-                sql = f"INSERT INTO {name} ({columns}) VALUES ({marks})"
-                db.executemany(sql, _rows(source, name, table))
+            fill(source, db, _MIGRATIONS)
             rows = _compare(source, db, target)
     except sqlite3.Error as error:
         raise faults.translate(error, target) from error
     return rows
 
 
-def _tables() -> Iterator[tuple[str, dialect.SchemaTable]]:
-    """Yield the tables in the order in which they are filled."""
-    tables = {n: t for n, t in dialect.tables().items() if n != _MIGRATIONS}
-    for name in sorted(tables, key=lambda name: name in _LAST):
-        yield name, tables[name]
-
-
-def _rows(db: Database, name: str, table: dialect.SchemaTable) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a table in the order they were stored, where that is known."""
-    columns = ", ".join(f'"{column}"' for column in table.stored)
-    order = "id" if table.numbered else "rowid" if table.rowids else ", ".join(table.key)
-    cursor = db.execute(f"SELECT {columns} FROM {name} ORDER BY {order}")
-    yield from map(tuple, cursor)
-
-
 def _check_empty(db: Database, target: Path) -> None:
-    for name, _ in _tables():
+    for name, _ in tables(_MIGRATIONS):
         if db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
             raise RefusedError(
                 f"{target}: there is a store already",
@@ -128,7 +105,7 @@ def _check_empty(db: Database, target: Path) -> None:
 def _compare(source: Database, copy: Database, target: Path) -> dict[str, int]:
     """Return how many rows each table has. Raises StoreError where the two differ."""
     counts = {}
-    for name, _ in _tables():
+    for name, _ in tables(_MIGRATIONS):
         sql = f"SELECT count(*) FROM {name}"
         counts[name], copied = (db.execute(sql).fetchone()[0] for db in (source, copy))
         if counts[name] != copied:

@@ -58,3 +58,19 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+def execute_part(db: Database, sql: str, values: Any = ()) -> int:
+    """Run one statement inside a transaction, which goes on without it where it fails.
+
+    Return how many rows it changed. SQLite undoes a statement that fails by itself.
+    """
+    part = getattr(db, "execute_part", None)
+    changed: int = part(sql, values) if part else db.execute(sql, values).rowcount
+    return changed
+
+
+def each_row(db: Database, sql: str) -> Iterator[Any]:
+    """Yield the rows of a query without holding all of them, as SQLite does."""
+    stream = getattr(db, "stream", None)
+    yield from stream(sql) if stream else db.execute(sql)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOCK = 0x41445643
 """What writers lock ("ADVC"); see pg_advisory_xact_lock."""
+_CHANNEL = "advisor"
+"""Where writers tell daemons that something has changed; see NOTIFY."""
 _WAITS = {
     "connect_timeout": ANSWERS_S,
     "keepalives_idle": 10,
@@ -98,6 +100,8 @@ class PostgresConnection:
         self, address: DatabaseAddress, *, timeout_s: float, longest_s: float = 0.0
     ) -> None:
         self.address = address
+        self.tells = False
+        """Whether a commit tells others: that of a decision, which nobody waits for, does not."""
         driver = self._psycopg = _module(address)
         self._connection: psycopg.Connection[Any]
         try:
@@ -135,6 +139,8 @@ class PostgresConnection:
         """Run one statement, which is written as for SQLite."""
         if sql == "BEGIN IMMEDIATE":
             return self._begin()
+        if sql == "COMMIT" and self.tells:
+            sql = f"NOTIFY {_CHANNEL}; COMMIT"
         if sql.startswith("UPDATE OR IGNORE "):
             return self._update_or_ignore(sql.replace(" OR IGNORE", "", 1), values)
         if "?1" in sql:
@@ -149,6 +155,24 @@ class PostgresConnection:
             raise self._translated(error) from None
         return PostgresCursor(cursor, self, numbered)
 
+    def execute_part(self, sql: str, values: Any = (), /) -> int:
+        """Run one statement inside a transaction, which goes on without it where it fails.
+
+        Return how many rows it changed. What is sent at once takes a third of the time.
+        """
+        if sql.startswith("UPDATE OR IGNORE "):
+            return self.execute(sql, values).rowcount
+        part = f"SAVEPOINT part; {dialect.translated(sql)}; RELEASE part"
+        try:
+            cursor = self._connection.execute(part, _bound(values) or None)
+        except self._psycopg.Error as error:
+            if self.in_transaction:
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+            raise self._translated(error) from None
+        cursor.nextset()
+        return cursor.rowcount
+
     def executemany(self, sql: str, rows: Iterable[Any], /) -> PostgresCursor:
         """Run one statement for every row."""
         cursor = self._connection.cursor()
@@ -157,6 +181,13 @@ class PostgresConnection:
         except self._psycopg.Error as error:
             raise self._translated(error) from None
         return PostgresCursor(cursor, self, False)
+
+    def stream(self, sql: str) -> Iterator[Any]:
+        """Yield the rows of a query as they come; nothing else can be asked meanwhile."""
+        try:
+            yield from self._connection.cursor().stream(dialect.translated(sql))
+        except self._psycopg.Error as error:
+            raise self._translated(error) from None
 
     def script(self, sql: str) -> None:
         """Run statements that are PostgreSQL's own."""
@@ -180,6 +211,16 @@ class PostgresConnection:
             raise self._translated(error) from None
         return count
 
+    def changes(self) -> Iterator[None]:
+        """Yield at first, and whenever a writer has committed. Raises StoreError at the end."""
+        try:
+            self._connection.execute(f"LISTEN {_CHANNEL}".encode())
+            yield
+            for _ in self._connection.notifies():
+                yield
+        except self._psycopg.Error as error:
+            raise self._translated(error) from None
+
     def rollback(self) -> None:
         """Undo the transaction; nothing where there is none."""
         with suppress(self._psycopg.Error):
@@ -194,6 +235,7 @@ class PostgresConnection:
         try:
             self._connection.execute("BEGIN")
             cursor = self._connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            self.tells = True
         except self._psycopg.Error as error:
             self.rollback()
             raise self._translated(error) from None
@@ -295,6 +337,18 @@ def _bound(values: Any) -> Any:
 
 def _stored(value: Any) -> Any:
     return value.replace("\0", "?") if type(value) is str and "\0" in value else value
+
+
+def changes(address: DatabaseAddress) -> Iterator[None]:
+    """Yield once somebody listens at a store, and whenever a writer has committed.
+
+    Raises StoreError where the database does not answer, or no longer.
+    """
+    connection = PostgresConnection(address, timeout_s=1.0)
+    try:
+        yield from connection.changes()
+    finally:
+        connection.close()
 
 
 # -- opening -----------------------------------------------------------------------------------

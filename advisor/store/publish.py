@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from advisor.database import DatabaseAddress
 from advisor.drafts import draft
 from advisor.errors import StoreError
+from advisor.paths import beside
 from advisor.store import faults
 from advisor.store.announced import announce
-from advisor.store.connection import COPY, applied_migrations, check_file, is_wal
+from advisor.store.connection import COPY, applied_migrations, is_wal
 from advisor.store.reader import Reader
 from advisor.store.versions import MIGRATIONS
 
@@ -80,13 +82,12 @@ def copied(source: Path, target: Path, *, history: bool, mark: int = 0) -> Itera
     ``mark`` is the copy's ``application_id``. Raises StoreError, also where ``target`` is no place
     for a copy.
     """
-    check_file(source)
-    source, target = Path(source), Path(target)
     _check_target(source, target)
-    workshop = source.parent if os.access(source.parent, os.W_OK) else Path(tempfile.gettempdir())
+    near, is_file = beside(source), not isinstance(source, DatabaseAddress)
+    workshop = near if os.access(near, os.W_OK) else Path(tempfile.gettempdir())
     try:
         draft_stack = ExitStack()
-        copy = draft_stack.enter_context(draft(workshop, source.name))
+        copy = draft_stack.enter_context(draft(workshop, source.name if is_file else "published"))
     except OSError as error:
         raise StoreError(
             f"{workshop}: no copy can be made there: {error.strerror}",
@@ -108,7 +109,7 @@ def _check_target(source: Path, target: Path) -> None:
         raise StoreError(f"{target} is a folder", hint=f"name the file: {target / source.name}")
     if not target.exists():
         return
-    if source.exists() and target.samefile(source):
+    if not isinstance(source, DatabaseAddress) and source.exists() and target.samefile(source):
         raise StoreError(f"{target} is the store itself", hint="name another file")
     if target.stat().st_size and is_wal(target):
         raise StoreError(
@@ -120,11 +121,12 @@ def _check_target(source: Path, target: Path) -> None:
 def _copy(store: Reader, copy: Path, history: bool, mark: int) -> None:
     """Write the store's content to ``copy`` in rollback-journal mode, and check it."""
     try:
-        if not history:
-            store.copy_without(HISTORY, copy)
+        whole = history and not isinstance(store.path, DatabaseAddress)
+        if not whole:
+            store.copy_without(() if history else HISTORY, copy)
         connection = sqlite3.connect(copy, isolation_level=None)
         try:
-            if history:
+            if whole:
                 store.copy_to(connection)
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute(f"PRAGMA application_id = {mark}")

@@ -68,6 +68,7 @@ class _Writes(threading.Thread):
 
         if self._connection is None:
             self._connection = postgresql.open_reader(self._address, timeout_s=1.0)
+            self._connection.tells = True  # other daemons have to know of the place
         connection = self._connection
         connection.execute("BEGIN READ WRITE")
         changed = connection.execute(write.sql, write.values).rowcount

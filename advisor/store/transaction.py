@@ -24,7 +24,7 @@ from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
 from advisor.store.opening import open_store
-from advisor.store.port import Database
+from advisor.store.port import Database, execute_part
 from advisor.store.reader import Reader
 from advisor.store.records import (
     CLASS,
@@ -78,18 +78,19 @@ class StoreTransaction(Reader):
     def change(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> int:
         """Run one statement that writes; return how many rows it changed.
 
-        Inside of a transaction SQLite itself undoes one that fails.
+        Inside of a transaction one that fails is undone alone.
         """
-        if not self._connection.in_transaction or isinstance(self.path, DatabaseAddress):
+        if not self._connection.in_transaction:
             with self.transaction() as db:
                 return db.execute(sql, values).rowcount
         try:
-            changed: int = self._connection.execute(sql, values).rowcount
-            return changed
+            return execute_part(self._connection, sql, values)
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from error
 
-    def change_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+    def change_many(
+        self, sql: str, rows: Sequence[Sequence[object] | Mapping[str, object]]
+    ) -> None:
         """Run one statement that writes for every row, in one transaction.
 
         Writing a few hundred rows of a table one after the other takes half of what it takes

@@ -273,6 +273,13 @@ class Writer(StoreTransaction):
         link = {"id": decision_id, "job_id": job_id, "cluster": cluster}
         return self.change(_rows.LINK_DECISION, link) > 0
 
+    def link_jobs(self, links: Sequence[tuple[str, str, str]]) -> None:
+        """Note which jobs decisions were for: each decision, its job and its cluster."""
+        names = ("id", "job_id", "cluster")
+        self.change_many(
+            _rows.LINK_DECISION, [dict(zip(names, link, strict=True)) for link in links]
+        )
+
     def save_outcome(self, outcome: Outcome) -> None:
         """Store how a job came out, in place of what is stored of it."""
         self.save_outcomes([outcome_row(outcome)])

@@ -1,0 +1,34 @@
+"""Copy a store's rows table by table, whichever database has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from advisor.store import dialect
+from advisor.store.port import Database, each_row
+
+_LAST = ("days",)
+"""Tables that others' triggers empty."""
+
+
+def tables(left_out: Collection[str] = ()) -> Iterator[tuple[str, dialect.SchemaTable]]:
+    """Yield the tables of the schema in the order in which they are filled, but for some."""
+    by_name = {n: t for n, t in dialect.tables().items() if n not in left_out}
+    for name in sorted(by_name, key=lambda name: name in _LAST):
+        yield name, by_name[name]
+
+
+def table_rows(db: Database, name: str, table: dialect.SchemaTable) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of a table in the order they were stored, where that is known."""
+    columns = ", ".join(f'"{column}"' for column in table.stored)
+    order = "id" if table.numbered else "rowid" if table.rowids else ", ".join(table.key)
+    yield from map(tuple, each_row(db, f"SELECT {columns} FROM {name} ORDER BY {order}"))
+
+
+def fill(source: Database, copy: Database, left_out: Collection[str] = ()) -> None:
+    """Copy all rows into empty tables of the same names, but for those of some tables."""
+    for name, table in tables(left_out):
+        columns = ", ".join(f'"{column}"' for column in table.stored)
+        marks = ", ".join("?" * len(table.stored))
+        sql = f"INSERT INTO {name} ({columns}) VALUES ({marks})"
+        copy.executemany(sql, table_rows(source, name, table))

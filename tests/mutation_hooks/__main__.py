@@ -77,7 +77,10 @@ TESTS = {
         for name in FILTER
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],
-    "hooks/slurm/advisor-node-gpus": ["tests/unit/test_node_gpus.py"],
+    "hooks/slurm/advisor-node-gpus": [
+        "tests/unit/test_node_gpus.py",
+        "tests/pbs/test_execjob_gpus.py",
+    ],
     "hooks/pbs/advisor_execjob.py": [
         "tests/pbs/test_execjob_hook.py",
         "tests/pbs/test_execjob_gpus.py",

@@ -450,11 +450,12 @@ def test_a_program_in_a_container_is_the_one_of_its_name(installed: Installed) -
 def test_a_container_with_other_variables_keeps_its_threads(
     installed: Installed, variable: str
 ) -> None:
-    assert_as_written(step(installed, argv=CONTAINER, **{variable: "4"}))
+    env: dict[str, Any] = {variable: "4"}
+    assert_as_written(step(installed, argv=CONTAINER, **env))
     if not variable.endswith("_NUM_THREADS"):
-        assert_capped(step(installed, **{variable: "4"}), "7")
+        assert_capped(step(installed, **env), "7")
     only_cap = PlanEntry(APP, 2, 14, False, 0, 1_500_000)
-    assert_capped(step(installed, only_cap, argv=CONTAINER, **{variable: "4"}), None)
+    assert_capped(step(installed, only_cap, argv=CONTAINER, **env), None)
 
 
 CAPPED: dict[str, dict[str, Any]] = {

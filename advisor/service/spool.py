@@ -219,7 +219,7 @@ class Spool:
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
-        if process.returncode not in (0, 3):
+        if process.returncode not in (0, 3):  # 3: there was nothing to take
             log.error("event=collect-failed error=%r", errors.strip()[-500:])
 
     def _train(self, job: Mapping[str, Any]) -> None:

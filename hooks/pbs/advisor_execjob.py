@@ -42,6 +42,7 @@ GPUS = "advisor_gpus"
 GPU_AXES = {"gpu_freq_mhz": ("gpu_freq_khz", 1000), "gpu_power_w": ("gpu_power_w", 1)}
 UUIDS = re.compile(r"^CUDA_VISIBLE_DEVICES=(GPU-[0-9a-f-]{36}(?:,GPU-[0-9a-f-]{36})*)$", re.M)
 STUCK = "a former cap could not be lifted"
+# The zones whose joules add up to a node's: cores and uncore are in their packages already.
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
 DRAFT = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}\.draft$")

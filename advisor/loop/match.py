@@ -29,7 +29,8 @@ the stamp alone, as from a login node. ``unverified``: stamp and store or accoun
 _CUT = 80
 """Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
-"""A decision that is linked to no job yet was made this long before its job at most."""
+"""So long before and after a decision its job may be submitted, where it is linked to none yet: a
+host's clock is ahead of the controller's, or the submission waited."""
 
 
 class DecisionReader(Protocol):
@@ -58,6 +59,7 @@ class MatchedJob:
 def stamp_of(job: JobRecord) -> Decision | None:
     """Return the decision stamped on a job, None when there is none."""
     carried = (text for name, text in sorted(job.stamp.items()) if name.endswith("ADVISOR_STAMP"))
+    # The comment first: what stands there the controller wrote, a variable the user may have set.
     texts = (job.admin_comment, *carried)
     return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
@@ -164,6 +166,7 @@ def _differing(stamp: Decision, stored: Decision) -> list[str]:
     for quantity in QUANTITIES:
         a, b = promised(stamp.chosen, quantity), promised(stored.chosen, quantity)
         ends = zip(a.to_list() if a else (), b.to_list() if b else (), strict=False)
+        # A stamp has its numbers rounded.
         if (a is None) != (b is None) or not all(math.isclose(x, y, rel_tol=1e-3) for x, y in ends):
             names.append(f"promised {quantity}")
     return names

@@ -66,6 +66,7 @@ class Observation:
     @property
     def gpus(self) -> int:
         """GPUs that each of its nodes gave it, 0 where that is not known."""
+        # What a user's file says is believed as far as there may be such a node.
         count = self.extra.get(GPUS)
         return int(count) if isinstance(count, int | float) and 0 < count <= 1024 else 0
 

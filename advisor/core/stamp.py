@@ -22,6 +22,8 @@ from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 
 PREFIX = "advisor:"
 PROGRAM = ("path", "size", "mtime", "build")
+NAME_CUT = 80
+"""Characters of the names of application and workload in a stamp that would be too long."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _ID = re.compile(r"[0-9a-f]{16}")
 _CODE = re.compile(r"[a-z-]{1,40}")
@@ -68,7 +70,7 @@ def make_stamp(decision: Decision) -> str:
     text = PREFIX + _encode(data)
     if len(text) > MAX_STAMP:
         data.pop("prog", None)
-        data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
+        data["wl"], data["app"] = decision.workload[:NAME_CUT], decision.application[:NAME_CUT]
         text = PREFIX + _encode(data)
     return text
 

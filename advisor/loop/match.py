@@ -16,7 +16,7 @@ from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.decision import FROM_STAMP, Decision, read_policy
 from advisor.core.policy import GOALS, MODES
 from advisor.core.recognise import clean_name
-from advisor.core.stamp import read_stamp
+from advisor.core.stamp import NAME_CUT, read_stamp
 from advisor.loop.clock import moment, utc
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.schedulers.base import JobRecord
@@ -26,8 +26,6 @@ StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
-_CUT = 80
-"""Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
 """So long before and after a decision its job may be submitted, where it is linked to none yet: a
 host's clock is ahead of the controller's, or the submission waited."""
@@ -154,7 +152,7 @@ def _differing(stamp: Decision, stored: Decision) -> list[str]:
     ]
     for name in ("application", "workload"):
         stamped, full = getattr(stamp, name), getattr(stored, name)
-        if stamped != full and not (len(stamped) == _CUT and full.startswith(stamped)):
+        if stamped != full and not (len(stamped) == NAME_CUT and full.startswith(stamped)):
             names.append(name)
     if stamp.changed != stored.changed:
         names.append("rewrite")

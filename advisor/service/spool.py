@@ -215,6 +215,7 @@ class Spool:
         ) as process:
             _move(process, "collect", 0)
             try:
+                # What one that is ended did not store lies there for the next.
                 _, errors = process.communicate(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()

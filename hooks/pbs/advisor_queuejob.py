@@ -544,7 +544,7 @@ def within(chunk, limits):
 def amount(text):
     """Return a number or a size (``4gb``, ``100mw``: in bytes). Raises ValueError."""
     text = text.strip().lower()
-    factor = 8 if text.endswith("w") else 1
+    factor = 8 if text.endswith("w") else 1  # words
     text = text.rstrip("bw")
     if text[-1:] in ("k", "m", "g", "t", "p"):
         factor *= 1024 ** ("kmgtp".index(text[-1]) + 1)

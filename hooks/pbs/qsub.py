@@ -465,6 +465,7 @@ def client(text, options, lines):
     choices = choices_text()
     if choices:
         data["choices"] = choices
+    # What is too long goes without one part more each time, the one that is missed least first.
     for key in ("", "programs", "whole", "choices", "script"):
         if data.pop(key, None) and key == "whole":
             data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]

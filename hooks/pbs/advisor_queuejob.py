@@ -559,7 +559,7 @@ def assign(changes):
         for where, name, value in changes:
             former_values.append((where, name, read(where, name)))
             write(where, name, value)
-    except BaseException:
+    except BaseException:  # the hook's alarm, too, which may come between any two of them
         for where, name, value in reversed(former_values):
             try:
                 write(where, name, value)

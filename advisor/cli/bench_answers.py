@@ -97,11 +97,12 @@ class ShownProfile(JsonForm):
 
 
 @dataclass(frozen=True, slots=True)
-class FileSystemProfile(ShownIo):
-    """The same, as it is stored."""
+class FileSystemProfile(JsonForm):
+    """What one operation takes on a file system."""
 
     file_system: str
     kind: str
+    io: ShownIo = field(metadata=wire(inline=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from advisor.cli.bench_answers import (
     FileSystemProfile,
     ProfiledType,
     ShownFiles,
+    ShownIo,
     ShownProfile,
 )
 from advisor.cli.bench_io import print_io
@@ -125,16 +126,18 @@ def _show_files(args: argparse.Namespace, files: Sequence[StoredIo]) -> int:
 def _file_systems(files: Sequence[StoredIo], node_type: str) -> list[FileSystemProfile]:
     return [
         FileSystemProfile(
-            p.operation,
-            p.random,
-            p.block_b,
-            p.time_per_op_us,
-            p.direct,
-            p.spread,
-            p.repeats,
-            p.cached_us,
             p.file_system,
             p.kind,
+            ShownIo(
+                p.operation,
+                p.random,
+                p.block_b,
+                p.time_per_op_us,
+                p.direct,
+                p.spread,
+                p.repeats,
+                p.cached_us,
+            ),
         )
         for p in files
         if p.node_type == node_type

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from advisor.core.codec import AtLeast, Count, JsonForm, wire
 from advisor.core.observation import Quality, Scope
 
+NextCommand = Annotated[str, "the command to go on with"]
 _FROM, _WHERE_SAID = wire("from"), wire(omit=True)
 
 
@@ -18,6 +19,7 @@ class ImportAnswer(JsonForm):
 
     file: str
     application: Annotated[str, "empty where there are several"]
+    applications: Sequence[str] | None = field(default=None, metadata=_WHERE_SAID)
     workload: str
     node_type: str
     imported: int
@@ -26,8 +28,6 @@ class ImportAnswer(JsonForm):
     contributor: str
     account: str
     energy: Mapping[Quality, int]
-    extra_columns: Sequence[str] = ()
-    next: Annotated[str, "the command to go on with"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +35,25 @@ class ImportedRuns(ImportAnswer):
     """Of a file of runs."""
 
     impossible_energies: Annotated[Count, "readings that no node can have used: dropped"]
+    extra_columns: Sequence[str]
     workloads: Annotated[Sequence[str], "what got runs: with --parameters one for each size"] = (
         field(default=(), metadata=_WHERE_SAID)
     )
     notes: Sequence[str] = field(default=(), metadata=_WHERE_SAID)
+    next: NextCommand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarStepRow(JsonForm):
     """One job's step, its nodes joined."""
 
+    skipped: Annotated[str, "why it is no run of its program"] = field(
+        default="", metadata=_WHERE_SAID
+    )
+    phases_s: Annotated[
+        Mapping[str, Annotated[float, AtLeast(0)]],
+        "of --events: time in each class, as EAR classified, s",
+    ] = field(default_factory=dict, metadata=_WHERE_SAID)
     job: str
     step: str
     application: str
@@ -60,13 +69,6 @@ class EarStepRow(JsonForm):
     time_s: float | None
     energy_j: float | None
     energy: Literal["measured", "clamped", "missing"]
-    skipped: Annotated[str, "why it is no run of its program"] = field(
-        default="", metadata=_WHERE_SAID
-    )
-    phases_s: Annotated[
-        Mapping[str, Annotated[float, AtLeast(0)]],
-        "of --events: time in each class, as EAR classified, s",
-    ] = field(default_factory=dict, metadata=_WHERE_SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,11 @@ class CountedRow(JsonForm):
 class ImportedSignatures(ImportAnswer):
     """Of a file with what another program counted."""
 
-    applications: Sequence[str]
+    extra_columns: Sequence[str] = ()
     source: Literal["ear", "perf", "likwid", "papi"] = field(metadata=_FROM)
     new_signatures: int
     signatures: Sequence[EarStepRow | CountedRow]
+    next: NextCommand
     notes: Sequence[str]
 
 
@@ -93,11 +96,12 @@ class ImportedSignatures(ImportAnswer):
 class ImportedJobs(ImportAnswer):
     """Of a scheduler's accounting."""
 
-    applications: Sequence[str]
+    extra_columns: Sequence[str] = ()
     source: Annotated[str, "as --from names it"] = field(metadata=_FROM)
     jobs: Annotated[int, "that ended"]
     left_out: Annotated[Mapping[str, int], "how many of them say nothing, by why"]
     notes: Sequence[str]
+    next: NextCommand
 
 
 ANSWERS = (ImportedRuns, ImportedSignatures, ImportedJobs)

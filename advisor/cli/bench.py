@@ -13,7 +13,7 @@ from advisor.core.units import format_count
 from advisor.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    pass
+    from advisor.cli.bench_answers import MeasuredType, UnmeasuredType
 
 QUICK_S, FULL_S = 50.0, 540.0
 """Seconds of measuring: with compiling and storing a minute, and ten."""
@@ -123,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
+    from advisor.cli.bench_answers import BenchAnswer, RankedAgain
     from advisor.cli.output import print_json
     from advisor.core.units import parse_duration_s
     from advisor.store.connection import check_no_copy
@@ -165,19 +166,22 @@ def _bench(args: argparse.Namespace) -> int:
         "repetitions": args.repetitions,
     }
     measured = measure_all(args, inventory, order, _store)
-    ranked = rank_again(args) if any(result is not None for _, result, _ in measured) else {}
+    ranked = (
+        rank_again(args) if any(result is not None for _, result, _ in measured) else RankedAgain()
+    )
     if args.json:
-        print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
+        print_json("bench", BenchAnswer([_summary(*m) for m in measured], ranked))
     else:
         for measurement in measured:
             print(_line(*measurement))
-        if ranked.get("rankings"):
-            print(ranked["rankings"])
+        if ranked.rankings:
+            print(ranked.rankings)
     return 0 if all(result is not None for _, result, _ in measured) else 1
 
 
 def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
     """Measure a user's own kernels, and store them for the jobs they may advise."""
+    from advisor.cli.bench_answers import BenchAnswer, RankedAgain
     from advisor.cli.output import print_json
     from advisor.ranking.files import read_kernels
     from advisor.store.reader import Reader
@@ -201,11 +205,11 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
         "kernels": [k.to_dict() for k in kernels],
     }
     measured = measure_all(args, inventory, order, _keep_kernels)
-    ranked = {}
+    ranked = RankedAgain()
     if any("stored in" in stored for _, _, stored in measured):
         ranked = rank_again(args, current_user())
     if args.json:
-        print_json("bench", {"node_types": [_summary(*m) for m in measured], **ranked})
+        print_json("bench", BenchAnswer([_summary(*m) for m in measured], ranked))
     else:
         for name, result, stored in measured:
             for p in (result or {}).get("profiles", ()):
@@ -214,8 +218,8 @@ def _bench_kernels(args: argparse.Namespace, budget_s: float) -> int:
                     f"iteration (within {p['spread']:.1%}, {p['threads']} threads)"
                 )
             print(f"{name}: {stored}")
-        if ranked.get("rankings"):
-            print(ranked["rankings"])
+        if ranked.rankings:
+            print(ranked.rankings)
     return 0 if all(result is not None for _, result, _ in measured) else 1
 
 
@@ -282,17 +286,16 @@ def rate(value: float, unit: str) -> str:
     return f"{value:.1f} {unit}" if value else f"{unit} not measured"
 
 
-def _summary(name: str, result: dict[str, Any] | None, stored: str) -> dict[str, Any]:
+def _summary(
+    name: str, result: dict[str, Any] | None, stored: str
+) -> MeasuredType | UnmeasuredType:
+    from advisor.cli.bench_answers import MeasuredType, UnmeasuredType
+    from advisor.core.codec import load
+
     if result is None:
-        return {"node_type": name, "stored": stored}
-    keys = ("machine", "host", "kernel", "compiler", "meter", "seconds", "sure", "wanted")
-    return {
-        "node_type": name,
-        "stored": stored,
-        "profiles": len(result["profiles"]),
-        **{key: result[key] for key in keys},
-        **result["peaks"],
-    }
+        return UnmeasuredType(name, stored)
+    shown = {"node_type": name, "stored": stored, "profiles": len(result["profiles"])}
+    return load(MeasuredType, {**result, **result["peaks"], **shown})
 
 
 def _line(name: str, result: dict[str, Any] | None, stored: str) -> str:

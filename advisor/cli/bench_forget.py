@@ -6,6 +6,7 @@ import argparse
 
 from advisor import paths
 from advisor.cli.asking import ask
+from advisor.cli.bench_answers import BenchAnswer, ForgottenKernel
 from advisor.cli.bench_places import rank_again
 from advisor.cli.output import print_json
 from advisor.core.units import format_count
@@ -59,12 +60,10 @@ def forget_one(args: argparse.Namespace) -> int:
         changed_types = forget_kernel(writer, name, users[0], args.node_type or ())
     ranked = rank_again(args)
     if args.json:
-        types = [
-            {"node_type": t, "forgotten": name, "contributor": users[0]} for t in changed_types
-        ]
-        print_json("bench", {"node_types": types, **ranked})
+        forgotten = [ForgottenKernel(t, name, users[0]) for t in changed_types]
+        print_json("bench", BenchAnswer(forgotten, ranked))
     else:
         print(f"forgotten: {name} by {users[0]} on {', '.join(changed_types)}")
-        if ranked.get("rankings"):
-            print(ranked["rankings"])
+        if ranked.rankings:
+            print(ranked.rankings)
     return 0

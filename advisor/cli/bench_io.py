@@ -6,8 +6,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
+from advisor.cli.bench_answers import BenchAnswer, MeasuredFiles, RankedAgain, UnmeasuredType
 from advisor.cli.bench_places import measure_all, rank_again
 from advisor.cli.output import print_json, print_table
+from advisor.core.codec import load
 from advisor.errors import InputError, UsageError
 from advisor.store.profiles import Bench, differences, latest_bench
 
@@ -32,20 +34,24 @@ def bench_io(args: argparse.Namespace, budget_s: float) -> int:
             inventory = reader.inventory()
     order = {"io": str(args.io.absolute()), "budget_s": budget_s}
     measured = measure_all(args, inventory, order, _store)
-    ranked = rank_again(args) if any(result is not None for _, result, _ in measured) else {}
+    ranked = (
+        rank_again(args) if any(result is not None for _, result, _ in measured) else RankedAgain()
+    )
     if args.json:
         node_types = [
-            {"node_type": name, "stored": stored, **(result or {})}
+            UnmeasuredType(name, stored)
+            if result is None
+            else load(MeasuredFiles, {"node_type": name, "stored": stored, **result})
             for name, result, stored in measured
         ]
-        print_json("bench", {"node_types": node_types, **ranked})
+        print_json("bench", BenchAnswer(node_types, ranked))
     else:
         for name, result, stored in measured:
             if result is not None:
                 print_io([_stored_io(name, result, profile) for profile in result["io"]])
             print(f"{name}: {stored}")
-        if ranked.get("rankings"):
-            print(ranked["rankings"])
+        if ranked.rankings:
+            print(ranked.rankings)
     return 0 if all(result is not None for _, result, _ in measured) else 1
 
 

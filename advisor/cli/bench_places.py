@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import paths
+from advisor.cli.bench_answers import RankedAgain
 from advisor.errors import AdvisorError, InputError, UsageError
 from advisor.interpreter import own_python
 
@@ -43,7 +44,7 @@ def measure_all(
     ]
 
 
-def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict[str, Any]:
+def rank_again(args: argparse.Namespace, contributor: str | None = None) -> RankedAgain:
     """Rank all that is characterised, or by one user, with the new profiles; return the result.
 
     Whatever is in the way of that, the profiles are stored.
@@ -57,13 +58,8 @@ def rank_again(args: argparse.Namespace, contributor: str | None = None) -> dict
         with deriving(paths.whole_store(args.db)) as writer:
             reranking = rank_all(writer, limits, contributor)
     except AdvisorError as error:
-        return {"rankings": f"rankings could not be updated, the earlier ones stay: {error}"}
-    return {
-        "rankings": reranking.line,
-        "applications_ranked": reranking.applications,
-        "changed_fastest": reranking.faster,
-        "not_ranked": list(reranking.failed),
-    }
+        return RankedAgain(f"rankings could not be updated, the earlier ones stay: {error}")
+    return RankedAgain(reranking.line, reranking.applications, reranking.faster, reranking.failed)
 
 
 def _places_of(

@@ -8,6 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from advisor import paths
+from advisor.cli.bench_answers import (
+    BenchAnswer,
+    FileSystemProfile,
+    ProfiledType,
+    ShownFiles,
+    ShownIo,
+    ShownProfile,
+)
 from advisor.cli.bench_io import print_io
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import check_plot, print_picture, save_plot
@@ -57,7 +65,7 @@ def show(args: argparse.Namespace) -> int:
     if args.plot is not None:
         save_plot(picture, args.plot)
     if args.json:
-        print_json("bench", {"node_types": [_json(*b, files) for b in benches]})
+        print_json("bench", BenchAnswer([_profiled_type(*b, files) for b in benches]))
         return 0
     print_table(
         ["node type", "microbenchmarks", "threads", "GB/s", "GFlop/s", "host", "measured"],
@@ -108,22 +116,32 @@ def _show_files(args: argparse.Namespace, files: Sequence[StoredIo]) -> int:
     """Print profiles of file systems, where there are no others."""
     if args.json:
         types = dict.fromkeys(p.node_type for p in files)
-        print_json(
-            "bench",
-            {
-                "node_types": [
-                    {"node_type": name, "io": [_io_json(p) for p in files if p.node_type == name]}
-                    for name in types
-                ]
-            },
-        )
+        shown = [ShownFiles(name, _file_systems(files, name)) for name in types]
+        print_json("bench", BenchAnswer(shown))
     else:
         print_io(files)
     return 0
 
 
-def _io_json(profile: StoredIo) -> dict[str, object]:
-    return {n: getattr(profile, n) for n in StoredIo.__slots__ if n != "node_type"}
+def _file_systems(files: Sequence[StoredIo], node_type: str) -> list[FileSystemProfile]:
+    return [
+        FileSystemProfile(
+            p.file_system,
+            p.kind,
+            ShownIo(
+                p.operation,
+                p.random,
+                p.block_b,
+                p.time_per_op_us,
+                p.direct,
+                p.spread,
+                p.repeats,
+                p.cached_us,
+            ),
+        )
+        for p in files
+        if p.node_type == node_type
+    ]
 
 
 def _size(profile: StoredProfile) -> str:
@@ -157,38 +175,38 @@ def _row(bench: Bench, type_profiles: Sequence[StoredProfile]) -> list[str]:
     ]
 
 
-def _json(
+def _profiled_type(
     bench: Bench, type_profiles: Sequence[StoredProfile], files: Sequence[StoredIo]
-) -> dict[str, object]:
-    threads, bandwidth, peak = roofline_of(type_profiles)
-    return {
-        "node_type": bench.node_type,
-        "machine": dict(bench.machine),
-        "host": bench.host,
-        "kernel": bench.kernel,
-        "compiler": bench.compiler,
-        "measured_by": bench.measured_by,
-        "measured_at": bench.measured_at,
-        "threads": threads,
-        "bandwidth_gb_s": bandwidth,
-        "gflop_s": peak,
-        "profiles": [
-            {
-                "microbenchmark": p.microbenchmark,
-                "streams": list(p.streams),
-                "threads": p.threads,
-                "time_per_iter_us": p.time_per_iter_us,
-                "spread_pct": 100 * p.spread,
-                "repeats": p.repeats,
-                "energy_per_iter_nj": p.energy_per_iter_nj,
-                "meter": p.meter,
-                "contributor": p.contributor,
-                "scope": p.scope,
-            }
+) -> ProfiledType:
+    threads, bandwidth_gb_s, peak_gflop_s = roofline_of(type_profiles)
+    return ProfiledType(
+        node_type=bench.node_type,
+        machine=bench.machine,
+        host=bench.host,
+        kernel=bench.kernel,
+        compiler=bench.compiler,
+        measured_by=bench.measured_by,
+        measured_at=bench.measured_at,
+        threads=threads,
+        bandwidth_gb_s=bandwidth_gb_s,
+        gflop_s=peak_gflop_s,
+        profiles=[
+            ShownProfile(
+                microbenchmark=p.microbenchmark,
+                streams=p.streams,
+                threads=p.threads,
+                time_per_iter_us=p.time_per_iter_us,
+                spread_pct=100 * p.spread,
+                repeats=p.repeats,
+                energy_per_iter_nj=p.energy_per_iter_nj,
+                meter=p.meter,
+                contributor=p.contributor,
+                scope=p.scope,
+            )
             for p in type_profiles
         ],
-        "io": [_io_json(p) for p in files if p.node_type == bench.node_type],
-    }
+        io=_file_systems(files, bench.node_type),
+    )
 
 
 def _picture(

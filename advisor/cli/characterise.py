@@ -150,8 +150,16 @@ def _characterise(args: argparse.Namespace) -> int:
         elif not good:
             stored += f"; {_keep_in_own_folder(result)}"
     if args.json:
-        data = output.as_json(result, timed, traced, why, phases, l1_bytes)
-        print_json("characterise", data | {"stored": stored, "note": note})
+        answer = output.CharacteriseAnswer(
+            characterisation=result,
+            trace=output.trace_of(traced, why),
+            l1_bytes=l1_bytes,
+            remainder_s=max(0.0, timed.time_s - sum(p.time_s for p in phases)),
+            phases=output.shown_phases(result, timed, phases),
+            stored=stored,
+            note=note,
+        )
+        print_json("characterise", answer)
     else:
         print(output.traced_line(timed, traced, why))
         output.print_phases(timed, phases, result.io)
@@ -244,6 +252,7 @@ def _store_file(args: argparse.Namespace, file: Path) -> int:
     """Store a phase file, under other names if they are given."""
     from dataclasses import replace
 
+    from advisor.cli.characterise_output import StoredPhases
     from advisor.cli.output import print_json
     from advisor.errors import UsageError
     from advisor.ranking.files import read_phases
@@ -259,7 +268,7 @@ def _store_file(args: argparse.Namespace, file: Path) -> int:
         raise UsageError(f"{file} does not say where it was measured", hint="give --node-type")
     good, stored = _store(args, app)
     if args.json:
-        print_json("characterise", app.to_dict() | {"stored": stored})
+        print_json("characterise", StoredPhases(app, stored))
     else:
         print(f"{app.application} / {app.workload} on {app.node_type}: {stored}")
     return 0 if good else 1

@@ -3,16 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from advisor.cli.output import print_table
+from advisor.core.codec import JsonForm, wire
 from advisor.core.units import format_duration
 from advisor.instruments.characterise import PhaseResult
 from advisor.instruments.characterise_runs import TimedRun, TracedRun
 from advisor.instruments.characterise_streams import FoundPhase, FoundStream
-from advisor.ranking.streams import Characterisation, IoStream
+from advisor.ranking.streams import Characterisation, IoStream, Phase, Stream
 
 MOST_SHOWN = 12
 """Streams of a phase that are shown; all are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace(JsonForm):
+    """How the streams were found; null where nothing was traced."""
+
+    method: str | None
+    time_s: float | None
+    stopped: bool
+    detail: Annotated[str, "why there is none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart(JsonForm):
+    """A part of a phase, which ends at a barrier."""
+
+    until: str
+    calls: int
+    time_s: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStream(JsonForm):
+    """A stream with where it was found."""
+
+    random: bool
+    writes: bool
+    reads: bool
+    stream: Stream = field(metadata=wire(inline=True))
+    sites: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPhase(JsonForm):
+    """A phase with what is only of use to people who look."""
+
+    phase: Phase = field(metadata=wire(inline=True))
+    imbalance: float
+    note: str
+    parts: Sequence[ShownPart]
+    streams: Sequence[ShownStream]
+    dropped: Annotated[int | None, "streams that are left out"] = field(
+        default=None, metadata=wire(omit=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPhases(JsonForm):
+    """The phases of a file that was stored."""
+
+    characterisation: Characterisation = field(metadata=wire(inline=True))
+    stored: Annotated[str, "where, or why not"]
+
+
+@dataclass(frozen=True, slots=True)
+class CharacteriseAnswer(JsonForm):
+    """An application's phases and memory streams, and whether they are stored."""
+
+    characterisation: Characterisation = field(metadata=wire(inline=True))
+    trace: Trace
+    l1_bytes: int
+    remainder_s: float
+    phases: Sequence[ShownPhase]
+    stored: Annotated[str, "where, or why not"]
+    note: str
+
+
+ANSWERS = (CharacteriseAnswer, StoredPhases)
 
 
 def timed_line(timed: TimedRun, note: str) -> str:
@@ -158,50 +230,42 @@ def _summary(phase: FoundPhase) -> str:
     return "; ".join(parts)
 
 
-def as_json(
-    characterisation: Characterisation,
-    timed: TimedRun,
-    traced: TracedRun | None,
-    why: str,
-    phases: Sequence[PhaseResult],
-    l1_bytes: int,
-) -> dict[str, object]:
-    """Return the stored form, and with each phase what is only of use to people who look."""
-    shown = []
-    for phase, stored in zip(phases, characterisation.phases, strict=True):
-        data = stored.to_dict() | {
-            "imbalance": phase.imbalance,
-            "note": phase.note,
-            "parts": [
-                {
-                    "until": p.place or "join",
-                    "calls": p.calls,
-                    "time_s": p.time_s,
-                    "weight": p.time_s / timed.time_s,
-                }
+def trace_of(traced: TracedRun | None, why: str) -> Trace:
+    """Return how the streams were found, or why there are none."""
+    if traced is None:
+        return Trace(None, None, False, why)
+    return Trace(traced.method, traced.time_s, traced.stopped, why)
+
+
+def shown_phases(
+    characterisation: Characterisation, timed: TimedRun, phases: Sequence[PhaseResult]
+) -> list[ShownPhase]:
+    """Return each stored phase with what is only of use to people who look."""
+    return [
+        ShownPhase(
+            stored,
+            phase.imbalance,
+            phase.note,
+            [
+                ShownPart(p.place or "join", p.calls, p.time_s, p.time_s / timed.time_s)
                 for p in phase.parts
             ],
-        }
-        if phase.traced is not None:
-            data["streams"] = [
-                {"random": stream.random, "writes": stream.writes, "reads": traced_stream.reads}
-                | stream.to_dict()
-                | {"sites": _places(phase, traced_stream)}
+            []
+            if phase.traced is None
+            else [
+                ShownStream(
+                    stream.random,
+                    stream.writes,
+                    traced_stream.reads,
+                    stream,
+                    _places(phase, traced_stream),
+                )
                 for stream, traced_stream in zip(stored.streams, phase.traced.streams, strict=True)
-            ]
-            data["dropped"] = len(phase.traced.dropped)
-        shown.append(data)
-    return characterisation.to_dict() | {
-        "trace": {
-            "method": traced.method if traced else None,
-            "time_s": traced.time_s if traced else None,
-            "stopped": bool(traced and traced.stopped),
-            "detail": why,
-        },
-        "l1_bytes": l1_bytes,
-        "remainder_s": max(0.0, timed.time_s - sum(p.time_s for p in phases)),
-        "phases": shown,
-    }
+            ],
+            None if phase.traced is None else len(phase.traced.dropped),
+        )
+        for phase, stored in zip(phases, characterisation.phases, strict=True)
+    ]
 
 
 def _places(phase: PhaseResult, stream: FoundStream) -> list[str]:

@@ -4,23 +4,60 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from advisor.cli.arguments import add_action, add_actions, span_argument
 from advisor.cli.output import print_json
+from advisor.core.codec import JsonForm, wire
 from advisor.errors import AdvisorError, UsageError
 from advisor.paths import config_dir, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.schedulers.base import HookRequest
+    from advisor.schedulers.base import ClientReport, HookReport, HookRequest
     from advisor.schedulers.plan import Plan
 
+Action = Literal["install", "remove"]
 DEADLINE_LIMIT_S = 5.0
 """Longest deadline a site may set: a submission waits no longer than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer(JsonForm):
+    """What an install or a removal does, or what is installed."""
+
+    action: Action
+    scheduler: str
+    dir: str
+    done: bool
+    steps: Sequence[str]
+    notes: Sequence[str]
+    kept: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HookStatus(JsonForm):
+    """What is installed."""
+
+    action: Literal["status"]
+    scheduler: str
+    report: HookReport = field(metadata=wire(inline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatus(JsonForm):
+    """With --login: the program before qsub alone."""
+
+    action: Literal["status"]
+    scheduler: str
+    report: ClientReport = field(metadata=wire(inline=True))
+
+
+ANSWERS = (HookAnswer, HookStatus, ClientStatus)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "status":
         report, lines = hooks.status(_daemon)
         if args.json:
-            print_json("hook", {"action": "status", "scheduler": scheduler.NAME, **report})
+            print_json("hook", _status(scheduler.NAME, report))
         else:
             print("\n".join(lines))
         return 0
@@ -98,23 +135,27 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         plan.run()
     if args.json:
-        print_json(
-            "hook",
-            {
-                "action": args.action,
-                "scheduler": scheduler.NAME,
-                "dir": str(hooks.folder),
-                "done": not args.dry_run,
-                "steps": plan.lines,
-                "notes": plan.notes,
-                "kept": plan.kept,
-            },
+        answer = HookAnswer(
+            args.action,
+            scheduler.NAME,
+            str(hooks.folder),
+            not args.dry_run,
+            plan.lines,
+            plan.notes,
+            plan.kept,
         )
+        print_json("hook", answer)
     elif not args.dry_run:
         for name in plan.kept:
             print(f"note: {name} stays for now, it is in use (run this again later)")
         print("done" if plan.lines else "nothing to do")
     return 0
+
+
+def _status(scheduler: str, report: HookReport | ClientReport) -> HookStatus | ClientStatus:
+    if "client" in report:
+        return ClientStatus("status", scheduler, report)
+    return HookStatus("status", scheduler, report)
 
 
 def _request(args: argparse.Namespace, cluster_name: Callable[[], str]) -> HookRequest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths, plugins
 from advisor.cli.output import print_json
-from advisor.core.observation import Observation, Scope
+from advisor.core.observation import Observation, Quality, Scope, by_quality
 from advisor.core.power import DROPPED, without_impossible
 from advisor.core.units import format_count
 from advisor.core.whole_runs import OUTSIDE, outside, skipped_notes
@@ -239,6 +238,7 @@ def _take_in(
     args: argparse.Namespace, path: Path, importer: Any, contribution: Contribution
 ) -> int:
     """Import the runs that the file holds, or the accounting's jobs."""
+    from advisor.cli.import_answers import ImportedRuns
     from advisor.store import rows
     from advisor.store.csvfile import Terms
     from advisor.store.writer import Writer
@@ -279,7 +279,7 @@ def _take_in(
                     step=lambda done: step("storing the runs", done, runs),
                 )
             step("writing them to the disk", runs, runs)
-    energy = _qualities(table.observations)
+    energy = by_quality(table.observations)
     energy["measured"] -= min(dropped, energy["measured"])
     energy["missing"] += dropped
     duplicate_count = len(table.observations) - imported - outlier_count
@@ -288,26 +288,24 @@ def _take_in(
     if args.workload != "default" and len(sized) == 1:
         next_command += f" --workload {shlex.quote(args.workload)}"
     if args.json:
-        print_json(
-            "import",
-            {
-                "file": rows.clean(str(args.file)),
-                "application": args.application,
-                "workload": args.workload,
-                "node_type": args.node_type,
-                "imported": imported,
-                "skipped": duplicate_count,
-                "scope": scope,
-                "contributor": contributor,
-                "account": args.account,
-                "energy": energy,
-                "impossible_energies": dropped,
-                "extra_columns": list(table.extra_columns),
-                **({} if list(sized) == [args.workload] else {"workloads": list(sized)}),
-                **({"notes": notes} if notes else {}),
-                "next": next_command,
-            },
+        answer = ImportedRuns(
+            file=rows.clean(str(args.file)),
+            application=args.application,
+            workload=args.workload,
+            node_type=args.node_type,
+            imported=imported,
+            skipped=duplicate_count,
+            scope=scope,
+            contributor=contributor,
+            account=args.account,
+            energy=energy,
+            impossible_energies=dropped,
+            extra_columns=table.extra_columns,
+            workloads=() if list(sized) == [args.workload] else tuple(sized),
+            notes=tuple(notes),
+            next=next_command,
         )
+        print_json("import", answer)
         return 0
     inputs = f"workload {next(iter(sized))}" if len(sized) == 1 else f"{len(sized)} sizes"
     what = f"{args.application} ({inputs}) on {args.node_type}"
@@ -337,6 +335,7 @@ def _signatures(
     """Import what another program counted."""
     from advisor.cli import import_signatures as signature_import
     from advisor.cli.class_setup import described
+    from advisor.cli.import_answers import ImportedSignatures
     from advisor.store import rows
     from advisor.store.reader import Reader
 
@@ -367,28 +366,25 @@ def _signatures(
     if not args.json:
         signature_import.print_taken(summary, args)
         return 0
-    print_json(
-        "import",
-        {
-            "file": rows.clean(str(args.file)),
-            "application": summary.applications[0] if len(summary.applications) == 1 else "",
-            "applications": list(summary.applications),
-            "workload": args.workload,
-            "node_type": args.node_type or "",
-            "imported": summary.imported,
-            "skipped": summary.skipped,
-            "scope": scope,
-            "contributor": contributor,
-            "account": args.account,
-            "energy": summary.energy,
-            "extra_columns": [],
-            "from": args.source,
-            "new_signatures": summary.signatures,
-            "signatures": summary.rows,
-            "next": "advisor lab classify",
-            "notes": list(summary.notes),
-        },
+    answer = ImportedSignatures(
+        file=rows.clean(str(args.file)),
+        application=summary.applications[0] if len(summary.applications) == 1 else "",
+        applications=summary.applications,
+        workload=args.workload,
+        node_type=args.node_type or "",
+        imported=summary.imported,
+        skipped=summary.skipped,
+        scope=scope,
+        contributor=contributor,
+        account=args.account,
+        energy=summary.energy,
+        source=args.source,
+        new_signatures=summary.signatures,
+        signatures=summary.rows,
+        next="advisor lab classify",
+        notes=summary.notes,
     )
+    print_json("import", answer)
     return 0
 
 
@@ -470,12 +466,7 @@ def _node_type(path: Path, name: str) -> str:
     return name
 
 
-def _qualities(observations: tuple[Observation, ...]) -> dict[str, int]:
-    counts = Counter(run.energy_quality for run in observations)
-    return {q: counts[q] for q in ("measured", "estimated", "missing")}
-
-
-def _energy_text(energy: dict[str, int], meter: str) -> str:
+def _energy_text(energy: dict[Quality, int], meter: str) -> str:
     parts = [f"{q} in {n}" for q, n in energy.items() if n]
     meter_words = f" ({meter})" if meter else ""
     if energy["missing"] == sum(energy.values()):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.cli.import_answers import ImportedJobs
 from advisor.cli.output import print_json
+from advisor.core.observation import by_quality
 from advisor.core.recognise import ApplicationRule
 from advisor.core.units import format_count
 from advisor.errors import InputError
@@ -120,29 +121,25 @@ def _print(
         notes.append(f"not understood: {format_count(counts.bad_lines, 'line')}")
     names = sorted({application for application, _ in past.runs})
     if args.json:
-        qualities = Counter(run.energy_quality for run in runs)
-        print_json(
-            "import",
-            {
-                "file": clean(str(args.file)),
-                "application": names[0] if len(names) == 1 else "",
-                "applications": names,
-                "workload": args.workload,
-                "node_type": args.node_type or "",
-                "imported": counts.imported,
-                "skipped": counts.skipped,
-                "scope": contribution.scope,
-                "contributor": contribution.user,
-                "account": args.account,
-                "energy": {q: qualities[q] for q in ("measured", "estimated", "missing")},
-                "extra_columns": [],
-                "from": args.source,
-                "jobs": counts.jobs,
-                "left_out": dict(past.left_out),
-                "notes": notes,
-                "next": "advisor fit APP",
-            },
+        answer = ImportedJobs(
+            file=clean(str(args.file)),
+            application=names[0] if len(names) == 1 else "",
+            applications=names,
+            workload=args.workload,
+            node_type=args.node_type or "",
+            imported=counts.imported,
+            skipped=counts.skipped,
+            scope=contribution.scope,
+            contributor=contribution.user,
+            account=args.account,
+            energy=by_quality(runs),
+            source=args.source,
+            jobs=counts.jobs,
+            left_out=past.left_out,
+            notes=notes,
+            next="advisor fit APP",
         )
+        print_json("import", answer)
         return
     print(
         f"{format_count(counts.jobs, 'job')}: {counts.imported} imported as runs of "

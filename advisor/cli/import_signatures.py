@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.cli.import_answers import CountedRow, EarStepRow
 from advisor.core.configuration import Configuration
-from advisor.core.observation import Observation, Scope
+from advisor.core.observation import Observation, Quality, Scope, by_quality
 from advisor.core.power import DROPPED, without_impossible
 from advisor.core.signature import Signature
 from advisor.core.units import format_count
@@ -59,8 +59,8 @@ class Taken:
     imported: int
     skipped: int
     signatures: int
-    energy: dict[str, int]
-    rows: list[dict[str, Any]]
+    energy: dict[Quality, int]
+    rows: Sequence[EarStepRow | CountedRow]
     notes: tuple[str, ...]
 
 
@@ -92,7 +92,7 @@ class _Contents:
     pairs: list[tuple[str, Signature]]
     """Application and signature."""
     runs: list[tuple[str, Observation]]
-    rows: list[dict[str, Any]]
+    rows: list[EarStepRow | CountedRow]
     notes: list[str]
 
 
@@ -143,8 +143,7 @@ def _store(
                 again=True,
             )
         skipped += len(runs) - len(fresh)
-    qualities = Counter(run.energy_quality for _, run in contents.runs)
-    energy = {q: qualities[q] for q in ("measured", "estimated", "missing")}
+    energy = by_quality([run for _, run in contents.runs])
     notes = [*contents.notes, *skipped_notes([OUTSIDE] * outlier_count)]
     if dropped:
         energy["measured"] -= min(dropped, energy["measured"])
@@ -311,25 +310,26 @@ def _run(step: EarStep, s: Signature) -> Observation:
     )
 
 
-def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]) -> dict[str, Any]:
-    more = ({"skipped": fault} if fault else {}) | ({"phases_s": phases_s} if phases_s else {})
-    return more | {
-        "job": step.job,
-        "step": step.step,
-        "application": application,
-        "nodes": step.nodes,
-        "cpi": step.cpi,
-        "tpi": step.tpi,
-        "gflops": step.gflops,
-        "gbs": step.gbs,
-        "io_mbs": step.io_mbs,
-        "mpi_percent": step.mpi_percent,
-        "gpu_util": step.gpu_util,
-        "power_w": step.power_w,
-        "time_s": step.time_s,
-        "energy_j": step.energy_j,
-        "energy": step.energy,
-    }
+def _row(step: EarStep, application: str, fault: str, phases_s: dict[str, float]) -> EarStepRow:
+    return EarStepRow(
+        job=step.job,
+        step=step.step,
+        application=application,
+        nodes=step.nodes,
+        cpi=step.cpi,
+        tpi=step.tpi,
+        gflops=step.gflops,
+        gbs=step.gbs,
+        io_mbs=step.io_mbs,
+        mpi_percent=step.mpi_percent,
+        gpu_util=step.gpu_util,
+        power_w=step.power_w,
+        time_s=step.time_s,
+        energy_j=step.energy_j,
+        energy=step.energy,
+        skipped=fault,
+        phases_s=phases_s,
+    )
 
 
 # -- what other programs counted -------------------------------------------------------------------
@@ -360,7 +360,7 @@ def _counted_contents(args: argparse.Namespace, importer: Any, origin: Origin) -
         account=origin.account,
         scope=origin.scope,
     )
-    row = {"application": args.application, "nodes": 1, **signature.measures()}
+    row = CountedRow(args.application, 1, signature.measures())
     return _Contents([(args.application, signature)], [], [row], notes)
 
 
@@ -368,15 +368,16 @@ def print_taken(summary: Taken, args: argparse.Namespace) -> None:
     """Print what was imported, for people."""
     names = ", ".join(summary.applications[:5])
     more = f" and {len(summary.applications) - 5} more" if len(summary.applications) > 5 else ""
-    count = format_count(sum("skipped" not in row for row in summary.rows), "signature")
+    skipped_count = sum(isinstance(row, EarStepRow) and row.skipped != "" for row in summary.rows)
+    count = format_count(len(summary.rows) - skipped_count, "signature")
     where = args.node_type or "its nodes' types"
     print(f"imported {count} of {names}{more} on {where}, {summary.signatures} of them new")
     if summary.imported or summary.skipped:
         print(f"{summary.imported} runs are new, {summary.skipped} were there already")
     for row in summary.rows:
-        if "phases_s" in row:
-            seconds = ", ".join(f"{name} {s:.0f} s" for name, s in row["phases_s"].items())
-            print(f"EAR's phases of step {row['step']} of job {row['job']}: {seconds}")
+        if isinstance(row, EarStepRow) and row.phases_s:
+            seconds = ", ".join(f"{name} {s:.0f} s" for name, s in row.phases_s.items())
+            print(f"EAR's phases of step {row.step} of job {row.job}: {seconds}")
     for note in summary.notes:
         print(f"advisor: {note}", file=sys.stderr)
     print(f"next: advisor lab classify{f' {summary.applications[0]}' if not more else ''}")

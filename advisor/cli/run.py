@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from advisor.cli.arguments import add_rate_arguments, add_subject, rate_rule
 
 if TYPE_CHECKING:
+    from advisor.cli.run_answers import ShownRun
     from advisor.core.configuration import Configuration
     from advisor.core.rate import RateRule
     from advisor.core.signature import Signature
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from advisor.cli.output import print_json
+    from advisor.cli.run_answers import CountedRun, FailedRun, RunAnswer
     from advisor.cli.run_counters import lines, signature_of
     from advisor.core.configuration import Configuration
     from advisor.core.recognise import clean_name
@@ -114,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
             which = f" (run {number} of {args.repeat})" if args.repeat > 1 else ""
             problem = f"{args.tail[0]}: {why or exit_text(measured.exit_code)}{which}"
             if args.json:
-                print_json("run", {"ok": False, "exit_code": measured.exit_code, "error": problem})
+                print_json("run", FailedRun(False, measured.exit_code, problem))
             print(f"advisor: {problem}; nothing is recorded", file=sys.stderr)
             return 1
         runs.append(measured)
@@ -129,25 +131,23 @@ def run(args: argparse.Namespace) -> int:
         else ""
     )
     if args.json:
-        print_json(
-            "run",
-            {
-                "ok": True,
-                "exit_code": 0,
-                "application": subject.application,
-                "workload": subject.workload,
-                "configuration": configuration.to_dict(),
-                "meter": choice.sentence,
-                "runs": [_run_json(measured) for measured in runs],
-                "observations": recorded,
-                **({"rates": rates, "rate_unit": rule.unit} if rule else {}),
-                **(
-                    {"signatures": [_counted_json(*counted_run) for counted_run in counted]}
-                    if counted
-                    else {}
-                ),
-            },
+        answer = RunAnswer(
+            ok=True,
+            exit_code=0,
+            application=subject.application,
+            workload=subject.workload,
+            configuration=configuration,
+            meter=choice.sentence,
+            runs=[_shown_run(measured) for measured in runs],
+            observations=recorded,
+            rates=rates if rule else None,
+            rate_unit=rule.unit if rule else None,
+            signatures=tuple(
+                CountedRun(signature.measures(), signature.cpus, notes)
+                for signature, notes in counted
+            ),
         )
+        print_json("run", answer)
         return 0
     for number, measured in enumerate(runs):
         print(
@@ -299,16 +299,18 @@ def _store_signatures(
     return store(path, subject.application, subject.workload, signatures, scope)
 
 
-def _counted_json(signature: Signature, notes: Sequence[str]) -> dict[str, object]:
-    return {**signature.measures(), "cpus": signature.cpus, "notes": list(notes)}
+def _shown_run(measured: MeasuredProcess) -> ShownRun:
+    from advisor.cli.run_answers import ShownRun
 
-
-def _run_json(measured: MeasuredProcess) -> dict[str, object]:
-    names = ("time_s", "energy_j", "energy_quality", "meter", "detail")
-    parts = {"energy_parts_j": dict(measured.parts)} if measured.parts else {}
-    sentences = measured.doubts()
-    doubts = {"notes": sentences} if sentences else {}
-    return {**{name: getattr(measured, name) for name in names}, **parts, **doubts}
+    return ShownRun(
+        measured.time_s,
+        measured.energy_j,
+        measured.energy_quality,
+        measured.meter,
+        measured.detail,
+        dict(measured.parts),
+        tuple(measured.doubts()),
+    )
 
 
 def _parts(measured: MeasuredProcess) -> list[str]:

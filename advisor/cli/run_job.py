@@ -33,6 +33,7 @@ def run_job(args: argparse.Namespace) -> int:
     Without a store, or with a broken one, the script runs as written: a job is never lost.
     """
     from advisor.cli.output import print_json
+    from advisor.cli.run_answers import ScriptRun
     from advisor.core.units import format_duration, format_energy
     from advisor.meters.choose import best_meter
     from advisor.meters.process import exit_text
@@ -62,21 +63,22 @@ def run_job(args: argparse.Namespace) -> int:
     rate, rate_problem = tap.result() if tap else (None, "")
     job_id = f"local-{secrets.token_hex(4)}"
     recorded = _record_run(args.db, job_id, began, decision, configuration, measured, snapshot)
-    record: dict[str, Any] = {
-        "job": job_id if recorded else None,
-        "exit_code": measured.exit_code,
-        "configuration": configuration.to_dict(),
-        "rewrite": dict(decision.rewrite),
-        "environment": dict(decision.environment),
-        "reasons": [r.code for r in decision.reasons],
-        "time_s": measured.time_s,
-        "energy_j": measured.energy_j,
-        "energy_quality": measured.energy_quality,
-        "meter": choice.sentence,
-        **({"rate": rate, "rate_unit": rule.unit} if rule else {}),
-    }
     if args.json:
-        print_json("run", {"ok": measured.exit_code == 0, **record})
+        answer = ScriptRun(
+            ok=measured.exit_code == 0,
+            job=job_id if recorded else None,
+            exit_code=measured.exit_code,
+            configuration=configuration,
+            rewrite=decision.rewrite,
+            environment=decision.environment,
+            reasons=[r.code for r in decision.reasons],
+            time_s=measured.time_s,
+            energy_j=measured.energy_j,
+            energy_quality=measured.energy_quality,
+            meter=choice.sentence,
+            rate={"rate": rate, "rate_unit": rule.unit} if rule else {},
+        )
+        print_json("run", answer)
     else:
         energy = (
             f", {format_energy(measured.energy_j)} {measured.energy_quality}"

@@ -168,7 +168,7 @@ class TrainAnswer(JsonForm):
     spent: SpentAnswer
     saved_per_run: float | None
     payback_runs: int | None
-    runs: list[RunAnswer]
+    runs: list[MadeRunAnswer]
     failed: Sequence[str]
     notes: Sequence[str]
 
@@ -198,7 +198,7 @@ class SpentAnswer(JsonForm):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAnswer(JsonForm):
+class MadeRunAnswer(JsonForm):
     """One run that was made."""
 
     seq: int
@@ -294,7 +294,7 @@ def outcome_answer(state: SweepState, outcome: SweepOutcome) -> TrainAnswer:
         saved_per_run=outcome.saved_per_run,
         payback_runs=outcome.payback,
         runs=[
-            RunAnswer(
+            MadeRunAnswer(
                 seq,
                 planned[seq].role,
                 planned[seq].configuration,

@@ -231,14 +231,16 @@ def _as_much_memory(request: JobRequest, landing_type: NodeType, target: NodeTyp
     per_node, per_cpu = request.default_memory_mb or (0.0, 0.0)
     if need := request.memory_per_node_mb or (0.0 if request.memory_per_cpu_mb else per_node):
         return not target.memory_mb or need <= target.memory_mb
-    fewer = _cpus(target) < _cpus(landing_type)
+    # A job with whole nodes gets its memory per CPU as many times as the node has CPUs.
+    fewer_cpus = _cpus(target) < _cpus(landing_type)
     if request.memory_per_cpu_mb:
-        return not fewer
+        return not fewer_cpus
     if per_cpu:
-        return not fewer and (not target.memory_mb or per_cpu * _cpus(target) <= target.memory_mb)
-    # all that a node has
+        wanted_mb = per_cpu * _cpus(target)
+        return not fewer_cpus and (not target.memory_mb or wanted_mb <= target.memory_mb)
+    # All that a node has; where it is not known whether a default holds, as much per CPU, too.
     return target.memory_mb >= landing_type.memory_mb and (
-        request.default_memory_mb is not None or not fewer
+        request.default_memory_mb is not None or not fewer_cpus
     )
 
 

@@ -188,6 +188,7 @@ class Inventory:
     def type_of_node(self, node: str) -> NodeType | None:
         """Return the node type of a node, the first one that has it; None for an unknown one."""
         if not self._of_node:
+            # Backwards, so that of several types which name a node the first one stays.
             for node_type in reversed(list(self.node_types.values())):
                 self._of_node.update(dict.fromkeys(node_type.nodes, node_type))
         return self._of_node.get(node)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.core.configuration import Configuration, SearchSpace
 
@@ -65,6 +66,7 @@ class Observation:
     @property
     def gpus(self) -> int:
         """GPUs that each of its nodes gave it, 0 where that is not known."""
+        # What a user's file says is believed as far as there may be such a node.
         count = self.extra.get(GPUS)
         return int(count) if isinstance(count, int | float) and 0 < count <= 1024 else 0
 
@@ -73,3 +75,9 @@ class Observation:
         """Whether its energy has that of its GPUs in it: whose clocks are stated was metered."""
         known = GPU_ENERGY in self.extra or bool(self.configuration.extra)
         return known or self.meter in _WHOLE_NODE or bool(coverage(self.meter))
+
+
+def by_quality(runs: Iterable[Observation]) -> dict[Quality, int]:
+    """Return how many runs have their energy measured, estimated and missing."""
+    counts = Counter(run.energy_quality for run in runs)
+    return {quality: counts[quality] for quality in get_args(Quality)}

@@ -273,12 +273,12 @@ def rows_within(blob: bytes, axes: Collection[str]) -> list[Row]:
     if blob[:1] != bytes([_FURTHER]):
         return rows
     highest = dict(highest_axes(blob))
-    within = []
+    matching = []
     for row in rows:
         lower = tuple((name, value) for name, value in row.extra if value != highest[name])
         if all(name in axes for name, _ in lower):
-            within.append(_AS_ROW((*row[:15], lower) if lower else row[:15]))
-    return within
+            matching.append(_AS_ROW((*row[:15], lower) if lower else row[:15]))
+    return matching
 
 
 def highest_axes(blob: bytes) -> Extra:

@@ -132,7 +132,7 @@ def _notes(file: BinaryIO, head: bytes) -> list[bytes]:
         if kind == _PT_NOTE:
             (offset,) = struct.unpack_from("<Q", head, header_offset + 8)
             (length_of,) = struct.unpack_from("<Q", head, header_offset + 32)
-            if offset < 1 << 52:
+            if offset < 1 << 52:  # else in no file, and seek() takes no more than 63 bits
                 file.seek(offset)
                 notes.append(file.read(min(length_of, _MAX_NOTES)))
     return notes
@@ -167,6 +167,7 @@ def checked(data: object, folder: str = "") -> dict[str, object]:
         size, mtime = int(data.get("size", -1)), int(data.get("mtime", -1))
     except (TypeError, ValueError, OverflowError):
         return {}
+    # What a number of JSON, and one of Lua in the hooks, holds exactly.
     if not (0 <= size < 1 << 53 and abs(mtime) < 1 << 53):
         return {}
     return {"path": path, "size": size, "mtime": mtime, "build": build}

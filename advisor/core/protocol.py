@@ -35,6 +35,9 @@ a line has room for would keep everybody waiting for tens of milliseconds."""
 MAX_ANSWER = 16384
 """Bytes of an answer that Slurm's hooks read: a rewrite, a message and a stamp."""
 
+TOO_MANY = "too many requests"
+"""How the error begins that a user gets who takes too much of a daemon, and may ask again."""
+
 MAX_SOCKET = 107
 """Bytes of a socket's path, as the kernel has it."""
 

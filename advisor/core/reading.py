@@ -76,6 +76,7 @@ class JobReading:
         settings = {n: list(v) for n, v in self.settings.values.items() if n in _SETTINGS}
         if settings:
             data["settings"] = {n: [t[:_LONGEST] for t in pair] for n, pair in settings.items()}
+        # A user's own file may say anything: no more of it is kept than a pin has.
         if self.settings.pin is not None:
             data["pin"] = {k[:40]: v for k, v in list(self.settings.pin.items())[:8] if _short(v)}
         recognised = self.recognised

@@ -213,10 +213,11 @@ def _pair_sigmas(row: Row, sigma: float, reference: float, run_sigma: float) -> 
     ``reference`` is the baseline's.
     """
     run = run_sigma**2
-    before = sigma**2 if row.measured else max(sigma**2 - run, _LEAST_KNOWN * run)
+    prior = sigma**2 if row.measured else max(sigma**2 - run, _LEAST_KNOWN * run)
     # a normal belief of variance v that has met one run of variance ``run``
-    after = [v * run / (v + run) for v in (before, reference**2)]
-    return math.sqrt(max(0.0, before + reference**2 - sum(after))), math.sqrt(sum(after))
+    posteriors = [v * run / (v + run) for v in (prior, reference**2)]
+    variance = sum(posteriors)
+    return math.sqrt(max(0.0, prior + reference**2 - variance)), math.sqrt(variance)
 
 
 def _further_cost(x: Weighed, nodes: int, policy: Policy) -> float:
@@ -239,11 +240,12 @@ def _improvement(x: Weighed, weight: float, sure: float, m: _Margins) -> float:
     total = 0.0
     for q in _QUANTILES:
         t = x.t + q * t_sigma
-        if t > time_limit:
+        if t > time_limit:  # and so are all quantiles behind it
             break
         mean = x.e + q * shared
         room = sure - (1 - weight) * t
         limit = min(energy_limit, room / weight) if weight else energy_limit
+        # The mean of a normal distribution's part below a limit, in closed form.
         a = (limit - mean) / energy_only_sigma
         below = 0.5 * math.erfc(-a * _ROOT)
         if not weight:

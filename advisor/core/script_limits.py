@@ -77,8 +77,8 @@ def has_watchdog(shell: Shell) -> bool:
     """Tell whether a script may end what it runs in the foreground: ``(sleep 60; kill $$) &``."""
     if not _ENDS_OTHERS.search(shell.text):
         return False
-    started = {c.words[0] for c in shell.commands if c.background}
-    inside = not started.isdisjoint(shell.functions)
+    background_names = {c.words[0] for c in shell.commands if c.background}
+    inside = not background_names.isdisjoint(shell.functions)
     ends = (c for c in shell.commands if _ENDS_OTHERS.fullmatch(c.words[0]))
     return "ALRM" in shell.text or any(c.background or (inside and c.function) for c in ends)
 

@@ -34,6 +34,7 @@ LISTS = Signs(
     re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT"),
     ("_cpu", "_ldom", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT"),
 )
+"""What always names cores, or bounds threads: fewer threads would meet the same list."""
 BINDING = Signs(
     re.compile(
         r"(?:GOMP_CPU_AFFINITY|KMP_AFFINITY|OMP_PLACES|I_MPI_PIN\w{0,40}|MV2_CPU\w{0,40}"
@@ -41,6 +42,7 @@ BINDING = Signs(
     ),
     ("_AFFINITY=", "OMP_PLACES=", "I_MPI_PIN", "MV2_CPU", "OMP_PROC_BIND="),
 )
+"""What names cores where its value has a number; ``close`` and ``cores`` hold for any."""
 _DIGIT = re.compile(r"\d")
 COUNTS_THREADS = Signs(
     re.compile(
@@ -49,6 +51,7 @@ COUNTS_THREADS = Signs(
     ),
     ("nproc", "_NUM_THREADS", "OMP_THREAD_LIMIT", "NCPUS"),
 )
+"""What sets or reads a number of threads: the script means a certain one."""
 COUNTS_CORES = Signs(
     re.compile(
         r"SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE|SLURM_TASKS_PER_NODE|\bnproc\b|\blscpu\b"
@@ -68,6 +71,7 @@ COUNTS_CORES = Signs(
         "taskset",
     ),
 )
+"""What looks at the node's cores: on another node type it would see others."""
 READS_CAP = Signs(
     re.compile(
         rf"SLURM_CPU_FREQ\w*|{CAP_VARIABLE}|\bcpu_freq_mhz|\bfrequency-set\b"
@@ -75,15 +79,18 @@ READS_CAP = Signs(
     ),
     ("SLURM_CPU_FREQ", CAP_VARIABLE, "cpu_freq_mhz", "frequency-set", "likwid-setFreq"),
 )
+"""What reads or sets the clock in a job: it would notice a cap, or take it off."""
 _SETS_CAP = Signs(re.compile(r"--cpu[-_]freq\b"), ("--cpu-freq", "--cpu_freq"))
 COUNTS_REQUEST = Signs(
     re.compile(r"SLURM_(?:JOB_)?(?:CPUS|TASKS|NTASKS|NPROCS|MEM)\w*|SLURM_TRES\w*"),
     ("_CPUS", "TASKS", "_NPROCS", "_MEM", "SLURM_TRES"),
 )
+"""What reads the request's own size, which a smaller request changes."""
 _FOLLOWS = re.compile(
     r"\b[A-Z]+_NUM_THREADS=\$\{?SLURM_CPUS_PER_TASK(?::-\d+)?\}?(?=\s|$)"
     r"|(?:-c[\s=]?|--cpus-per-task[\s=])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
 )
+"""What follows a smaller request by itself: threads, or a step's CPUs, as many as it has then."""
 _NODE_FILE = r"""["']?\$\{?PBS_NODEFILE\}?["']?"""
 _NODE_FILE_LINES = (
     rf"cat +{_NODE_FILE} *\| *wc +-l|wc +-l *< *{_NODE_FILE}"

@@ -127,7 +127,8 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     slow_bound, saving_bound = math.log1p(policy.max_slowdown), math.log1p(-policy.min_saving)
     t, t_sigma = baseline.log_time, baseline.time_sigma
     t_limit = t + slow_bound
-    # Most candidates are too slow by their mean alone: look at the others only.
+    # Most candidates are too slow by their mean alone: look at the others only, of which some have
+    # no energy (NaN, which alone is not itself).
     fast = [c for c in candidates if c[1].log_time <= t_limit and c[1].energy_j == c[1].energy_j]
     sure = [
         c for c in fast if c[1].log_time - t + z * hypot(c[1].time_sigma, t_sigma) <= slow_bound
@@ -136,6 +137,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     weighed.sort(key=_SCORE)
     saving = [x for x in weighed if x.e + z * x.e_sigma <= saving_bound]
     passed = [x for x in saving if x.score < 0 and x.row.usable]
+    # People are shown what may be chosen first, then what comes next to it.
     shown = passed[:_SHOWN]
     if len(shown) < _SHOWN:
         runners_up = (x for x in weighed if not any(x is y for y in shown))
@@ -202,6 +204,7 @@ def _break_tie(passed: list[Weighed], policy: Policy) -> tuple[Weighed, list[Rea
         off, a, b = x.score - best.score, x.row, best.row
         if off <= TIE:
             return True
+        # The rows' own errors: that of the baseline is in both scores, and goes out.
         return off <= z * hypot(
             w * a.energy_sigma, w * b.energy_sigma, (1 - w) * a.time_sigma, (1 - w) * b.time_sigma
         )

@@ -97,6 +97,7 @@ def with_choices(
     if not isinstance(table, Mapping):
         notes.append(reason("choices-bad", "workloads does not hold one object per workload"))
         table = {}
+    # The narrowest first: what it says, the wider ones no longer do. Notes tell of all of them.
     for key in (f"{application}/{workload}", f"{application}/*", None):
         entry = choices if key is None else table.get(key, {})
         if not isinstance(entry, Mapping):
@@ -129,6 +130,7 @@ def apply_settings(policy: Policy, settings: Settings) -> tuple[Policy, list[Rea
             refuse(f"mode={value}", where, f"it is one of {', '.join(MODES)}")
         elif policy.mode == "off" and value != "off":
             refuse(f"mode={value}", where, "the site's policy is off here")
+        # MODES go from what does least to a job to what does most.
         elif MODES.index(value) > max(MODES.index(policy.mode), MODES.index(limits.mode)):
             refuse(f"mode={value}", where, f"the site allows at most {limits.mode}")
         else:

@@ -16,6 +16,7 @@ _PLAIN = re.compile(r"[^\s;&|<>()'\"`$\\]+")
 _SINGLE = re.compile(r"'([^']*)'")
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _ARITHMETIC = re.compile(r"\$\(\((?:[^()]|\([^()]*\))*\)\)")
+# Possessive, as a user's script may be made to keep whoever reads it going back over it.
 _BRACED = re.compile(r"\$\{(?:[^{}`\"'$\\]++|\$(?![({'\"]))*+\}")
 _IN_BRACES = re.compile(r"[^{}`\"'$\\]+")
 _BARE_SINGLE = re.compile(r"'[^'}$`\"\\]*'")
@@ -70,6 +71,7 @@ class WordReader:
     def _tick(self) -> None:
         """Look at the clock now and then; every loop over the source does."""
         self.ticks += 1
+        # Asking for the time takes longer than reading a word.
         if not self.ticks & 31 and thread_time() > self.until:
             raise TooSlowError
 
@@ -136,6 +138,7 @@ class WordReader:
                 self.at += 1
                 return parts
             elif char == "\\":
+                # In double quotes a backslash stays where it stands before anything else.
                 following = source[self.at + 1 : self.at + 2]
                 escaped = following if following in '"\\$`' else "\\" + following
                 parts.append((escaped, LITERAL))
@@ -154,6 +157,7 @@ class WordReader:
             self.at = end + 1
             self._substitution(source[start + 1 : end].replace("\\`", "`"))
             return source[start : self.at]
+        # $(( before $(, and ${...} that holds nothing to look into before the one that does.
         for pattern in (_ARITHMETIC, _ANSI, _BRACED, _NAME):
             if match := pattern.match(source, start):
                 self.at = match.end()

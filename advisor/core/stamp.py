@@ -22,6 +22,8 @@ from advisor.core.reasons import BY_CLASS, ESTIMATED, EXTRAPOLATED, Reason
 
 PREFIX = "advisor:"
 PROGRAM = ("path", "size", "mtime", "build")
+NAME_CUT = 80
+"""Characters of the names of application and workload in a stamp that would be too long."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _ID = re.compile(r"[0-9a-f]{16}")
 _CODE = re.compile(r"[a-z-]{1,40}")
@@ -29,6 +31,7 @@ _CODE = re.compile(r"[a-z-]{1,40}")
 
 def make_stamp(decision: Decision) -> str:
     """Return the stamp of a decision: ASCII, no quotes that shells or Lua trip over raw."""
+    # Keys are short: a stamp has MAX_STAMP bytes, and stands in the job's environment and comment.
     chosen = decision.chosen
     data: dict[str, object] = {
         "v": 1,
@@ -67,7 +70,7 @@ def make_stamp(decision: Decision) -> str:
     text = PREFIX + _encode(data)
     if len(text) > MAX_STAMP:
         data.pop("prog", None)
-        data["wl"], data["app"] = decision.workload[:80], decision.application[:80]
+        data["wl"], data["app"] = decision.workload[:NAME_CUT], decision.application[:NAME_CUT]
         text = PREFIX + _encode(data)
     return text
 
@@ -78,6 +81,7 @@ def read_stamp(text: str) -> Decision | None:
     None when there is none or it is torn or forged beyond use; never raises. Whatever was set
     by the user's own environment is data to be checked, not believed.
     """
+    # Anywhere in it: a site's own hooks may write into the same comment.
     start = text.find(PREFIX + "{")
     if start < 0:
         return None
@@ -146,6 +150,7 @@ def _point(c: Configuration) -> list[object]:
 
 
 def _configuration(values: Sequence[object]) -> Configuration:
+    # By their texts: true and 1.5, which int() takes, are no numbers of nodes.
     nodes, ranks, threads, freq = (int(str(v)) for v in values[1:5])
     return Configuration(str(values[0]), nodes, ranks, threads, freq)
 

@@ -310,9 +310,9 @@ def _behind_strict(words: Sequence[str], position: int) -> int:
     end = _program_position(words, start, wrapper) if start else 0
     if not 0 < end < len(words):
         return 0
-    for before, word in pairwise(words[start - 1 : end + 1]):
+    for preceding, word in pairwise(words[start - 1 : end + 1]):
         # a value may be any; where an option or the program may stand, a variable hides which
-        if isinstance(word, Doubtful) and word[:1] != "-" and before not in wrapper.values:
+        if isinstance(word, Doubtful) and word[:1] != "-" and preceding not in wrapper.values:
             return 0
     return end
 

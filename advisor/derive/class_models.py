@@ -23,6 +23,7 @@ from advisor.core.signature import Signature
 from advisor.derive.change import Change, retire, save
 from advisor.derive.node_classes import classifier
 from advisor.errors import AdvisorError
+from advisor.prior import FEWEST_APPLICATIONS
 from advisor.store.reader import Reader, of_job
 from advisor.store.records import CLASS, StoredModel
 from advisor.store.signature_groups import (
@@ -200,7 +201,8 @@ class _NodeType:
         configuration = visible_signatures[0].configuration
         if measures is None or configuration is None or not {"time_s", "power_w"} <= set(measures):
             return None
-        if len({m.application for m in self._swept_models((scope, owner))}) < 3:
+        # Learning would say so, too, but load numpy for it.
+        if len({m.application for m in self._swept_models((scope, owner))}) < FEWEST_APPLICATIONS:
             return None
         try:
             learned = self._learn(

@@ -125,7 +125,7 @@ def collect(writer: Writer, scheduler: Scheduler, since: datetime, cluster: str 
     try:
         _take_over(writer, scheduler, jobs, result)
     finally:
-        gc.unfreeze()
+        gc.unfreeze()  # see _take_over
     for s in result.suspended:
         log.warning(
             "event=suspended model=%d application=%r workload=%r node_type=%s reason=%r",
@@ -364,8 +364,9 @@ def _same_facts(old: Outcome, new: Outcome) -> bool:
 
     Policy and inventory may have changed since, but a job is judged once, by what held then.
     """
-    same = all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
-    return same and _gpu_j(new) in (None, _gpu_j(old))
+    alike = all(getattr(old, name) == getattr(new, name) for name in ("decision_id", *FACTS))
+    # The joules of accelerators may come late, and do not go away again.
+    return alike and _gpu_j(new) in (None, _gpu_j(old))
 
 
 def _gpu_j(outcome: Outcome) -> object:

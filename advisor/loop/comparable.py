@@ -51,7 +51,7 @@ def limit_to_blame(job: JobRecord, decision: Decision, time: PromiseInterval | N
     if job.state.split()[:1] != ["TIMEOUT"] or job.elapsed_s is None:
         return ""
     requested_limit_s = decision.request.time_limit_s if decision.request else None
-    slack = 2 * job.resolution_s
+    slack = 2 * job.resolution_s  # the accounting rounds both ends of a time
     if requested_limit_s and job.time_limit_s and job.time_limit_s < requested_limit_s - slack:
         limit, former_limit = format_duration(job.time_limit_s), format_duration(requested_limit_s)
         return (

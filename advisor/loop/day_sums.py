@@ -87,6 +87,7 @@ def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator
         for key, job in reported_jobs_of(writer, summed_keys):
             changes[key[-1][:_DAY]][_summed(job)].add(job, times)
 
+    # An outcome may be there already: what it was is taken off, what it has become is added.
     add(-1)
     yield
     add(1)
@@ -167,6 +168,7 @@ def _sum_up(writer: StoreTransaction, day: str) -> bool:
     for job in reported_jobs(writer, day, until=day + END):
         changes[_summed(job)].add(job)
     with writer.transaction():
+        # A trigger takes the mark away where an outcome of the day was written meanwhile.
         if not writer.rows("SELECT 1 FROM days WHERE day = ? AND whole = 0", (day,)):
             return False
         writer.change("DELETE FROM day_sums WHERE day = ?", (day,))

@@ -78,6 +78,7 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     numbered = [s for s in job.steps if s.numbered]
     node_type = node_type_of(job.node_list, inventory)
     time_s, resolution_s, overlap = _time(job, numbered)
+    # Of the same time as time_s: else the energy of one would be weighed with the time of another.
     of_steps = bool(numbered) and not overlap
     energy_j, note = job.energy_j if of_steps else job.whole_energy_j, ""
     whole_nodes = _whole(job, node_type)
@@ -148,6 +149,7 @@ def _unmetered(numbered: Sequence[StepRecord], overlap: bool) -> str:
 
 def node_type_of(node_list: str, inventory: Inventory) -> NodeType | None:
     """Return the one node type that a job's nodes are of, None when there is no such."""
+    # Most jobs have one node, and its name is all of the list.
     if (alone := inventory.type_of_node(node_list)) is not None:
         return alone
     try:
@@ -170,6 +172,7 @@ def _time(job: JobRecord, numbered: Sequence[StepRecord]) -> tuple[float | None,
     if not parts or len(parts) < len(numbered):
         return job.elapsed_s, job.resolution_s, False
     total = sum(parts)
+    # Each step's time is rounded by itself, so errors go up and down.
     slack = job.resolution_s * math.sqrt(len(parts))
     if job.elapsed_s is not None and total > job.elapsed_s + slack:
         return job.elapsed_s, job.resolution_s, True

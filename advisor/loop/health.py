@@ -28,6 +28,8 @@ from advisor.store.reader import Reader
 from advisor.store.records import CLASS, SIZES, TRANSFER
 
 _LOW, _TOO_LOW = 1 << 30, 64 << 20
+"""Bytes free beside the store: below the first somebody is to look after it, below the second the
+next collection may find no room."""
 _LATE = timedelta(hours=6)
 """Models that follow from a change this old are late: each collection goes on with them."""
 IMPORTED = {

@@ -138,6 +138,7 @@ def _take_deliveries(
             [(n, w) for n, w in _pairs(listing.get("refused")) if NAME.fullmatch(n)],
         )
         for name, text in _pairs(listing.get("files")):
+            # Who read the folder was the user: its word is checked like the files.
             if not NAME.fullmatch(name):
                 continue
             try:
@@ -161,6 +162,8 @@ def _take_deliveries(
                 "taken": accepted_names,
                 "refused": [name for name, _ in refused],
             }
+    # Removed only now that all lies in the spool. Killed in between, the same names come again, and
+    # nothing is stored twice.
     if handled_names:
         _read_folders(owner, handled_names)
 

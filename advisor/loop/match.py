@@ -16,7 +16,7 @@ from advisor.core.cluster_name import is_federated, same_cluster
 from advisor.core.decision import FROM_STAMP, Decision, read_policy
 from advisor.core.policy import GOALS, MODES
 from advisor.core.recognise import clean_name
-from advisor.core.stamp import read_stamp
+from advisor.core.stamp import NAME_CUT, read_stamp
 from advisor.loop.clock import moment, utc
 from advisor.loop.verdict import QUANTITIES, promised
 from advisor.schedulers.base import JobRecord
@@ -26,10 +26,9 @@ StampTrust = Literal["verified", "stamped", "unverified"]
 """``verified``: the store's own daemon made this decision for this user. ``stamped``: known from
 the stamp alone, as from a login node. ``unverified``: stamp and store or accounting disagree."""
 
-_CUT = 80
-"""Length at which a long stamp cuts names."""
 _EARLY, _LATE = timedelta(minutes=10), timedelta(hours=1)
-"""A decision that is linked to no job yet was made this long before its job at most."""
+"""So long before and after a decision its job may be submitted, where it is linked to none yet: a
+host's clock is ahead of the controller's, or the submission waited."""
 
 
 class DecisionReader(Protocol):
@@ -58,6 +57,7 @@ class MatchedJob:
 def stamp_of(job: JobRecord) -> Decision | None:
     """Return the decision stamped on a job, None when there is none."""
     carried = (text for name, text in sorted(job.stamp.items()) if name.endswith("ADVISOR_STAMP"))
+    # The comment first: what stands there the controller wrote, a variable the user may have set.
     texts = (job.admin_comment, *carried)
     return next((stamp for stamp in map(read_stamp, texts) if stamp is not None), None)
 
@@ -152,7 +152,7 @@ def _differing(stamp: Decision, stored: Decision) -> list[str]:
     ]
     for name in ("application", "workload"):
         stamped, full = getattr(stamp, name), getattr(stored, name)
-        if stamped != full and not (len(stamped) == _CUT and full.startswith(stamped)):
+        if stamped != full and not (len(stamped) == NAME_CUT and full.startswith(stamped)):
             names.append(name)
     if stamp.changed != stored.changed:
         names.append("rewrite")
@@ -164,6 +164,7 @@ def _differing(stamp: Decision, stored: Decision) -> list[str]:
     for quantity in QUANTITIES:
         a, b = promised(stamp.chosen, quantity), promised(stored.chosen, quantity)
         ends = zip(a.to_list() if a else (), b.to_list() if b else (), strict=False)
+        # A stamp has its numbers rounded.
         if (a is None) != (b is None) or not all(math.isclose(x, y, rel_tol=1e-3) for x, y in ends):
             names.append(f"promised {quantity}")
     return names

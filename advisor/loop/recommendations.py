@@ -14,6 +14,8 @@ from advisor.loop.report import Report
 from advisor.schedulers.choose import create
 from advisor.store.reader import Reader
 
+_ENOUGH, _PROMISED = 10, 0.9
+"""Jobs from which on it is said that their intervals hold less than the share that is promised."""
 _SHARE, _SOME = 0.10, 0.05
 """A reason that explains less than this share of the jobs is not worth a note."""
 _CAUSES = {NO_STEP: "step", SHARED: "shared", NOT_METERED: "meter"}
@@ -93,11 +95,12 @@ def notes(report: Report, reader: Reader) -> list[str]:
     ):
         interval = calibration.to_dict()
         high = interval["share_hi"]
-        if calibration.total >= 10 and isinstance(high, float) and high < 0.9:
+        # Surely fewer than promised: the upper end of what the share may be, and of some jobs.
+        if calibration.total >= _ENOUGH and isinstance(high, float) and high < _PROMISED:
             sentences.append(
                 f"promised {name} intervals are too narrow: {calibration.inside} of "
-                f"{calibration.total} jobs inside, 90 % expected; advisor fit takes the jobs' own "
-                "runs into the models"
+                f"{calibration.total} jobs inside, {100 * _PROMISED:.0f} % expected; "
+                "advisor fit takes the jobs' own runs into the models"
             )
     if report.unverified:
         sentences.append(

@@ -161,8 +161,8 @@ def _of_gpus(job: JobRecord, execution: Execution) -> dict[str, object]:
     extra: dict[str, object] = {}
     if job.gpu_count and job.nodes and job.gpu_count % job.nodes == 0:
         extra[GPUS] = job.gpu_count // job.nodes
-    within = execution.meter_sees in ("gpus", "nodes") and execution.energy_j is not None
-    if within and execution.energy_gpu_j is not None:
+    metered = execution.meter_sees in ("gpus", "nodes") and execution.energy_j is not None
+    if metered and execution.energy_gpu_j is not None:
         extra[GPU_ENERGY] = execution.energy_gpu_j
     return extra
 

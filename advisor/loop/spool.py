@@ -133,7 +133,7 @@ def held(folder: Path, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
         ) from None
     deadline = time.monotonic() + wait_s
     with file:
-        while True:
+        while True:  # flock() by itself would wait without end
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break

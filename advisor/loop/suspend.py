@@ -109,6 +109,7 @@ def judged_by(
 
 def _users(reader: Reader, model: StoredModel) -> Iterator[str]:
     """Yield whose jobs a model was judged by, one look-up in the index for each."""
+    # Not SELECT DISTINCT, which reads every job of a model; a store may have millions.
     sql = f"SELECT min(user) FROM outcomes WHERE {_JUDGED} AND user > ?"
     user = ""
     while user := reader.rows(sql, (model.id, user))[0][0]:

@@ -125,19 +125,21 @@ def next_runs(
     """
     least_pairs = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
     base = baseline.configuration
+    # The error that is left once an option had all the pairs that there are runs for.
     ahead = run_sigma / math.sqrt(max(1, min(least_pairs, runs_left // _PAIR)))
     choice = confirmed_choice(options, baseline, policy)
     sure = _score(options, choice, baseline, policy)
     measured = [o.configuration for o in options if o.measured]
     free = [o for o in options if not o.measured and _in_reach(o.configuration, measured)]
-    again = [
+    repeatable = [
         _by_own_runs(o, run_sigma)
         for o in options
         if o.measured and pairs.get(o.configuration, 0) < _MOST_PAIRS
     ]
-    standing = best_guess(again, baseline, policy, sure=0.0, run_sigma=ahead)
+    standing = best_guess(repeatable, baseline, policy, sure=0.0, run_sigma=ahead)
     hope = min(sure, -standing[1]) if standing else sure
     settled = least_pairs == 1 and pairs.get(base, 0) > 0  # a run borne out needs no pair
+    # The last two runs are the confirmation's.
     if runs_left > (_PAIR if confirm else 0) or (settled and runs_left == 1):
         best = recommend(free, baseline, policy, run_sigma=ahead, sure=hope)
         if best is not None:
@@ -146,17 +148,17 @@ def next_runs(
         return None
     if choice is not None and 1 < least_pairs > pairs.get(choice, 0):
         return NextRuns((choice, base), confirms=True)
-    known = None
+    borne_out = None
     if least_pairs == 1:  # what was borne out waits for the job as written alone
         likely = [
             replace(o, confirmed=o.confirmed or o.configuration in as_predicted) for o in options
         ]
-        known = confirmed_choice(likely, baseline, policy)
-        sure = min(sure, _score(options, known, baseline, policy))
-    rest = [o for o in (*again, *free) if o.configuration != choice]
+        borne_out = confirmed_choice(likely, baseline, policy)
+        sure = min(sure, _score(options, borne_out, baseline, policy))
+    rest = [o for o in (*repeatable, *free) if o.configuration != choice]
     guess = best_guess(rest, baseline, policy, sure=sure, run_sigma=ahead)
     best = guess[0] if guess else recommend(rest, baseline, policy, run_sigma=ahead, sure=sure)
-    chosen = best.configuration if best else known
+    chosen = best.configuration if best else borne_out
     return None if chosen in (None, choice) else NextRuns((chosen, base), confirms=True)
 
 

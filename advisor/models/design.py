@@ -261,7 +261,7 @@ def moved(
 ) -> list[Configuration]:
     """Return the design with the point nearest to each of ``targets`` moved there, in their order.
 
-    ``kept`` and what was moved before stay where they are.
+    ``staying`` and what was moved before stay where they are.
     """
     measure = _Measure.of(space)
     points = list(design)

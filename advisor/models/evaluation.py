@@ -249,6 +249,7 @@ def _score(
             guess, low, high = o.energy_j, o.energy_lo_j, o.energy_hi_j
         else:
             guess, low, high = o.time_s, o.time_lo_s, o.time_hi_s
+        # A rate is work by what it took: what is guessed too high makes it too low.
         ratio = value / guess if name in RATES else guess / value
         off.append(ratio - 1.0)
         if o.in_zone:
@@ -283,7 +284,7 @@ def _front(
     zone, line = observed_zone.zone, observed_zone.extended_front
     forecast_zone, forecast_line = predicted_zone.zone, predicted_zone.extended_front
     step = _steps(space)
-    counts = [0] * (_DISTANCES + 1)
+    counts = [0] * (_DISTANCES + 1)  # the last one: all that are farther
     for i in forecast_zone:
         counts[min(_DISTANCES, min(step(order[i], order[j]) for j in zone))] += 1
     baseline_index = order.index(baseline)

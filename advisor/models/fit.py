@@ -322,6 +322,7 @@ def _interval(
     log_mean: float, half: float, upper: float | None = None
 ) -> tuple[float, float, float]:
     """Mean, low and high of a response; kept finite, so that they can be stored and compared."""
+    # e^50 is beyond any ratio of times, and far from what a float holds.
     down, up = (min(width, 50.0) for width in (half, half if upper is None else upper))
     return math.exp(log_mean), math.exp(log_mean - down), math.exp(log_mean + up)
 

@@ -74,6 +74,7 @@ class _Response:
         trained = used = list(response.log_mean)
         notes = []
         if len(trained) > _MOST_RUNS:
+            # The same ones each time: a model that is fitted again to its runs stays as it is.
             some = np.random.default_rng(0).permutation(len(trained))[:_MOST_RUNS]
             used = [trained[i] for i in sorted(some)]
             notes.append(f"{what} is fitted to {_MOST_RUNS} of {len(trained)} configurations")
@@ -87,7 +88,7 @@ class _Response:
             np.array([response.noise(c) for c in used]),
             response.run_sigma,
             matrix(places),
-            np.array([number.get(c, -1) for c in places]),
+            np.array([number.get(c, -1) for c in places]),  # -1: no run was made there
             limited=(clock := clock_axis(places)) is not None and clock.limits_power,
         )
         m = len(points)

@@ -132,9 +132,9 @@ def gather(
     observations, work = of_equal_work(observations, notes)
     if ended_runs := sum(map(ended_early, observations)):
         notes.append(f"ended early, weigh less: {ended_runs} of {len(observations)} runs")
-    sigma, others = measurement_error / Z95, elsewhere or {}
+    sigma, repeats_elsewhere = measurement_error / Z95, elsewhere or {}
     usual = {
-        name: pooled(share * sigma, tuple(map(tuple, others.get(name, ()))))
+        name: pooled(share * sigma, tuple(map(tuple, repeats_elsewhere.get(name, ()))))
         for name, share in (("time", 1.0), ("energy", 1.0), ("power", _POWER_SHARE))
     }
     time = response_of(observations, "time", lambda o: o.time_s, usual["time"])
@@ -242,6 +242,7 @@ def _without_stragglers(
             off |= {i: v - float(np.median(logs)) for i, v in zip(rows, logs, strict=True)}
     if not off:
         return observations
+    # 1.4826: from a median absolute deviation to a standard deviation, where errors are normal.
     usual = 1.4826 * float(np.median(np.abs(list(off.values()))))
     odd = {i: v for i, v in off.items() if abs(v) > max(_BROKEN * usual, _BROKEN_AT_LEAST)}
     for i, v in odd.items():
@@ -290,13 +291,13 @@ def gpu_stats(observations: Sequence[Observation]) -> dict[str, object]:
     took: dict[Configuration, list[object]] = {}
     for o in observations:
         took.setdefault(o.configuration, []).append(o.extra.get(GPU_ENERGY))
-    known = [
+    means = [
         (c, statistics.fmean(joules))
         for c, values in took.items()
         if len(joules := [float(j) for j in values if isinstance(j, int | float)]) == len(values)
     ]
-    if known:
-        stats["gpu_j"] = [{**c.to_dict(), GPU_ENERGY: joules} for c, joules in known[-_MOST_GPU_J:]]
+    if means:
+        stats["gpu_j"] = [{**c.to_dict(), GPU_ENERGY: joules} for c, joules in means[-_MOST_GPU_J:]]
     return stats
 
 

@@ -69,10 +69,10 @@ def pooled(assumed: float, others: tuple[tuple[float, ...], ...]) -> Scatter:
     """
     if not others:
         return Scatter(assumed)
-    seen = [(assumed, _ASSUMED_FREEDOM), *others]
+    samples = [(assumed, _ASSUMED_FREEDOM), *others]
     pairs = list(product(_SCALES, _FREEDOMS))
-    logs = [sum(_log_likely(s, d, scale, shared) for s, d in seen) for scale, shared in pairs]
-    most = max(logs)
+    logs = [sum(_log_likely(s, d, scale, shared) for s, d in samples) for scale, shared in pairs]
+    most = max(logs)  # taken off, so that no exponential becomes 0 for all of them
     weights = [math.exp(value - most) for value in logs]
     total = sum(weights)
     log_scale, log_freedom = (

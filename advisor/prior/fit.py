@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from advisor.core import student
 from advisor.one_thread import on_one_thread
+from advisor.prior import FEWEST_APPLICATIONS
 from advisor.prior.surface import Array, WorkloadSurface
 from advisor.prior.ways import WAYS, New, Rows, SurfaceEstimate, Way
 
@@ -175,7 +176,7 @@ def learn(
     for with_kernels in (False, True) if kernel.any() else (False,):
         among = np.ones(len(rows), dtype=bool) if with_kernels else ~kernel
         some = [s for s, a in zip(rows, among, strict=True) if a]
-        if len({s.application for s in some}) < 3:
+        if len({s.application for s in some}) < FEWEST_APPLICATIONS:
             continue
         judged = ~kernel[among] if len(applications) >= _APART else np.ones(len(some), dtype=bool)
         scaled = _Scaled.of(some, names)

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Protocol, TypedDict, final
 
 from advisor.core.availability import JobLimits
 from advisor.core.axes import AxisWriting
@@ -343,6 +343,27 @@ class HookRequest:
     """Slurm: also the program that caps whole nodes."""
 
 
+@final
+class HookReport(TypedDict):
+    """What is installed of a scheduler's hooks, for programs."""
+
+    daemon: Annotated[str, "whether it answers"]
+    hooks: Annotated[Mapping[str, Mapping[str, object]], "each one's state and version, by name"]
+    settings: Annotated[Mapping[str, object], "what was written into them"]
+    inventory: Annotated[str, "whether what they know of the cluster is as it is now"]
+    breaker: Annotated[str, "whether submissions ask the daemon now"]
+    dir: NotRequired[Annotated[str, "Slurm: the folder of slurm.conf"]]
+    modules: NotRequired[Annotated[str, "Slurm: whether a Lua here loads them"]]
+    resources: NotRequired[Annotated[str, "PBS: whether they are as the hooks need them"]]
+
+
+@final
+class ClientReport(TypedDict):
+    """With ``--login``: whether the program before qsub is there."""
+
+    client: Literal["goes before qsub", "not the advisor's", "not there"]
+
+
 class Hooks(Protocol):
     """A scheduler's hooks."""
 
@@ -351,7 +372,7 @@ class Hooks(Protocol):
     def plan(self) -> Plan:
         """Plan what was asked for. Raises AdvisorError where that cannot be done."""
 
-    def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:
+    def status(self, ping: Callable[[Path], str]) -> tuple[HookReport | ClientReport, list[str]]:
         """Return what is installed, for programs and for people.
 
         ``ping`` says in words whether a daemon answers at a socket.

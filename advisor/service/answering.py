@@ -75,6 +75,7 @@ class Answering:
         if use.spent():
             self.refuse(peer, use)
             return BUSY
+        # The processor's time: what the host gave to others meanwhile is not the user's work.
         worked = time.thread_time()
         try:
             return self._answer(line, peer, self.handlers.answer)

@@ -40,18 +40,18 @@ def _obstacle(axis: str, job: UnderstoodJob, model: StoredModel) -> Reason | Non
 
 def other_gpus(job: UnderstoodJob, model: StoredModel, configuration: Configuration) -> str:
     """Return in words how a job's GPUs differ from those of a model's runs, "" where not."""
-    asked, had = job.request.gpus, model.gpus
-    if asked is None:
+    request, measured_count = job.request.gpus, model.gpus
+    if request is None:
         return ""
-    if not had and model.further_axes:  # they took what the node has
-        had = job.snapshot.inventory.node_types[model.node_type].gpus.count
+    if not measured_count and model.further_axes:  # they took what the node has
+        measured_count = job.snapshot.inventory.node_types[model.node_type].gpus.count
     try:
-        count = asked.on_a_node(configuration)
+        count = request.on_a_node(configuration)
     except ValueError:  # which keeps their axes
         return ""
-    if not had or count == had:
+    if not measured_count or count == measured_count:
         return ""
-    return f"{format_count(count, 'GPU')} a node, where its runs had {had},"
+    return f"{format_count(count, 'GPU')} a node, where its runs had {measured_count},"
 
 
 def cap_kept(job: UnderstoodJob, model: StoredModel) -> str:

@@ -1,19 +1,39 @@
-"""What bounds the choice for a job: what its user, its script and the cluster bind."""
+"""What bounds the choice for a job: what its user, its script and the cluster bind.
+
+Of other node types also what keeps the job off them now (:class:`JobPlace`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.core.feasible import Constraints
+from advisor.core.inventory import NodeType
+from advisor.core.policy import NodeTypeChange
 from advisor.core.reasons import reason
+from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
 from advisor.schedulers.translators import translator
 from advisor.service.axes import axes_of, cap_kept
 from advisor.service.baseline import JobBaseline
 from advisor.service.conclusion import Conclusion
-from advisor.service.place import JobPlace, node_type_obstacles, obstacles_now_and_later
+from advisor.service.snapshot import Snapshot
 from advisor.service.understand import UnderstoodJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where a job runs as it is written, and the node types (``names``) it might be moved to.
+
+    ``possible`` are the node types it may land on, the likeliest first: where one is the only one,
+    the job need not be bound to it. ``nodes`` is how many it takes.
+    """
+
+    names: tuple[str, ...]
+    possible: tuple[NodeType, ...]
+    partition: str
+    nodes: int
 
 
 def with_obstacles(job: UnderstoodJob, baseline: JobBaseline) -> UnderstoodJob:
@@ -21,7 +41,7 @@ def with_obstacles(job: UnderstoodJob, baseline: JobBaseline) -> UnderstoodJob:
     several = len(baseline.models.by_node_type) > 1 or len(job.node_types) > 1
     if not (baseline.whole and several) or job.reading.obstacles:
         return job
-    obstacles = obstacles_now_and_later(job.request, job.snapshot, _place(job, baseline))
+    obstacles = _obstacles_now_and_later(job.request, job.snapshot, _place(job, baseline))
     return replace(job, reading=replace(job.reading, obstacles=obstacles))
 
 
@@ -111,9 +131,46 @@ def _obstacles(job: UnderstoodJob, baseline: JobBaseline) -> Mapping[str, tuple[
     change = job.policy.node_type_change
     if job.request.hook == "job_submit":  # which does not see whether a deadline lets it wait
         change = "no-later"
-    return node_type_obstacles(job.request, change, job.snapshot, _place(job, baseline))
+    return _node_type_obstacles(job.request, change, job.snapshot, _place(job, baseline))
 
 
 def _place(job: UnderstoodJob, baseline: JobBaseline) -> JobPlace:
     nodes = baseline.configuration.nodes
     return JobPlace(tuple(baseline.models.by_node_type), job.node_types, job.partition, nodes)
+
+
+def _node_type_obstacles(
+    request: JobRequest, change: NodeTypeChange, snapshot: Snapshot, place: JobPlace
+) -> dict[str, tuple[str, str]]:
+    """Return (reason code, detail) for each of the named node types that is not to be taken."""
+    obstacles: dict[str, tuple[str, str]] = {}
+    for name in place.names:
+        target = snapshot.inventory.node_types.get(name)
+        # The only node type that it may land on: it need not be bound to that.
+        if target is None or (target,) == place.possible:
+            continue
+        obstacle = ("", "")
+        if request.held:
+            obstacle = ("node-type-later", "the job is held and may be altered before it starts")
+        elif snapshot.availability is not None:
+            obstacle = snapshot.availability.node_type_obstacle(
+                request, place.possible[0], target, place.partition, place.nodes, change
+            )
+        elif change == "no-later":
+            obstacle = ("node-type-later", "which nodes are idle is not known")
+        if obstacle[0]:
+            obstacles[name] = obstacle
+    return obstacles
+
+
+def _obstacles_now_and_later(
+    request: JobRequest, snapshot: Snapshot, place: JobPlace
+) -> dict[str, tuple[str, str]]:
+    """Return for each node type what keeps the job off it: if it must not wait, and if it may.
+
+    These are reason codes, "" where nothing does; see :class:`advisor.core.reading.JobReading`.
+    """
+    at_once = _node_type_obstacles(request, "no-later", snapshot, place)
+    waiting = _node_type_obstacles(request, "allow", snapshot, place)
+    free = ("", "")
+    return {n: (at_once.get(n, free)[0], waiting.get(n, free)[0]) for n in place.names}

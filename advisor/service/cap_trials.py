@@ -42,9 +42,9 @@ def cap_trial_of(
     One job of a script at a time; none of an array, nor one that starts nobody knows when.
     """
     model, policy = baseline.model, job.policy
-    row, stopped, request = model.stats["trial"], model.stats["stopped"], job.request
-    if stopped and policy.cold_start.cap_trials:
-        why = reason(CAP_TRIALS_STOPPED, stopped)
+    row, stop_reason, request = model.stats["trial"], model.stats["stopped"], job.request
+    if stop_reason and policy.cold_start.cap_trials:
+        why = reason(CAP_TRIALS_STOPPED, stop_reason)
         return replace(choice, reasons=(*choice.reasons, why))
     if row is None or policy.mode != "apply" or request.array or request.held:
         return choice

@@ -84,5 +84,6 @@ class Copies:
             self._handlers.hangs()
             gc.collect(1)
         if looking.result():
+            # The old snapshot goes now; the new one is not looked through again while it holds.
             gc.collect()
             gc.freeze()

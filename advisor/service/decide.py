@@ -82,6 +82,8 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
         return located
     job, baseline = located
     job = with_obstacles(job, baseline)
+    # Again where an axis cannot be written: with that kept, another choice may be best. Each turn
+    # keeps one axis more, so it ends.
     while True:
         # what user, script, policy and cluster leave
         bounds = bounds_of(job, baseline)

@@ -167,17 +167,18 @@ class Handlers:
         snapshot, luck = self.source.snapshot, random.random()
         past_answer = snapshot.answered.get((peer.uid, line))
         if past_answer is not None and past_answer.holds(luck):
-            identity, now = new_id(), timestamp()
+            identity, created_at = new_id(), timestamp()
             self._issue_decision(
-                lambda: issue(past_answer.decision, identity, now), identity, past_answer
+                lambda: issue(past_answer.decision, identity, created_at), identity, past_answer
             )
-            return past_answer.line(identity, now)
+            return past_answer.line(identity, created_at)
         request = parse_request_line(line)
         if request["op"] != "decide":
             self.settle()  # a job may be linked to a decision that still waits
             return answer_line(_operation(request)(self, request, peer))
         carried = read_stamp(str(request.get("stamp") or ""))
         uid = self.users.subject(peer, request)
+        # The filter has asked already, and the job is as that answer made it.
         if carried is not None and self._issued.get(carried.id) == uid:
             return answer_line({"decision": carried.id, "rewrite": {}, "message": ""})
         self._drop_replaced(request.get("program"), uid)
@@ -325,6 +326,7 @@ class Handlers:
             return unchanged(job, snapshot, reason("store-unreadable")), False
         if KEY.fullmatch(str(request.get("client") or "")):  # its text would say what its user set
             return unchanged(job, snapshot, reason("script-missing")), False
+        # A trial is judged by its decision's record, which a host without a journal keeps none of.
         may_try = self.journal is not None and hook_name != "job_submit"
         decision = decide(job, snapshot, chance=chance, trials=may_try)
         lasts = not problem
@@ -354,6 +356,7 @@ class Handlers:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")
         if self._issued.get(decision) != self.users.subject(peer, request):
             raise ProtocolError(f"decision {decision!r} was not made for you")
+        # Slurm's tasks of arrays are 17_4, parts of heterogeneous jobs 17+1.
         if not job.replace("_", "").replace("+", "").isalnum():
             raise ProtocolError(f"not a job id: {job!r}")
         if self.journal is not None:
@@ -403,6 +406,7 @@ class Handlers:
         try:
             reader = self._readers.pop()  # no other thread uses it meanwhile
         except IndexError:
+            # Soon given up: few threads read pages, for all users.
             reader = Reader(self.source.path, timeout_s=0.05, longest_s=LONGEST_QUERY_S)
         try:
             reader.changed()  # a published copy may have been replaced
@@ -420,7 +424,7 @@ class Handlers:
 
     def metrics(self) -> str:
         """Return how the daemon is doing as OpenMetrics text."""
-        snapshot, text, now = self.source.snapshot, Text(), time.time()
+        snapshot, text, now_s = self.source.snapshot, Text(), time.time()
         states = Counter(m.state for m in snapshot.models.values())
         journal = self.journal
         text.family("build", "gauge", "the daemon's version", [({"version": __version__}, 1.0)])
@@ -428,7 +432,7 @@ class Handlers:
             "uptime_seconds",
             "gauge",
             "since the daemon began",
-            [({}, now - self._started)],
+            [({}, now_s - self._started)],
             "seconds",
         )
         text.family(
@@ -593,7 +597,7 @@ def _room(value: object, room: int, depth: int = 5) -> int:
         parts = value
     else:
         return room
-    if not depth:
+    if not depth:  # deeper than any hook nests
         return -1
     for part in parts:
         room -= 4

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from advisor.core.protocol import answer_line
+from advisor.core.protocol import TOO_MANY, answer_line
 from advisor.service.peer import Users
 
 CONNECTIONS = 32
@@ -50,7 +50,7 @@ _MOST = 16384
 
 BUSY = answer_line(
     {
-        "error": f"too many requests: ask for at most {RATE:g} short requests a second, "
+        "error": f"{TOO_MANY}: ask for at most {RATE:g} short requests a second, "
         "or fewer long ones",
         "hint": "ask again in some seconds",
     }

@@ -34,7 +34,7 @@ def listening_socket(path: Path) -> tuple[socket.socket, bool]:
         hidden.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(str(hidden))
-        hidden.chmod(0o666)
+        hidden.chmod(0o666)  # everybody submits jobs; who it is the kernel says
         sock.listen(BACKLOG)
         hidden.rename(path)
     except OSError as error:

@@ -124,6 +124,7 @@ class Scripts:
         self._waiting[uid, key] = answer
         try:
             async with asyncio.timeout(READ_S):
+                # A directory service may be slow.
                 location = await asyncio.to_thread(_location_of, uid, key)
                 if location is not None and self._listens():
                     assert self._child is not None
@@ -163,6 +164,7 @@ class _Child:
     def __init__(self, take: Callable[[int, str, str], None]) -> None:
         self._take = take
         self.ended = False
+        # Packets: each file is read by a process of its own, and all of these answer here.
         self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_socket:
             self._process = subprocess.Popen(

@@ -113,6 +113,8 @@ class Server:
                 return
             with contextlib.suppress(OSError):
                 peer = peer_of(connection)
+                # One that is taken is enough: the loop comes back for the next, whom the listener
+                # still shows, and hears the others before.
                 if not self._is_named(connection, peer) or self._admit_client(connection, peer):
                     return
                 continue
@@ -166,6 +168,8 @@ class Server:
         while True:
             if await changes.due():
                 await self._refresh()
+            # Young garbage alone: what a load has made is frozen (Copies.refresh), and a look
+            # through all the rest would keep an answer waiting.
             gc.collect(1)
 
     async def _refresh(self, *, force: bool = False) -> None:

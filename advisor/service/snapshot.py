@@ -96,18 +96,18 @@ class Snapshot:
         cluster = cluster or (looks.cluster if looks else "")
         if sum(map(bool, self.inventories)) < 2:
             return self
-        known = self._clusters.get(cluster)
-        if known is None:
+        snapshot = self._clusters.get(cluster)
+        if snapshot is None:
             inventory = inventory_of(self.inventories, cluster)
-            known = replace(self, inventory=inventory, inventories={}, choices={}, _clusters={})
+            snapshot = replace(self, inventory=inventory, inventories={}, choices={}, _clusters={})
             if cluster in self.inventories:  # a name of nobody's is not worth keeping
-                self._clusters[cluster] = known
+                self._clusters[cluster] = snapshot
         # what changes while the snapshot holds
         if looks is not None and not (looks.cluster and same_cluster(looks.cluster, cluster)):
             looks = Availability(looks.scheduler, problem=f"nobody looks at cluster {cluster}")
-        known.availability, known.answered = looks, self.answered
-        known.trials, known.cap_trials = self.trials, self.cap_trials
-        return known
+        snapshot.availability, snapshot.answered = looks, self.answered
+        snapshot.trials, snapshot.cap_trials = self.trials, self.cap_trials
+        return snapshot
 
     def take(self, models: Iterable[StoredModel]) -> None:
         """Add models, under the inventory's names for their node types."""
@@ -129,11 +129,12 @@ class Snapshot:
         for application, workload in self._index:
             workloads[application].append(workload)
         self._workloads = dict(workloads)
-        own: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        # dictionaries in place of sets: they keep the order, the latest first
+        measured_by: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for model in sorted(self.models.values(), key=lambda m: m.updated_at, reverse=True):
             if model.scope == "own" and model.fitted:
-                own[model.owner][model.application] = None
-        self._own = {user: list(applications) for user, applications in own.items()}
+                measured_by[model.owner][model.application] = None
+        self._own = {user: list(applications) for user, applications in measured_by.items()}
         self.families = Families.of(self.models.values())
 
     def find(
@@ -255,7 +256,10 @@ class StoreSource:
         self._marks: tuple[object, ...] = ()
         self._reader: Reader | None = None
         self._lock = threading.Lock()
+        """Held by who reads the store: a thread, and for as long as its file system hangs."""
         self._swap = threading.Lock()
+        """Held while snapshot and availability become one, which never takes long: the loop does
+        it, too."""
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load what changed since the last call; return whether anything did.

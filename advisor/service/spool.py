@@ -215,11 +215,12 @@ class Spool:
         ) as process:
             _move(process, "collect", 0)
             try:
+                # What one that is ended did not store lies there for the next.
                 _, errors = process.communicate(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
-        if process.returncode not in (0, 3):
+        if process.returncode not in (0, 3):  # 3: there was nothing to take
             log.error("event=collect-failed error=%r", errors.strip()[-500:])
 
     def _train(self, job: Mapping[str, Any]) -> None:

@@ -109,9 +109,9 @@ class Watch:
                 if not line:
                     return f"exit code {await _exit_code(child)}"
                 # The limits of ten thousand users take too long for the loop.
-                long = len(line) > _SHORT_LINE
+                is_long = len(line) > _SHORT_LINE
                 self._take_message(
-                    await asyncio.to_thread(_message_of, line) if long else _message_of(line)
+                    await asyncio.to_thread(_message_of, line) if is_long else _message_of(line)
                 )
         except TimeoutError:
             return "it sent nothing for too long"
@@ -120,6 +120,7 @@ class Watch:
         finally:
             if pipe is not None:
                 pipe.close()
+            # Its group: a command of the scheduler that hangs was started by it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             if child.stdin is not None:
@@ -211,6 +212,7 @@ def _message_of(line: bytes) -> dict[str, Any]:
 
 async def _exit_code(child: subprocess.Popen[bytes]) -> int | None:
     """Return the exit code of a child that ends now; None when it does not."""
+    # Not wait(): one that was killed inside of a file system that hangs ends once that answers.
     for _ in range(100):
         if child.poll() is not None:
             break

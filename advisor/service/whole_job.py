@@ -88,6 +88,8 @@ class _Parts:
         power_w = part.energy_j / part.time_s if part.energy_j and part.time_s else None
         if not models or len(rows) < len(models):
             return KnownPart(part, power_w, {})
+        # A part that may have been several programs is as bad as the worst of them at each cap, and
+        # nothing is said of a cap that one of them has no run of.
         by_cap: dict[int, list[CapResponse]] = {}
         for model, baseline in rows:
             for row in self.snapshot.rows(model):
@@ -133,7 +135,7 @@ class _Parts:
         row, _ = self.snapshot.baseline(model, *place, True)
         if row is None or not row.confirmed or math.isnan(row.energy_j):
             return None
-        near = 1 + AS_MEASURED
+        near = 1 + AS_MEASURED  # beside what the accounting rounds
         low_s, high_s = row.time_lo_s / near - resolution_s, row.time_hi_s * near + resolution_s
         as_measured = low_s <= part.step_s <= high_s
         return (model, row) if as_measured else None
@@ -305,14 +307,14 @@ def _sum_of_parts(job: UnderstoodJob, history: JobHistory) -> tuple[StoredModel,
     ranks, cpus = latest.ranks_per_node or 1, latest.cpus_per_node or node_type.cores
     place = Configuration(node_type.name, latest.nodes, ranks, cpus, free_khz)
     tried = caps_of(history, node_type, job.policy)
-    known = any(p.responses for _, job_parts in past for p in job_parts)
-    if known or tried.worst is None:  # what a model tells need not be tried
+    models_tell = any(p.responses for _, job_parts in past for p in job_parts)
+    if models_tell or tried.worst is None:  # what a model tells need not be tried
         job_options = whole_job(place, past, tried.responses)
     else:
         job_options = whole_job(place, past, tried.responses, (tried.next_khz, tried.worst))
     if job_options is None:
         return None
-    words = share_words(past) if known else f"{history.trials} of them tried a cap"
+    words = share_words(past) if models_tell else f"{history.trials} of them tried a cap"
     model = _model(job, job_options, [*_part_records(past[0])])
     model.stats["tried"] = history.trials
     model.stats["stopped"] = history.stopped or tried.surprise

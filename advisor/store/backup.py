@@ -176,7 +176,7 @@ def _swap(store: Path, partial: Path, former: Path) -> bool:
     had_store = store.exists()
     if had_store:
         former.hardlink_to(store)
-    os.utime(partial)
+    os.utime(partial)  # later than the old log, so that whoever comes in between is refused
     partial.replace(store)
     for end in _LOGS:
         with suppress(FileNotFoundError):

@@ -199,6 +199,7 @@ class StoreConnection:
     ) -> list[ResultRow]:
         """Return all rows of one query. Raises StoreError."""
         self._until = time.monotonic() + self._longest_s
+        # Twice: a file that was replaced meanwhile is opened again once; then it is what it is.
         for last in (False, True):
             try:
                 result: list[ResultRow] = self._connection.execute(sql, parameters).fetchall()
@@ -308,8 +309,8 @@ class StoreConnection:
             f"{self.path.absolute().as_uri()}?{flags}",
             uri=True,
             timeout=self._timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
+            isolation_level=None,  # transactions begin where one_moment says
+            check_same_thread=False,  # the daemon hands readers from thread to thread
         )
         try:
             connection.row_factory = sqlite3.Row

@@ -31,7 +31,8 @@ _GATHER_S = 0.2
 """How long decisions are gathered, so that writing them competes little with making them."""
 
 _BREATH_S = 0.001
-"""After each decision worked out for a batch that is not full."""
+"""After each decision worked out for a batch that is not full: the loop, which answers, has the
+interpreter's lock meanwhile. Of a full batch more would wait behind it."""
 _BUSY_S = 0.5
 """Seconds to wait for another writer."""
 _PAUSE_S = (0.2, 5.0)
@@ -138,6 +139,7 @@ class Journal:
             self._ready.notify()
 
     def _trim(self) -> None:
+        # What is being written is no longer among those that could be dropped.
         while len(self._items) + self._in_flight > max(self.limit, self._in_flight):
             self._items.popleft()
             self._dropped += 1
@@ -151,7 +153,7 @@ class Journal:
                 try:
                     self._write(batch)
                 except _PublishedCopyError:
-                    self._settle([])
+                    self._settle([])  # tried again, it would fail again
                     self._note(f"{self.path} is a published copy; decisions stay with their jobs")
                 except Exception as error:
                     self._settle(batch)
@@ -171,7 +173,7 @@ class Journal:
         """Wait for work and take a batch of it; empty when all is done and closing."""
         if pause:
             self._closing.wait(pause)
-            if self._closing.is_set():
+            if self._closing.is_set():  # which it no longer waits for
                 time.sleep(0.05)
         with self._ready:
             while not self._items and not self._closing.is_set():
@@ -233,6 +235,8 @@ class Journal:
     def _write_one(self, connection: Database, sql: str, row: dict[str, Any]) -> bool:
         try:
             execute_part(connection, sql, row)
+        # A row that the store refuses keeps none of the others out; a store that is locked or full
+        # fails the whole batch, which is tried again.
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
             _LOG.error("event=decision-refused store=%s error=%r", self.path, str(error))
             return False
@@ -267,9 +271,11 @@ class Journal:
             f"{self.path.absolute().as_uri()}?mode=rw",
             uri=True,
             timeout=_BUSY_S,
-            isolation_level=None,
+            isolation_level=None,  # transactions begin where _write says
         )
         try:
+            # With a log beside the store, a loss of power costs the last commits and no more; jobs'
+            # stamps tell of those.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
             check_schema(connection, self.path)

@@ -114,6 +114,7 @@ class Reader(StoreConnection):
 
         Decisions and outcomes themselves do not count, so that a busy site does not look new.
         """
+        # How many, too: the latest time stays where a row goes.
         sql = (
             "SELECT (SELECT group_concat(id) FROM config_versions WHERE active = 1),"
             " (SELECT count(*) || max(updated_at) FROM models WHERE state <> 'replaced'),"
@@ -368,6 +369,7 @@ class Reader(StoreConnection):
             f" WHERE t.role = 'baseline' AND {where} ORDER BY r.created_at, t.seq DESC"
         )
         rows = self.rows(sql, values)
+        # Of several rows the last one stays: the first run of the latest sweep.
         return {(row[0], row[1], row[2]): _rows.run(row).configuration for row in rows}
 
     def training_runs(self, request_id: str) -> list[TrainingRun]:
@@ -395,9 +397,9 @@ def inventory_of(inventories: Mapping[str, Inventory], cluster: str) -> Inventor
     named = [name for name in inventories if name]
     if not named or (not cluster and len(named) > 1):
         return Inventory.joined(inventories.values())
-    own = inventories.get(cluster or named[0], Inventory()).node_types
+    of_cluster = inventories.get(cluster or named[0], Inventory()).node_types
     unnamed = inventories.get("", Inventory()).node_types
-    return Inventory.of({**unnamed, **own}.values())
+    return Inventory.of({**unnamed, **of_cluster}.values())
 
 
 def array_of(job_id: str) -> str:

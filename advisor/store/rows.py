@@ -65,6 +65,7 @@ def cleaned(values: Iterable[Any]) -> list[Any]:
 
 def to_json(value: object) -> str:
     """Return JSON in ASCII; NaN and infinities become null, what JSON lacks becomes text."""
+    # Looked for only where there is any: most records have none, and a look takes longer than this.
     try:
         return _encode(value)
     except ValueError:
@@ -104,7 +105,7 @@ def damaged(what: str) -> StoreError:
 def model(row: ResultRow) -> StoredModel:
     """Return the model of a row of MODEL_COLUMNS."""
     values = list(row)
-    values[12] = from_json(values[12], f"model {values[0]}")
+    values[12] = from_json(values[12], f"model {values[0]}")  # its stats
     return StoredModel(*values)
 
 
@@ -225,7 +226,7 @@ _OF_RUN = (
 def request(row: ResultRow) -> TrainingRequest:
     """Return the training request of a row of REQUEST_COLUMNS."""
     values = list(row)
-    values[8] = from_json(values[8], f"training request {values[0]}")
+    values[8] = from_json(values[8], f"training request {values[0]}")  # its plan
     return TrainingRequest(*values)
 
 

@@ -38,6 +38,7 @@ def page(
     Raises ProtocolError for a request that makes no sense, and StoreError.
     """
     last_id = request.get("after") or 0
+    # An id has 63 bits: more, the database refuses as a number.
     if not isinstance(last_id, int) or not 0 <= last_id < 1 << 62:
         raise ProtocolError("after must be a number that a page named as next")
     values: TableRow = {"user": user, "after": last_id}

@@ -214,10 +214,10 @@ class Writer(StoreTransaction):
         them; raises InputError where another cluster's says otherwise of the same name.
         """
         with self.transaction() as db:
-            before = self.inventories()
+            former_inventories = self.inventories()
             unnamed = [
                 t.name
-                for t in (before.get("") or Inventory()).node_types.values()
+                for t in (former_inventories.get("") or Inventory()).node_types.values()
                 if cluster and _have_nodes_of(node_types, t)
             ]
             db.executemany(
@@ -244,7 +244,7 @@ class Writer(StoreTransaction):
                     **({"hardware": stated} if stated else {}),
                 }
                 insert(db, "node_types", values, key=("cluster", "name"))
-            if before != self.inventories():
+            if former_inventories != self.inventories():
                 self.touch_ranked()
 
     def _check_hardware(self, name: str, cluster: str, stated: str) -> None:
@@ -252,9 +252,11 @@ class Writer(StoreTransaction):
             "SELECT cluster, hardware FROM node_types"
             " WHERE name = ? AND cluster NOT IN ('', ?) AND hardware NOT IN ('', ?) LIMIT 1"
         )
-        for other, known in self.rows(sql, (name, cluster, stated)) if stated else ():
+        differing = self.rows(sql, (name, cluster, stated)) if stated else ()
+        for other_cluster, its_hardware in differing:
             raise InputError(
-                f"node type {name} of cluster {cluster} has {stated}; on {other} it has {known}",
+                f"node type {name} of cluster {cluster} has {stated}; "
+                f"on {other_cluster} it has {its_hardware}",
                 hint="models go by the node type: name one of them otherwise in site.yaml "
                 "(node_types: NAME: {nodes: ...})",
             )

@@ -79,6 +79,7 @@ class Beside:
             if self.pairing is None:
                 thinned(run.readings)
         events = self.rings.poll(ended=ended)
+        # A run begins with its process, before anything that it calls.
         if events and not run.times:
             first = min(p.begin_s for p in self.rings.leading())
             events.insert(0, (min(first, events[0][0]), BEGIN))
@@ -134,6 +135,7 @@ class Beside:
         from advisor.phases.ranks import ranks_apart
 
         self.look(ended=True)
+        # The last reading was left out: without another one the run's energy would lack its end.
         if self._left_out:
             time.sleep(POLL_S)
             self.look(ended=True)

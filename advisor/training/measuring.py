@@ -113,6 +113,7 @@ class Measuring:
         elif not stage.ended:
             status = scheduler.poll(job, stage.handles[-1])
             shown_count = self._show_new(name, status, shown_count)
+            # A sweep that goes on after a kill: its job may have ended before all was run.
             if status.state == "ended" and job.open_runs(status.results):
                 stage.handles.append(scheduler.submit_sweep(job))
                 state.save()
@@ -121,6 +122,7 @@ class Measuring:
         while True:
             status = scheduler.poll(job, stage.handles[-1])
             shown_count = self._show_new(name, status, shown_count)
+            # The first run tells what the others may cost.
             if name == "design" and not checked and stage.runs[0].seq in status.done():
                 self._check_budget(status.done()[stage.runs[0].seq])
                 checked = True
@@ -132,7 +134,7 @@ class Measuring:
             if name == "design" and self._baseline_failed(status):
                 scheduler.cancel(job, stage.handles[-1])
                 break
-            if scheduler.POLL_S:
+            if scheduler.POLL_S:  # 0 where asking makes the next run itself
                 time.sleep(scheduler.POLL_S)
         missing = len(job.open_runs(status.results))
         if missing and not (name == "design" and self._baseline_failed(status)):

@@ -36,13 +36,15 @@ MOST_AGAIN = 2
 """Further runs of the job as written at most, where the others do not bear it out."""
 
 
-def _distance(one: Configuration, other: Configuration) -> float:
+def _distance(first: Configuration, second: Configuration) -> float:
     """Return how far two configurations are from each other, in logarithms."""
+    further_axes = zip(first.extra, second.extra, strict=True)
     pairs = [
-        (one.threads_per_node, other.threads_per_node),
-        (one.freq_khz, other.freq_khz),
-        *((value, beside) for (_, value), (_, beside) in zip(one.extra, other.extra, strict=True)),
+        (first.threads_per_node, second.threads_per_node),
+        (first.freq_khz, second.freq_khz),
+        *((value, other_value) for (_, value), (_, other_value) in further_axes),
     ]
+    # 0 is no cap, which is nowhere on the axis
     return sum(abs(math.log(a / b)) for a, b in pairs if a and b)
 
 
@@ -186,8 +188,8 @@ class Sweep(Measuring):
         measured = {o.configuration for o in without_refuted(self.observations, [])}
         if step is None and runs_left and too_few_for_a_model(measured):
             # what no job may take, since nobody knows yet how long it runs, tells something, too
-            known = [o for o in fit.options if o.configuration not in failed]
-            step = telling_run(options, measured) or telling_run(known, measured)
+            runnable = [o for o in fit.options if o.configuration not in failed]
+            step = telling_run(options, measured) or telling_run(runnable, measured)
         if step is None:
             text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))

@@ -16,7 +16,17 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 
@@ -31,19 +41,16 @@ from advisor.views.worth import Worth
 COLUMNS = 100
 """Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
-BY_HAND = (
-    "bench",
-    "characterise",
-    "decision",
-    "hook",
-    "import",
-    "protocol",
-    "run",
-)
-"""Schemas that are kept by hand; those of all other answers follow from their dataclasses."""
+BY_HAND = ("decision", "protocol")
+"""Schemas that are kept by hand, docs/design.md says why; those of all answers follow from their
+dataclasses."""
 NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
 MODULES = {
+    "bench": "advisor.cli.bench_answers",
+    "characterise": "advisor.cli.characterise_output",
     "error": "advisor.cli.output",
+    "import": "advisor.cli.import_answers",
+    "run": "advisor.cli.run_answers",
     "evaluate": "advisor_lab.cli.evaluate",
     "jobs": "advisor.views.recent",
     "note": "advisor.views.recent",
@@ -136,7 +143,7 @@ def record(kind: type) -> dict[str, Any]:
     """Return the schema of a dataclass's JSON form."""
     hints, parts = hints_of(kind), {f.name: f for f in fields(kind)}
     properties: dict[str, Any] = {}
-    required, inline = [], []
+    required, inline, more = [], [], CLOSED
     for name in getattr(kind, "JSON", ()) or parts:
         part = parts.get(name)
         form = wire_of(part) if part else Wire()
@@ -145,6 +152,8 @@ def record(kind: type) -> dict[str, Any]:
             part_form = value(hint)
             if "$ref" in part_form:
                 inline.append(part_form)
+            elif "additionalProperties" in part_form:
+                more = {"additionalProperties": part_form["additionalProperties"]}
             else:
                 properties |= part_form["properties"]
                 required += part_form["required"]
@@ -155,8 +164,19 @@ def record(kind: type) -> dict[str, Any]:
         properties[key] = value(hint)
         if not form.omit:
             required.append(key)
-    schema = {"type": "object", "properties": properties, "required": required, **CLOSED}
+    required = list(dict.fromkeys(required))  # a field may refine a key of an inline part
+    schema = {"type": "object", "properties": properties, "required": required, **more}
     return {"allOf": inline, **schema} if inline else schema
+
+
+def typed_dict(kind: Any) -> dict[str, Any]:
+    """Return the schema of a TypedDict, whose keys that may be missing say so themselves."""
+    properties, required = {}, []
+    for name, hint in hints_of(kind).items():
+        optional = get_origin(hint) is NotRequired
+        properties[name] = value(get_args(hint)[0] if optional else hint)
+        required += [] if optional else [name]
+    return {"type": "object", "properties": properties, "required": required, **CLOSED}
 
 
 def without_none(hint: Any) -> Any:
@@ -175,6 +195,8 @@ def value(hint: Any) -> dict[str, Any]:
         return {"$ref": SHARED[hint]}
     if is_dataclass(hint) and isinstance(hint, type):
         return record(hint)
+    if is_typeddict(hint):
+        return typed_dict(hint)
     if hasattr(hint, "_fields"):  # a NamedTuple
         properties = {name: value(part) for name, part in hints_of(hint).items()}
         return {"type": "object", "properties": properties, "required": list(properties), **CLOSED}

@@ -42,6 +42,7 @@ GPUS = "advisor_gpus"
 GPU_AXES = {"gpu_freq_mhz": ("gpu_freq_khz", 1000), "gpu_power_w": ("gpu_power_w", 1)}
 UUIDS = re.compile(r"^CUDA_VISIBLE_DEVICES=(GPU-[0-9a-f-]{36}(?:,GPU-[0-9a-f-]{36})*)$", re.M)
 STUCK = "a former cap could not be lifted"
+# The zones whose joules add up to a node's: cores and uncore are in their packages already.
 ZONE = re.compile(r"intel-rapl:\d+(?::\d+)?$")
 COUNTED = re.compile(r"(package-\d+(?:-die-\d+)?|dram)$")
 DRAFT = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}\.draft$")
@@ -435,6 +436,7 @@ def cap(job, former_caps, cap_khz):
         name = os.path.join(folder, "scaling_max_freq")
         try:
             lowest = number(os.path.join(folder, "cpuinfo_min_freq"), 0)
+            # Never above what stood there: the site may have put it there.
             target_khz = min(max(cap_khz, lowest), int(former_caps[folder]))
             write(name, str(target_khz))
             holds = max(holds, int(read(name)))
@@ -465,12 +467,12 @@ def restore(former_caps):
 
 def set_gpus(job, settings):
     """Set what a job asks for on its GPUs here; what a former job left on them goes first."""
-    asked = {
+    limits = {
         axis: int(job.Resource_List[n] or 0) * per
         for n, (axis, per) in GPU_AXES.items()
         if hasattr(job.Resource_List, n)
     }
-    words = [f"{axis}={value}" for axis, value in sorted(asked.items()) if value > 0]
+    words = [f"{axis}={value}" for axis, value in sorted(limits.items()) if value > 0]
     if not gpus_here(job) or not (words or gpu_states(settings)):
         return
     gpus, why = job_gpus(job, settings)
@@ -529,6 +531,7 @@ def run_gpu_program(job, settings, action, *words):
         return ""
     try:
         os.makedirs(settings["gpu_states"], mode=0o700, exist_ok=True)
+        # Its text goes to standard input: a node has no file of it.
         process = subprocess.Popen(
             [settings["python"], "-IS", "-", action, settings["gpu_states"], job, *words],
             stdin=subprocess.PIPE,

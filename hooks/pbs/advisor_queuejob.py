@@ -43,6 +43,7 @@ OF_HOST = ("ncpus", "mem", "vmem", "hbmem", "arch", *NO_LIMIT)
 # Bytes of the daemon's answer; characters of a text, a stamp, an attribute, what was written.
 MAX_ANSWER, MAX_TEXT, MAX_STAMP, MAX_ATTRIBUTE, MAX_WROTE = 65536, 65536, 2000, 200, 4000
 MAX_MHZ = 20000  # no processor's
+# \Z and not $, which would let a line break through behind the value.
 FORMS = {
     "select": r"[^\s\"'()]+\Z",
     THREADS: r"[1-9]\d{0,5}\Z",
@@ -125,6 +126,7 @@ def is_open(path, retry_s):
         return False
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         return False
+    # A time to come is of a clock that was set back: nobody would ask until then.
     return -1 <= time.time() - status.st_mtime < retry_s
 
 
@@ -203,6 +205,7 @@ def text_of(value):
 
 def exchange(path, line, remaining_s):
     """Send a line and return the answer's; wait no longer than ``remaining_s`` seconds in all."""
+    # A connection counts for half of the deadline at most: the answer's wait has the other half.
     half, answer = remaining_s / 2, b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
@@ -541,7 +544,7 @@ def within(chunk, limits):
 def amount(text):
     """Return a number or a size (``4gb``, ``100mw``: in bytes). Raises ValueError."""
     text = text.strip().lower()
-    factor = 8 if text.endswith("w") else 1
+    factor = 8 if text.endswith("w") else 1  # words
     text = text.rstrip("bw")
     if text[-1:] in ("k", "m", "g", "t", "p"):
         factor *= 1024 ** ("kmgtp".index(text[-1]) + 1)
@@ -556,7 +559,7 @@ def assign(changes):
         for where, name, value in changes:
             former_values.append((where, name, read(where, name)))
             write(where, name, value)
-    except BaseException:
+    except BaseException:  # the hook's alarm, too, which may come between any two of them
         for where, name, value in reversed(former_values):
             try:
                 write(where, name, value)

@@ -33,6 +33,8 @@ source spack test then touch trap true ulimit unset wait while cat
 FRONT = ("!", "then", "do", "else", "time", "exec", "nohup", "command", "stdbuf", "setsid")
 CLIENT, PREPARED = "ADVISOR_QSUB", "ADVISOR_QSUB_PREPARED"
 FOLDER = ".cache/advisor/qsub"  # in the user's home; the daemon looks there, too
+# How long the daemon is waited for, and not asked again once it hung; how old the server's answer
+# and a text that nobody took may become, and how many of these there may be.
 WAIT_S, HUNG_S, SERVER_S, LASTS_S, MOST_FILES = 0.25, 30, 60, 600, 64
 PASSED = ("ADVISOR",)
 OFF = ("off",)
@@ -100,6 +102,7 @@ def next_qsub():
 def came_again():
     """Tell whether a site's qsub, which this one became, has called this one once more."""
     prepared_s = os.environ.pop(PREPARED, "")
+    # Only soon after: with -V it goes into the job, whose own calls of qsub are others.
     return prepared_s.isdigit() and 0 <= now() - int(prepared_s) < 60
 
 
@@ -244,7 +247,7 @@ def own_folder():
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        status = os.lstat(folder)
+        status = os.lstat(folder)  # a folder, no link, and closed to everybody else
         if status.st_uid != os.getuid() or status.st_mode & 0o170077 != 0o040000:
             raise OSError(f"{folder} is not the user's alone") from None
     return folder
@@ -462,6 +465,7 @@ def client(text, options, lines):
     choices = choices_text()
     if choices:
         data["choices"] = choices
+    # What is too long goes without one part more each time, the one that is missed least first.
     for key in ("", "programs", "whole", "choices", "script"):
         if data.pop(key, None) and key == "whole":
             data["script"] = "\n".join([*head, *excerpt(lines)])[:MAX_EXCERPT]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from advisor.errors import UsageError
 from advisor.paths import socket_path
-from advisor.schedulers.base import HookRequest
+from advisor.schedulers.base import ClientReport, HookReport, HookRequest
 from advisor.schedulers.pbs import hook_state as state
 from advisor.schedulers.pbs import hooks
 from advisor.schedulers.plan import Plan
@@ -42,24 +42,29 @@ class PbsHooks:
         )
         return hooks.plan_install(self.folder, settings, state.inventory_now())
 
-    def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:
+    def status(self, ping: Callable[[Path], str]) -> tuple[HookReport | ClientReport, list[str]]:
         """Return what is installed, for programs and for people."""
         if self._request.login is not None:
             path = self.folder / "qsub"
-            words = {"advisor": "goes before qsub", "foreign": "not the advisor's"}
-            client = words.get(hooks.client_state(path), "not there")
-            return {"client": client}, [f"{path}: {client}"]
+            words: dict[str, ClientReport] = {
+                "advisor": {"client": "goes before qsub"},
+                "foreign": {"client": "not the advisor's"},
+            }
+            login = words.get(hooks.client_state(path), {"client": "not there"})
+            return login, [f"{path}: {login['client']}"]
         hook_state = state.look()
         settings = hook_state.settings
         socket = Path(self._request.socket or str(settings.get("socket") or socket_path(None)))
-        report: dict[str, object] = {
+        short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
+        report: HookReport = {
+            "settings": short,
             "resources": state.check_resources(),
             "inventory": state.check_inventory(settings),
             "daemon": ping(socket),
             "breaker": state.breaker(settings),
+            "hooks": {h.name: state.to_dict(h) for h in hook_state.hooks},
         }
         lines = [f"hook {h.name}: {state.words(h)}" for h in hook_state.hooks]
-        lines += [f"{key}: {value}" for key, value in report.items()]
-        shown = {h.name: state.to_dict(h) for h in hook_state.hooks}
-        short = {k: v for k, v in settings.items() if k not in ("inventory", "host_resources")}
-        return {"settings": short, **report, "hooks": shown}, lines
+        lines += [f"resources: {report['resources']}", f"inventory: {report['inventory']}"]
+        lines += [f"daemon: {report['daemon']}", f"breaker: {report['breaker']}"]
+        return report, lines

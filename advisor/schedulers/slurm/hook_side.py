@@ -8,7 +8,7 @@ from pathlib import Path
 
 from advisor.errors import UsageError
 from advisor.paths import socket_path
-from advisor.schedulers.base import HookRequest
+from advisor.schedulers.base import HookReport, HookRequest
 from advisor.schedulers.plan import Plan
 from advisor.schedulers.slurm import hook_state as state
 from advisor.schedulers.slurm.hook_files import SlurmHookSettings
@@ -44,27 +44,25 @@ class SlurmHooks:
         )
         return plan_install(self.folder, settings, state.cluster_of(self.folder))
 
-    def status(self, ping: Callable[[Path], str]) -> tuple[dict[str, object], list[str]]:
+    def status(self, ping: Callable[[Path], str]) -> tuple[HookReport, list[str]]:
         """Return what is installed, for programs and for people."""
         hooks = read_hooks(self.folder)
         modules = state.modules_folder(self.folder, hooks)
         settings = state.read_settings(modules)
         socket = Path(self._request.socket or str(settings.get("socket") or socket_path(None)))
         retry = settings.get("retry", 30)
-        report: dict[str, object] = {
+        report: HookReport = {
+            "dir": str(self.folder),
+            "settings": settings,
             "modules": state.check_modules(modules),
             "inventory": state.check_inventory(modules, state.cluster_of(self.folder))
             if modules
             else "none",
             "daemon": ping(socket),
             "breaker": state.breaker(retry if isinstance(retry, int) else 30),
+            "hooks": {h.name: h.to_dict() for h in hooks},
         }
         lines = [f"{self.folder / h.name}: {h.words()}" for h in hooks]
-        lines += [f"{key}: {value}" for key, value in report.items()]
-        by_name = {h.name: h.to_dict() for h in hooks}
-        return {
-            "dir": str(self.folder),
-            "settings": settings,
-            **report,
-            "hooks": by_name,
-        }, lines
+        lines += [f"modules: {report['modules']}", f"inventory: {report['inventory']}"]
+        lines += [f"daemon: {report['daemon']}", f"breaker: {report['breaker']}"]
+        return report, lines

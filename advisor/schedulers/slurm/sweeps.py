@@ -344,6 +344,7 @@ class Sweeps:
         wanted = {n: value for n, value in _of_whole_job(job, run) if job.axes[n].nodes}
         if not wanted:
             return result
+        # Below 0, as the same attempt's energy is waited for by its number itself.
         key = (attempt.job_id, attempt.seq, -attempt.number)
         waited = time.monotonic() - self._seen.setdefault(key, time.monotonic()) if ended else 0.0
         record, _ = self._record(attempt.job_id)

@@ -96,6 +96,8 @@ def dbscan(points: Floats, eps: float, min_points: int, counts: Ints | None = No
     ``min_points`` of them. ``counts`` says how many each point stands for (nothing: itself). Core
     points in reach of each other are one cluster; others join the nearest core point within reach.
     """
+    # Not scikit-learn's: that keeps every point's neighbours at once, and bursts lie so close that
+    # these grow with the square of their number.
     count = len(points)
     labels = np.full(count, -1, np.int64)
     tree = cKDTree(points)

@@ -108,6 +108,8 @@ def kmeans(points: Matrix2, count: int) -> NDArray[np.intp]:
 
     Clusters are numbered by their first point.
     """
+    # Not scikit-learn's: stored classes would change where several partitions are about as good,
+    # and for a few hundred threads its start takes longer than this.
     draw = np.random.default_rng(_SEED)
     best: tuple[float, NDArray[np.intp]] | None = None
     for start in range(_STARTS):

@@ -418,6 +418,11 @@ FRONTS_AT_STEP: Mapping[str, FrontAtStep] = {
 """By name; ``python3.11`` is ``python``."""
 
 
+def front_at_step(word: str) -> str:
+    """Return by which name :data:`FRONTS_AT_STEP` would have a word."""
+    return re.sub(r"^python[\d.]+$", "python", _base(word))
+
+
 def program_at_step(argv: Sequence[str]) -> int:
     """Return where in a step's words its program stands.
 
@@ -425,7 +430,7 @@ def program_at_step(argv: Sequence[str]) -> int:
     the program.
     """
     start = 0
-    while front := FRONTS_AT_STEP.get(re.sub(r"^python[\d.]+$", "python", _base(argv[start]))):
+    while front := FRONTS_AT_STEP.get(front_at_step(argv[start])):
         end = _behind_front(argv, start + 1, front)
         if not end:
             break

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from advisor.core.codec import Record
 from advisor.core.recognise import clean_name
 from advisor.core.step_plan import PlannedStep, StepPlan
+from advisor.core.wrappers import FRONTS_AT_STEP, front_at_step
 from advisor.schedulers.base import JobRecord, StepRecord
 
 _MOST = 200
 """Steps of a job that are kept: the first."""
-_INTERPRETERS = ("python", "python3")
-"""Names of steps whose program is a file that the accounting does not name."""
+_ENDINGS = {"python": ".py", "julia": ".jl", "Rscript": ".R"}
+"""Interpreters, which the accounting names in place of the file that they run, by its ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def _outcome(step: StepRecord, plan: StepPlan) -> StepOutcome:
     name, cap_khz = clean_name(step.name), step.freq_requested_khz or 0
     planned = [p for p in plan.steps if p.ranks == step.tasks and p.changes and _may_be(p, name)]
     caps = {p.cap_khz for p in planned} - {0}
+    if _hides(name) and cap_khz not in caps:
+        planned, caps = [], set()  # its cap alone tells that its program is one of the plan's
     as_planned = cap_khz in caps if caps else None
     fitting = [p for p in planned if p.cap_khz == cap_khz]
     threads = {(p.threads, p.threads_new) for p in fitting if p.threads_new}
@@ -52,4 +55,13 @@ def _outcome(step: StepRecord, plan: StepPlan) -> StepOutcome:
 
 
 def _may_be(planned: PlannedStep, name: str) -> bool:
-    return planned.program == name or (name in _INTERPRETERS and planned.program.endswith(".py"))
+    """Tell whether a step of that name in the accounting may have run a program of the plan."""
+    ending = _ENDINGS.get(front_at_step(name))
+    is_its_file = ending is not None and planned.program.endswith(ending)
+    return planned.program == name or is_its_file or _hides(name)
+
+
+def _hides(name: str) -> bool:
+    """Tell whether any program may be behind that name: a container's, or ``stdbuf``."""
+    front = FRONTS_AT_STEP.get(front_at_step(name))
+    return front is not None and not front.interpreter

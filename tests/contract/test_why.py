@@ -399,6 +399,11 @@ def test_what_each_step_of_a_job_with_a_plan_got(advisor: Run, collected: Run) -
         step(3, "stencil", 4, None),
         step(4, "lbm", 2, None),
         step(5, "python", 2, TO.freq_khz),
+        step(6, "apptainer", 2, TO.freq_khz),
+        step(7, "apptainer", 2, None),
+        step(8, "julia", 2, TO.freq_khz),
+        step(9, "python3.11", 2, None),
+        step(10, "stdbuf", 2, TO.freq_khz - 100_000),
     )
     collected(replace(job(), steps=steps, freq_requested_khz=None), decision)
     data = advisor("why", "11", "--json").json()
@@ -412,6 +417,11 @@ def test_what_each_step_of_a_job_with_a_plan_got(advisor: Run, collected: Run) -
         "3": (None, 0, 0),
         "4": (None, 0, 7),
         "5": (True, TO.freq_khz, 7),
+        "6": (True, TO.freq_khz, 7),
+        "7": (None, 0, 0),
+        "8": (None, TO.freq_khz, 0),
+        "9": (False, 0, 0),
+        "10": (None, TO.freq_khz - 100_000, 0),
     }
     shown = advisor("why", "11").out
     assert "its steps were planned, and no whole job promised" in shown

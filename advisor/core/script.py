@@ -332,8 +332,8 @@ def _command(
         wrappers += front.wrappers
         workload_words += front.workload_words
         environment |= front.environment
-        if not words:
-            return None
+        if not words or (not hidden and is_light(words)):
+            return None  # srun hostname
         word, name = words[0], words[0].rsplit("/", 1)[-1]
         unclear = unclear or next((why for n, why in maybe if n >= len(words)), "")
     elif in_front := next((why for n, why in maybe if n >= len(words)), ""):

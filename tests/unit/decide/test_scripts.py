@@ -33,7 +33,8 @@ SEVERAL = {
     "if [ -e x ]; then srun ./stencil; fi\nsrun ./stencil": "several-steps",
     "for i in 1 2; do srun ./stencil; done\nsrun ./stencil": "several-steps",
     "srun ./a || srun ./stencil": "several-steps",
-    "srun hostname\nsrun ./stencil": "several-steps",
+    "srun ./mesh\nsrun ./stencil": "several-steps",
+    "srun ./hostname\nsrun ./stencil": "several-steps",
     "for i in 1 2 3; do srun ./stencil; done": "loop-of-steps",
     "while true; do\n srun ./stencil\ndone": "loop-of-steps",
     "srun ./stencil &\nwait": "background-steps",
@@ -192,6 +193,7 @@ def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) 
         "source /etc/profile.d/modules.sh\nfor f in a b; do cp $f out/; done\nsrun ./stencil",
         'eval "$(conda shell.bash hook)"\nconda activate x\nexec srun ./stencil',
         "timeout 3600 srun --mpi=pmix ./stencil; tar czf out.tgz out",
+        "srun --nodes=1 -n1 hostname --ip-address\nsrun mkdir -p out\nsrun ./stencil",
     ],
 )
 def test_ordinary_scripts_are_understood(store: Writer, script: str) -> None:

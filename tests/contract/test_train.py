@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from advisor.cli import build_parser
 from advisor.paths import share
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.waiting import wait_for
 
 ROOT = share("config").parent
 Run = Callable[..., Any]
@@ -264,10 +264,7 @@ def test_stopped_and_resumed(
         assert request.id == folder.name and request.state == "fitted"
         assert {r.state for r in reader.training_runs(request.id)} == {"done"}
     # What counts its threads sees that it is gone, and ends, too.
-    deadline_s = time.monotonic() + 30
-    while left := processes_with(folder):
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.05)
+    wait_for(lambda: not processes_with(folder), shown=lambda: processes_with(folder))
 
 
 def processes_with(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ from posed_sys import PosedSys
 from tests.unit.posed_gpus import needs_compiler, nvml_library, pose
 
 pytestmark = needs_compiler
-PROGRAM = (HOOKS.parent / "slurm/advisor-node-gpus").read_text()
+PROGRAM = HOOKS.parent / "slurm/advisor-node-gpus"
 DEVICE: dict[str, object] = {
     "energy": 1_000_000,
     "least": 100_000,
@@ -34,7 +34,7 @@ class Node:
         self.folder, self.posed, self.gpu_states = folder, folder / "posed", folder / "gpus"
         self.settings = PosedSys(folder).settings(
             folder / "mom_priv/advisor",
-            gpu_program=PROGRAM,
+            gpu_program=PROGRAM.read_text(),
             gpu_states=str(self.gpu_states),
         )
         self.driver_folder = str(nvml_library())
@@ -193,7 +193,7 @@ def test_without_a_driver_or_the_program_a_line_says_so(node: Node, tmp_path: Pa
     assert "there is no NVIDIA driver here" in node.begin(gpu_power_w=150)[0]
     node.settings["gpu_program"] = ""
     assert "run: advisor hook install" in node.begin("8.pbs1", place="excl", gpu_power_w=150)[0]
-    node.settings |= {"gpu_program": PROGRAM, "python": "/nowhere/python3"}
+    node.settings |= {"gpu_program": PROGRAM.read_text(), "python": "/nowhere/python3"}
     assert "No such file" in node.begin("9.pbs1", place="excl", gpu_power_w=150)[0]
 
 

@@ -192,6 +192,7 @@ def forked(
     """Run a hook as tests/pbs/hooked.py does, in a child that need not start a Python."""
     runner, hook = command[-2:]
     test, code = os.environ["PYTEST_CURRENT_TEST"], compiled(hook)
+    noting = LINES.exists() and Path(hook).samefile(sys.argv[1])  # not the lines of another source
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
@@ -207,12 +208,12 @@ def forked(
                     "compile": lambda *_: code,
                 }
                 lines = set[int]()
-                if LINES.exists():
+                if noting:
                     sys.settrace(tracer("<embedded code object>", lines))
                 exec(compiled(runner, runner), names)
                 sys.settrace(None)
                 output.flush()
-                if LINES.exists():
+                if noting:
                     note(test.rpartition(" ")[0], lines)
                 status = 0
             finally:

@@ -11,9 +11,10 @@ from hooked import HOOKS, Outcome, run_hook
 from posed_sys import PosedSys
 
 from tests.unit.posed_gpus import needs_compiler, nvml_library, pose
+from tests.waiting import wait_for
 
 pytestmark = needs_compiler
-PROGRAM = (HOOKS.parent / "slurm/advisor-node-gpus").read_text()
+PROGRAM = HOOKS.parent / "slurm/advisor-node-gpus"
 DEVICE: dict[str, object] = {
     "energy": 1_000_000,
     "least": 100_000,
@@ -34,7 +35,7 @@ class Node:
         self.folder, self.posed, self.gpu_states = folder, folder / "posed", folder / "gpus"
         self.settings = PosedSys(folder).settings(
             folder / "mom_priv/advisor",
-            gpu_program=PROGRAM,
+            gpu_program=PROGRAM.read_text(),
             gpu_states=str(self.gpu_states),
         )
         self.driver_folder = str(nvml_library())
@@ -55,9 +56,10 @@ class Node:
         place: str = "scatter",
         vnode: str = "node1",
         running: tuple[str, ...] = (),
+        host: str = "node1",
         **wanted: int,
     ) -> Outcome:
-        event: dict[str, Any] = {"event": kind}
+        event: dict[str, Any] = {"event": kind, "node": host}
         if kind == "EXECHOST_PERIODIC":
             event["job_list"] = {name: {} for name in running}
         else:
@@ -119,6 +121,14 @@ def test_a_limit_is_set_on_the_gpus_that_pbs_cgroups_gave(node: Node) -> None:
 def test_a_job_that_has_its_node_alone_has_all_gpus_of_it(node: Node) -> None:
     assert node.begin(ngpus=4, place="scatter:exclhost", gpu_power_w=200) == []
     assert node.calls() == [f"{i} limit 200000" for i in range(4)]
+    assert node.gpu_states.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_node_whose_name_has_a_domain_is_told_without_it(node: Node) -> None:
+    how: dict[str, Any] = {"host": "node1.cluster", "vnode": "node1.cluster", "gpu_power_w": 200}
+    assert node.begin(ngpus=4, place="scatter:excl", **how) == [] and len(node.calls()) == 4
+    used = node.run("EXECJOB_EPILOGUE", **how)["used"]
+    assert list(json.loads(used["advisor_gpus"])) == ["node1"]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +159,15 @@ def test_where_its_gpus_are_not_surely_its_own_nothing_is_set(
 def test_without_gpus_here_nothing_is_said_or_done(node: Node) -> None:
     assert node.begin(ngpus=0, gpu_power_w=150) == [] and not node.gpu_states.exists()
     assert node.begin("8.pbs1", ngpus=2) == [] and not node.gpu_states.exists()
+    node.assign(0, 1)
+    log = node.run("EXECJOB_BEGIN")["log"] + node.run("EXECJOB_EPILOGUE")["log"]
+    assert "FileNotFoundError" not in "".join(log) and not node.gpu_states.exists()
+
+
+def test_who_wants_no_limits_is_not_told_of_them(node: Node) -> None:
+    node.assign(0, 1)
+    node.begin(gpu_power_w=150)
+    assert node.begin("8.pbs1") == [] and len(node.calls()) == 2, "which are its own nobody says"
 
 
 BAD: list[tuple[dict[str, object], dict[str, Any], str]] = [
@@ -157,6 +176,7 @@ BAD: list[tuple[dict[str, object], dict[str, Any], str]] = [
     ({"error.set": 4}, {"gpu_power_w": 150}, "Insufficient Permissions"),
     ({}, {"gpu_power_w": 900}, "900 W is outside of its range, 100 to 300 W"),
     ({}, {"gpu_power_w": 5}, "5 W is outside of its range"),
+    ({}, {"gpu_power_w": 1}, "1 W is outside of its range"),
     ({}, {"gpu_freq_mhz": 901}, "it has no clock of 901 MHz"),
     ({"least": 200_000}, {"gpu_power_w": 150}, "outside of its range, 200 to 300 W"),
     ({"clocks": "1000 950 50"}, {"gpu_freq_mhz": 900}, "it has no clock of 900 MHz"),
@@ -193,8 +213,29 @@ def test_without_a_driver_or_the_program_a_line_says_so(node: Node, tmp_path: Pa
     assert "there is no NVIDIA driver here" in node.begin(gpu_power_w=150)[0]
     node.settings["gpu_program"] = ""
     assert "run: advisor hook install" in node.begin("8.pbs1", place="excl", gpu_power_w=150)[0]
-    node.settings |= {"gpu_program": PROGRAM, "python": "/nowhere/python3"}
+    node.settings |= {"gpu_program": PROGRAM.read_text(), "python": "/nowhere/python3"}
     assert "No such file" in node.begin("9.pbs1", place="excl", gpu_power_w=150)[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("print('0/150/0/2.0,1/150/0/-')", True),
+        ("print('0/150/0/2.0 more')", False),
+        ("print('more 0/150/0/2.0')", False),
+        ("print('0/150/0/2.0\\nmore')", False),
+        ("", False),
+    ],
+)
+def test_only_what_devices_had_and_took_is_told(node: Node, program: str, told: bool) -> None:
+    node.assign(0, 1)
+    node.begin(gpu_power_w=150)
+    node.settings["gpu_program"] = program
+    outcome = node.run("EXECJOB_EPILOGUE", gpu_power_w=150)
+    assert ("advisor_gpus" in outcome["used"]) == told
+    log = "".join(outcome["log"])
+    assert "its energy is not reported" in log, "what comes behind it is done"
+    assert ("advisor hook install" in log) == (not program)
 
 
 def test_what_a_killed_mom_left_is_put_back(node: Node) -> None:
@@ -204,6 +245,9 @@ def test_what_a_killed_mom_left_is_put_back(node: Node) -> None:
     assert len(node.calls()) == 2 and node.left() == [JOB], "it still runs"
     node.run("EXECHOST_PERIODIC", running=("8.pbs1",))
     assert node.calls()[2:] == ["0 limit 300000", "1 limit 300000"] and node.left() == []
+    (node.gpu_states / f".{JOB}").touch()
+    log = node.run("EXECHOST_PERIODIC", running=("8.pbs1",))["log"]
+    assert "no job" not in "".join(log), "what was never written whole is no job's"
 
 
 def test_the_next_job_on_a_gpu_begins_with_what_the_device_had(node: Node) -> None:
@@ -226,3 +270,21 @@ def test_a_driver_that_hangs_is_left_to_itself(node: Node) -> None:
     node.assign(0, 1)
     [line] = node.begin(gpu_power_w=150)
     assert "did not answer in 0.2 s" in line
+
+
+def test_a_program_that_hangs_is_ended(node: Node, tmp_path: Path) -> None:
+    pid, shell = tmp_path / "pid", tmp_path / "python"
+    shell.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec sleep 60\n")
+    shell.chmod(0o755)
+    node.settings |= {"python": str(shell), "gpu_timeout_s": 2.0}
+    node.assign(0, 1)
+    assert "did not answer in 2 s" in node.begin(gpu_power_w=150)[0]
+    status = Path("/proc", pid.read_text().strip(), "stat")
+
+    def ended() -> bool:
+        try:
+            return status.read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    wait_for(ended, 20)

@@ -146,15 +146,16 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned *count, vo
     return OK;
 }
 
-/* "clocks" has "highest lowest step", MHz; the memory has one clock. */
+/* "clocks" has "highest lowest step", MHz, of the memory's highest clock; its other one has one. */
 int nvmlDeviceGetSupportedMemoryClocks(device_t device, unsigned *count, unsigned *clocks)
 {
     CHECKED("clocks");
     unsigned room = *count;
-    *count = 1;
-    if (room < 1)
+    *count = 2;
+    if (room < 2)
         return INSUFFICIENT_SIZE;
     clocks[0] = 877;
+    clocks[1] = 405;
     return OK;
 }
 
@@ -163,12 +164,11 @@ int nvmlDeviceGetSupportedGraphicsClocks(device_t device, unsigned memory, unsig
 {
     char text[256];
     unsigned highest, lowest, step, room = *count;
-    (void)memory;
     CHECKED("clocks");
     if (!look_up(device->index, "clocks", text, sizeof text)
         || sscanf(text, "%u %u %u", &highest, &lowest, &step) != 3)
         return NOT_SUPPORTED;
-    *count = (highest - lowest) / step + 1;
+    *count = highest < lowest ? 0 : memory == 877 ? (highest - lowest) / step + 1 : 1;
     if (room < *count)
         return INSUFFICIENT_SIZE;
     for (unsigned i = 0; i < *count; i++)
@@ -240,7 +240,8 @@ int nvmlDeviceSetPowerManagementLimit(device_t device, unsigned limit)
 int nvmlDeviceSetGpuLockedClocks(device_t device, unsigned least, unsigned most)
 {
     CHECKED("set");
-    (void)least;
+    if (least > most)
+        return INVALID;
     note(device->index, "clocks", most);
     return OK;
 }

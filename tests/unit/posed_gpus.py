@@ -17,11 +17,22 @@ SONAME = "libnvidia-ml.so.1"
 
 
 @cache
-def nvml_library() -> Path:
-    """Return the folder of a libnvidia-ml.so.1, built once a process, for LD_LIBRARY_PATH."""
+def nvml_library(*renamed: str) -> Path:
+    """Return the folder of a libnvidia-ml.so.1, built once a process, for LD_LIBRARY_PATH.
+
+    ``renamed`` calls, ``NAME=OTHER``, are there by another name only, as older drivers have them.
+    """
     folder = Path(mkdtemp(prefix="nvml-"))
     source = Path(__file__).with_name("nvml.c")
-    words = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", f"-Wl,-soname,{SONAME}"]
+    words = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Werror",
+        f"-Wl,-soname,{SONAME}",
+        *(f"-D{r}" for r in renamed),
+    ]
     subprocess.run([*words, "-o", folder / SONAME, source], check=True)
     return folder
 

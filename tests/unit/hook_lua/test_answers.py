@@ -365,6 +365,8 @@ BROKEN = [
     ('advisor:{}"', 'advisor:{"}"'),
     ('advisor:{}"', 'advisor:{\\n}"'),
     ('advisor:{}"', 'x{}"'),
+    ('444edccf"}', '444edccf"}x'),
+    ('444edccf"}', '444edccf"}}'),
     ('"plan":"1', '"plan":1,"x":"1'),
     ('"plan":"1', '"plan":"\\x1'),
     ('"plan":"1', '"plan":"x'),
@@ -394,6 +396,14 @@ def test_a_line_that_is_only_nearly_usual_is_no_plan(home: Path, last: str) -> N
     lines = [usual, *(usual.replace(was, text, 1) for was, text in cases)]
     said = run(home, EACH, "".join(f"{line}\n" for line in lines).encode()).decode().splitlines()
     assert [text.split("\t")[0] for text in said] == ["plan"] + ["garbage"] * len(cases), said
+
+
+def test_the_steps_of_an_answer_are_its_own(home: Path) -> None:
+    code = "for line in io.lines() do print(use('answer').read(line).steps) end"
+    without = USUAL.replace(f'"plan":"{STEPS}",', "", 1)
+    lines = [USUAL, without, json.dumps(json.loads(USUAL)), json.dumps(json.loads(without))]
+    said = run(home, code, "".join(f"{line}\n" for line in lines).encode()).decode().splitlines()
+    assert said == [STEPS, "nil"] * 2
 
 
 def test_a_character_is_written_as_utf_8(home: Path) -> None:

@@ -34,6 +34,13 @@ def test_a_clock_becomes_slurms_option_and_is_told_to_children(gpus: Installed) 
     assert "SLURM_GPU_FREQ" not in inner.env
 
 
+def test_slurms_own_options_are_never_a_plugins(gpus: Installed) -> None:
+    gpus.reply = lambda _: answer({"gpu-freq": "1100"})
+    job = gpus.filter(GPUS, more={"spank": {"gpu-caps": {}}})  # type: ignore[dict-item]
+    assert job.values["gpu-freq"] == "1100"
+    assert not [name for name in job.env if "SPANK" in name]
+
+
 @pytest.mark.parametrize(
     ("rewrite", "asked", "env"),
     [

@@ -241,6 +241,24 @@ def test_sacct_s_jobs_with_their_steps(tmp_path: Path) -> None:
     assert jobs[0].submit_line == "sbatch -N 2 'a|b.sh'" and not damaged.count
 
 
+def test_a_submit_line_of_several_lines(tmp_path: Path) -> None:
+    jobs, damaged = sacct(
+        tmp_path,
+        "7|relax|COMPLETED|100|2|56|||sbatch --wrap 'cd run",
+        "",
+        "srun a | tee out",
+        "wait'",
+        "7.batch|batch|COMPLETED|100|1|28|1|0|",
+        "7.0|app|COMPLETED|60|2|56|4|36000|srun bash -c 'a",
+        "b'",
+        "8|cut|COMPL",
+        "9|next|COMPLETED|50|1|28|||",
+        "half a li",
+    )
+    assert [(j.job_id, len(j.steps)) for j in jobs] == [("7", 1), ("9", 0)]
+    assert damaged.count == 2 and ":9: 3 columns" in damaged.first
+
+
 def test_sacct_with_a_separator_at_the_end(tmp_path: Path) -> None:
     jobs, damaged = sacct(tmp_path, "7|relax|COMPLETED|100|2|56|||sbatch x|", head=HEAD + "|")
     assert (len(jobs), jobs[0].submit_line, damaged.count) == (1, "sbatch x", 0)

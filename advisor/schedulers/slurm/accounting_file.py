@@ -113,15 +113,19 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     blank = dict.fromkeys(FIELDS, "")
     start, width, jobs = place["JobID"], len(columns), 0
     first = start == 0
+    continues = False  # a submit line may have several lines: sbatch --wrap 'cd run
     for number, line in lines:
         if first and line.partition("|")[0].endswith(_UNUSED):
             continue  # a third of all lines
         values = (line[:-1] if ends else line).split("|", width - 1 if rest else -1)
         if len(values) != width:
+            if continues and not JOB_ID.fullmatch(values[0].partition(".")[0]):
+                continue
             if line.strip():
                 why = f"{len(values)} columns, not {width}"
                 damaged.add(path, number, why)
             continue
+        continues = rest and values[-1] != ""
         name, dot, step_id = values[start].partition(".")
         if dot:
             step_id = step_id.partition("+")[0]

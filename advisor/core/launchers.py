@@ -127,6 +127,19 @@ _SYSTEM_FILE = re.compile(
 _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
 
 
+_ENDS_AT_ONCE = frozenset(
+    "date echo hostname id mkdir nvidia-smi pwd touch true uname whoami".split()  # noqa: SIM905
+)
+
+
+def ends_at_once(words: Sequence[str]) -> bool:
+    """Tell whether a command is light and short, so that a step of it changes nothing of its job.
+
+    A longer one, ``srun sleep 60``, is metered with the job's program.
+    """
+    return words[0].rpartition("/")[2] in _ENDS_AT_ONCE and is_light(words)
+
+
 def is_light(words: Sequence[str]) -> bool:
     """Tell whether a command uses no cores worth speaking of, and cannot start one that does."""
     folder, _, name = words[0].rpartition("/")

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import thread_time
 
-from advisor.core.launchers import LAUNCHERS, NO_PROGRAMS, VALUE_IS_A_NAME, is_light, split_options
+from advisor.core.launchers import (
+    LAUNCHERS,
+    NO_PROGRAMS,
+    VALUE_IS_A_NAME,
+    ends_at_once,
+    is_light,
+    split_options,
+)
 from advisor.core.remembered import Remembered
 from advisor.core.shell import Shell, ShellCommand, read_shell
 from advisor.core.shell_values import (
@@ -332,7 +339,7 @@ def _command(
         wrappers += front.wrappers
         workload_words += front.workload_words
         environment |= front.environment
-        if not words or (not hidden and is_light(words)):
+        if not words or (not hidden and ends_at_once(words)):
             return None  # srun hostname
         word, name = words[0], words[0].rsplit("/", 1)[-1]
         unclear = unclear or next((why for n, why in maybe if n >= len(words)), "")

@@ -128,8 +128,9 @@ _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)
 
 
 _ENDS_AT_ONCE = frozenset(
-    "date echo hostname id mkdir nvidia-smi pwd touch true uname whoami".split()  # noqa: SIM905
+    "date echo hostname id mkdir pwd touch uname whoami".split()  # noqa: SIM905
 )
+"""Not ``nvidia-smi``, which may set clocks or go on, nor ``true``, run to fetch a container."""
 
 
 def ends_at_once(words: Sequence[str]) -> bool:

@@ -36,6 +36,7 @@ SEVERAL = {
     "srun ./mesh\nsrun ./stencil": "several-steps",
     "srun ./hostname\nsrun ./stencil": "several-steps",
     "srun sleep 60\nsrun ./stencil": "several-steps",
+    "srun nvidia-smi -lgc 1200\nsrun ./stencil": "several-steps",
     "for i in 1 2 3; do srun ./stencil; done": "loop-of-steps",
     "while true; do\n srun ./stencil\ndone": "loop-of-steps",
     "srun ./stencil &\nwait": "background-steps",

@@ -170,7 +170,7 @@ class Testbed(Client):
         )
         build_nodes(root)
         build_programs(root)
-        spawn(root, "silicon", [f"{root}/bin/silicon", str(root)])
+        spawn(root, "silicon", [f"{root}/bin/silicon", str(root)], timed=True)
         if install.wait() != 0:
             raise TestbedError("mariadb-install-db failed")
         self._start_accounting(ports)
@@ -178,7 +178,8 @@ class Testbed(Client):
         for node_type in NODE_TYPES.values():
             for node in node_type.nodes:
                 command = slurmd_command(root, node, _need("slurmd"))
-                spawn(root, f"slurmd.{node}", command, self.env() | slurmd_environ(root, node_type))
+                environ = self.env() | slurmd_environ(root, node_type)
+                spawn(root, f"slurmd.{node}", command, environ, timed=True)
         self._started(self._all_idle, "all nodes idle")
 
     def _started(self, condition: Callable[[], bool], what: str) -> None:

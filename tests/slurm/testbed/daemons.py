@@ -37,10 +37,29 @@ def go_first(pid: int) -> None:
         os.setpriority(os.PRIO_PROCESS, pid, -10)
 
 
+def go_at_once(pid: int) -> None:
+    """Let a process, and what it will start, run as soon as it is ready, whatever else is.
+
+    A posed node times the programs on it, as a real one, which they have for themselves: beside six
+    clusters on two cores a run of 1.6 s took from 0.05 to 0.18 s more, now from 0.03 to 0.08 s.
+    The kernel leaves other processes a twentieth of each core, so that none can be locked out.
+    """
+    with contextlib.suppress(OSError):  # gone already, or root may not
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+
+
 def spawn(
-    root: Path, name: str, command: Sequence[str], environ: Mapping[str, str] | None = None
+    root: Path,
+    name: str,
+    command: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    timed: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own and note it in `root/run/<name>.pid`."""
+    """Start `command` in a session of its own and note it in `root/run/<name>.pid`.
+
+    `timed` is what runs jobs or meters them.
+    """
     with (root / "log" / f"{name}.out").open("ab") as log:
         process = subprocess.Popen(
             list(command),
@@ -51,7 +70,7 @@ def spawn(
             cwd="/",
             start_new_session=True,
         )
-    go_first(process.pid)
+    (go_at_once if timed else go_first)(process.pid)
     (root / "run" / f"{name}.pid").write_text(f"{identity(process.pid)}\n")
     return process
 

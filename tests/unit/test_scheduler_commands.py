@@ -193,3 +193,21 @@ def test_a_file_with_times_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     jobs, lines = read_sacct(tmp_path, "\n".join([head, good, bad]))
     assert [job.job_id for job in jobs] == ["1"]
     assert lines == 1
+
+
+def test_a_file_with_submit_lines_of_several_lines_has_no_bad_ones(tmp_path: Path) -> None:
+    lines = [
+        "JobID|State|ElapsedRaw|NNodes|NCPUS|NodeList|SubmitLine",
+        "7|COMPLETED|100|2|56|n[1-2]|sbatch --wrap 'cd run",
+        "",
+        "srun a | tee out",
+        "wait'",
+        "7.0|COMPLETED|60|2|56|n[1-2]|srun bash -c 'a | b",
+        "c'",
+        "8|cut|COMPL",
+        "9|COMPLETED|50|1|28|n1|sbatch x",
+        "half a li",
+    ]
+    jobs, bad = read_sacct(tmp_path, "\n".join(lines))
+    assert [(job.job_id, len(job.steps)) for job in jobs] == [("7", 1), ("9", 0)]
+    assert bad == 1

@@ -7,7 +7,7 @@ energy and frequency: NTasks, ConsumedEnergyRaw, ReqCPUFreqMax. Other columns of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
@@ -78,11 +78,14 @@ def read_sacct(path: Path, text: str) -> tuple[list[JobRecord], int]:
             hint="sacct with --state lists none without --endtime=now",
         )
     rows, bad = [], 0
+    rest = columns[-1] == "SubmitLine"
+    start, continues = columns.index("JobID"), False
     for line in lines:
-        values = line.split("|")
+        values = line.split("|", len(columns) - 1 if rest else -1)
         if len(values) != len(columns):
-            bad += bool(line.strip())
+            bad += bool(line.strip()) and not (continues and _is_no_row(values, start))
             continue
+        continues = rest and values[-1] != ""
         row = dict(zip(columns, values, strict=True))
         if any(_unreadable(row.get(name, "")) for name in ("Submit", "End")):
             bad += 1
@@ -112,14 +115,13 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     names, columns_of = tuple(place), itemgetter(*place.values())
     blank = dict.fromkeys(FIELDS, "")
     start, width, jobs = place["JobID"], len(columns), 0
-    first = start == 0
-    continues = False  # a submit line may have several lines: sbatch --wrap 'cd run
+    first, continues = start == 0, False
     for number, line in lines:
         if first and line.partition("|")[0].endswith(_UNUSED):
             continue  # a third of all lines
         values = (line[:-1] if ends else line).split("|", width - 1 if rest else -1)
         if len(values) != width:
-            if continues and not JOB_ID.fullmatch(values[0].partition(".")[0]):
+            if continues and _is_no_row(values, start):
                 continue
             if line.strip():
                 why = f"{len(values)} columns, not {width}"
@@ -157,6 +159,11 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
             f"{path} has no jobs" + (f" ({damaged.first})" if damaged.count else ""),
             hint=f"write it with {YEAR_COMMAND}",
         )
+
+
+def _is_no_row(values: Sequence[str], start: int) -> bool:
+    """Tell whether a line has no job's id: a submit line goes on there, as after --wrap 'cd run."""
+    return len(values) <= start or not JOB_ID.fullmatch(values[start].partition(".")[0])
 
 
 def _damage(job_id: str, row: dict[str, str]) -> str:

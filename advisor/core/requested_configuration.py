@@ -124,6 +124,7 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
     """
     per_node, ntasks, cpus = request.ntasks_per_node, request.ntasks, request.cpus_per_task
     stated = request.nodes is not None and (ntasks is not None or per_node is not None)
+    stated |= ntasks == 1  # one task is on one node, however cores and GPUs are given to tasks
     if (binding := request.binds.get("tasks")) and not stated:
         raise UnclearError(
             f"how many tasks {binding} makes: the job does not state nodes and tasks"

@@ -318,7 +318,9 @@ def test_what_says_which_cores_a_task_gets_leaves_the_cap(store: Writer, option:
     decision = ask(store, f"-N1 -n1 --exclusive --{option}")
     assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
     assert decision.baseline == ask(store, "-N1 -n1 --exclusive").baseline
-    for arguments in ("-N1", "-n1", ""):  # how many tasks it makes, and where, is not known
+    one_task = ask(store, f"-n1 --exclusive --{option}")  # on one node, as Slurm has it
+    assert one_task.rewrite == decision.rewrite and one_task.baseline == decision.baseline
+    for arguments in ("-N1", "-n2", ""):  # how many tasks it makes, and where, is not known
         decision = ask(store, f"{arguments} --exclusive --{option}")
         assert not decision.changed and "no-baseline" in codes(decision)
 

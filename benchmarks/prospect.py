@@ -2,6 +2,7 @@
 
     benchmarks/prospect.py --years 200              in how many drawn years the interval holds
     benchmarks/prospect.py --jobs 1000000           seconds and memory of one large year
+    benchmarks/prospect.py --swf ...                the same years in the Standard Workload Format
 
 A year is drawn as prospect's documentation says that sites differ: how much of the power the clock
 moves, how programs slow down, nodes' power, meters that are missing, broken or coarse, jobs that
@@ -165,6 +166,29 @@ class Year:
                 )
 
 
+def swf_lines(year: Year) -> Iterator[str]:
+    """Yield a year in the Standard Workload Format: no energy, numbers for names."""
+    yield "; Version: 2.2"
+    yield "; UnixStartTime: 1735700000"
+    yield "; MaxNodes: 400"
+    yield f"; MaxProcs: {400 * CORES}"
+    numbers: dict[str, int] = {}
+    for line in year.lines():
+        cells = line.split("|")
+        if not cells[0].isdecimal():
+            continue
+        number, name, user, group, partition = (
+            cells[0],
+            *(numbers.setdefault(cell, len(numbers) + 1) for cell in cells[1:5]),
+        )
+        submitted = int(cells[6]) - 1_735_700_000 - int(cells[7])
+        status = int(cells[5] == "COMPLETED")
+        yield (
+            f"{number} {submitted} 0 {cells[7]} {cells[9]} -1 -1 {cells[9]} -1 -1 {status} "
+            f"{user} {group} {name} -1 {partition} -1 -1"
+        )
+
+
 def hash_of(name: str) -> int:
     """Return a number of a name that is the same in every process."""
     return sum(ord(letter) * (i + 1) for i, letter in enumerate(name))
@@ -194,15 +218,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4000, help="of a year")
     parser.add_argument("--programs", type=int, default=40, help="of a site")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--swf", action="store_true", help="in the Standard Workload Format")
     parser.add_argument("--keep", type=Path, help="leave the last year in this file")
     args = parser.parse_args()
     held = energy_held = 0
     with tempfile.TemporaryDirectory() as folder:
         path = args.keep or Path(folder) / "year.txt"
         for seed in range(args.seed, args.seed + max(1, args.years)):
-            year = Year(seed, args.jobs, args.programs)
+            year = Year(seed, args.jobs, args.programs, 0.0 if args.swf else None)
             with path.open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in year.lines())
+                lines = swf_lines(year) if args.swf else year.lines()
+                file.writelines(f"{line}\n" for line in lines)
             answer, took, megabytes = asked(path)
             lo, hi = answer["saving_interval"]  # type: ignore[misc]
             truth, energy = year.saving_j / J_PER_KWH, year.energy_j / J_PER_KWH

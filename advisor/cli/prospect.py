@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor prospect`` takes."""
     from advisor.prospect.ear import COMMAND, EAR
+    from advisor.prospect.sums import SUMS
+    from advisor.prospect.swf import SWF
 
     accountings = _accountings()
-    commands = {name: s.YEAR_COMMAND for name, s in accountings.items()} | {EAR: COMMAND}
+    commands = {name: s.YEAR_COMMAND for name, s in accountings.items()} | {
+        EAR: COMMAND,
+        SWF: "a log in the Standard Workload Format, of the Parallel Workloads Archive",
+        SUMS: "a table with the columns Software,Jobs,Nodeh,kWh,Users, as ARCHER2 publishes them",
+    }
     parser.description = (
         "Estimate what this site would save, from a year of its accounting. Nothing is installed, "
         "stored or changed, and no rights are needed but to read the files."
@@ -62,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.core.worth import Tariff
     from advisor.prospect.ear import EAR, stream_ear
     from advisor.prospect.estimate import estimate
+    from advisor.prospect.sums import SUMS, stream_sums
+    from advisor.prospect.swf import SWF, stream_swf
     from advisor.prospect.usage import Usage
     from advisor.schedulers.accounting_lines import DamagedLines
     from advisor.views.prospect import ProspectView
@@ -83,6 +91,10 @@ def run(args: argparse.Namespace) -> int:
         source = args.source or _source(path)
         if source == EAR:
             usage.add(stream_ear(path, damaged))
+        elif source == SWF:
+            usage.add(stream_swf(path, damaged, _cores(usage.inventory)))
+        elif source == SUMS:
+            usage.add_sums(stream_sums(path, damaged))
         else:
             usage.add(accountings[source].stream_accounting(path, damaged))
     if not usage.groups:
@@ -107,6 +119,8 @@ def _write(path: Path, text: str) -> None:
 def _source(path: Path) -> str:
     """Return what wrote a file, by its first line. Raises InputError where that does not tell."""
     from advisor.prospect.ear import EAR
+    from advisor.prospect.sums import SUMS, writes_sums
+    from advisor.prospect.swf import COMMENT, SWF
     from advisor.schedulers.accounting_lines import numbered_lines
 
     first = next((line for _, line in numbered_lines(path)), "")
@@ -115,12 +129,22 @@ def _source(path: Path) -> str:
     for name, scheduler in _accountings().items():
         if scheduler.writes_accounting(first):
             return name
+    if first.lstrip().startswith(COMMENT):
+        return SWF
     if ";" in first:
         return EAR
+    if writes_sums(first):
+        return SUMS
     raise InputError(
-        f"{path}:1: neither an accounting nor a report of EAR",
+        f"{path}:1: neither an accounting nor a report of EAR, a log in SWF or a table of sums",
         hint="advisor prospect --help has the command; --from says what it is",
     )
+
+
+def _cores(inventory: Inventory) -> int:
+    """Return the cores of the one node type that a site file describes, 0 for none or several."""
+    cores = {node_type.cores for node_type in inventory.node_types.values()}
+    return cores.pop() if len(cores) == 1 else 0
 
 
 def _site(path: Path) -> Mapping[str, object]:

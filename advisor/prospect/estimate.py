@@ -442,7 +442,7 @@ def _candidates(uses: Sequence[GroupUse], savings: _Savings) -> list[TrainingCan
     candidates = []
     for (jobs, energy, saved), use in totals.values():
         g = use.group
-        training = SWEEP_RUNS * energy / jobs
+        training = SWEEP_RUNS * energy / jobs * use.sums.users  # each user's own sweep
         if saved > training:
             candidates.append(
                 TrainingCandidate(

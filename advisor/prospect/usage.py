@@ -34,7 +34,7 @@ MOST_UNCOVERED = 0.1
 """Share of a job's time that its steps may leave out; more of it is time without a meter."""
 OTHERS = "(others)"
 """The application of what is not recognised, and of groups beyond :data:`MOST_GROUPS`."""
-_NOT_PROGRAMS = (
+NOT_PROGRAMS = (
     LIGHT
     | LAUNCHERS
     | frozenset(
@@ -86,6 +86,8 @@ class GroupSums:
     ln_time: float = 0.0
     ln_time_squares: float = 0.0
     submit_line: str = ""
+    users: int = 1
+    """How many users these jobs are of: several only where a table has sums."""
 
     def log_moments(self) -> tuple[float, float, float, float]:
         """Return mean and standard deviation of ln energy, then of ln time."""
@@ -134,6 +136,23 @@ class Usage:
     """Jobs of groups beyond :data:`MOST_GROUPS`."""
     first_end: str = ""
     last_end: str = ""
+    summed: int = 0
+    """Jobs that came as sums of a program."""
+
+    def add_sums(self, programs: Iterable[tuple[UseGroup, GroupSums]]) -> None:
+        """Take in sums by program, of whole nodes. Several tables of one program are added up."""
+        for group, more in programs:
+            if not more.jobs or not more.node_s:
+                self.idle += more.jobs
+                continue
+            self.summed += more.jobs
+            sums = self._sums_of(group, more.jobs)
+            self.most_cpus.setdefault((group.partition, group.node_type), 0)
+            sums.jobs += more.jobs
+            sums.node_s += more.node_s
+            sums.metered_s += more.metered_s
+            sums.energy_j += more.energy_j
+            sums.users = max(sums.users, more.users)
 
     def add(self, jobs: Iterable[JobRecord]) -> None:
         """Take in jobs."""
@@ -176,11 +195,12 @@ class Usage:
                 self.first_end = min(self.first_end or job.ended_at, job.ended_at)
                 self.last_end = max(self.last_end, job.ended_at)
 
-    def _count_job(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
+    def _sums_of(self, group: UseGroup, jobs: int) -> GroupSums:
+        """Return the sums to which jobs of a group go."""
         sums = self.groups.get(group)
         if sums is None:
             if len(self.groups) >= MOST_GROUPS:
-                self.beyond += 1
+                self.beyond += jobs
                 group = group._replace(
                     application=OTHERS,
                     by="",
@@ -192,6 +212,10 @@ class Usage:
                     cap_khz=0,
                 )
             sums = self.groups.setdefault(group, GroupSums())
+        return sums
+
+    def _count_job(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
+        sums = self._sums_of(group, 1)
         where = group.partition, group.node_type
         self.most_cpus[where] = max(group.cpus, self.most_cpus.get(where, 0))
         elapsed_s = job.elapsed_s or 0.0
@@ -227,7 +251,7 @@ class Usage:
     def _name(self, program: str, job_name: str, submit_line: str) -> tuple[str, str]:
         """Return application and what told it, as decisions do: rules, the program, the name."""
         program = program.rpartition("/")[2]
-        command = [program] if program and program not in _NOT_PROGRAMS else []
+        command = [program] if program and program not in NOT_PROGRAMS else []
         recognised = recognise(
             None, job_name=job_name, command=command, submit_line=submit_line, rules=self.rules
         )
@@ -236,7 +260,7 @@ class Usage:
         if recognised.application:
             return recognised.application, "program"
         name = clean_name(job_name)
-        if not name or name in _NOT_PROGRAMS or name.isdecimal():
+        if not name or name in NOT_PROGRAMS or name.isdecimal():
             return OTHERS, ""
         return name, "name"
 
@@ -250,10 +274,10 @@ class Usage:
             for group in self.groups
         }
         power_w = self._metered_power_w(whole_nodes)
-        runs: dict[tuple[object, ...], int] = {}
+        runs: dict[tuple[object, ...], float] = {}
         for group, sums in self.groups.items():
             if whole_nodes[group] and group.by:
-                runs[workload(group)] = runs.get(workload(group), 0) + sums.jobs
+                runs[workload(group)] = runs.get(workload(group), 0) + sums.jobs / sums.users
         uses = []
         for group, sums in self.groups.items():
             where = group.partition, group.node_type

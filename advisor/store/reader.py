@@ -22,6 +22,7 @@ from advisor.core.request import understood_of
 from advisor.errors import AdvisorError, StoreError
 from advisor.store import rows as _rows
 from advisor.store.connection import StoreConnection
+from advisor.store.marks import marks
 from advisor.store.records import (
     CLASS,
     HISTORY,
@@ -114,18 +115,7 @@ class Reader(StoreConnection):
 
         Decisions and outcomes themselves do not count, so that a busy site does not look new.
         """
-        # How many, too: the latest time stays where a row goes.
-        sql = (
-            "SELECT (SELECT group_concat(id) FROM config_versions WHERE active = 1),"
-            " (SELECT count(*) || max(updated_at) FROM models WHERE state <> 'replaced'),"
-            " (SELECT count(*) || max(updated_at) FROM node_types),"
-            " (SELECT group_concat(id || state) FROM training_requests"
-            " WHERE state IN ('requested', 'running')),"
-            " (SELECT count(*) || max(updated_at) FROM trials),"
-            " (SELECT max(updated_at) FROM job_histories),"
-            " (SELECT group_concat(decision_id) FROM cap_trials WHERE job_id = '')"
-        )
-        return tuple(self.rows(sql)[0])
+        return marks(self)
 
     # -- models --------------------------------------------------------------------------------
 

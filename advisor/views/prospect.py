@@ -116,15 +116,22 @@ class ProspectView:
                 f"{100 * p.whole.assumed_share:.0f} % of the energy is assumed, not metered"
                 + (f": {parts}" if parts else "")
             )
+        if usage.summed:
+            notes.append(
+                f"{format_count(usage.summed, 'job')} came as sums by program: whole nodes are "
+                "assumed, and that a program's users ran it equally often"
+            )
         notes.append(
             "caps: from published measurements, since an accounting does not show how a program "
             "slows down"
         )
         if not usage.inventory.node_types:
-            notes.append(
-                "that frequency can be capped is assumed, and a node has the most CPUs that a job "
-                "of its partition had; --site FILE says more"
+            cpus = (
+                ", and a node has the most CPUs that a job of its partition had"
+                if any(usage.most_cpus.values())
+                else ""
             )
+            notes.append(f"that frequency can be capped is assumed{cpus}; --site FILE says more")
         elif any(len(t.freq_khz) < 2 for t in usage.inventory.node_types.values()):
             names = ", ".join(
                 n for n, t in usage.inventory.node_types.items() if len(t.freq_khz) < 2
@@ -200,7 +207,14 @@ class ProspectView:
                 lines.append(f"{title}: {', '.join(parts)}{more}")
         if p.train_first:
             rows = [
-                (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), c.command)
+                (
+                    c.application,
+                    c.user or "-",
+                    c.nodes or "-",
+                    c.jobs,
+                    format_kwh(c.saving_kwh),
+                    c.command,
+                )
                 for c in p.train_first
             ]
             heads = ("train first", "user", "nodes", "jobs", "saves", "command")
@@ -266,7 +280,14 @@ class ProspectView:
             heads, rows = _table_of(slices[:_PAGE_ROWS], name)
             sections.append(f"<h2>{title}</h2>{_html_table(heads, rows)}")
         rows = [
-            (c.application, c.user, c.nodes, c.jobs, format_kwh(c.saving_kwh), c.command)
+            (
+                c.application,
+                c.user or "-",
+                c.nodes or "-",
+                c.jobs,
+                format_kwh(c.saving_kwh),
+                c.command,
+            )
             for c in p.train_first
         ]
         train = _html_table(("program", "user", "nodes", "jobs", "saves", "command"), rows)

@@ -122,6 +122,9 @@ def test_the_page_and_the_picture_need_nothing_else(
         ("hello\n", "year.txt:1: neither an accounting nor a report of EAR"),
         ("JobID|State\n1|COMPLETED\n", "year.txt:1: there is no column ElapsedRaw, NNodes, NCPUS"),
         (f"{HEAD}\n", "year.txt has no jobs"),
+        ("; Version: 2.2\n1 2 3\n", "year.txt:2: not 18 numbers"),
+        (f"; MaxProcs: 64\n1{' 2' * 17}\n1{' 1' * 17}\n", "how many processors a node has"),
+        ("Software,Jobs,Nodeh,Users\n", "no job of it ever ran"),
         (f"{HEAD}\nrubbish\n", "year.txt:2: 1 columns, not 15"),
         (f"{HEAD}\n1|a|u|c|b|CANCELLED|0|0|0|28||None|||\n", "no job of it ever ran"),
     ],
@@ -150,6 +153,21 @@ def test_what_writes_the_file_is_told_by_its_first_line_or_from(
     assert everything["jobs"] == 1202
     wrong = advisor("prospect", log, "--from", "sacct")
     assert wrong.code == 1 and "there is no column" in wrong.err
+
+
+def test_published_sums_and_logs_say_what_is_assumed(advisor: Run, tmp_path: Path) -> None:
+    log, month = tmp_path / "log.swf", tmp_path / "month.csv"
+    line = "{} 0 0 3600 56 -1 -1 56 -1 -1 1 3 2 7 1 2 -1 -1\n"
+    log.write_text("; MaxNodes: 4\n; MaxProcs: 112\n" + "".join(map(line.format, range(40))))
+    month.write_text("Software,Jobs,Nodeh,kWh,Users\nOverall,60,3,1,4\nVASP,60,3.0,1.0,3\n")
+    answer = json.loads(advisor("prospect", log, "--json").out)
+    assert answer["kwh_assumed_share"] == 1 and answer["actionable_jobs"] == 40
+    assert answer["kwh"] == pytest.approx(80 * 0.4) and answer["saving_kwh"] > 0
+    answer = json.loads(advisor("prospect", month, "--json").out)
+    assert answer["kwh"] == pytest.approx(1) and answer["kwh_assumed_share"] == 0
+    assert "60 jobs came as sums by program: whole nodes are assumed" in " ".join(answer["notes"])
+    assert json.loads(advisor("prospect", log, month, "--json").out)["jobs"] == 100
+    assert "no column of program" in advisor("prospect", log, "--from", "sums").err
 
 
 def test_the_help_has_the_commands(advisor: Run) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import terminal
 from advisor_tui.help import joined
-from advisor_tui.legible import CONTRAST, XTERM, contrast, legible, plain, speaks_utf8
+from advisor_tui.legible import CONTRAST, XTERM, Legible, contrast, legible, plain, speaks_utf8
 from advisor_tui.session import Session
 from advisor_tui.table import LazyTable
 from rich.cells import cell_len
 from rich.color import ColorSystem
+from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 
 Play = Callable[..., Any]
 
@@ -53,6 +55,14 @@ def test_text_is_never_lost_on_its_ground() -> None:
                     assert style.color is not None and style.bgcolor is not None
                     pair = style.color.get_truecolor(XTERM), style.bgcolor.get_truecolor(XTERM)
                     assert contrast(*pair) >= CONTRAST, (text, ground, more, depth)
+
+
+def test_the_end_of_a_scrollbar_has_the_colour_of_the_bar() -> None:
+    bar = Style.parse("#7a93ac on #e0e0e0")
+    end, text = Legible(None).apply(
+        [Segment("▅", bar), Segment("text", bar)], Color.parse("#e0e0e0")
+    )
+    assert end.style == bar and text.style != bar
 
 
 def test_every_theme_can_be_read(session: Session, play: Play) -> None:

@@ -19,6 +19,7 @@ from advisor.store.listing import (
     names_of_workloads,
     place_by_name,
 )
+from advisor_tui import remembered
 from advisor_tui.background import begin
 from advisor_tui.boxes import SideBySide
 from advisor_tui.shell import Page
@@ -57,6 +58,10 @@ _COLUMNS = (
 )
 _BY_TITLE: dict[str, Order] = {"Application": "name", "Runs": "runs", "Model": "newest"}
 """The order that a click on a column's title asks for."""
+_REMEMBERED = 7
+"""Columns that are kept until the next start: what was measured may be other by then."""
+_RUNS = 4
+"""The column whose number is read anew, however a row is remembered."""
 _AROUND = 8
 """Lines of the page beside the rows."""
 _ORDER_WORDS = {"name": "by name", "runs": "most runs first", "newest": "newest model first"}
@@ -128,6 +133,8 @@ class:memory lists those never swept that are memory-bound.
         self._known_at: object = None
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._gains: view.Gains | None = None
+        self._remembered: remembered.CellsByKey = {}
+        """The rows of the last time."""
         self._at_first = True
         """Nobody has moved the cursor yet."""
         self._generation = 0
@@ -161,19 +168,33 @@ class:memory lists those never swept that are memory-bound.
         return self.query_one("#applications", LazyTable)
 
     async def _load_names(self) -> None:
-        """Show what can be read without what decides, which takes longer to load than all else."""
+        """Show what can be read without what decides, which takes longer to load than all else.
+
+        That is what was promised the last time, too, where it holds.
+        """
         rows = -(-max(PAGE, self.size.height) // PAGE) * PAGE  # whole pages: no more is wanted
 
-        def work() -> tuple[tuple[int, int], list[tuple[int, str, str, int]]]:
+        def work() -> tuple[
+            tuple[int, int], list[tuple[int, str, str, int]], remembered.CellsByKey
+        ]:
             with self.session.connection() as store:
-                return count_workloads(store), names_of_workloads(store, limit=rows)
+                names = names_of_workloads(store, limit=rows)
+                return count_workloads(store), names, remembered.remembered(self.session, store)
 
         listing = await self.ask(work)
         if listing is None or not self.is_new_list:
             return
-        (workloads, _), names = listing
+        (workloads, _), names, self._remembered = listing
         self._names = {n: (name[1], name[2]) for n, name in enumerate(names)}
-        self.table.reset(workloads, rows=[_bare_cells(*name[1:]) for name in names])
+        self.table.reset(workloads, rows=[self._first_cells(*name[1:]) for name in names])
+
+    def _first_cells(self, application: str, workload: str, runs: int) -> list[Cell]:
+        """Return a row of which no more was read yet, with what is remembered of it."""
+        cells = _bare_cells(application, workload, runs)
+        known = self._remembered.get((application, workload), ())
+        if len(known) != len(cells):
+            return cells
+        return [*known[:_RUNS], cells[_RUNS], *known[_RUNS + 1 :]]
 
     async def _load_first(self) -> None:
         """Read all of the first rows, once their names can be seen."""
@@ -224,7 +245,11 @@ class:memory lists those never swept that are memory-bound.
 
         def work() -> tuple[tuple[int, int], list[Listed]]:
             with session.reader() as reader:
-                return count_workloads(reader, search), self._rows(reader, first, limit)
+                was = remembered.stamp(session, reader)
+                counts, rows = count_workloads(reader, search), self._rows(reader, first, limit)
+            if not first and not search and order == "name":  # as the page opens
+                self._remember(was, rows)
+            return counts, rows
 
         listing = await self.ask(work)
         await self.ask(session.chosen)  # shows a broken choices file; the list goes on
@@ -257,6 +282,23 @@ class:memory lists those never swept that are memory-bound.
         if not self._measuring:  # what takes longest, once the first rows can be read
             self._measuring = True
             self.call_after_refresh(self._begin_measured)
+
+    def _remember(self, was: str, rows: list[Listed]) -> None:
+        """Keep what was decided for the next start, where it is not what is kept."""
+        current_cells = {
+            row.key: tuple(self._cells(row)[:_REMEMBERED])
+            for row in rows
+            if row.state != "training"
+        }
+        if current_cells.keys() != self._remembered.keys() or any(
+            cells[:_RUNS] + cells[_RUNS + 1 :] != was_cells[:_RUNS] + was_cells[_RUNS + 1 :]
+            for cells, was_cells in (
+                (current_cells[key], self._remembered[key]) for key in current_cells
+            )
+        ):
+            remembered.remember(
+                self.session, was, ((*key, cells) for key, cells in current_cells.items())
+            )
 
     def _begin_measured(self) -> None:
         begin(self, self._load_measured, group="measured", exclusive=True)

@@ -124,7 +124,8 @@ undo   (u) takes the last change back
             with SideBySide(classes="row"):
                 yield Static("script", classes="label")
                 yield Field(placeholder=_SCRIPT, id="script", compact=True)
-        with Scrolled(id="preview"):
+        with Scrolled(id="preview") as preview:
+            preview.border_title = "what a job would get"
             yield Static("", id="outlook")
         with SideBySide(classes="row buttons"):
             yield Push("Save (s)", id="save", variant="primary")

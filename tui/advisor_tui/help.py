@@ -23,8 +23,8 @@ u        undo the last change of a file
 Tab      next part          Esc  back          q  leave
 Mouse    click to choose, double click to open, wheel to zoom
 """
-_SHARE, _MOST, _FRAME = 0.96, 110, 5
-"""Of the screen's columns, as style.tcss has it: the box's share, at most; its frame and bar."""
+_SHARE, _MOST, _FRAME = 0.96, 110, 6
+"""Of the screen's columns, as style.tcss has it: the box's share, at most; frame, bar and air."""
 
 
 class HelpScreen(ModalScreen[None], PaintOnce[None]):
@@ -51,10 +51,11 @@ class HelpScreen(ModalScreen[None], PaintOnce[None]):
         page = self._page
         self.query_one(Scrolled).border_title = f"Help: {type(page).TITLE}"
         width = min(_MOST, int(_SHARE * self.app.size.width)) - _FRAME
-        text = type(page).HELP
-        if max(map(len, text.split("\n"))) > width:
-            text = joined(text)
-        parts = (text, f"On this page\n{keys_of(page)}", f"Everywhere\n{EVERYWHERE}")
+        parts = (
+            joined(type(page).HELP),
+            f"On this page\n{keys_of(page)}",
+            f"Everywhere\n{EVERYWHERE}",
+        )
         lines = [part for line in "\n".join(parts).split("\n") for part in hanging(line, width)]
         self.query_one(Static).update(Content("\n".join(lines)))
 
@@ -107,5 +108,7 @@ def _name(key: str) -> str:
         "down": "↓",
         "equals_sign": "=",
         "space": "Space",
+        "left_square_bracket": "[",
+        "right_square_bracket": "]",
     }
     return key_names.get(key, key.replace("ctrl+", "Ctrl+"))

@@ -37,8 +37,8 @@ _COLUMNS = (
     Column("User", 8, from_width=110),
     Column("Application", 11, flex=2, gap=1),
     Column("Workload", 10, flex=2, from_width=110),
-    Column("Promised energy, time", 23, flex=3),
-    Column("Came out", 22, flex=3),
+    Column("Promised energy, time", 23, flex=4),
+    Column("Came out", 22, flex=1),
 )
 _ROLES = {"as-promised": "good", "better": "good", "worse": "bad"}
 

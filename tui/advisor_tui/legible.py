@@ -101,6 +101,8 @@ _LINES = {
 _PLAIN = str.maketrans({**_SIGNS, **_LINES})
 _LINE_OF_DOTS = re.compile("[\u2801-\u28ff]")
 _OTHER = re.compile(r"[^\x00-\x7f]")
+_BAR_END = re.compile("[\u2581-\u2587]")
+"""The end of a scrollbar: a part of its bar, no text."""
 
 
 def plain(text: str) -> str:
@@ -207,7 +209,9 @@ class Legible(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """Return the same segments in colours that contrast with their ground."""
         return [
-            s if s.style is None else Segment(s.text, legible(s.style, self._depth), s.control)
+            s
+            if s.style is None or _BAR_END.fullmatch(s.text)
+            else Segment(s.text, legible(s.style, self._depth), s.control)
             for s in segments
         ]
 

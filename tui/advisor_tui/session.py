@@ -87,7 +87,11 @@ class Session:
         Its log says when a store was written to; one that is published is another file each time.
         """
         log = self.store.with_name(f"{self.store.name}-wal")
-        return tuple(map(_version, (self.store, log, self.choices)))
+        return _version(self.store), _version(log), self.chosen_version()
+
+    def chosen_version(self) -> tuple[int, ...]:
+        """Return what is another value once the choices file was written to."""
+        return _version(self.choices)
 
     def chosen(self) -> dict[str, Any]:
         """Return what is chosen; a broken file counts as none. Raises InputError for it."""

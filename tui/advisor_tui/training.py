@@ -91,6 +91,7 @@ Where no energy is known it shows time against threads.
         """Begin with the list."""
         self.query_one("#sweeps").border_title = "sweeps"
         self.query_one("#sweeps").border_subtitle = "n new · enter log · x stop · r resume"
+        self.query_one("#sweep-chart").border_title = "what it has measured"
         self.begin_at("#sweeps")
 
     def opened(self) -> None:

@@ -325,7 +325,15 @@ def _table_of(
 
 
 def _saving_words(s: Slice) -> str:
-    return f"{format_kwh(s.saving[0])} ({interval_words(s.saving[1], s.saving[2], format_kwh)})"
+    """Return a saving with its interval, all in the unit of the largest."""
+    mean, lo, hi = s.saving
+    units = (("GWh", 1e6), ("MWh", 1e3), ("kWh", 1.0), ("Wh", 1e-3))
+    unit, kwh = next((u for u in units if max(s.saving) >= u[1]), units[-1])
+
+    def short(value: float) -> str:
+        return f"{float(f'{value / kwh:.3g}'):g}"
+
+    return f"{short(mean)} {unit} ({interval_words(lo, hi, short)})"
 
 
 def _hours(hours: float) -> str:

@@ -170,6 +170,15 @@ def test_published_sums_and_logs_say_what_is_assumed(advisor: Run, tmp_path: Pat
     assert "no column of program" in advisor("prospect", log, "--from", "sums").err
 
 
+def test_a_saving_and_its_interval_have_one_unit(advisor: Run, tmp_path: Path) -> None:
+    month = tmp_path / "month.csv"
+    month.write_text("Software,Jobs,Nodeh,kWh,Users\nVASP,86417,752444.3,324471.9,124\n")
+    out = advisor("prospect", month).out
+    assert re.search(r"would be saved: +[\d.]+ MWh \([\d.]+ to [\d.]+\) at 90 %", out), out
+    month.write_text("Software,Jobs,Nodeh,kWh,Users\nGROMACS,86417,752444.3,324471.9,124\n")
+    assert re.search(r"would be saved: +[\d.]+ kWh \(0 to 0\)", advisor("prospect", month).out)
+
+
 def test_the_help_has_the_commands(advisor: Run) -> None:
     text = advisor("prospect", "--help").out
     assert "sacct -a -P" in text and "server_priv/accounting" in text and "eacct" in text

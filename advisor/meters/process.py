@@ -257,6 +257,8 @@ def start_ticks(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
+    # The name, in parentheses, may hold blanks and parentheses; behind it the 22nd field is the
+    # 20th.
     return stat.rpartition(")")[2].split()[19]
 
 

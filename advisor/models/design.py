@@ -51,6 +51,7 @@ def uniform(
         high = [c for c in grid if c in free and c.threads_per_node >= low]
         emptiest = max(high or [c for c in grid if c in free], key=away.__getitem__)
         chosen.append(emptiest)
+        # Only the new point can be nearer: distances to the others are known.
         away = {c: min(d, measure(c, emptiest)) for c, d in away.items()}
     return _sorted(_swap_nearest(chosen, must_include, measure))
 
@@ -107,6 +108,7 @@ def hypercube(
         rng.shuffle(axis)
     for axis, share in zip(parts, through, strict=False):
         holding = int(np.flatnonzero(axis == min(int(share * count) + 1, count))[0])
+        # A swap keeps one point in each part.
         axis[[0, holding]] = axis[[holding, 0]]
     points: NDArray[np.float64] = (parts.T - inside) / count
     return points
@@ -234,6 +236,7 @@ def _nearest_indices(values: Sequence[int], targets: Sequence[float]) -> list[in
     indices: list[int] = []
     for target in reversed(targets):
         free = [i for i in range(len(values)) if i not in indices]
+        # The higher of two that are as near: fast configurations matter more.
         indices.append(min(free, key=lambda i: (abs(values[i] - target), -values[i], i)))
     return sorted(indices)
 

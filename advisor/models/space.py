@@ -244,6 +244,7 @@ def _asked_threads(
     for count in counts:
         if count < 1 or (most and count > most):
             raise InputError(f"--threads {count}: {grid.node_type} has {most or 'at least 1'}")
+    # Each rank has as many threads as every other one.
     pairs = {(ranks, t) for ranks in varied for t in counts if t % ranks == 0}
     if {t for _, t in pairs} != set(counts):
         ranks = ", ".join(map(str, sorted(varied)))

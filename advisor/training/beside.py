@@ -237,6 +237,8 @@ def _plugin_facts(beside: Beside) -> dict[str, object]:
         for name in plugins.names("early_stops"):
             with contextlib.suppress(Exception):
                 value = plugins.load("early_stops", name)(watched)
+                # What cannot be written as JSON is a package's failure, and is found here, not
+                # later.
                 json.dumps(value)
                 more[name] = value
     return more

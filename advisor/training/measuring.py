@@ -136,6 +136,7 @@ class Measuring:
                 break
             if scheduler.POLL_S:  # 0 where asking makes the next run itself
                 time.sleep(scheduler.POLL_S)
+        # A baseline that failed has ended its stage on purpose: the rest was never run.
         missing = len(job.open_runs(status.results))
         if missing and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
@@ -234,6 +235,7 @@ class Measuring:
                 f"only {len(good)} of {len(runs)} runs succeeded, too few for a model",
                 hint=f"see the outputs under {self.state.folder}",
             )
+        # By identity, since two runs may be equal in all that was measured.
         short = {id(self.observations[i]) for i in failed_fast(self.observations)}
         base_runs = [o for o in self.observations if o.configuration == self.state.subject.baseline]
         if base_runs and all(id(o) in short for o in base_runs):

@@ -89,6 +89,7 @@ def _takes_host_alone(asked_for: str, sharing: str, parted: bool) -> bool:
         return True
     excl = asked_for == "excl" or sharing == "force_excl"
     excl = excl or (not asked_for and sharing == "default_excl")
+    # `excl` keeps others off the job's vnodes, not off the rest of a host that has more of them.
     return excl and not parted
 
 
@@ -293,6 +294,7 @@ def _nodes(text: str) -> Asked:
             raise ValueError(f"nodes={text} is not understood")
         else:
             resources[name] = "True"
+    # ppn ranks of cpp cores each.
     resources["ncpus"] = str(ppn * cpp)
     if ppn > 1:
         resources["mpiprocs"] = str(ppn)

@@ -125,6 +125,7 @@ class Sweeps:
         writings = {name: job.axes[name] for name in axes}
         options = {w.option: w.text(axes[n]) for n, w in writings.items() if not w.nodes}
         words = self._options(job, [run for run, _ in due], options)
+        # Slurm runs jobs of one name and user one after the other then, however the former ended.
         words += ["--dependency=singleton"] if after_others else []
         on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
         environment = {
@@ -268,6 +269,7 @@ class Sweeps:
             if "Invalid job id" not in str(error):
                 return "running", f"Slurm does not answer: {error}"
             text = ""
+        # Reversed, as of equal states the last one set stays: the first one listed.
         states = dict(line.partition(" ")[::2] for line in reversed(text.splitlines()))
         word = next((w for w in states if w in UNFINISHED - {"PENDING"}), "")  # of several jobs
         word = word or next((w for w in states if w == "PENDING"), next(iter(states), ""))

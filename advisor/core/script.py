@@ -258,7 +258,7 @@ def _threads(
     name = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in stated else next(iter(stated))
     counts = stated[name]
     threads = counts[0]
-    if any(other != threads for other in counts):
+    if any(count != threads for count in counts):
         threads = replace(threads, count=None, unclear=f"{name} is set more than once")
     why = next((t.why for several in stated.values() for t in several if t.why), "")
     return replace(threads, why=why)

@@ -329,9 +329,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     ):
         detail = f"its program {main.executable} is a script that may run anything"
         return ScriptUse(("script-not-understood", detail))
-    started = (main.executable, *main.arguments)
+    program_words = (main.executable, *main.arguments)
     # `mpirun -n 1 ./a : -n 2 ./b` starts two programs.
-    inner = next((w for w in started if w == ":" or _base(w) in LAUNCHERS), "")
+    inner = next((w for w in program_words if w == ":" or _base(w) in LAUNCHERS), "")
     if inner:
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))

@@ -100,8 +100,10 @@ def _step_of(
     if program_at_step([*front, command.word]) != len(front):
         return None  # the hook at the step takes another word for its program
     ranks, unclear = ranks_of_step(command)
-    known = _UNRESOLVED.isdisjoint("".join(command.arguments))
-    step = named_step(command.executable, command.arguments if known else None, job_name, rules)
+    is_resolved = _UNRESOLVED.isdisjoint("".join(command.arguments))
+    step = named_step(
+        command.executable, command.arguments if is_resolved else None, job_name, rules
+    )
     return step and replace(step, ranks=0 if unclear else ranks)
 
 

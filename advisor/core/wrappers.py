@@ -385,7 +385,8 @@ class FrontAtStep:
 def _front_of(wrapper: _Wrapper, excluded: str) -> FrontAtStep:
     """Return a container or an environment without some of its options."""
     flags, values = (
-        known - {*excluded.split()} for known in (wrapper.flags or frozenset(), wrapper.values)
+        all_options - {*excluded.split()}
+        for all_options in (wrapper.flags or frozenset(), wrapper.values)
     )
     return FrontAtStep("".join(wrapper.verbs), flags, values, wrapper.image, inside=True)
 

@@ -160,7 +160,10 @@ class _Measure:
             a.threads_per_node - b.threads_per_node,
             a.freq_khz - b.freq_khz,
             a.ranks_per_node - b.ranks_per_node,
-            *(value - other for (_, value), (_, other) in zip(a.extra, b.extra, strict=True)),
+            *(
+                value - other_value
+                for (_, value), (_, other_value) in zip(a.extra, b.extra, strict=True)
+            ),
         )
         return math.hypot(*(s / span for s, span in zip(steps, self.spans, strict=True)))
 

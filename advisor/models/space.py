@@ -107,7 +107,7 @@ def search_space(
     alike.
     """
     grid = _grid(runs)
-    missing = [] if notes is None else notes
+    unnamed_axes = [] if notes is None else notes
     cores = _cores(grid, node_type)
     varied = _varied_ranks(grid)
     pairs = set(grid.threads)
@@ -121,7 +121,7 @@ def search_space(
             if _LEAST_SHARE * min(counts) <= count <= _MOST_SHARE * max(counts)
         }
     elif varied:
-        missing.append(_unknown_axis(grid, node_type, "cores", "--threads"))
+        unnamed_axes.append(_unknown_axis(grid, node_type, "cores", "--threads"))
     freqs = set(grid.freqs_khz)
     steps = node_type.freq_khz if node_type is not None else ()
     alike = len(freqs) < 2
@@ -139,7 +139,7 @@ def search_space(
     elif not alike and steps:
         freqs |= set(thin(steps, MAX_FREQS))
     elif not alike:
-        missing.append(_unknown_axis(grid, node_type, "frequency steps", "--frequencies"))
+        unnamed_axes.append(_unknown_axis(grid, node_type, "frequency steps", "--frequencies"))
     space = SearchSpace(
         grid.node_type,
         grid.nodes,

@@ -137,10 +137,10 @@ class Measuring:
             if scheduler.POLL_S:  # 0 where asking makes the next run itself
                 time.sleep(scheduler.POLL_S)
         # A baseline that failed has ended its stage on purpose: the rest was never run.
-        missing = len(job.open_runs(status.results))
-        if missing and not (name == "design" and self._baseline_failed(status)):
+        open_count = len(job.open_runs(status.results))
+        if open_count and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
-                f"the sweep ended; {missing} of {len(stage.runs)} runs are missing"
+                f"the sweep ended; {open_count} of {len(stage.runs)} runs are missing"
                 + (f": {status.detail}" if status.detail else "")
             )
         stage.ended = True
@@ -395,9 +395,9 @@ class Measuring:
 
     def _gpus(self) -> dict[str, object]:
         """Return how many GPUs each node of the job has, where that is known."""
-        asked = self.state.subject.request.gpus
+        gpus = self.state.subject.request.gpus
         try:
-            count = asked.on_a_node(self.state.subject.baseline) if asked is not None else 0
+            count = gpus.on_a_node(self.state.subject.baseline) if gpus is not None else 0
         except ValueError:
             return {}
         return {GPUS: count} if count else {}

@@ -170,12 +170,12 @@ class Asked:
 
 def gpus_asked(job: Asked) -> GpusAsked | None:
     """Return the GPUs that a job asks for, None where it asks for none."""
-    others = sorted(_DEVICES & job.resources.keys() - {"ngpus"})
+    other_devices = sorted(_DEVICES & job.resources.keys() - {"ngpus"})
     text = job.resources.get("ngpus", "0")
     if job.several:
         return GpusAsked(unclear="its chunks differ") if job.devices else None
-    if others:
-        return GpusAsked(unclear=f"{others[0]} does not tell which GPUs are its own")
+    if other_devices:
+        return GpusAsked(unclear=f"{other_devices[0]} does not tell which GPUs are its own")
     if not text.isdecimal():
         return GpusAsked(unclear=f"ngpus={text[:40]} is not a number")
     if not int(text[:6]):
@@ -268,8 +268,8 @@ def _chunks(text: str) -> Asked:
             kinds.append((count, resources))
     if kinds[0][0] < 1:
         raise ValueError(f"select={text} has no chunk")
-    others = tuple(resources for _, resources in kinds[1:])
-    return Asked(kinds[0][0], kinds[0][1], several=bool(others), others=others)
+    other_kinds = tuple(resources for _, resources in kinds[1:])
+    return Asked(kinds[0][0], kinds[0][1], several=bool(other_kinds), others=other_kinds)
 
 
 def _nodes(text: str) -> Asked:
@@ -278,7 +278,9 @@ def _nodes(text: str) -> Asked:
     sharing = "excl" if tail.startswith("excl") else "shared" if tail.startswith("shared") else ""
     first, *rest = (part.split(":") for part in body.split("+"))
     head, *words = first
-    others = tuple({w.partition("=")[0]: w.partition("=")[2] for w in part[1:]} for part in rest)
+    other_kinds = tuple(
+        {w.partition("=")[0]: w.partition("=")[2] for w in part[1:]} for part in rest
+    )
     resources = {"ncpus": "1"}
     count = 1
     if head.isdecimal():
@@ -301,7 +303,7 @@ def _nodes(text: str) -> Asked:
     if count < 1:
         raise ValueError(f"nodes={text} has no node")
     place = Place("scatter", sharing)
-    return Asked(count, resources, place, several=bool(others), others=others)
+    return Asked(count, resources, place, several=bool(other_kinds), others=other_kinds)
 
 
 def parse_size_mb(text: str) -> float:

@@ -334,12 +334,12 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     weighed = weights or [(s, 1.0) for s in steps if s.step_id == "batch"]
     observed = [(s.freq_observed_khz, w) for s, w in weighed if s.freq_observed_khz]
     mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
-    whole = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
+    whole_steps = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
     return replace(
         record,
         steps=tuple(steps),
         energy_j=total_energy_j(numbered),
-        whole_energy_j=next((s.energy_j for s in whole if s.energy_j), None),
+        whole_energy_j=next((s.energy_j for s in whole_steps if s.energy_j), None),
         freq_requested_khz=(longest[0].freq_requested_khz if longest else None)
         or record.freq_requested_khz,
         freq_observed_khz=None if mean is None else round(mean),

@@ -249,10 +249,10 @@ def parse_request(
     )
 
 
-def _cluster(option: str, here: object) -> str:
+def _cluster(option: str, hooks_cluster: object) -> str:
     """Return the cluster that a job goes to: by ``--clusters``, which may name several, else the
     hook's own."""
-    return cluster_name(option or here).lower()
+    return cluster_name(option or hooks_cluster).lower()
 
 
 def _assigned_variables(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
@@ -363,7 +363,7 @@ def gpus_asked(options: Mapping[str, str]) -> GpusAsked | None:
     ``--gpus=a100:4``, ``--gres=gpu:2,nvme:1``; the hook in the controller has ``gres:gpu:4``.
     GPUs that several jobs share (``shard``, ``mps``) are nobody's to set.
     """
-    asked = []
+    requests = []
     for option, per in _GPU_OPTIONS.items():
         for word in options.get(option, "").split(","):
             name, *rest = word.removeprefix("gres:").removeprefix("gres/").split(":")
@@ -375,10 +375,10 @@ def gpus_asked(options: Mapping[str, str]) -> GpusAsked | None:
                 continue
             if any(rest) or word == "gpu":
                 number = rest[-1] if rest and rest[-1].isdecimal() else "1"
-                asked.append(GpusAsked(per, int(number[:6])))
-    if len(asked) > 1:
+                requests.append(GpusAsked(per, int(number[:6])))
+    if len(requests) > 1:
         return GpusAsked(unclear="its options name GPUs more than once")
-    return asked[0] if asked and asked[0].count else None
+    return requests[0] if requests and requests[0].count else None
 
 
 def plans_steps(request: JobRequest) -> bool:

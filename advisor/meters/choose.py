@@ -71,6 +71,7 @@ def best_meter(
             continue
         reason = meter.available()
         if reason is None:
+            # A meter of the whole node has the accelerators in it already.
             parts = _readable(added, absences) if _covers(meter) == "processors" else []
             return ChosenMeter(node_meter([meter, *parts]), absences)
         absences[candidate] = reason
@@ -91,7 +92,7 @@ def _covers(meter: Meter) -> Covers:
 
 
 def _readable(meters: Mapping[str, Meter], absences: dict[str, str]) -> list[Meter]:
-    """Return the meters of accelerators that the node has; ``missing`` takes what has none."""
+    """Return the meters of accelerators that the node has; ``absences`` takes what has none."""
     readable = []
     for name, meter in meters.items():
         if not getattr(meter, "present", lambda: True)():

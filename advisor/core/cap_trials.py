@@ -69,6 +69,7 @@ def tried_caps(
     metered: then no trial could be judged.
     """
     free = _runs(written)
+    # A single run as written says nothing of how much runs scatter.
     if len(written) < 2 or free is None:
         return None
     by_cap = {0: free}
@@ -78,6 +79,7 @@ def tried_caps(
             by_cap[khz] = runs
     resolution = max(job.resolution_s / job.parts_s for job in (*written, *capped))
     freedom = sum(len(runs.times) - 1 for runs in by_cap.values())
+    # The accounting's clock ticks: a time may be off by half a tick.
     sigma_time = max(_pooled([r.times for r in by_cap.values()], freedom), resolution / 2)
     sigma_energy = _pooled([r.energies for r in by_cap.values()], freedom)
     estimates = _estimates(by_cap, sigma_time, sigma_energy)
@@ -196,6 +198,7 @@ def _next(
     below = max((khz for khz in steps_khz if khz < deepest_khz), default=0)
     if below:
         step = math.log(deepest_khz / below)
+        # A step that just meets the bound is taken: the logarithms are rounded.
         if deepest.time + step <= longest + 1e-9:
             return below, _worst(deepest, step)
     enough = math.log1p(-policy.min_saving)

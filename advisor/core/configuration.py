@@ -55,9 +55,9 @@ class Configuration:
         ratio = baseline.cores / self.cores
         if baseline.freq_khz and self.freq_khz:
             ratio *= baseline.freq_khz / self.freq_khz
-        own = dict(self.extra)
+        own_values = dict(self.extra)
         for name, value in baseline.extra:
-            ratio *= value / own.get(name, value)
+            ratio *= value / own_values.get(name, value)
         return max(1.0, ratio)
 
     def to_dict(self) -> dict[str, str | int]:

@@ -26,5 +26,6 @@ def is_unclear(text: str) -> bool:
     """
     bounds, _, governor = text.lower().partition(":")
     names = [b.strip() for b in bounds.split("-")]
+    # sbatch takes a governor behind two bounds only.
     governors = [governor.strip()] if len(names) > 1 else []
     return not all(n.isdecimal() or n in _TO_THE_TOP for n in names + governors)

@@ -25,6 +25,7 @@ from advisor.core.units import format_freq
 Shape = tuple[int, int, int]
 """Nodes, ranks per node, threads per node."""
 
+# By place, not by name: each decision does this for every row.
 _FREQUENCY: Callable[[Row], int] = itemgetter(3)
 TIME_HI: Callable[[Row], float] = itemgetter(6)
 
@@ -163,6 +164,8 @@ def feasible_rows(
         if why:
             dropped[why] += len(rows_of_shape)
         elif not one_by_one:
+            # Nothing rules out a frequency or a further axis: a shape is taken whole, without a
+            # look at its rows.
             allowed += rows_of_shape
         else:
             for row in rows_of_shape:
@@ -180,6 +183,7 @@ def _in_time(rows: list[Row], x: Constraints, dropped: Counter[Reason]) -> list[
     Where that is not known, those that are not slower than the job as it is written.
     """
     limit = x.limit_s
+    # Most jobs' limits are far off, which one pass tells before any list is made.
     if max(map(TIME_HI, rows), default=limit) > limit:
         # The upper end counts: a job that its limit kills has lost all it computed.
         in_time = [row for row in rows if row.time_hi_s <= limit]
@@ -264,6 +268,7 @@ def _shape_obstacles(
     if lack := lack_words(x.need_mb / natural.nodes, natural.ranks_per_node, node_type):
         return dict.fromkeys(shapes, reason("lacks-memory", lack))
     room = _most_threads(natural.nodes, x, node_type)
+    # Made once: nearly all shapes that are ruled out are so by one of these two.
     other_allocation, no_room = reason("allocation-kept"), reason("no-room")
     obstacles: dict[Shape, Reason | None] = {}
     for shape in shapes:
@@ -277,6 +282,7 @@ def _shape_obstacles(
 
 
 def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> Reason | None:
+    # The first that holds is what the user is told; what no policy can lift comes first.
     if threads > natural.threads_per_node:
         return reason("threads-own", "the advisor never sets more of them than the job has")
     if why := axis_kept("threads", x.policy.axes.threads, x.request, lower=True):
@@ -292,6 +298,8 @@ def _threads_obstacle(threads: int, natural: Configuration, x: Constraints) -> R
 
 def _frequency_obstacle(freq: int, x: Constraints, node_type: NodeType, top: int) -> Reason | None:
     """Return what rules out a frequency; ``top``, the model's highest, stands for no cap."""
+    # A cap of the user's own goes with the job to any node type; without one another type has its
+    # own default.
     if x.freq_cap_khz or node_type.name == x.baseline.node_type:
         reference = x.baseline.freq_khz
     else:
@@ -337,6 +345,7 @@ def axis_kept(axis: str, rule: AxisRule, request: JobRequest, *, lower: bool) ->
     explicit = axis in request.explicit
     if rule == "keep":
         return reason("axis-keep", axis)
+    # `cap` only lowers what the user set, `fill` sets only what the user left open.
     if rule == "override" or (rule == "cap" and lower) or (rule == "fill" and not explicit):
         return None
     return reason("user-set", axis)

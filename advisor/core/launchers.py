@@ -45,6 +45,7 @@ VALUE_IS_A_NAME = frozenset(
 )
 """Options whose value is a name: whatever it is, the launcher starts the same."""
 _OWN_JOB = re.compile(r"\$\{?SLURM_JOB_?ID\}?")
+# Open MPI's -mca and Hydra's -genv take a name and a value.
 _TWO_VALUES = frozenset({"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"})
 
 _NOTHING = """
@@ -112,6 +113,7 @@ _SUBCOMMANDS = {
     "exec": None,
     "eval": None,
 }
+# Commands that may name a launcher and do not start it: `which srun`.
 _NAMES_OTHERS = frozenset(
     {"which", "type", "echo", "printf", "hash", "whereis", "module", "ml", "test", "[", "[["}
 )
@@ -150,6 +152,7 @@ def is_light(words: Sequence[str]) -> bool:
     if folder and folder not in _SYSTEM_FOLDERS:
         return False
     if name == "trap":
+        # Its argument is a script, which runs at a signal or at the end.
         handler = read_shell(rest[0]) if rest else None
         return handler is None or (
             not handler.problem and all(is_light(c.words) for c in handler.commands)

@@ -64,6 +64,7 @@ def _expand_word(word: str, text: str) -> Iterator[str]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"the range {item!r} in {text!r} runs backwards")
+        # Before any name is made: n[1-9999999999] would fill the memory.
         if (last - first + 1) * len(tails) > MAX_NODES:
             raise ValueError(f"{text[:60]!r} has more than {MAX_NODES} nodes")
         for number in range(first, last + 1):

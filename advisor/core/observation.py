@@ -73,8 +73,8 @@ class Observation:
     @property
     def gpus_metered(self) -> bool:
         """Whether its energy has that of its GPUs in it: whose clocks are stated was metered."""
-        known = GPU_ENERGY in self.extra or bool(self.configuration.extra)
-        return known or self.meter in _WHOLE_NODE or bool(coverage(self.meter))
+        states_gpus = GPU_ENERGY in self.extra or bool(self.configuration.extra)
+        return states_gpus or self.meter in _WHOLE_NODE or bool(coverage(self.meter))
 
 
 def by_quality(runs: Iterable[Observation]) -> dict[Quality, int]:

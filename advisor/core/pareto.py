@@ -171,12 +171,14 @@ def overlap(polygon: Sequence[Point], other: Sequence[Point]) -> float:
     edges = [list(zip(p, [*p[1:], *p[:1]], strict=True)) for p in (polygon, other)]
     cuts = sorted({u for p in (polygon, other) for u, _ in p} | _crossings(*edges))
     shared = union = 0.0
-    for left, right in itertools.pairwise(cuts):
-        middle = (left + right) / 2
-        one, two = (_heights(e, middle) for e in edges)
-        both = _measure(one, two)
-        shared += (right - left) * both
-        union += (right - left) * (_measure(one, one) + _measure(two, two) - both)
+    for low_u, high_u in itertools.pairwise(cuts):
+        middle = (low_u + high_u) / 2
+        intervals, other_intervals = (_heights(e, middle) for e in edges)
+        both = _measure(intervals, other_intervals)
+        shared += (high_u - low_u) * both
+        union += (high_u - low_u) * (
+            _measure(intervals, intervals) + _measure(other_intervals, other_intervals) - both
+        )
     return shared / union if union else float(set(polygon) == set(other))
 
 
@@ -246,10 +248,10 @@ def _extension(
     """Rows beyond the front's ends but within error there (algorithm 5.2): (start, end)."""
     (best_u, first_v), (last_u, best_v) = line[0], line[-1]
     limit_u, limit_v = best_u - reach_x * abs(best_u), best_v - reach_y * abs(best_v)
-    below = [i for i, (u, v) in enumerate(points) if v < first_v and u > limit_u]
-    left = [i for i, (u, v) in enumerate(points) if u < last_u and v > limit_v]
-    start = min(below, key=lambda i: (points[i][1], -points[i][0], i), default=None)
-    end = min(left, key=lambda i: (points[i][0], -points[i][1], i), default=None)
+    beyond_start = [i for i, (u, v) in enumerate(points) if v < first_v and u > limit_u]
+    beyond_end = [i for i, (u, v) in enumerate(points) if u < last_u and v > limit_v]
+    start = min(beyond_start, key=lambda i: (points[i][1], -points[i][0], i), default=None)
+    end = min(beyond_end, key=lambda i: (points[i][0], -points[i][1], i), default=None)
     return start, end
 
 
@@ -274,13 +276,13 @@ def _inner(line: Sequence[Point], off_x: float, off_y: float) -> list[Point]:
     """Return the zone's inner limit from the front's end back to its start (algorithm 5.4)."""
     (u1, v1), (un, vn) = line[0], line[-1]
     wide_x, wide_y = off_x > u1 - un, off_y > vn - v1
-    left, low = u1 - off_x, vn - off_y
+    left_u, low_v = u1 - off_x, vn - off_y
     if wide_x and wide_y:
-        return [(left, vn), (left, v1), (un, v1), (un, low), (u1, low)]
+        return [(left_u, vn), (left_u, v1), (un, v1), (un, low_v), (u1, low_v)]
     if wide_x:
-        return [(left, vn), (left, v1)]
+        return [(left_u, vn), (left_u, v1)]
     if wide_y:
-        return [(un, low), (u1, low)]
+        return [(un, low_v), (u1, low_v)]
     return _shift(line, off_x, off_y)[::-1]
 
 

@@ -89,6 +89,7 @@ def find(place: str, folder: Path) -> dict[str, object]:
     program = place if "/" in place else shutil.which(place)
     try:
         path = folder / Path(program or "").expanduser()
+        # Without O_NONBLOCK a pipe that a user has put there would hold the open for ever.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):

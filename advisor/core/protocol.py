@@ -180,11 +180,13 @@ def _connect(connection: socket.socket, path: Path, timeout_s: float) -> None:
 
     Raises OSError.
     """
+    # A time of 0 would let the kernel wait without end.
     room = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6) or 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
     try:
         connection.connect(str(path))
     except BlockingIOError:
+        # What connect says (EAGAIN) when that time is over.
         raise TimeoutError("too many wait there") from None
     connection.settimeout(timeout_s)
 

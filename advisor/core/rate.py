@@ -171,6 +171,7 @@ def _number(text: str) -> float | None:
         value = float(re.sub(r"(?<=[\d.])[dD](?=[+-]?\d)", "e", text))
     except ValueError:
         return None
+    # float() takes 1_000, which is Python's own way to write a number and no program's output.
     return value if math.isfinite(value) and value > 0 and "_" not in text else None
 
 

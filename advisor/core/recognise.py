@@ -141,6 +141,7 @@ def programs_of(
         recognised = recognise(None, job_name=job_name, command=words, rules=rules)
         for word in (command.executable, *command.wrappers):
             name = clean_name(word.partition(" ")[0].rsplit("/", 1)[-1])
+            # Options of an interpreter stand among the wrappers and name no step.
             if name and not name.startswith("-"):
                 program = StepProgram(name, recognised.application, recognised.workload)
                 programs[program] = None
@@ -212,6 +213,7 @@ def recognise(
             how.append(reason(code, application))
     if "application" in stated:
         application, where = clean_name(stated["application"][0]), stated["application"][1]
+        # What is stated counts alone: the rule that matched has decided nothing.
         how = [reason("application-stated", application, where)]
         named = next((r for r in rules if r.name == application), None)
     if "workload" in stated:
@@ -233,6 +235,7 @@ def without_secrets(arguments: Sequence[str]) -> str:
     hidden = False
     for word in arguments:
         name, equals, _ = word.partition("=")
+        # Behind `--token` an option may follow in place of a value, which hides nothing.
         if hidden and not word.startswith("-"):
             words.append(_DOTS)
             hidden = False
@@ -280,4 +283,5 @@ def _match(
 
 
 def _fill(template: str, groups: Mapping[str, str]) -> str:
+    # The placeholder of a group that took no part stays, so that the name shows what is missing.
     return clean_name(re.sub(r"\{(\w+)\}", lambda m: groups.get(m[1], m[0]), template))

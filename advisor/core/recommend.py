@@ -173,6 +173,7 @@ def best_guess(
         m = _margins(x, reference, policy, run_sigma)
         likely = _NORMAL.cdf((m.t_limit - x.t) / max(_LEAST_SIGMA, m.t_sigma))
         likely *= _NORMAL.cdf((m.e_limit - x.e) / max(_LEAST_SIGMA, m.e_sigma))
+        # The bound keeps exp from an overflow where a law runs wild far from its runs.
         cost = x.row.nodes / reference.nodes * math.exp(min(50.0, x.t))
         worth = likely * (sure - x.score) - LEAST_IMPROVEMENT * cost
         if worth > 0 and (best is None or worth > best[1]):

@@ -101,6 +101,7 @@ def possible_node_types(
 
 
 def _same_host(node: str, host: str) -> bool:
+    # The vnodes of a PBS host are n1[0], n1[1].
     return node == host or node.startswith(f"{host}[")
 
 
@@ -137,6 +138,7 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
         if use.launcher not in ("", "srun"):
             raise UnclearError(f"how many ranks {use.launcher} starts: the job states no tasks")
         step_cpus = cpus if use.step_cpus is None else use.step_cpus or cpus or 0
+        # Where two of its tasks fit onto a node, srun starts as many as fit.
         if use.launcher and step_cpus is not None and 2 * step_cpus <= cores:
             raise UnclearError("how many ranks srun starts: the job states no tasks")
     if request.nodes is not None:
@@ -239,6 +241,7 @@ def cores_kept(request: JobRequest, use: ScriptUse) -> str:
     """Return why a request that shares its nodes cannot become smaller, "" if it can."""
     if not request.memory_per_node_mb:
         return "memory is per core, and fewer cores would mean less of it"
+    # What the script does with its cores is in `use.cores`.
     threads_reason = threads_kept(replace(request, script=None), NO_USE)
     return bound(request, "cores", "gpus") or use.cores or threads_reason
 

@@ -118,6 +118,7 @@ def read(script: str, arguments: tuple[str, ...] = ()) -> ScriptReading:
     reading = _READ.get((script, arguments))
     if reading is None:
         reading = _parse(script, arguments)
+        # A reading that took too long says how busy the host was, nothing of the script.
         if len(script) <= _REMEMBERED_LENGTH and reading.shell.problem != TOO_SLOW:
             _READ.put((script, arguments), reading, 4096 + 8 * len(script))
     return reading
@@ -141,6 +142,7 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
     until = thread_time() + DEADLINE_S
     shell = read_shell(script, until)
     places = [(place.words, place.function) for place in shell.commands]
+    # Before the first command is looked at: a function's body may run at any time.
     unsettled = unsettled_names(places, shell.text) | shell.loop_variables
     variables = ShellValues(arguments, frozenset(unsettled), until)
     inner: ShellValues | None = None  # in (...), which keeps its assignments to itself
@@ -153,6 +155,7 @@ def _parse(script: str, arguments: tuple[str, ...]) -> ScriptReading:
             return ScriptReading((), Threads(), Shell(problem=TOO_SLOW))
         inner = (inner or variables.copy()) if place.subshell else None
         outer = inner or variables
+        # What it sets need not hold behind it, so that it works on a copy of the values.
         apart = place.conditional or place.substituted or place.function
         values = outer.copy() if apart else outer
         try:
@@ -255,7 +258,7 @@ def _threads(
     name = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in stated else next(iter(stated))
     counts = stated[name]
     threads = counts[0]
-    if any(other != threads for other in counts):
+    if any(count != threads for count in counts):
         threads = replace(threads, count=None, unclear=f"{name} is set more than once")
     why = next((t.why for several in stated.values() for t in several if t.why), "")
     return replace(threads, why=why)
@@ -333,6 +336,7 @@ def _command(
         launcher = name
         options, rest = split_options(name, words[1:])
         unclear = _unclear(words[1 : len(words) - len(rest)])
+        # Behind a launcher wrappers may stand again: `srun numactl -C 0-13 ./app`.
         front = unwrap(rest)
         words, hidden = front.words, hidden or front.hidden
         before_launcher = len(wrappers)
@@ -344,6 +348,7 @@ def _command(
         word, name = words[0], words[0].rsplit("/", 1)[-1]
         unclear = unclear or next((why for n, why in maybe if n >= len(words)), "")
     elif in_front := next((why for n, why in maybe if n >= len(words)), ""):
+        # A word that may be empty stands first: whether it or the next one is the program is open.
         word = name = in_front
     elif not workload_words and (name in functions or is_light(words)):
         return None

@@ -125,6 +125,7 @@ PLACES_RANKS = re.compile(
 )
 """Variables by which mpirun and its like start other ranks, or put them elsewhere, or end them."""
 _SHEBANG = re.compile(r"#!\s*(?:/\S*/env\s+(?:-\S+\s+)*)?(?:/\S*/)?(\S+)")
+# Not csh and tcsh: their syntax is another.
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
 _THREAD_OPTION = re.compile(
     r"--?(?:n?t(?:omp|mpi|hreads?)?|n?threads?(?:[-_]?num)?|num[-_]?(?:threads?|procs|cpus?)|"
@@ -217,6 +218,7 @@ def _use_of_script(
         return ScriptUse(("script-not-understood", "it is longer than 64 KB"))
     reading = read(script, arguments)
     shell, commands = reading.shell, reading.commands
+    # Any word, not the first alone: it may stand behind env, ssh or xargs.
     submits = next((w for c in shell.commands for w in c.words if _base(w) in SUBMITS), "")
     if submits:
         return ScriptUse(("nested-submit", _base(submits)))
@@ -246,6 +248,7 @@ def _use_of_script(
         where = "a shell function" if main.place.function else "$(...)"
         return ScriptUse(("script-not-understood", f"it runs its program inside {where}"))
     if main.launcher != "srun":
+        # What srun reads is judged by Slurm's own table, together with the job's variables.
         placing = next((n for n in reading.assigned if PLACES_RANKS.fullmatch(n)), "")
         if placing:
             return ScriptUse(("script-not-understood", f"it sets {placing}, which places ranks"))
@@ -253,6 +256,7 @@ def _use_of_script(
         return _ENDS_UNREAD
     use = _use(main, shell.text, variables, named=named)
     if main.launcher == "srun" and use.step_cpus is None and STEP_CPUS in reading.assigned:
+        # srun takes this variable for its -c; it does not read SLURM_CPUS_PER_TASK.
         use = replace(use, step_cpus=reading.threads.count or 0)
     if runs > 1:
         several = f"the script runs its program {runs} times"
@@ -325,8 +329,9 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     ):
         detail = f"its program {main.executable} is a script that may run anything"
         return ScriptUse(("script-not-understood", detail))
-    started = (main.executable, *main.arguments)
-    inner = next((w for w in started if w == ":" or _base(w) in LAUNCHERS), "")
+    program_words = (main.executable, *main.arguments)
+    # `mpirun -n 1 ./a : -n 2 ./b` starts two programs.
+    inner = next((w for w in program_words if w == ":" or _base(w) in LAUNCHERS), "")
     if inner:
         what = "several programs at once" if inner == ":" else f"{inner} inside a program"
         return ScriptUse(("script-not-understood", f"it runs {what}"))
@@ -353,6 +358,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     wrapped = " ".join(main.wrappers)
     ranks, unclear = _stated_number(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
     if main.launcher != "srun" and ranks is None and not unclear:
+        # Open MPI's -c is another name of its -n.
         ranks, unclear = _stated_number(main, ("-c",), _NTASKS)
     nodes, _ = _stated_number(main, ("-N", "--nodes"), _NNODES)
     per_node = ("--ntasks-per-node", "-ppn", "--ppn", "-npernode", "--npernode", "-perhost")
@@ -377,6 +383,7 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
     option = next((a for a in options if a[:1] == "-" and _THREAD_OPTION.fullmatch(a)), "")
     if not threads and option:
         threads = f"{main.executable} {option} may set them"
+    # torchrun and its like divide the cores among processes of their own.
     starter = starter_of((*main.wrappers, main.executable))
     own_processes = f"{starter} starts processes of its own" if starter else ""
     threads = threads or own_processes

@@ -150,6 +150,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
         best, tie = _break_tie(passed, policy)
         energy, time = format_change(math.expm1(best.e)), format_change(math.expm1(best.t))
         reasons.append(reason("chosen", f"energy {energy}, time {time}"))
+        # Of an estimate no run has confirmed the option itself, so that nothing is said of it.
         reasons += [_confirmed(best, policy)] * best.row.confirmed + tie
         return Selection(best, tuple(shown), tuple(reasons))
     # For the reasons alone: they tell whether the policy or only a confirming run stands in the
@@ -161,6 +162,7 @@ def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Se
     if not weighed:
         reasons.append(reason("no-candidates"))
     elif not saving:
+        # An option that takes more energy saves nothing: a negative saving is hard to read.
         best_saving = max(0.0, max(-math.expm1(x.e) for x in weighed))
         reasons.append(
             reason(
@@ -272,5 +274,6 @@ def find_row(
 
 def _nearest(values: Sequence[int], target: int) -> int | None:
     nearest = min(values, key=lambda v: abs(v - target), default=None)
+    # Relative to the larger of both, so that each is as near to the other.
     near = nearest is not None and abs(nearest - target) <= NEAR * max(nearest, target)
     return nearest if near else None

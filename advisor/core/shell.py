@@ -33,12 +33,16 @@ _USUAL = re.compile(  # possessive: a word has one reading, and what is none is 
     r"(?:[^\s;&|<>()'\"`$\\]|\$\w++|\$\{\w++\})*+)(?=[\s;&|)])"
 )
 """Blanks and a word without quotes and substitutions: most of a script."""
+# `<<<` is no here-document but a redirection of one word.
 _HERE = re.compile(r"\d*<<(-?)(?!<)")
+# The longest first, since an alternative that matches is not tried again. `<(` and `>(` begin a
+# word.
 _REDIRECT = re.compile(r"\d*(?:<<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())|&>>?")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 _LOOP_HEAD = re.compile(r"\(\((?:[^()]|\([^()]*\))*\)\)")
 _TEST = re.compile(r"\[\[\s(?:[^\]\n]|\](?!\]))*\]\]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+# Behind these a command begins as if they were not there.
 _SKIPPED = frozenset({"then", "do", "else", "elif", "!", "time"})
 _POSIX_TIME = re.compile(r"[ \t]+-p(?=[ \t])")
 _OPENING = {
@@ -145,6 +149,8 @@ class _Reader(WordReader):
                 self.at = match.end()
             elif match := self._take_match(_HERE):
                 self._blank()
+                # Where the delimiter is quoted (`<<'EOF'`), the shell expands nothing in the
+                # document.
                 quoted = source[self.at : self.at + 1] in ("'", '"', "\\")
                 self.here.append((self._word() or "", quoted))
             elif match := self._take_match(_REDIRECT):
@@ -165,6 +171,7 @@ class _Reader(WordReader):
     def skip_line(self) -> None:
         """Go on with the next line after what was not followed."""
         self._end_command()
+        # What was open is lost with the line; what follows is read as if it stood outside of all.
         self.frames, self.here, self.head, self.body = [], [], "", False
         end = self.source.find("\n", self.at)
         self.at = len(self.source) if end < 0 else end + 1
@@ -201,6 +208,7 @@ class _Reader(WordReader):
         self._check_depth()
         inner = _Reader(text, self.depth + 1, until=self.until)
         inner.read()
+        # A substitution runs where it stands, as often as what is around it.
         loop, function, _, _ = self._command_place()
         self.texts += inner.texts
         self.functions |= inner.functions
@@ -244,6 +252,7 @@ class _Reader(WordReader):
     def _first_word(self, word: str) -> None:
         if word in _SKIPPED:
             if word == "time":
+                # `-p` is an option of the shell's own `time`, not the command behind it.
                 self._take_match(_POSIX_TIME)
             return
         if word in _OPENING:
@@ -253,6 +262,7 @@ class _Reader(WordReader):
                 self._blank()
                 if name := _NAME.match(self.source, self.at):
                     self.loop_variables.add(name[0])
+                # `for ((i=0; i<4; i++))`: its semicolons end no command.
                 if match := self._take_match(_LOOP_HEAD):
                     self.texts.append(match[0])
         elif word in _CLOSING:
@@ -383,6 +393,7 @@ class _Reader(WordReader):
                 body.append(line)
             text = "\n".join(body)
             self.texts.append(text)
+            # The shell expands such a text like one in double quotes, and so runs what it holds.
             if not quoted and ("$(" in text or "`" in text):
                 raise NotFollowedError("a here-document runs commands")
         self.here = []

@@ -95,6 +95,7 @@ class ShellValues:
         until: float = math.inf,
     ):
         self._known: dict[str, tuple[str, ...]] = {}
+        # A list, since all copies take from the same room.
         self._room = [MAX_EXPANDED]
         self._ticks = 0
         self.until = until
@@ -196,10 +197,13 @@ class ShellValues:
                             current.append(" ")
                         current.append(value)
                     continue
+                # Values are split at what IFS holds, which need not be blanks any longer.
                 if "IFS" in self._known and not doubt:
                     why = why or "$IFS"
                 for i, value in enumerate(values):
                     parts = [value] if value == match[0] else _split(value)
+                    # Blanks at a value's ends end the word that it stands in: `a$X` with X=" b" are
+                    # two words.
                     if (i or value[:1].isspace()) and current:
                         fields.append("".join(current))
                         current = []
@@ -236,6 +240,7 @@ class ShellValues:
                 and name not in self.unsettled
             ):
                 if name.isdecimal():
+                    # An argument is never set from outside of the script, as a variable may be.
                     return self._within_room((self.text(alternative),)), ""
                 return self._within_room((self.text(alternative),)), match[
                     0
@@ -261,6 +266,7 @@ class ShellValues:
         if name in ("@", "*"):
             return self.arguments, bool(self.arguments)
         if name.isdecimal():
+            # Six digits are beyond any argument; a name may have a million of them.
             number, arguments = int(name[:6]), self.arguments
             if arguments is None or not 0 < number <= len(arguments):
                 return None, False
@@ -355,11 +361,13 @@ def given_values(name: str, words: Sequence[str]) -> list[str]:
     if name not in _GIVE_VALUES:
         return []
     if name in ("printf", "wait"):
+        # Only behind this option do these two set a variable.
         flag = "-v" if name == "printf" else "-p"
         return [b for a, b in pairwise(words) if a == flag]
     if name == "let":
         return [m[1] or m[2] for w in words for m in _ARITHMETIC.finditer(w)]
     names = [w for w in words if _IDENTIFIER.fullmatch(w) or isinstance(w, Doubtful)]
+    # What read and mapfile fill where they are given no name.
     return names or ["REPLY", "MAPFILE"]
 
 

@@ -118,6 +118,7 @@ class WordReader:
         if self.at == start:
             return None
         text = "".join([part for part, _ in parts])
+        # How a part was quoted only matters where a variable is to be replaced.
         if "$" not in text or all(how == SPLIT for _, how in parts):
             return text
         word = Quoted(text)
@@ -155,6 +156,7 @@ class WordReader:
             if end < 0:
                 raise NotFollowedError("a ` has no end")
             self.at = end + 1
+            # A backquote inside of backquotes is written with a backslash.
             self._substitution(source[start + 1 : end].replace("\\`", "`"))
             return source[start : self.at]
         # $(( before $(, and ${...} that holds nothing to look into before the one that does.
@@ -207,6 +209,8 @@ class WordReader:
                 self.at = match.end() if match else len(self.source)
                 continue
             if char == '"':
+                # A parenthesis in quotes is none; what the quotes run is read with what is around
+                # them.
                 nested = type(self)(self.source, self.depth + 1, self.at, self.until)
                 nested._double()
                 self.at = nested.at

@@ -156,6 +156,7 @@ def _configuration(values: Sequence[object]) -> Configuration:
 
 
 def _round(value: float) -> float:
+    # More digits than any meter has, in a stamp that is short.
     return float(f"{value:.6g}")
 
 

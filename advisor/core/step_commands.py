@@ -70,6 +70,7 @@ def job_steps(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobSteps
     ends = _CUT if request.script_truncated else ends_programs(script, request.command[1:])
     if SRUN not in script:
         return JobSteps((), ends=ends)
+    # A dictionary keeps the order in which they stand, of which the plan's room takes the first.
     steps: dict[StepCommand, None] = {}
     for command in commands(script, request.command[1:]):
         if command.launcher == SRUN and len(steps) < MOST_PROGRAMS:
@@ -94,12 +95,15 @@ def _step_of(
     command: Command, job_name: str, rules: Sequence[ApplicationRule]
 ) -> StepCommand | None:
     """Return a command as a step, None for one that is not looked up or runs other programs."""
+    # What stands in front of srun (`time srun`) is no part of the step's own words.
     front = command.wrappers[command.before_launcher :]
     if program_at_step([*front, command.word]) != len(front):
         return None  # the hook at the step takes another word for its program
     ranks, unclear = ranks_of_step(command)
-    known = _UNRESOLVED.isdisjoint("".join(command.arguments))
-    step = named_step(command.executable, command.arguments if known else None, job_name, rules)
+    is_resolved = _UNRESOLVED.isdisjoint("".join(command.arguments))
+    step = named_step(
+        command.executable, command.arguments if is_resolved else None, job_name, rules
+    )
     return step and replace(step, ranks=0 if unclear else ranks)
 
 
@@ -118,6 +122,7 @@ def named_step(
         return None
     words = (program, *(arguments or ()))
     recognised = recognise(None, job_name=job_name, command=words, rules=rules)
+    # An entry of the plan has one variable for the threads.
     if not recognised.application or len(recognised.threads_from) != 1:
         return None
     vouched = recognised.rule is not None and bool(recognised.rule.executable)

@@ -49,6 +49,7 @@ class ThreadUse(JsonForm):
             return None
         if not 0 < len(threads) <= MOST_PROCESSES:
             return None
+        # Not isinstance: true is an int, too.
         if not all(type(n) is int and n > 0 for n in threads):
             return None
         return cls(unset, tuple(threads))

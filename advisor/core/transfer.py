@@ -132,6 +132,7 @@ def transfer(
 
 def _place(c: Configuration, base: NodeType, target: NodeType, highest_khz: int) -> _Place | None:
     """Return where a configuration lands, None when it does not fit."""
+    # An inventory without a list of nodes does not say how many there are.
     if target.nodes and c.nodes > len(target.nodes):
         return None
     share = c.threads_per_node / base.cores

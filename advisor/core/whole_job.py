@@ -153,6 +153,7 @@ def whole_job(
         return None
     time_s, energy_j = median(job.parts_s for job, _ in past), median(energies_j)
     resolution_s = max(job.resolution_s for job, _ in past)
+    # The promise is held against the steps, the limit against the whole job: the wider serves both.
     spread_t = max(
         _spread([job.time_s for job, _ in past], resolution_s),
         _spread([job.parts_s for job, _ in past], resolution_s),
@@ -206,6 +207,7 @@ def _energy_j(parts: Sequence[KnownPart]) -> float:
 def _spread(values: Sequence[float], resolution: float) -> float:
     """Return the 90 % half width of the logarithm of one more value of the same kind."""
     freedom = len(values) - 1
+    # The interval is one of a further value, which scatters itself, not of the mean.
     one_more = math.sqrt(1 + 1 / len(values))
     width = quantile(freedom, _ONE_SIDED) * stdev(map(math.log, values)) * one_more
     return math.hypot(width, resolution / min(values))

@@ -117,6 +117,7 @@ def _mean(stated: float | Sequence[float] | None) -> float | None:
 
 def _hour_shares(start: datetime, duration_s: float) -> tuple[float, ...]:
     """Return which share of a duration lies in each hour of the day."""
+    # Bounded, as a damaged record may lead beyond the last year that datetime has.
     end = start + timedelta(seconds=max(1.0, min(duration_s, 366 * 86400.0)))
     days, rest = divmod((end - start).total_seconds(), 86400)
     shares = [days * 3600.0] * HOURS

@@ -119,6 +119,7 @@ _TORCHRUN_VALUES = """
     start-method role log-dir redirects tee local-ranks-filter node-rank master-addr master-port
     local-addr event-log-handler
 """.split()  # noqa: SIM905
+# torchrun takes each name with dashes and with underscores.
 _TORCHRUN = _strict(
     " ".join(f"--{name} --{name.replace('-', '_')}" for name in _TORCHRUN_VALUES) + " -r -t",
     "--standalone --use-env --use_env",
@@ -279,6 +280,8 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
                 position = end
         elif end := _behind_strict(words, position):
             seen_from = position if seen_from is None else seen_from
+            # Under a profiler or several times at once a program takes longer: another workload. An
+            # environment or a display changes nothing of its run.
             if name not in _ENVIRONMENTS and name != "xvfb-run":
                 workload_words += words[position:end]
             position = end
@@ -382,7 +385,8 @@ class FrontAtStep:
 def _front_of(wrapper: _Wrapper, excluded: str) -> FrontAtStep:
     """Return a container or an environment without some of its options."""
     flags, values = (
-        known - {*excluded.split()} for known in (wrapper.flags or frozenset(), wrapper.values)
+        all_options - {*excluded.split()}
+        for all_options in (wrapper.flags or frozenset(), wrapper.values)
     )
     return FrontAtStep("".join(wrapper.verbs), flags, values, wrapper.image, inside=True)
 

@@ -162,6 +162,7 @@ def timed_phases(run: TimedRun) -> list[Timed]:
             gathered[key].append((order, phase, together[process.exe]))
     offsets: defaultdict[Path, set[int]] = defaultdict(set)
     for (_, file, offset), regions in gathered.items():
+        # A part is known by where its barrier returns to, which lies behind the call.
         offsets[file] |= {offset, *(part.offset - 1 for _, p, _ in regions for part in p.parts)}
     symbols = {file: symbols_at(file, file_offsets) for file, file_offsets in offsets.items()}
     timed = []

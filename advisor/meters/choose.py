@@ -56,13 +56,13 @@ def best_meter(
         if reason := meter.available():
             raise MeterError(f"meter {name} cannot be used: {reason}", hint="or --meter auto")
         return ChosenMeter(meter, {})
-    missing: dict[str, str] = {}
+    absences: dict[str, str] = {}
     candidates: dict[str, type[Meter]] = {}
     for candidate in plugins.names("meters"):
         try:
             candidates[candidate] = _kind(candidate)
         except InputError as error:
-            missing[candidate] = str(error)
+            absences[candidate] = str(error)
     by_rank = sorted(candidates.items(), key=lambda item: getattr(item[1], "RANK", 0))
     meters = {name: kind(MeteredNode(root, node_type)) for name, kind in by_rank}
     added = {n: m for n, m in meters.items() if _covers(m) == "accelerators"}
@@ -71,10 +71,11 @@ def best_meter(
             continue
         reason = meter.available()
         if reason is None:
-            parts = _readable(added, missing) if _covers(meter) == "processors" else []
-            return ChosenMeter(node_meter([meter, *parts]), missing)
-        missing[candidate] = reason
-    return ChosenMeter(None, missing)
+            # A meter of the whole node has the accelerators in it already.
+            parts = _readable(added, absences) if _covers(meter) == "processors" else []
+            return ChosenMeter(node_meter([meter, *parts]), absences)
+        absences[candidate] = reason
+    return ChosenMeter(None, absences)
 
 
 def _kind(name: str) -> type[Meter]:
@@ -90,14 +91,14 @@ def _covers(meter: Meter) -> Covers:
     return covers
 
 
-def _readable(meters: Mapping[str, Meter], missing: dict[str, str]) -> list[Meter]:
-    """Return the meters of accelerators that the node has; ``missing`` takes what has none."""
+def _readable(meters: Mapping[str, Meter], absences: dict[str, str]) -> list[Meter]:
+    """Return the meters of accelerators that the node has; ``absences`` takes what has none."""
     readable = []
     for name, meter in meters.items():
         if not getattr(meter, "present", lambda: True)():
             continue
         if reason := meter.available():
-            missing[name] = reason
+            absences[name] = reason
         else:
             readable.append(meter)
     return readable

@@ -26,6 +26,7 @@ ATTRIBUTE_BYTES = 112
 """Of a ``perf_event_attr``, as kernels since 4.1 know it."""
 _ENABLED_AND_RUNNING = 0b11
 """``PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING``."""
+# Bits of a perf_event_attr's flags, in the order of linux/perf_event.h.
 _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR, _ON_EXEC = (1 << n for n in (0, 1, 5, 6, 12))
 _DEVICES = Path("/sys/bus/event_source/devices")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -139,6 +140,7 @@ class Counters:
             traffic,
             share,
             cpu_s,
+            # The kernel counts blocks of 512 bytes, and resident memory in KiB.
             512.0 * blocks,
             1024.0 * usage.ru_maxrss,
             tuple(self.notes),
@@ -152,6 +154,7 @@ class Counters:
                 leader = opened[0].descriptor if opened else -1
                 flags = _INHERIT | _NO_KERNEL | _NO_HYPERVISOR
                 if leader == -1:
+                    # What leads a group begins with the child's exec, and the others with it.
                     flags |= _DISABLED | _ON_EXEC
                 opened.append(_Opened(_open(kind, config, flags, group=leader), name))
         except OSError as error:
@@ -165,6 +168,7 @@ class Counters:
     def _arithmetic(self) -> None:
         text = self.cpuinfo.read_text(errors="replace") if self.cpuinfo.exists() else ""
         if "GenuineIntel" in text:
+            # Event 0xC7 is FP_ARITH_INST_RETIRED; the mask is in the byte above it.
             masks = [(name, _RAW, mask << 8 | 0xC7) for name, mask in _INTEL_FLOPS]
             if "avx512" not in text:
                 masks = masks[:4]
@@ -175,6 +179,7 @@ class Counters:
                     "sixteens: too few counters; single precision of 512 bits is not counted"
                 )
         elif "AuthenticAMD" in text:
+            # Event 0x03 of Zen: retired SSE and AVX operations, of all kinds.
             self._group([("flops", _RAW, 0xFF03)])
         else:
             self.notes.append("arithmetic: this processor's events are not known")
@@ -198,6 +203,7 @@ class Counters:
 def _imc_events(devices: Path) -> Iterator[tuple[str, int, int, int, float]]:
     """Return name, type, configuration, processor, bytes per count of the controllers' events."""
     for device in sorted(devices.glob("uncore_imc*")):
+        # These have no cas_count.
         if "free_running" in device.name:
             continue
         for event in ("cas_count_read", "cas_count_write"):
@@ -206,6 +212,7 @@ def _imc_events(devices: Path) -> Iterator[tuple[str, int, int, int, float]]:
                 event_text = (device / "events" / event).read_text()
                 terms = dict(re.findall(r"(\w+)=(0x\w+|\d+)", event_text))
                 cpus = re.findall(r"\d+", (device / "cpumask").read_text())
+                # A column access moves a cache line of 64 bytes.
                 scale = _text(device / "events" / f"{event}.scale", "64")
                 unit = 2**20 if _text(device / "events" / f"{event}.unit", "") == "MiB" else 1
                 config = int(terms["event"], 0) | int(terms.get("umask", "0"), 0) << 8

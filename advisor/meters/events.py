@@ -12,6 +12,7 @@ from functools import cache
 from advisor.meters.counters import Counters, NamedEvent
 
 _HARDWARE, _SOFTWARE, _CACHE = 0, 1, 3
+# Of a cache event: the cache, its operation << 8, its result << 16.
 _MISS, _WRITE = 1 << 16, 1 << 8
 _EVENTS: dict[str, tuple[int, int]] = {
     "cycles": (_HARDWARE, 0),

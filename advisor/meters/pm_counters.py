@@ -86,12 +86,12 @@ class PmCounters:
     def _snapshot(self) -> tuple[float, str, str]:
         """Return energy, freshness and startup from one refresh (five tries)."""
         for _ in range(5):
-            before = self._text("freshness")
+            freshness_before = self._text("freshness")
             energy_j = self._energy()
-            after = self._text("freshness")
-            if before == after:
+            freshness_after = self._text("freshness")
+            if freshness_before == freshness_after:
                 break
-        return energy_j, after, self._text("startup")
+        return energy_j, freshness_after, self._text("startup")
 
     def start(self, load: Load) -> None:
         """Begin to count. Raises MeterError when the counters cannot be read."""

@@ -154,7 +154,7 @@ def measure(
         if meter is not None:
             meter.start(load)
         counters = stack.enter_context(_counters(events)) if events else None
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()
         os.sched_setaffinity(0, cpus)
         try:
@@ -193,7 +193,7 @@ def measure(
             if note is not None:
                 note.unlink(missing_ok=True)
         counted = {n: v for n, (v, _) in counters.read().events.items()} if counters else {}
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
     measured = MeasuredProcess(
         code,
         elapsed,
@@ -203,8 +203,8 @@ def measure(
         "no meter",
         timed_out,
         counted,
-        user_s=after.ru_utime - used.ru_utime,
-        system_s=after.ru_stime - used.ru_stime,
+        user_s=usage_after.ru_utime - usage_before.ru_utime,
+        system_s=usage_after.ru_stime - usage_before.ru_stime,
     )
     if meter is None:
         return measured
@@ -257,6 +257,8 @@ def start_ticks(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
+    # The name, in parentheses, may hold blanks and parentheses; behind it the 22nd field is the
+    # 20th.
     return stat.rpartition(")")[2].split()[19]
 
 

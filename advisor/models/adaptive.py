@@ -74,7 +74,9 @@ def first_runs(
         and c.nodes == base.nodes
         and all(a <= b for a, b in zip(_place(c), place, strict=True))
     ]
+    # Only less than the job as written: what is first looked for are savings.
     vary = [any(_place(c)[axis] < place[axis] for c in grid) for axis in range(len(place))]
+    # The last ones first: of a job on GPUs their clock or limit goes before the cores.
     axes = [axis for axis in reversed(range(len(place))) if vary[axis]][: FIRST_RUNS - 1]
     if len(axes) == 1:
         steps = [(axes[0], share) for share in _FIRST_OF_ONE]
@@ -85,6 +87,7 @@ def first_runs(
         free = [c for c in grid if c not in chosen]
         shares = [share if i == axis else 1.0 for i in range(len(place))]
         if free and len(chosen) < samples:
+            # The configuration itself decides between equals, so that a plan is the same each time.
             chosen.append(min(free, key=lambda c: (_log_distance(c, base, shares), c)))
     return chosen
 
@@ -147,6 +150,7 @@ def next_runs(
     if runs_left < _PAIR or not confirm:
         return None
     if choice is not None and 1 < least_pairs > pairs.get(choice, 0):
+        # It won by its runs; fewer pairs than are needed leave it unproved.
         return NextRuns((choice, base), confirms=True)
     borne_out = None
     if least_pairs == 1:  # what was borne out waits for the job as written alone
@@ -221,5 +225,6 @@ def is_quiet(run_sigma: float) -> bool:
 
 def pairs_needed(policy: Policy, run_sigma: float) -> int:
     """Return how many pairs make the mean of each side known to 2 % at the policy's confidence."""
+    # A mean of n runs is off by 1/sqrt(n) of what one is.
     error = one_sided(policy.confidence) * run_sigma
     return min(_MOST_PAIRS, max(1, math.ceil((error / _ENOUGH) ** 2)))

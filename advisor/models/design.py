@@ -51,6 +51,7 @@ def uniform(
         high = [c for c in grid if c in free and c.threads_per_node >= low]
         emptiest = max(high or [c for c in grid if c in free], key=away.__getitem__)
         chosen.append(emptiest)
+        # Only the new point can be nearer: distances to the others are known.
         away = {c: min(d, measure(c, emptiest)) for c, d in away.items()}
     return _sorted(_swap_nearest(chosen, must_include, measure))
 
@@ -107,6 +108,7 @@ def hypercube(
         rng.shuffle(axis)
     for axis, share in zip(parts, through, strict=False):
         holding = int(np.flatnonzero(axis == min(int(share * count) + 1, count))[0])
+        # A swap keeps one point in each part.
         axis[[0, holding]] = axis[[holding, 0]]
     points: NDArray[np.float64] = (parts.T - inside) / count
     return points
@@ -158,7 +160,10 @@ class _Measure:
             a.threads_per_node - b.threads_per_node,
             a.freq_khz - b.freq_khz,
             a.ranks_per_node - b.ranks_per_node,
-            *(value - other for (_, value), (_, other) in zip(a.extra, b.extra, strict=True)),
+            *(
+                value - other_value
+                for (_, value), (_, other_value) in zip(a.extra, b.extra, strict=True)
+            ),
         )
         return math.hypot(*(s / span for s, span in zip(steps, self.spans, strict=True)))
 
@@ -234,6 +239,7 @@ def _nearest_indices(values: Sequence[int], targets: Sequence[float]) -> list[in
     indices: list[int] = []
     for target in reversed(targets):
         free = [i for i in range(len(values)) if i not in indices]
+        # The higher of two that are as near: fast configurations matter more.
         indices.append(min(free, key=lambda i: (abs(values[i] - target), -values[i], i)))
     return sorted(indices)
 

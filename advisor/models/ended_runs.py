@@ -60,6 +60,7 @@ def refuted(run: Observation, complete_run: Observation, launches: float = USUAL
     pairs = [("time", complete_run.time_s, run.time_s)]
     if complete_run.energy_j and run.energy_j and complete_run.energy_quality == run.energy_quality:
         pairs.append(("energy", complete_run.energy_j, run.energy_j))
+    # The difference of two launches scatters by the square root of two times what one does.
     apart = Z90 * math.sqrt(2) * launches
     off = [(a / b - 1, math.hypot(half_width(run, name), apart)) for name, a, b in pairs]
     return max((e for e, half in off if abs(e) > _TRUSTED * half), key=abs, default=0.0)

@@ -96,6 +96,7 @@ def fit_options(
     notes: list[str] = []
     observations, method = of_one_method(observations, notes)
     steps = space.freqs_khz if space else _steps(observations, node_type)
+    # Before anything is compared: runs of one configuration must bear one name.
     observations = _capped(observations, steps, notes)
     observations, highest = _of_all_axes(observations, node_type, notes)
     observations = without_refuted(observations, notes)
@@ -273,6 +274,7 @@ def _forecast(
             change = format_change(math.expm1(error))
             notes.append(f"{name} at {describe(c)} is {change} off its neighbours: {LEFT_OUT}")
     outside = sorted({c for off in odd.values() for c in off})
+    # Broken runs are predicted, too, so that they can be held against the model without them.
     predictions = forecast(model, clean, [*points, *outside], options)
     energy = predictions.energy
     return Forecast(

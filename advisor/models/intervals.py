@@ -77,6 +77,7 @@ def r_squared(log_y: Vector, log_fitted: Vector) -> float:
 
 def relative_rmse(log_errors: Vector) -> float:
     """Return the root mean square of relative errors, given as logarithms."""
+    # A spline far outside of its runs may be off by any power of e: exp must not overflow.
     return math.sqrt(float(np.mean(np.expm1(np.clip(log_errors, -50, 50)) ** 2)))
 
 
@@ -101,6 +102,7 @@ def _half_widths(
     own_shape = per_distance * apart + own_spread + sigma**2
     squares = errors**2 / own_shape
     quantile = student.quantile(n - 1, 0.95) * math.sqrt(1 + 1 / n)
+    # Above 1 where runs are farther off than the shape says, below where they are nearer.
     factor = math.sqrt(float(squares.mean()))
     own_factors = np.sqrt((squares.sum() - squares) / (n - 1))
     # A new run is no surer than a run is.

@@ -262,8 +262,8 @@ def _time(
     cores, freq = places.cores[:, None], places.freq[:, None]
     if places.limited:
         clock_share = (freq - floor) / (saturation - floor)
-        lost = (1 - np.clip(clock_share, 0.0, 1.0)) ** flattening
-        freq = np.maximum(1 - lost, _LEAST_CLOCK)
+        clock_loss = (1 - np.clip(clock_share, 0.0, 1.0)) ** flattening
+        freq = np.maximum(1 - clock_loss, _LEAST_CLOCK)
     # infinity over infinity, of laws without pieces, is not taken
     with np.errstate(invalid="ignore"):
         busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))

@@ -96,6 +96,7 @@ class _Response:
         at_runs = zip(belief.mean[m:].tolist(), belief.sigma[m:].tolist(), strict=True)
         held_out = dict(zip(trained, at_runs, strict=True))
         held_out_pairs = zip(belief.held_out.tolist(), belief.held_out_sigma.tolist(), strict=True)
+        # Of runs that were thinned out the model knows nothing: their own prediction stands.
         held_out |= dict(zip(used, held_out_pairs, strict=True))
         for i in np.flatnonzero(belief.disturbed):
             off = format_change(math.expm1(float(log_y[i] - belief.held_out[i])))
@@ -137,6 +138,7 @@ class _Response:
             held_out[c] = t + p, math.hypot(t_sigma, p_sigma)
         mean, sigma = time.mean + self.mean, np.hypot(time.sigma, self.sigma)
         fitted = {c: time.fitted[c] + self.fitted[c] for c in held_out}
+        # A disturbed run is a longer one; power hardly notices.
         upper = time.disturbances.upper(sigma)
         return self._predicting(energy, mean, sigma, upper, held_out, fitted)
 

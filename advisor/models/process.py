@@ -372,6 +372,7 @@ class _Process:
                 mean[part] += expected @ weight
                 square[part] += expected**2 @ weight
                 square[part] += np.maximum(variance, 0.0) * weight.sum()
+        # What is predicted is a new run, which has a run's own error on top.
         return mean, np.maximum(square - mean**2, _LEAST_VARIANCE) + sigma**2
 
     def _beyond(self, places: Placements) -> Vector:
@@ -402,6 +403,7 @@ class _Process:
         total: Matrix = setting.rough**2 * rough + setting.bend**2 * bend + setting.top**2 * top
         for part in further:
             total = total + part
+        # The level is common to all places, so that it adds the same to each pair of them.
         return total + _LEVEL**2
 
     def _variance(self, h: int, places: Placements) -> Vector:
@@ -459,6 +461,7 @@ def _disturbed(left_out: _LeftOut, disturbed: NDArray[np.bool_], what: What) -> 
     Of a few runs the worst one only, since it makes others look bad; at most a sixth of all.
     """
     share = _DISTURBED_SHARE / (1 - _DISTURBED_SHARE)
+    # The bound keeps a probability that has become 0 from dividing.
     odds = share * left_out.likely_disturbed / np.maximum(left_out.likely, 1e-300)
     if what == "time":
         odds = odds * np.where(left_out.error > 0, _LONGER, _SHORTER)

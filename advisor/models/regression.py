@@ -59,6 +59,7 @@ def least_squares(design: Matrix, response: Vector) -> LeastSquares:
     It may have fewer runs than columns: of all coefficients that fit, ``params`` are the smallest.
     """
     rows, sizes, columns = np.linalg.svd(design, full_matrices=False)
+    # As in statsmodels' pinv, which the tests hold these fits against.
     used = sizes > _SINGULAR * sizes.max()
     inverse = columns.T * np.where(used, 1 / np.where(used, sizes, 1.0), 0.0) @ rows.T
     rank = int((sizes > sizes.max() * len(sizes) * np.finfo(float).eps).sum())

@@ -183,6 +183,7 @@ def _unsteady(
     unsteady = {}
     for c, logs in repeated.items():
         freedom = len(logs) - 1
+        # Without its own squares: one that scatters would raise the measure it is held against.
         others_variance = (usual.freedom * usual.sigma**2 + total - squares[c]) / (
             usual.freedom + count - freedom
         )
@@ -199,5 +200,6 @@ def _unsteady(
 def _residuals(logs: Sequence[float], mean: float) -> list[float]:
     """Return independent residuals at one run's scale: of two runs their difference only."""
     if len(logs) == 2:
+        # Both are as far from their mean: two residuals would be one counted twice.
         return [(logs[0] - logs[1]) / math.sqrt(2)]
     return [(v - mean) / math.sqrt(1 - 1 / len(logs)) for v in logs]

@@ -70,6 +70,7 @@ def runs_by_scope(observations: Sequence[Observation]) -> list[ScopedRuns]:
     ``account``; a user's also on what only they may use, and on the account's when all of these
     were made for one account. So nobody's private run reaches another's jobs.
     """
+    # By identity: two runs may be equal in all that is noted of them.
     place = {id(o): i for i, o in enumerate(observations)}
 
     def in_order(*runs: Observation) -> tuple[Observation, ...]:
@@ -128,6 +129,7 @@ def gather(
     alone = len({o.configuration for o in measured}) < least
     if jobs and not alone:
         observations = measured
+    # Stragglers first: beside a run that hung all others look as if they had failed fast.
     observations = without_failed_fast(_without_stragglers(observations, notes), notes)
     observations, work = of_equal_work(observations, notes)
     if ended_runs := sum(map(ended_early, observations)):

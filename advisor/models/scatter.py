@@ -101,6 +101,7 @@ def repeats_elsewhere(
     workloads = {(application, workload)}
     for app, load, fit_scope, fit_owner, stats in store.fit_stats(node_type):
         hidden = fit_scope != "all" and (fit_scope, fit_owner) != (scope, owner)
+        # Of several models of a workload the newest counts, which the store lists first.
         if hidden or (app, load) in workloads:
             continue
         if len(workloads) > _MOST_WORKLOADS:

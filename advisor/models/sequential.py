@@ -97,6 +97,7 @@ def _error(option: Option) -> float:
 
 def _maybe_on_front(options: Sequence[Option]) -> list[Option]:
     """Return the options that no other beats in both responses beyond one standard error."""
+    # NaN, which stands for no energy, does not equal itself.
     metered = [o for o in options if o.energy_j == o.energy_j]
     values = np.log([[o.time_s, o.energy_j] for o in metered]).reshape(-1, 2)
     errors = np.array([[o.time_sigma, o.energy_sigma] for o in metered]).reshape(-1, 2)

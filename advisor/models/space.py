@@ -107,7 +107,7 @@ def search_space(
     alike.
     """
     grid = _grid(runs)
-    missing = [] if notes is None else notes
+    unnamed_axes = [] if notes is None else notes
     cores = _cores(grid, node_type)
     varied = _varied_ranks(grid)
     pairs = set(grid.threads)
@@ -121,7 +121,7 @@ def search_space(
             if _LEAST_SHARE * min(counts) <= count <= _MOST_SHARE * max(counts)
         }
     elif varied:
-        missing.append(_unknown_axis(grid, node_type, "cores", "--threads"))
+        unnamed_axes.append(_unknown_axis(grid, node_type, "cores", "--threads"))
     freqs = set(grid.freqs_khz)
     steps = node_type.freq_khz if node_type is not None else ()
     alike = len(freqs) < 2
@@ -139,7 +139,7 @@ def search_space(
     elif not alike and steps:
         freqs |= set(thin(steps, MAX_FREQS))
     elif not alike:
-        missing.append(_unknown_axis(grid, node_type, "frequency steps", "--frequencies"))
+        unnamed_axes.append(_unknown_axis(grid, node_type, "frequency steps", "--frequencies"))
     space = SearchSpace(
         grid.node_type,
         grid.nodes,
@@ -244,6 +244,7 @@ def _asked_threads(
     for count in counts:
         if count < 1 or (most and count > most):
             raise InputError(f"--threads {count}: {grid.node_type} has {most or 'at least 1'}")
+    # Each rank has as many threads as every other one.
     pairs = {(ranks, t) for ranks in varied for t in counts if t % ranks == 0}
     if {t for _, t in pairs} != set(counts):
         ranks = ", ".join(map(str, sorted(varied)))

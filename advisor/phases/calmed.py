@@ -123,6 +123,7 @@ def repeats(run: Floats, complete: Floats) -> bool:
 def _winsorised(values: Floats) -> Floats:
     """Return values with those far off their median at four standard deviations."""
     middle = float(np.median(values))
+    # 1.4826: from a median absolute deviation to a standard deviation, where errors are normal.
     far = _OUTLYING * 1.4826 * float(np.median(np.abs(values - middle)))
     return np.asarray(np.clip(values, middle - far, middle + far))
 

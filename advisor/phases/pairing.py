@@ -178,6 +178,8 @@ class Pairing:
         self._meter = Metered() if metered and baseline.metered else None
         self._times: list[float] = []
         self._sites: list[str] = []
+        # The very list, so that it grows with it, until iterations are boundaries in place of
+        # events.
         self._marks = self._times
         self._turns: Turns | None = None
         self._looked = -np.inf

@@ -57,6 +57,8 @@ def representative(took: Floats) -> tuple[int, int]:
     if np.ptp(iteration_s) > 0:
         acf = autocorrelation(without_trend(iteration_s))[: count // LEAST_ITERATIONS + 1]
         best = float(acf[2:].max(initial=0.0))
+        # Four standard errors of what chance gives. Where neighbours are most alike it is a drift,
+        # no pattern.
         if best > max(_RECURS, 4 / np.sqrt(count)) and best > acf[1]:
             # The first that is about as good, for multiples of a pattern recur, too.
             length = int(np.flatnonzero(acf[2:] >= 0.9 * best)[0]) + 2
@@ -130,8 +132,8 @@ def expanded(data: dict[str, Any]) -> tuple[Floats, Ints, list[IteratedPhase]]:
     count = len(tokens) - 1
     bounds = _all_bounds(count, phases, int(data["blocks"]))
     stretches = [
-        _Stretch(b, int(first), int(behind))
-        for b, (first, behind) in zip(bounds, data["kept"], strict=True)
+        _Stretch(b, int(first), int(stop))
+        for b, (first, stop) in zip(bounds, data["kept"], strict=True)
     ]
     full = _unpacked(data["full"], np.float32).astype(float)
     sums = _unpacked(data["sums"], np.int16).astype(float)
@@ -238,15 +240,15 @@ def _stretches(
     kinds = int(tokens.max()) + 1
     stretches = []
     for number, bounds in enumerate(_all_bounds(len(took), phases, block)):
-        first = behind = 0
+        first = stop = 0
         if number < len(phases):
             events = np.arange(bounds[0], bounds[-1])
             turns = np.searchsorted(bounds, events, side="right") - 1
             sums = np.bincount(
                 turns * kinds + tokens[events], took[events], kinds * (len(bounds) - 1)
             )
-            first, behind = representative(sums.astype(float).reshape(-1, kinds))
-        stretches.append(_Stretch(bounds, first, behind))
+            first, stop = representative(sums.astype(float).reshape(-1, kinds))
+        stretches.append(_Stretch(bounds, first, stop))
     return stretches
 
 
@@ -269,6 +271,7 @@ def _coded(
         sums = np.bincount(summed.sum_of, took[events], summed.size)
         mean = np.bincount(tokens[events], took[events]) / np.maximum(often, 1)
         ratio = sums / np.maximum(mean[summed.site] * summed.often, 1e-300)
+        # The bounds keep the logarithm finite; a sum of 0 has a code of its own.
         log = np.log(np.maximum(ratio, 1e-300)) * _FINE
         limit = np.iinfo(np.int16).max
         coded = np.where(ratio > 0, log.clip(-limit, limit).round(), _NONE)

@@ -176,8 +176,8 @@ class EventRings:
         While a lower rank may still come there are none, unless all have ``ended``.
         """
         self.look()
-        now = time.monotonic()
-        if not ended and any(p.early(now) for p in self.leading()):
+        now_s = time.monotonic()
+        if not ended and any(p.early(now_s) for p in self.leading()):
             return []
         several = len({p.exe.name for p in self.leading()}) > 1
         events = [

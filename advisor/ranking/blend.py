@@ -171,10 +171,10 @@ def _line(points: Sequence[SizeAndTime], x: float) -> float:
     """Return the logarithm of y at x."""
     if x <= points[0][0]:
         return math.log(points[0][1])
-    for (a, left), (b, right) in pairwise(points):
+    for (a, low_y), (b, high_y) in pairwise(points):
         if x <= b:
             part = math.log(x / a) / math.log(b / a)
-            return math.log(left) * (1 - part) + math.log(right) * part
+            return math.log(low_y) * (1 - part) + math.log(high_y) * part
     return math.log(points[-1][1])
 
 

@@ -99,10 +99,10 @@ def _interpolated_us(points: Sequence[tuple[int, float]] | None, block_b: float)
     x = max(1.0, block_b)
     if x <= points[0][0]:
         return points[0][1]
-    for (a, left), (b, right) in pairwise(points):
+    for (a, low_us), (b, high_us) in pairwise(points):
         if x <= b:
             part = math.log(x / a) / math.log(b / a)
-            return math.exp(math.log(left) * (1 - part) + math.log(right) * part)
+            return math.exp(math.log(low_us) * (1 - part) + math.log(high_us) * part)
     return points[-1][1] * x / points[-1][0]
 
 

@@ -151,6 +151,7 @@ def _left_out_errors(bases: NDArray[np.float64]) -> Vector:
     ``bases`` are (m, n runs, k terms); infinite where a basis' terms depend on each other.
     """
     span, singular, _ = np.linalg.svd(bases, full_matrices=False)
+    # The tolerance of numpy's matrix_rank.
     least = singular[:, 0] * max(bases.shape[1:]) * np.finfo(np.float64).eps
     residual = 1.0 - (span @ span.sum(axis=1)[:, :, None])[:, :, 0]
     # A run left out is off by its residual over one less its leverage: nothing is fitted again.

@@ -254,8 +254,8 @@ class SweepJob:
 
     def axes_to_set(self, run: PlannedRun) -> dict[str, int]:
         """Return the further axes that a run sets, by name; none where the job's own stay."""
-        own = dict(self.baseline.extra) if self.baseline is not None else {}
-        return {name: v for name, v in run.configuration.extra if own.get(name) != v}
+        own_values = dict(self.baseline.extra) if self.baseline is not None else {}
+        return {name: v for name, v in run.configuration.extra if own_values.get(name) != v}
 
     def longest_s(self, run: PlannedRun) -> float | None:
         """Return how long a run may take at worst, with half as much again; None: unknown."""

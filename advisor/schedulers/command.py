@@ -156,5 +156,6 @@ def interpreter(script: Path) -> list[str]:
         raise SchedulerError(f"cannot read {script}: {error.strerror}") from error
     if not line.startswith(b"#!"):
         return ["/bin/sh"]
+    # The kernel, too, hands all that stands behind the interpreter over as one word.
     words = line[2:].decode(errors="replace").strip().split(None, 1)
     return words or ["/bin/sh"]

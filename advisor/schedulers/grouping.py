@@ -108,6 +108,7 @@ def _prefix(nodes: Sequence[Node]) -> str:
     heads = [m[0] for m in (_PREFIX.match(n.name) for n in nodes) if m]
     if not heads:
         return "nodes"
+    # Sorted, so that of equally frequent ones the same is taken each time.
     return max(sorted(set(heads)), key=heads.count).rstrip("-_.") or "nodes"
 
 

@@ -198,5 +198,5 @@ def translator(scheduler: str) -> Translator:
 def writing_of(axis: str, scheduler: str, of_site: Mapping[str, AxisWriting]) -> AxisWriting | None:
     """Return how an axis is written into a job: as the site may say, else as its scheduler does."""
     language = translator(scheduler)
-    own = language.AXES.get(axis)
-    return of_site.get(axis, own) if language.SITE_AXES else own
+    own_writing = language.AXES.get(axis)
+    return of_site.get(axis, own_writing) if language.SITE_AXES else own_writing

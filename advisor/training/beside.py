@@ -191,7 +191,7 @@ def _counter(name: str, root: Path) -> _Counting | None:
     return meter  # type: ignore[return-value]
 
 
-def _make_pairing(beside: Beside, base: CompleteRun, within: float, metered: bool) -> None:
+def _make_pairing(watcher: Beside, base: CompleteRun, within: float, metered: bool) -> None:
     """Find the job and make the pairing while the run goes on: what they need is slow to load.
 
     Readings of the meter come meanwhile: a gap in them would hide what the first iterations took.
@@ -199,17 +199,17 @@ def _make_pairing(beside: Beside, base: CompleteRun, within: float, metered: boo
     from advisor.phases.metered import Metered
     from advisor.phases.pairing import Baseline, Pairing, RunEvents
 
-    beside.job = _job_here()
+    watcher.job = _job_here()
     meter = Metered()
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
     baseline = Baseline(events, meter if metered else None, phases=base.phases)
-    beside.pairing = Pairing(baseline, within=within, metered=metered, beside=True)
+    watcher.pairing = Pairing(baseline, within=within, metered=metered, beside=True)
 
 
-def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, object]:
-    spent_j, leading_rank = _spent_j(beside), beside.by
+def _stop_json(stop: EarlyStop, base: CompleteRun, watcher: Beside) -> dict[str, object]:
+    spent_j, leading_rank = _spent_j(watcher), watcher.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
         "time_s": stop.time.total,
@@ -223,20 +223,22 @@ def _stop_json(stop: EarlyStop, base: CompleteRun, beside: Beside) -> dict[str, 
         "iterations": stop.iterations,
         "share": stop.stop_s / stop.time.total,
         "reason": f"{stop.reason}, by {leading_rank}" if leading_rank else stop.reason,
-        **_plugin_facts(beside),
+        **_plugin_facts(watcher),
     }
 
 
-def _plugin_facts(beside: Beside) -> dict[str, object]:
+def _plugin_facts(watcher: Beside) -> dict[str, object]:
     """Return what installed packages keep of the run; a package that fails keeps nothing."""
     from advisor import plugins
 
-    watched = beside.pairing.watched() if beside.pairing else None
+    watched = watcher.pairing.watched() if watcher.pairing else None
     more: dict[str, object] = {}
     if watched is not None:
         for name in plugins.names("early_stops"):
             with contextlib.suppress(Exception):
                 value = plugins.load("early_stops", name)(watched)
+                # What cannot be written as JSON is a package's failure, and is found here, not
+                # later.
                 json.dumps(value)
                 more[name] = value
     return more
@@ -273,40 +275,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.role == "paired" and base is None:
         return 0
     counter = _counter(args.meter, args.sys) if args.metered else None
-    beside = Beside(EventRings(args.rings), counter)
-    beside.look()
+    watcher = Beside(EventRings(args.rings), counter)
+    watcher.look()
     # The run has waited for this: its time begins.
     (args.rings / "ready").touch()
     if args.role == "none":
         return 0
     if base is not None:
         threading.Thread(
-            target=_make_pairing, args=(beside, base, args.within, args.metered), daemon=True
+            target=_make_pairing, args=(watcher, base, args.within, args.metered), daemon=True
         ).start()
     # Without its parent nobody tells it any more when the run ends.
     while not over and os.getppid() == parent:
-        stop = beside.look()
+        stop = watcher.look()
         if stop is not None and base is not None:
-            run = RunProcesses(args.rings, beside.job)
+            run = RunProcesses(args.rings, watcher.job)
             if run.alive():
                 if args.role == "complete":
                     adopt(args.folder)
-                data = json.dumps(_stop_json(stop, base, beside))
+                data = json.dumps(_stop_json(stop, base, watcher))
                 _write_note(args.folder / STOPS / args.name, data)
                 end_run(run)
             return 0
-        reason = beside.run.why or (beside.pairing.reason if beside.pairing else "")
+        reason = watcher.run.why or (watcher.pairing.reason if watcher.pairing else "")
         if base is not None and reason:
             _write_note(args.folder / "whole" / args.name, reason)
             if args.role == "paired":
                 return 0
-            base, beside.pairing = None, None  # the one to pair others with is this
+            base, watcher.pairing = None, None  # the one to pair others with is this
         time.sleep(POLL_S)
     if not over:
         return 0
-    complete = beside.ended()
-    if base is not None and beside.pairing and complete.times:
-        _write_note(args.folder / "whole" / args.name, beside.pairing.ended().reason)
+    complete = watcher.ended()
+    if base is not None and watcher.pairing and complete.times:
+        _write_note(args.folder / "whole" / args.name, watcher.pairing.ended().reason)
     if args.role == "complete":
         if complete.span_s < LEAST_S:
             complete.why = complete.why or f"it took less than {LEAST_S:g} s"
@@ -314,8 +316,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _spent_j(beside: Beside) -> float | None:
-    readings = beside.run.readings
+def _spent_j(watcher: Beside) -> float | None:
+    readings = watcher.run.readings
     return readings[-1][1] - readings[0][1] if readings else None
 
 

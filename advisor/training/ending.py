@@ -46,8 +46,11 @@ class RunProcesses:
                 if self._mark not in (folder / "environ").read_bytes().split(b"\0"):
                     continue
                 state, _, group_of_process = (
+                    # The name in parentheses may hold blanks and parentheses: fields are counted
+                    # behind the last.
                     (folder / "stat").read_text().rpartition(")")[2].split()[:3]
                 )
+                # A zombie has ended and waits for its parent alone.
                 if state != "Z" and int(group_of_process) != group and pid != os.getpid():
                     yield pid
 
@@ -69,6 +72,7 @@ class RunProcesses:
         group, job = self._group, self._job
         steps = job.steps() if job else []
         if group and steps:
+            # Else the script would start its next step while the steps of now are signalled.
             _signal(os.killpg, group, signal.SIGSTOP)
         if job:
             for step in steps:

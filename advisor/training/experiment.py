@@ -43,12 +43,12 @@ class Experiment:
     def frequencies(self, node_type: NodeType) -> tuple[tuple[int, ...], list[str]]:
         """Return the frequency caps that a node type has, and a warning where it lacks some."""
         steps = tuple(f for f in self.freqs_khz if f in node_type.freq_khz)
-        missing = len(self.freqs_khz) - len(steps)
-        if not missing or not node_type.freq_khz:
+        lacking_count = len(self.freqs_khz) - len(steps)
+        if not lacking_count or not node_type.freq_khz:
             return steps, []
         return steps, [
-            f"{missing} of the experiment's {len(self.freqs_khz)} frequency caps are not steps of "
-            f"{node_type.name} and are left out"
+            f"{lacking_count} of the experiment's {len(self.freqs_khz)} frequency caps are not "
+            f"steps of {node_type.name} and are left out"
         ]
 
 

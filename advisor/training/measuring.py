@@ -136,10 +136,11 @@ class Measuring:
                 break
             if scheduler.POLL_S:  # 0 where asking makes the next run itself
                 time.sleep(scheduler.POLL_S)
-        missing = len(job.open_runs(status.results))
-        if missing and not (name == "design" and self._baseline_failed(status)):
+        # A baseline that failed has ended its stage on purpose: the rest was never run.
+        open_count = len(job.open_runs(status.results))
+        if open_count and not (name == "design" and self._baseline_failed(status)):
             raise SchedulerError(
-                f"the sweep ended; {missing} of {len(stage.runs)} runs are missing"
+                f"the sweep ended; {open_count} of {len(stage.runs)} runs are missing"
                 + (f": {status.detail}" if status.detail else "")
             )
         stage.ended = True
@@ -234,6 +235,7 @@ class Measuring:
                 f"only {len(good)} of {len(runs)} runs succeeded, too few for a model",
                 hint=f"see the outputs under {self.state.folder}",
             )
+        # By identity, since two runs may be equal in all that was measured.
         short = {id(self.observations[i]) for i in failed_fast(self.observations)}
         base_runs = [o for o in self.observations if o.configuration == self.state.subject.baseline]
         if base_runs and all(id(o) in short for o in base_runs):
@@ -393,9 +395,9 @@ class Measuring:
 
     def _gpus(self) -> dict[str, object]:
         """Return how many GPUs each node of the job has, where that is known."""
-        asked = self.state.subject.request.gpus
+        gpus = self.state.subject.request.gpus
         try:
-            count = asked.on_a_node(self.state.subject.baseline) if asked is not None else 0
+            count = gpus.on_a_node(self.state.subject.baseline) if gpus is not None else 0
         except ValueError:
             return {}
         return {GPUS: count} if count else {}

@@ -62,15 +62,15 @@ def axes(
     if most and base.nodes > most:
         raise InputError(f"{format_count(base.nodes, 'node')}: {node_type.name} has {most}")
     further = tuple((name, thin(node_type.gpus.steps(name), MAX_FREQS)) for name, _ in base.extra)
-    beside = "".join(f"the {AXES[name].words} is" for name, _ in further)
-    if beside and not threads:
+    further_words = "".join(f"the {AXES[name].words} is" for name, _ in further)
+    if further_words and not threads:
         pairs: tuple[tuple[int, int], ...] = ((base.ranks_per_node, base.threads_per_node),)
-        notes.append(f"threads are not varied: {beside} (--threads varies them, too)")
+        notes.append(f"threads are not varied: {further_words} (--threads varies them, too)")
     else:
         pairs = _threads_axis(subject, threads, notes)
     fixed_because = freq_kept or subject.freq_kept
-    if beside and not (fixed_because or freqs_khz):
-        fixed_because = f"{beside} (--freqs varies it, too)"
+    if further_words and not (fixed_because or freqs_khz):
+        fixed_because = f"{further_words} (--freqs varies it, too)"
     if fixed_because:
         if freqs_khz:
             raise InputError(f"--freqs cannot be varied: {fixed_because}")

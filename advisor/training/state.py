@@ -258,7 +258,9 @@ def begin(state: SweepState) -> None:
     """Make the sweep's folder with a copy of the script. Raises InputError when it cannot be."""
     folder = state.folder
     try:
+        # The copy of the script may hold what only its user may read.
         folder.mkdir(parents=True, mode=0o700)
+        # Jobs run elsewhere, where a path relative to this folder leads nowhere.
         folder = state.folder = folder.resolve()
         if state.subject.script is not None:
             (folder / "script").write_bytes(state.subject.script.read_bytes())
@@ -334,6 +336,7 @@ def locked(state: SweepState) -> Iterator[None]:
             raise InputError(
                 f"sweep {state.id} is being run by another process", hint="wait for it"
             ) from error
+        # The lock, not the file, says who has it: a file that a killed process left is taken over.
         file.truncate(0)
         file.write(f"{socket.gethostname()} {os.getpid()}\n")
         file.flush()

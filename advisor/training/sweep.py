@@ -171,6 +171,7 @@ class Sweep(Measuring):
         planned = [r for stage in state.stages.values() for r in stage.runs]
         base = state.subject.baseline
         pairs = Counter(r.configuration for r in planned if r.role == "confirm")
+        # The first of its runs is no repetition.
         pairs[base] = sum(r.configuration == base for r in planned) - 1
         failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
         options = [o for o in self._allowed_options(fit) if o.configuration not in failed]
@@ -253,6 +254,8 @@ class Sweep(Measuring):
             c = state.stages[name].runs[0].configuration
             tried.append(c)
             self._save_model(fit)
+            # After the model is stored: what was learnt serves also where the confirmation is too
+            # dear.
             self.check_budget_of_confirm()
             promised = option_at(fit.predicted or fit.options, c)
             good = self.make(name)

@@ -303,6 +303,7 @@ def job_cpus(job, settings):
     if has_alone(job, settings, several) or cpu_count >= cores(everyone, settings):
         return everyone, True, ""
     for pattern in CPUSETS:
+        # Brackets, as of 12[3], would be a pattern of their own.
         pattern = os.path.join(settings["sys_root"], pattern.format(glob.escape(job.id)))
         for path in glob.glob(pattern):
             cpus = cpu_list(read(path))
@@ -413,6 +414,7 @@ def policies(cpus, settings):
     for cpu in cpus:
         folder = os.path.join(cpu_root(settings), f"cpu{cpu}", "cpufreq")
         if os.path.isdir(folder):
+            # The folders of CPUs of one policy are links to one place.
             by_path[os.path.realpath(folder)] = folder
     if not by_path:
         return [], "this node has no cpufreq in /sys"
@@ -533,10 +535,12 @@ def run_gpu_program(job, settings, action, *words):
         os.makedirs(settings["gpu_states"], mode=0o700, exist_ok=True)
         # Its text goes to standard input: a node has no file of it.
         process = subprocess.Popen(
+            # Isolated: it runs as root, and imports nothing but the standard library.
             [settings["python"], "-IS", "-", action, settings["gpu_states"], job, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # Its shorter name, text, came with Python 3.7.
             universal_newlines=True,
         )
         took, messages = process.communicate(
@@ -579,6 +583,7 @@ def counters(settings):
             boot = read(os.path.join(cray, "startup"))
         except OSError:
             boot = ""
+        # Under another name after a restart, so that its counters are seen to have begun again.
         return {"node@" + boot: float(words[0])}, {}
     values, ranges = {}, {}
     root = os.path.join(settings["sys_root"], "class", "powercap")

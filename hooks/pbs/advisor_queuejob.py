@@ -75,6 +75,7 @@ def load(_):
 
 def main(event):
     """Ask about the event's job and write the plan into it. Raises whatever goes wrong."""
+    # Older releases have no such event.
     if event.type == getattr(pbs, "POSTQUEUEJOB", None):
         look_again(event.job)
         return
@@ -137,6 +138,7 @@ def trip(path):
     except OSError:
         pass
     try:
+        # Made anew, so that nothing is written where a link of somebody else's leads.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
         pbs.logmsg(pbs.EVENT_ADMIN, f"advisor: {path}: {error.strerror}")
@@ -275,6 +277,7 @@ def read_answer(text):
         form = FORMS.get(name, r"[A-Za-z][\w.@+-]*\Z")
         if not isinstance(value, str) or len(value) > 4000:
             raise Hung(f"resource {name!r} has a value that is not valid")
+        # Without ASCII, \w takes letters of all alphabets.
         if not re.match(r"\w+\Z", name, re.ASCII) or not re.match(form, value, re.ASCII):
             raise Hung(f"resource {name!r} is not one the advisor writes so")
     for name, value in env.items():
@@ -367,6 +370,7 @@ def difference(old, new, settings):
     olds, news = old.split("+"), new.split("+")
     if not old or len(olds) != len(news):
         raise Unchanged("the advisor does not make chunks")
+    # As many of both, by the check above: zip's own, strict=, came with Python 3.10.
     for old_words, new_words in zip(olds, news):
         old_words, new_words = old_words.split(":"), new_words.split(":")
         if len(new_words) < len(old_words):

@@ -224,9 +224,8 @@ def test_what_cannot_be_put_back_is_tried_again(node: Node) -> None:
     [
         ("0", "gpu_power_w=0"),
         ("0", "fan=9"),
-        ("x", "gpu_power_w=9"),
-        ("0x", "gpu_power_w=150"),
-        ("0\n", "gpu_power_w=150"),
+        ("", "gpu_power_w=150"),
+        ("x", "gpu_power_w=0"),
         ("0", "gpu_power_w=150x"),
         ("0", "gpu_power_w=150\n"),
     ],
@@ -234,6 +233,32 @@ def test_what_cannot_be_put_back_is_tried_again(node: Node) -> None:
 def test_words_that_say_nothing_set_nothing(node: Node, words: tuple[str, str]) -> None:
     pose(node.posed, DEVICE)
     assert node.set("7", *words) == "" and node.calls() == [] and not list(node.states.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shown"),
+    [
+        ("x", "'x'"),
+        ("0x", "'0x'"),
+        ("0\n", r"'0\n'"),
+        ("1000", "'1000'"),
+        ("0,x,1", "'x'"),
+        ("MIG-" + "7" * 60, "'MIG-" + "7" * 36 + "'"),
+    ],
+)
+def test_a_gpu_that_is_no_number_is_told_and_none_is_set(node: Node, gpus: str, shown: str) -> None:
+    pose(node.posed, DEVICE, DEVICE)
+    said = node.set("7", gpus, "gpu_power_w=150")
+    assert said == f"runs without its GPU limits: {shown} is no GPU's number\n"
+    assert node.calls() == [] and not list(node.states.iterdir())
+
+
+def test_what_a_former_job_left_goes_also_where_a_gpu_is_no_number(node: Node) -> None:
+    pose(node.posed, DEVICE, DEVICE)
+    node.set("7", "0", "gpu_power_w=150")
+    assert "'x' is no GPU's number" in node.set("8", "0,x", "gpu_power_w=200")
+    assert node.calls() == ["0 limit 150000", "0 limit 300000"]
+    assert not list(node.states.iterdir())
 
 
 def test_without_driver_or_job_a_line_says_so(node: Node, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ class Local(Scheduler):
         output = job.output(run.seq, attempt)
         cap = 0 if self._cpufreq.controllable() else c.freq_khz
         choice = self._choice(job)
+        # An estimate says what it is based on, and cannot be read while a run goes on.
         metered = choice.meter is not None and not hasattr(choice.meter, "basis")
         watched = WatchedHere(job, run, attempt, metered=metered, root=self._root)
         counts = bin_folder.parent / f"threads-{run.seq}-{attempt}"
@@ -258,6 +259,7 @@ class Local(Scheduler):
         except (OSError, ValueError, KeyError, TypeError):
             pass
         else:
+            # By its pid alone it may be another process by now.
             if start and start_ticks(pid) == start:
                 with contextlib.suppress(OSError):
                     os.killpg(pid, signal.SIGKILL)

@@ -37,9 +37,11 @@ _STATES = {
     "S": "SUSPENDED",
     "U": "SUSPENDED",
 }
+# X is a task of an array that has ended while its array goes on.
 FINISHED = ("F", "X")
 _WROTE, _ALTERED = "+wrote:", "+altered"
 """Behind the stamp, as the queuejob hook writes them."""
+# JOB_SUBSTATE_TERMINATED and JOB_EXEC_KILL_WALLTIME of OpenPBS's headers.
 _TERMINATED = "91"
 _OVER_WALLTIME = "-29"
 _WALLTIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
@@ -166,6 +168,7 @@ def record_of(
         state=state,
         finished=a.get("job_state") in FINISHED,
         submitted_at=_time(a.get("ctime")),
+        # Releases without obittime tell when the job went into the history.
         ended_at=_time(a.get("obittime")) or _time(a.get("history_timestamp")),
         elapsed_s=seconds,
         nodes=len(hosts),
@@ -253,6 +256,7 @@ def _with_step(
         energy_j = None
     observed_khz, cap = None, record.freq_requested_khz
     if cap and "cpu_freq_mhz" in used:
+        # PBS adds up what the hook says on each node.
         observed_khz = round(_number(used["cpu_freq_mhz"]) * 1000 / nodes)
         if observed_khz < cap * (1 - 0.5 / nodes):  # not all of its nodes were capped
             record = replace(record, freq_requested_khz=None)
@@ -285,6 +289,7 @@ def _with_step(
 def _gpus(text: str) -> tuple[GpuUse, ...]:
     """Return what nodes said of a job's GPUs; () for nothing, and for what makes no sense."""
     try:
+        # PBS joins the texts of a job's nodes into one JSON object, which it quotes.
         nodes = json.loads(text.strip("'")) if text else {}
     except (ValueError, RecursionError):
         return ()

@@ -89,6 +89,7 @@ def _takes_host_alone(asked_for: str, sharing: str, parted: bool) -> bool:
         return True
     excl = asked_for == "excl" or sharing == "force_excl"
     excl = excl or (not asked_for and sharing == "default_excl")
+    # `excl` keeps others off the job's vnodes, not off the rest of a host that has more of them.
     return excl and not parted
 
 
@@ -169,12 +170,12 @@ class Asked:
 
 def gpus_asked(job: Asked) -> GpusAsked | None:
     """Return the GPUs that a job asks for, None where it asks for none."""
-    others = sorted(_DEVICES & job.resources.keys() - {"ngpus"})
+    other_devices = sorted(_DEVICES & job.resources.keys() - {"ngpus"})
     text = job.resources.get("ngpus", "0")
     if job.several:
         return GpusAsked(unclear="its chunks differ") if job.devices else None
-    if others:
-        return GpusAsked(unclear=f"{others[0]} does not tell which GPUs are its own")
+    if other_devices:
+        return GpusAsked(unclear=f"{other_devices[0]} does not tell which GPUs are its own")
     if not text.isdecimal():
         return GpusAsked(unclear=f"ngpus={text[:40]} is not a number")
     if not int(text[:6]):
@@ -267,8 +268,8 @@ def _chunks(text: str) -> Asked:
             kinds.append((count, resources))
     if kinds[0][0] < 1:
         raise ValueError(f"select={text} has no chunk")
-    others = tuple(resources for _, resources in kinds[1:])
-    return Asked(kinds[0][0], kinds[0][1], several=bool(others), others=others)
+    other_kinds = tuple(resources for _, resources in kinds[1:])
+    return Asked(kinds[0][0], kinds[0][1], several=bool(other_kinds), others=other_kinds)
 
 
 def _nodes(text: str) -> Asked:
@@ -277,7 +278,9 @@ def _nodes(text: str) -> Asked:
     sharing = "excl" if tail.startswith("excl") else "shared" if tail.startswith("shared") else ""
     first, *rest = (part.split(":") for part in body.split("+"))
     head, *words = first
-    others = tuple({w.partition("=")[0]: w.partition("=")[2] for w in part[1:]} for part in rest)
+    other_kinds = tuple(
+        {w.partition("=")[0]: w.partition("=")[2] for w in part[1:]} for part in rest
+    )
     resources = {"ncpus": "1"}
     count = 1
     if head.isdecimal():
@@ -293,13 +296,14 @@ def _nodes(text: str) -> Asked:
             raise ValueError(f"nodes={text} is not understood")
         else:
             resources[name] = "True"
+    # ppn ranks of cpp cores each.
     resources["ncpus"] = str(ppn * cpp)
     if ppn > 1:
         resources["mpiprocs"] = str(ppn)
     if count < 1:
         raise ValueError(f"nodes={text} has no node")
     place = Place("scatter", sharing)
-    return Asked(count, resources, place, several=bool(others), others=others)
+    return Asked(count, resources, place, several=bool(other_kinds), others=other_kinds)
 
 
 def parse_size_mb(text: str) -> float:

@@ -71,6 +71,7 @@ def ask_json(name: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, A
     """Run a command that answers in JSON. Raises SchedulerError for an answer that is none."""
     text = ask(name, "-F", "json", *arguments, timeout_s=timeout_s)
     try:
+        # Control characters in what users write stand in PBS's JSON as they are.
         data = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:
         raise SchedulerError(f"{name} -F json answered no JSON: {error}") from None

@@ -51,6 +51,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
         if name in queues:  # a route to another server, which may not know the cap's resource
             axes.append("frequency")
         return _with_binds(request, dict.fromkeys(axes, why))
+    # A routing queue runs nothing: its jobs get the defaults of where they end up.
     ends = [queue for queue in reached if not queue.destinations]
     try:
         completed = [_completed_options(request, queue, server) for queue in ends]

@@ -62,9 +62,9 @@ def _resources(understood: Collection[str]) -> Iterator[Check]:
     except SchedulerError as error:
         yield Check("resources", "warn", error.message, error.hint)
         return
-    missing = [name for name in RESOURCES if name not in server_resources]
-    if missing:
-        yield Check("resources", "warn", f"there is no {', '.join(missing)}", _INSTALL)
+    absent_names = [name for name in RESOURCES if name not in server_resources]
+    if absent_names:
+        yield Check("resources", "warn", f"there is no {', '.join(absent_names)}", _INSTALL)
     else:
         yield Check("resources", "ok", f"{', '.join(RESOURCES)} are there")
     inventory = state.inventory_now()

@@ -61,9 +61,9 @@ def to_dict(hook: Installed) -> dict[str, object]:
 def check_resources() -> str:
     """Say whether the resources are as the hooks need them."""
     server_resources = pbs_control.custom_resources()
-    missing = [n for n in RESOURCES if n not in server_resources]
-    if missing:
-        return f"not there: {', '.join(missing)} (run: advisor hook install)"
+    absent_names = [n for n in RESOURCES if n not in server_resources]
+    if absent_names:
+        return f"not there: {', '.join(absent_names)} (run: advisor hook install)"
     mistyped = [
         n
         for n, (kind, flags) in RESOURCES.items()

@@ -119,6 +119,7 @@ def read_hook(name: str) -> Installed:
     code = _export(name, "application/x-python")
     # one without code was made by an installation that was cut short
     state = "advisor" if _MARK in code or not code.strip() else "foreign"
+    # qmgr breaks a long list into lines.
     events = re.search(r"event = \"?([\w,]+)", re.sub(r",\s*\n\s+", ",", text))
     listed = dict(re.findall(r"(?m)^\s+(enabled|order|alarm) = (\w+)", text))
     try:
@@ -208,6 +209,7 @@ def plan_install(folder: Path, settings: PbsHookSettings, inventory: HookInvento
         if not fresh and alarm_s != hook.alarm_s:
             plan.notes.append(f"hook {name}: its alarm of {hook.alarm_s} s was too short")
         commands += [
+            # Off while it changes, so that no job meets new code with an old configuration.
             f"set hook {name} enabled = false",
             f'set hook {name} event = "{",".join(_EVENTS[name])}"',
             f"set hook {name} alarm = {alarm_s}",

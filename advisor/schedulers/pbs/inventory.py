@@ -254,6 +254,7 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
         has = attributes.get("resources_available") if isinstance(attributes, dict) else None
         if not isinstance(has, dict):
             continue
+        # The vnodes of a host are n1[0], n1[1] where it does not say its name.
         name = str(has.get("host") or vnode).partition("[")[0]
         host = hosts.setdefault(name, Host(name))
         cores = int(has["ncpus"]) if str(has.get("ncpus", "")).isdecimal() else 0
@@ -266,6 +267,7 @@ def read_hosts(nodes: Mapping[str, Any]) -> list[Host]:
             host.memory_mb += parse_size_mb(str(has.get("mem") or "0"))
         host.queue = host.queue or str(attributes.get("queue") or "")
         host.resources.update({str(k): str(v) for k, v in has.items()})
+    # A vnode of memory or devices alone runs no job.
     return [host for host in hosts.values() if host.ncpus]
 
 
@@ -309,6 +311,7 @@ def hosts_of(
         leads_to = str(queue.get("route_destinations") or "").split(",") if depth else []
         parts = [hosts_of(q.partition("@")[0].strip(), queues, hosts, depth - 1) for q in leads_to]
         return frozenset().union(*parts)
+    # Hosts that belong to a queue run no other's jobs, and its jobs run nowhere else.
     queue_hosts = frozenset(h.name for h in hosts if h.queue == name)
     if queue_hosts:
         return queue_hosts

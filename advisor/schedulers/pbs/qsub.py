@@ -87,6 +87,7 @@ def directive_words(script: str, prefix: str = "#PBS") -> list[list[str]]:
             while text.rstrip().endswith("\\"):
                 text = text.rstrip()[:-1] + next(lines, "")
             directives.append(directive_split(text.removeprefix(prefix)))
+        # A line that begins with a colon is no command to qsub, either.
         elif text and not text.startswith("#") and not line.startswith(":"):
             break
     return directives

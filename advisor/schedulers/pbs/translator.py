@@ -200,6 +200,7 @@ def parse_request(
     binds = {**bound_by.axes, **_binds(job)}
     binds |= {axis: bound_by.axes[axis] for axis in ("all", "shape") if axis in bound_by.axes}
     if request.script is not None and ("PBS_" in request.script or "NCPUS" in request.script):
+        # Only such a script may set one of PBS's variables: most need not be read for it.
         assigned = read(request.script, command[1:]).assigned
         if own_variable := next((n for n in assigned if OWN_VARIABLES.fullmatch(n)), ""):
             binds["shape"] = own_variable
@@ -336,6 +337,7 @@ def read_client(text: str) -> dict[str, Any]:
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         unpacker = zlib.decompressobj()
+        # Bounded, since a few bytes of a user's may unpack into gigabytes.
         data = json.loads(unpacker.decompress(packed, MAX_CLIENT))
     except (ValueError, binascii.Error, zlib.error, RecursionError):
         return {}

@@ -63,6 +63,7 @@ START_S = 60.0
 _DIGITS = 12
 """Of seconds, nodes and CPUs no job has as many; what has more is damaged."""
 
+# `7_[3-5]` are tasks of an array that wait, `7+1` is a component of a heterogeneous job.
 JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?")
 _STEP_ID = re.compile(rf"({JOB_ID.pattern})\.(\w+)(?:\+\d+)?")
 _WHOLE = ("batch", "extern")
@@ -327,17 +328,18 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     first.
     """
     numbered = [s for s in steps if s.numbered]
+    # Slurm counts whole seconds: a step of 0 s ran all the same.
     weights = [(s, max(s.elapsed_s or 0.0, 1.0)) for s in numbered]
     longest = max(weights, key=lambda pair: pair[1], default=None)
     weighed = weights or [(s, 1.0) for s in steps if s.step_id == "batch"]
     observed = [(s.freq_observed_khz, w) for s, w in weighed if s.freq_observed_khz]
     mean = sum(f * w for f, w in observed) / sum(w for _, w in observed) if observed else None
-    whole = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
+    whole_steps = [s for s in steps if s.step_id in _WHOLE and s.nodes == record.nodes]
     return replace(
         record,
         steps=tuple(steps),
         energy_j=total_energy_j(numbered),
-        whole_energy_j=next((s.energy_j for s in whole if s.energy_j), None),
+        whole_energy_j=next((s.energy_j for s in whole_steps if s.energy_j), None),
         freq_requested_khz=(longest[0].freq_requested_khz if longest else None)
         or record.freq_requested_khz,
         freq_observed_khz=None if mean is None else round(mean),

@@ -67,10 +67,11 @@ def read_sacct(path: Path, text: str) -> tuple[list[JobRecord], int]:
     """
     head, *lines = text.splitlines() or [""]
     columns = head.strip().split("|")
-    missing = [name for name in NEEDED if name not in columns]
-    if missing:
+    absent_columns = [name for name in NEEDED if name not in columns]
+    if absent_columns:
         raise InputError(
-            f"{path}:1: there is no column {', '.join(missing)}", hint=f"write it with {_EXAMPLE}"
+            f"{path}:1: there is no column {', '.join(absent_columns)}",
+            hint=f"write it with {_EXAMPLE}",
         )
     if not any(line.strip() for line in lines):
         raise InputError(
@@ -103,10 +104,10 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
     columns = next((line for _, line in lines), "").strip().split("|")
     ends = 1 if columns[-1] == "" else 0  # of -p each line ends in a separator
     del columns[len(columns) - ends :]
-    missing = [name for name in NEEDED if name not in columns and name != "NodeList"]
-    if missing:
+    absent_columns = [name for name in NEEDED if name not in columns and name != "NodeList"]
+    if absent_columns:
         raise InputError(
-            f"{path}:1: there is no column {', '.join(missing)}",
+            f"{path}:1: there is no column {', '.join(absent_columns)}",
             hint=f"write it with {YEAR_COMMAND}",
         )
     rest = columns[-1] == "SubmitLine"

@@ -243,6 +243,7 @@ def parse_partitions(text: str, settings: Mapping[str, str]) -> dict[str, Partit
     partitions = {}
     for record in records(text, "PartitionName"):
         fields = {k: "" if v in ("UNLIMITED", "NONE") else v for k, v in record.items()}
+        # Slurm takes one of the two; a partition's own replaces either of the cluster's.
         own_memory = {k for k in ("DefMemPerCPU", "DefMemPerNode") if fields.get(k)}
         cpus = (fields.get("MaxCPUsPerNode"), fields.get("MaxCPUsPerSocket"))
         memory = (fields.get("MaxMemPerNode"), settings.get("MaxMemPerNode"))

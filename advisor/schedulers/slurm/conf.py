@@ -38,6 +38,7 @@ def read_conf(path: Path) -> Cluster | None:
             continue
         name = pairs.pop(kind)
         if name.upper() == "DEFAULT":
+            # A DEFAULT line holds for the lines behind it, so that the file's order counts.
             defaults[kind].update(pairs)
         elif kind == "partitionname":
             partitions[name] = {**defaults[kind], **pairs}
@@ -61,6 +62,7 @@ def _lines(path: Path, depth: int) -> Iterator[str]:
         text = path.read_text(errors="replace")
     except OSError:
         return
+    # A backslash at its end joins a line with the next, before comments are looked for.
     for line in re.sub(r"\\\n", " ", text).splitlines():
         line = line.split("#", 1)[0].strip()
         included = re.match(r"include\s+(\S+)", line, re.IGNORECASE)

@@ -34,6 +34,7 @@ CLUSTERS = "SLURM_CLUSTERS"
 """The variable by which Slurm's commands ask another cluster than this host's."""
 _SHAPING = Shaping(
     ("SACCT_", "SACCTMGR_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_"),
+    # It cuts the list of an array's tasks that squeue prints.
     frozenset({"SLURM_BITSTR_LEN"}),
     {"SLURM_TIME_FORMAT": "%s"},
 )
@@ -104,6 +105,7 @@ def partition_minutes(partition: str) -> int | None:
 
 def gives_whole_nodes(partition: str) -> bool:
     """Tell whether a partition gives every job whole nodes; no when it cannot be asked."""
+    # This plugin hands out nothing but whole nodes.
     if config_value("SelectType") == "select/linear":
         return True
     if not partition:

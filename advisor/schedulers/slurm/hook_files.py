@@ -135,6 +135,7 @@ def compiled_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """
     sources_of = dict(BUNDLES)
     if NATIVE not in files:
+        # What native.so does is done by lua-posix then.
         sources_of["filter"] += ("portable",)
     code = {
         name: f"{_parts(files, part_names)}return parts\n"
@@ -157,6 +158,7 @@ def folder_id(files: Mapping[str, bytes]) -> str:
     """Return the name of a folder with these files: the release and a digest."""
     digest = hashlib.sha256()
     for name in sorted(files):
+        # With their lengths, so that no other split into files has the same digest.
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     return f"{__version__}-{digest.hexdigest()[:12]}"
 
@@ -196,6 +198,7 @@ def lua_programs(name: str) -> list[str]:
     """Return the paths of ``lua`` or ``luac`` of every Lua on this host that Slurm may use."""
     names = [f"{name}{dash}5.{minor}" for minor in (1, 2, 3, 4) for dash in ("", "-")]
     paths = [shutil.which(n) for n in (*names, name)]
+    # Several names may lead to one program, which is tried once.
     return list({os.path.realpath(path): path for path in reversed(paths) if path}.values())[::-1]
 
 
@@ -371,6 +374,7 @@ def _compiled(compiler: str, code: str) -> tuple[str, bytes]:
     if compilation.returncode or not compilation.stdout.startswith(b"\x1bLua"):
         problem = compilation.stderr.decode(errors="replace").strip()
         raise AdvisorError(f"{compiler} cannot compile the hook: {problem}", hint="report this")
+    # The fifth byte of Lua's bytecode is its version: 0x53 is 5.3.
     return f"{compilation.stdout[4] >> 4}.{compilation.stdout[4] & 15}", compilation.stdout
 
 

@@ -126,6 +126,7 @@ def cluster_of(folder: Path) -> Cluster | None:
     None when neither tells.
     """
     former = os.environ.get("SLURM_CONF")
+    # Slurm's commands have no option for it.
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
     try:
         return read_cluster()
@@ -142,9 +143,11 @@ def breaker(retry_s: int) -> str:
     """Say whether this user's submissions ask the daemon now."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for path in (Path(runtime, "advisor-breaker"), Path(f"/tmp/advisor-breaker-{os.geteuid()}")):
+        # Without XDG_RUNTIME_DIR the first is no place at all.
         if not path.is_absolute():
             continue
         try:
+            # Not stat: in /tmp anybody may have left a link of that name.
             status = path.lstat()
         except OSError:
             continue

@@ -119,6 +119,7 @@ def plan_install(folder: Path, settings: SlurmHookSettings, cluster: Cluster | N
     files = module_files(settings, cluster, copies)
     plan.folder_id = folder_id(files)
     target = folder / "advisor" / plan.folder_id
+    # The modules come before the stubs that name their folder, and older ones go behind these.
     plan.add(f"write {target}", lambda: _write_folder(target, files))
     for hook in hooks:
         _plan_stub(plan, folder, hook, sites[hook.name] is not None)
@@ -239,6 +240,7 @@ def _plan_node_cap(plan: Plan, folder: Path) -> None:
 def _keep_site_script(path: Path, site: Path) -> None:
     """Give the site's script a second name, so that the first never points at nothing."""
     with draft(site.parent, site.name) as partial:
+        # The draft has taken the name, where os.link must find none.
         partial.unlink()
         try:
             os.link(path, partial, follow_symlinks=False)
@@ -299,6 +301,7 @@ def _write_folder(target: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         _write_new(partial / name, data)
     if target.exists():
+        # The name is made of the content: one with another content is damaged.
         shutil.rmtree(target)
     partial.rename(target)
 
@@ -328,6 +331,7 @@ def _module_folders(folder: Path) -> list[Path]:
 
 
 def _drop_old(folder: Path, keep: str) -> None:
+    # The one in use counts as the newest, also where it was installed before.
     os.utime(folder / "advisor" / keep)
     for path in _module_folders(folder)[_KEPT:]:
         shutil.rmtree(path)

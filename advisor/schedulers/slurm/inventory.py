@@ -189,6 +189,7 @@ def _node_json(data: Mapping[str, object]) -> Node:
     try:
         cpus = _number(data["cpus"])
         tres = re.search(r"(?:^|,)cpu=(\d+)", str(data.get("tres") or ""))
+        # Releases without it count in TRES what CoreSpecCount leaves for jobs.
         usable = _number(data.get("effective_cpus"), int(tres[1]) if tres else cpus)
         features, partitions = data["active_features"], data["partitions"]
         if not isinstance(features, str | list) or not isinstance(partitions, list):

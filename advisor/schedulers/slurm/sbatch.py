@@ -47,6 +47,7 @@ def read_directives(script: str, given: Mapping[str, str] = MappingProxyType({})
     ``given`` say ``--ignore-pbs``, ``#PBS`` lines wherever they stand.
     """
     words: list[str] = []
+    # Not splitlines, which also breaks at \f and \v: for sbatch these are blanks within a line.
     lines = script.split("\n")
     for line in lines:
         if line.startswith("#SBATCH"):

@@ -87,6 +87,7 @@ class Slurm(Sweeps, Scheduler):
 
     def health(self) -> Health:
         """Return what checks Slurm's settings and hooks."""
+        # Doctor alone needs it, and each verb loads this module.
         from advisor.schedulers.slurm import health
 
         return health
@@ -112,6 +113,7 @@ class Slurm(Sweeps, Scheduler):
             answer = ask("scontrol", "ping", timeout_s=15)
         except SchedulerError as error:
             return str(error)
+        # With a backup controller there are two lines, of which one may be down.
         return None if " UP" in answer else f"the controller is down: {answer.strip()}"
 
     def cluster(self) -> Cluster:

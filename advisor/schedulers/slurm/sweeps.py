@@ -125,6 +125,7 @@ class Sweeps:
         writings = {name: job.axes[name] for name in axes}
         options = {w.option: w.text(axes[n]) for n, w in writings.items() if not w.nodes}
         words = self._options(job, [run for run, _ in due], options)
+        # Slurm runs jobs of one name and user one after the other then, however the former ended.
         words += ["--dependency=singleton"] if after_others else []
         on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
         environment = {
@@ -156,7 +157,7 @@ class Sweeps:
         return mode_of(job) != "whole" and bool(energy_plugin())
 
     def _options(
-        self, job: SweepJob, runs: list[PlannedRun], written: Mapping[str, str] | None = None
+        self, job: SweepJob, runs: list[PlannedRun], axis_options: Mapping[str, str] | None = None
     ) -> list[str]:
         """Return sbatch's options: the job's own, all that bear on what is measured.
 
@@ -186,7 +187,9 @@ class Sweeps:
         minutes = self._minutes(job, runs)
         if minutes is not None:
             options["time"] = str(minutes)
-        return [f"--{k}={v}" if v else f"--{k}" for k, v in {**options, **(written or {})}.items()]
+        return [
+            f"--{k}={v}" if v else f"--{k}" for k, v in {**options, **(axis_options or {})}.items()
+        ]
 
     def _minutes(self, job: SweepJob, runs: list[PlannedRun]) -> int | None:
         """Return the allocation's time limit, None for the partition's own.
@@ -268,6 +271,7 @@ class Sweeps:
             if "Invalid job id" not in str(error):
                 return "running", f"Slurm does not answer: {error}"
             text = ""
+        # Reversed, as of equal states the last one set stays: the first one listed.
         states = dict(line.partition(" ")[::2] for line in reversed(text.splitlines()))
         word = next((w for w in states if w in UNFINISHED - {"PENDING"}), "")  # of several jobs
         word = word or next((w for w in states if w == "PENDING"), next(iter(states), ""))
@@ -341,8 +345,8 @@ class Sweeps:
         They say so when the job has ended; None until then.
         """
         run = next(r for r in job.runs if r.seq == attempt.seq)
-        wanted = {n: value for n, value in _of_whole_job(job, run) if job.axes[n].nodes}
-        if not wanted:
+        wanted_axes = {n: value for n, value in _of_whole_job(job, run) if job.axes[n].nodes}
+        if not wanted_axes:
             return result
         # Below 0, as the same attempt's energy is waited for by its number itself.
         key = (attempt.job_id, attempt.seq, -attempt.number)
@@ -352,9 +356,11 @@ class Sweeps:
         complete = len({use.node for use in uses}) >= run.configuration.nodes
         if not complete and waited < SETTLE_S:
             return None
-        if complete and all(u.axes.get(n) == value for u in uses for n, value in wanted.items()):
+        if complete and all(
+            u.axes.get(n) == value for u in uses for n, value in wanted_axes.items()
+        ):
             return result
-        words = extra_words(tuple(wanted.items()))
+        words = extra_words(tuple(wanted_axes.items()))
         text = f"{words} was not set on its GPUs: see syslog there, or advisor hook install again"
         return replace(result, ok=False, final=True, detail=text)
 

@@ -434,11 +434,14 @@ def _variable(name: str, value: str, options: Mapping[str, str], program: str) -
         is_set = value.lower() in ("", "yes") or _NUMBER.fullmatch(value) is not None
     else:
         is_set = bool(value) or option == "exclusive"
+    # An option goes before its variable; those of OVERWRITTEN sbatch writes anew for the job's
+    # steps.
     read_as_option = option in options and (
         program in ("srun", STEP) or (name.startswith("SLURM_") and option in OVERWRITTEN)
     )
     if not is_set or read_as_option:
         return ("harmless",)
+    # Steps that get some variables only may not get those that set threads.
     if option == "export" and name.startswith(("SLURM_", "SRUN_")) and value.upper() != "ALL":
         return ("binds:threads",)
     return classes_of(option or "", value, classes)
@@ -495,6 +498,7 @@ def _gather_judged(judged: Iterable[tuple[str, tuple[str, ...]]]) -> Judged:
         for word in classes:
             kind, _, axis = word.partition(":")
             if kind in ("binds", "all"):
+                # The first that binds an axis is the one that is told.
                 binds.setdefault(axis or "all", shown)
             elif kind == UNKNOWN:
                 unknown.append(shown)

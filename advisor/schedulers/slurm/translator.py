@@ -144,6 +144,7 @@ def bound_ranks(binding: str) -> dict[str, str]:
     by_rank = cores_by_rank(binding)
     if len(by_rank) == 1:
         return {"SLURM_CPU_BIND": "map_cpu:" + ",".join(map(str, by_rank[0]))}
+    # A set: a core that is named twice has one bit.
     masks = (hex(sum(1 << cpu for cpu in set(rank))) for rank in by_rank)
     return {"SLURM_CPU_BIND": "mask_cpu:" + ",".join(masks)}
 
@@ -165,9 +166,11 @@ def parse_request(
     program = str(payload.get("type") or "sbatch")
     script = payload.get("script")
     if options.get("wrap"):
+        # sbatch makes a script of these words itself; the job has no other.
         script, argv = options["wrap"], ()
     hook = str(payload.get("hook") or "")
     if hook == _CONTROLLER and isinstance(script, str):
+        # Slurm's job_desc does not tell these options to the controller's hook.
         options |= {k: v for k, v in read_directives(script).items() if k in slurm_table.UNSEEN}
 
     cwd = str(payload.get("cwd") or "")
@@ -203,6 +206,7 @@ def parse_request(
         user=user,
         uid=uid,
         cluster=_cluster(get("clusters"), payload.get("cluster")),
+        # Inside of a job srun is given the job's number, by the user or by SLURM_JOB_ID.
         kind="step" if "jobid" in options and program == "srun" else _KINDS.get(program, "batch"),
         account=get("account"),
         partition=get("partition"),
@@ -245,10 +249,10 @@ def parse_request(
     )
 
 
-def _cluster(option: str, here: object) -> str:
+def _cluster(option: str, hooks_cluster: object) -> str:
     """Return the cluster that a job goes to: by ``--clusters``, which may name several, else the
     hook's own."""
-    return cluster_name(option or here).lower()
+    return cluster_name(option or hooks_cluster).lower()
 
 
 def _assigned_variables(script: str, argv: Sequence[str]) -> Mapping[str, tuple[str | None, ...]]:
@@ -308,6 +312,7 @@ def fold(request: JobRequest, availability: Availability | None) -> JobRequest:
     if request.time_limit_s is None and availability is not None:
         limit_s = availability.time_limit_s(request)
         if limit_s:
+            # In a request 0 stands for no limit, None for one that is not known.
             limit_s = 0 if limit_s == math.inf else int(limit_s)
             request = replace(request, time_limit_s=limit_s)
     return request
@@ -358,7 +363,7 @@ def gpus_asked(options: Mapping[str, str]) -> GpusAsked | None:
     ``--gpus=a100:4``, ``--gres=gpu:2,nvme:1``; the hook in the controller has ``gres:gpu:4``.
     GPUs that several jobs share (``shard``, ``mps``) are nobody's to set.
     """
-    asked = []
+    requests = []
     for option, per in _GPU_OPTIONS.items():
         for word in options.get(option, "").split(","):
             name, *rest = word.removeprefix("gres:").removeprefix("gres/").split(":")
@@ -370,10 +375,10 @@ def gpus_asked(options: Mapping[str, str]) -> GpusAsked | None:
                 continue
             if any(rest) or word == "gpu":
                 number = rest[-1] if rest and rest[-1].isdecimal() else "1"
-                asked.append(GpusAsked(per, int(number[:6])))
-    if len(asked) > 1:
+                requests.append(GpusAsked(per, int(number[:6])))
+    if len(requests) > 1:
         return GpusAsked(unclear="its options name GPUs more than once")
-    return asked[0] if asked and asked[0].count else None
+    return requests[0] if requests and requests[0].count else None
 
 
 def plans_steps(request: JobRequest) -> bool:
@@ -403,6 +408,7 @@ def nodes_uncapped(settings: Mapping[str, str]) -> str:
         if node_cap_program(settings.get(key, "")) is None:
             return f"{key} does not name {NODE_CAP}"
     flags = settings.get("PrologFlags", "").lower().split(",")
+    # Contain and X11 imply Alloc.
     if {"alloc", "contain", "x11"}.isdisjoint(flags):
         return "PrologFlags is without Alloc"
     if "lua" not in settings.get("JobSubmitPlugins", "").split(","):
@@ -468,6 +474,7 @@ def render(
         if whole or not counts:
             environment.update(dict.fromkeys(variables, threads))
     if cap_khz := cap_asked_for(request, chosen, node_type):
+        # A range: a single number would keep the cores there, also while they rest.
         least = max(node_type.freq_khz[0], request.freq_low_khz or 0)
         rewrite["cpu-freq"] = f"{min(least, cap_khz)}-{cap_khz}"
     return rewrite, environment
@@ -552,6 +559,7 @@ def _signal_before_s(text: str) -> int:
     if not text:
         return 0
     seconds = text.partition("@")[2].strip()
+    # Without @SECONDS Slurm sends it 60 s before the end.
     return 60 + (int(seconds) if seconds.isdecimal() else 60)
 
 

@@ -165,9 +165,11 @@ def _sum(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def changes_of(labels: Ints, names: Sequence[str]) -> dict[tuple[str, str], int]:
     """Return how often one part of a run follows another; ``labels`` number ``names``."""
-    before, after = labels[:-1], labels[1:]
+    former_labels, next_labels = labels[:-1], labels[1:]
     pairs, counts = np.unique(
-        np.stack([before, after])[:, before != after], axis=1, return_counts=True
+        np.stack([former_labels, next_labels])[:, former_labels != next_labels],
+        axis=1,
+        return_counts=True,
     )
     return {(names[a], names[b]): int(n) for (a, b), n in zip(pairs.T, counts, strict=True)}
 

@@ -190,13 +190,13 @@ class OtherTerms:
                 *self._powers(),
             ],
         )
-        others = [c for c in candidates if c.expression.text not in chosen_texts]
+        other_terms = [c for c in candidates if c.expression.text not in chosen_texts]
         sets = [
-            [*chosen[:i], other, *chosen[i + 1 :]]
+            [*chosen[:i], term, *chosen[i + 1 :]]
             for i in range(max(1, len(chosen)))
-            for other in others
+            for term in other_terms
         ]
-        sets += [[*chosen, other] for other in others] if chosen else []
+        sets += [[*chosen, term] for term in other_terms] if chosen else []
         sets += [[candidate] for candidate in candidates] if len(chosen) > 1 else []
         if len(data.y) < len(chosen) + 3 and chosen:
             sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
@@ -214,11 +214,11 @@ class OtherTerms:
             errors.append(terms_fit.errors(design, means[-1]))
         weights = np.exp(-0.5 * (np.array(scores) - min(scores)))
         apart = np.array(means) - predicted
-        known = np.isfinite(apart) & np.isfinite(errors)
-        shares_of = np.where(known, weights[:, None], 0.0)
+        finite = np.isfinite(apart) & np.isfinite(errors)
+        shares_of = np.where(finite, weights[:, None], 0.0)
         return _reach(
-            np.where(known, apart, 0.0),
-            np.where(known, errors, 1.0),
+            np.where(finite, apart, 0.0),
+            np.where(finite, errors, 1.0),
             np.array(freedoms, dtype=np.float64)[:, None],
             shares_of / shares_of.sum(axis=0),
         )

@@ -81,6 +81,15 @@ class OlderStoreError(StoreError):
     """The store's schema is of an earlier version; whoever may write it brings it up to date."""
 
 
+class MovedStoreError(StoreError):
+    """The store was moved to ``target``, in the move of this number."""
+
+    def __init__(self, message: str, *, hint: str, move: str, target: str) -> None:
+        super().__init__(message, hint=hint)
+        self.move = move
+        self.target = target
+
+
 class RefusedValueError(StoreError):
     """The database refuses a row: a value breaks a rule of the schema."""
 

@@ -1,5 +1,5 @@
 """What a package can add, found by name: schedulers, translators, models, scaling models, meters,
-strategies; verbs, importers, panels, what follows runs of sweeps, and tables of the store.
+strategies, workers; verbs, importers, panels, what follows runs of sweeps, and tables of the store.
 
 Each is an entry point of the group ``advisor.KIND``. The advisor's own are registered in the same
 way, so that a package of a site's own can do all that they do.
@@ -20,6 +20,7 @@ PluginKind = Literal[
     "meters",
     "strategies",
     "scaling",
+    "workers",
     "verbs",
     "importers",
     "panels",
@@ -76,6 +77,7 @@ def _singular(kind: PluginKind) -> str:
     irregular = {
         "strategies": "strategy",
         "scaling": "scaling model",
+        "workers": "engine of workers",
         "after_run": "step after runs",
     }
     return irregular.get(kind, kind.removesuffix("s"))

@@ -419,7 +419,8 @@ class Kills(threading.Thread):
 
     def _kill_mover(self, cluster: Cluster) -> str:
         target = cluster.folder / "moved.db"
-        command = [sys.executable, "-m", "advisor", "store", "move", "--to", str(target)]
+        command = [sys.executable, "-m", "advisor", "store", "move", "--copy"]
+        command += ["--to", str(target)]
         if self._server is None:
             command[4:] = ["backup", str(target)]
         mover = subprocess.Popen(

@@ -19,7 +19,7 @@ from advisor.cli.pictures import (
     print_statistics,
     save_plot,
 )
-from advisor.core.codec import JsonForm, wire
+from advisor.core.codec import Count, JsonForm, wire
 from advisor.core.observation import Quality, Scope
 from advisor.core.parameters import format_number
 from advisor.core.units import format_count
@@ -41,6 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "daemon: one model for each workload, node type and group of jobs that it may advise."
     )
     add_application(parser, "the measured application", optional=True)
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="fit every model in use again by default settings, the longest unchanged first, "
+        "where site.yaml's `workers` says",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="ENGINE",
+        help="with --all: work here (local) or elsewhere (dask), whatever site.yaml says",
+    )
     parser.add_argument("--node-type", metavar="NODE_TYPE", help="only this node type")
     parser.add_argument(
         "--threads",
@@ -211,6 +222,15 @@ class FitAnswer(JsonForm):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RefitAnswer(JsonForm):
+    """What fitting all models again came to."""
+
+    engine: str
+    fitted: Count
+    left: Annotated[Sequence[str], "models that stay as they are, and why"]
+
+
 _OF_FAMILY = "its runs serve the law over sizes"
 
 
@@ -227,6 +247,10 @@ def run(args: argparse.Namespace) -> int:
     """Fit and store; InputError when there are too few runs, RefusedError when there are none."""
     if args.list_models:
         return list_models(args)
+    if args.all:
+        return _fit_all(args)
+    if args.workers:
+        raise UsageError("--workers goes with --all")
     from advisor.core.units import parse_freq_khz
     from advisor.derive.worker import derive
     from advisor.models.base import parse_options
@@ -295,6 +319,38 @@ def run(args: argparse.Namespace) -> int:
     if view is not None:
         print_statistics(view, out)
     return 0
+
+
+def _fit_all(args: argparse.Namespace) -> int:
+    """Fit every model in use again. Exit code 1 where one stays as it is."""
+    from advisor.core.workers_setup import WorkersSetup
+    from advisor.derive.worker import derive
+    from advisor.loop.refit import refit_all
+    from advisor.store.connection import is_wal
+    from advisor.store.writer import Writer
+    from advisor.workers.base import engine
+
+    if args.application or args.node_type or args.threads or args.frequencies or args.model_option:
+        raise UsageError("--all fits every model by default settings", hint="advisor fit --all")
+    path = paths.whole_store(args.db)
+    is_wal(path)  # where there is no store none is made
+
+    def step(done: int, count: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\rfitted {done} of {count}", end="" if done < count else "\n", file=sys.stderr)
+
+    with Writer(path) as store:
+        setup = WorkersSetup.of(store.site())
+        setup = replace(setup, engine=args.workers or setup.engine)
+        refitted = refit_all(store, engine(setup), step=step)
+        derive(store)
+    if args.json:
+        print_json("refit", RefitAnswer(setup.engine, refitted.fitted, refitted.left))
+    else:
+        print(f"fitted {format_count(refitted.fitted, 'model')} ({setup.engine})")
+        for line in refitted.left:
+            print(f"left as it is: {line}")
+    return 1 if refitted.left else 0
 
 
 def _with_axes(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from advisor.cli.arguments import span_argument
 from advisor.database import DatabaseAddress
-from advisor.errors import AdvisorError, OlderStoreError, StoreError, UsageError
+from advisor.errors import AdvisorError, MovedStoreError, OlderStoreError, StoreError, UsageError
 from advisor.interpreter import own_environment, own_python
 from advisor.paths import beside, config_dir, socket_path, store_path
 
@@ -197,6 +197,8 @@ def _prepare(store: Path) -> None:
             from advisor.store.reader import Reader
 
             Reader(store).close()
+    except MovedStoreError:  # the first look follows it
+        pass
     except OlderStoreError:
         child = subprocess.Popen(
             own_python("advisor.store.upgrade", str(store)),

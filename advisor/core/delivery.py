@@ -6,6 +6,7 @@ their own until ``advisor collect`` on the store's host takes them (:data:`FOLDE
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -19,6 +20,7 @@ from urllib.parse import quote, unquote
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.protocol import ProtocolError
+from advisor.drafts import write_whole
 from advisor.errors import AdvisorError
 
 DeliveryKind = Literal["runs", "profiles", "phases"]
@@ -87,6 +89,23 @@ def write_delivery(folder: Path, name: str, text: str, *, make: bool = True) -> 
 def write_spool_file(folder: Path, text: str, kind: DeliveryKind = "runs", note: str = "") -> Path:
     """Write a new file of the folder, whole or not at all. Raises AdvisorError."""
     return write_delivery(folder, new_name(kind, note), text)
+
+
+def move_waiting(folder: Path, other: Path) -> None:
+    """Move what waits in a folder into another one that is there. Raises AdvisorError."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            try:
+                path.rename(other / path.name)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                write_whole(other / path.name, path.read_bytes(), 0o600, exactly=True, sync=True)
+                path.unlink()
+        except FileNotFoundError:  # taken meanwhile
+            continue
+        except OSError as error:
+            raise AdvisorError(f"{path}: it cannot be moved to {other}: {error.strerror}") from None
 
 
 def own_folder(folder: Path) -> Path:

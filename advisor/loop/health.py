@@ -48,6 +48,10 @@ IMPORTED = {
     "sklearn": "scikit-learn",
     "pynvml": "nvidia-ml-py",
     "psycopg": "psycopg",
+    "cryptography": "cryptography",
+    "dask": "dask",
+    "dask_jobqueue": "dask-jobqueue",
+    "distributed": "distributed",
 }
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""
 

@@ -1,4 +1,4 @@
-"""Fit one model again after a user's runs arrived: that user's, and nobody else's.
+"""Fit models again: one after a user's runs arrived, that user's and nobody else's; or all.
 
 Fitting again takes a suspended model into use again, so a delivery must only ever touch the model
 its own runs may advise.
@@ -6,16 +6,20 @@ its own runs may advise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.core.observation import Scope
+from advisor.core.observation import Observation, Scope
 from advisor.core.units import format_count
 from advisor.errors import InputError
+from advisor.store.records import StoredModel
 from advisor.store.writer import Writer
 
 if TYPE_CHECKING:
     from advisor.models.fit import FitResult
     from advisor.models.runs import ScopedRuns
+    from advisor.models.scatter import Elsewhere
+    from advisor.workers.base import Workers
 
 MOST_REFITS = 20
 """Models that one collection fits again for the jobs it found; the others' turn comes later."""
@@ -84,6 +88,88 @@ def refit(
             f"{format_count(len(fit.options), 'option')}"
         )
     return f"{application} ({workload}) on {node_type}: no runs to fit"
+
+
+class Refitted(NamedTuple):
+    """How many models were fitted again, and why others were not, a line each."""
+
+    fitted: int
+    left: tuple[str, ...]
+
+
+def refit_all(writer: Writer, workers: Workers, *, step: Callable[[int, int], object]) -> Refitted:
+    """Fit every model in use again, the longest unchanged first, where ``workers`` work.
+
+    Each is stored as it comes, unless it was fitted, suspended or retired meanwhile. Whatever is
+    wrong with one keeps no other from its own, and it stays as it is. ``step`` is called with how
+    many are done, and of how many. Raises AdvisorError where the engine cannot begin.
+    """
+    from advisor.models.fit_task import fit_of, fit_task
+
+    wanted = _in_use(writer)
+    inventory = writer.inventory().node_types
+    tasks = [
+        fit_task(group.observations, inventory.get(model.node_type), _elsewhere(writer, model))
+        for model, group in wanted
+    ]
+    fitted, left = 0, []
+    for count, done in enumerate(workers.run(tasks), 1):
+        model, _ = wanted[done.number]
+        problem = done.problem
+        if not problem:
+            with writer.transaction():
+                current = writer.find_models(model.application, model.workload, model.node_type)
+                if any((m.id, m.updated_at) == (model.id, model.updated_at) for m in current):
+                    _save(writer, model, fit_of(done.text))
+                    fitted += 1
+                else:
+                    problem = "it was changed meanwhile"
+        if problem:
+            whose = "" if model.scope == "all" else f" for {model.owner}"
+            left.append(
+                f"{model.application} ({model.workload}) on {model.node_type}{whose}: {problem}"
+            )
+        step(count, len(tasks))
+    return Refitted(fitted, tuple(left))
+
+
+def _in_use(writer: Writer) -> list[tuple[StoredModel, ScopedRuns]]:
+    """Return the fitted models in use with their runs, the longest unchanged first."""
+    from advisor.models.runs import runs_by_scope
+
+    pairs = []
+    for application in dict.fromkeys(w.application for w in writer.workloads()):
+        models = [m for m in writer.find_models(application) if m.fitted and m.state == "fitted"]
+        by_place: dict[tuple[str, str], list[Observation]] = {}
+        for run in writer.observations(application) if models else ():
+            place = run.workload, run.observation.configuration.node_type
+            by_place.setdefault(place, []).append(run.observation)
+        for m in models:
+            groups = runs_by_scope(by_place.get((m.workload, m.node_type), []))
+            pairs += [(m, g) for g in groups if (g.scope, g.owner) == (m.scope, m.owner)]
+    return sorted(pairs, key=lambda pair: (pair[0].updated_at, pair[0].id))
+
+
+def _save(writer: Writer, model: StoredModel, fit: FitResult) -> None:
+    writer.save_model(
+        model.application,
+        model.workload,
+        model.node_type,
+        scope=model.scope,
+        owner=model.owner,
+        name=fit.model,
+        energy_quality=fit.energy_quality,
+        n_train=fit.n_train,
+        stats=fit.stats,
+        options=fit.options,
+    )
+
+
+def _elsewhere(writer: Writer, model: StoredModel) -> Elsewhere:
+    from advisor.models.scatter import repeats_elsewhere
+
+    place = model.application, model.workload, model.node_type
+    return repeats_elsewhere(writer, *place, model.scope, model.owner)
 
 
 def _fit(

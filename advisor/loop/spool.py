@@ -24,7 +24,7 @@ from typing import Any, cast, get_args
 
 from advisor.core.codec import FieldError
 from advisor.core.configuration import Configuration, SearchSpace
-from advisor.core.delivery import DeliveryKind
+from advisor.core.delivery import DeliveryKind, move_waiting
 from advisor.core.observation import Observation, Quality, RunMethod, Scope, Source
 from advisor.core.policy import JobFacts, PolicySet, scope_of
 from advisor.core.power import without_impossible
@@ -166,6 +166,24 @@ def give(path: Path) -> None:
             os.fchown(handle, above.st_uid, above.st_gid if status.st_gid == 0 else -1)
     finally:
         os.close(handle)
+
+
+def move_spool(store: Path, other: Path) -> None:
+    """Move what users left for a store to where the daemon of another one leaves it.
+
+    Raises AdvisorError where that is not possible.
+    """
+    old, new = spool_folder(store), spool_folder(other)
+    if not any(old.glob("*.json")):
+        return
+    try:
+        for folder in (new.parent, new):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, parents=True)
+                give(folder)
+    except OSError as error:
+        raise AdvisorError(f"{new}: {error.strerror}") from None
+    move_waiting(old, new)
 
 
 def spool_folder(store: Path) -> Path:

@@ -192,6 +192,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         }
     assert isinstance(parsed, SiteFile)
     electricity = parsed.electricity.model_dump(exclude_unset=True)
+    workers = parsed.workers.model_dump(exclude_unset=True)
     axes = {name: axis.model_dump(exclude_unset=True) for name, axis in parsed.axes.items()}
     return {
         "node_types": {
@@ -200,6 +201,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         "default_node_types": dict(parsed.default_node_types),
         **({"default_partition": parsed.default_partition} if parsed.default_partition else {}),
         **({"electricity": electricity} if electricity else {}),
+        **({"workers": workers} if workers else {}),
         **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
         **({"axes": axes} if axes else {}),
         "applications": [_application(a) for a in parsed.applications],

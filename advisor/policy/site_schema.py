@@ -16,6 +16,7 @@ from advisor.core.inventory import NodeType
 from advisor.core.keys import marks_of
 from advisor.core.rate import RateRule
 from advisor.core.recognise import ApplicationRule, Conditions
+from advisor.core.workers_setup import WorkersSetup
 from advisor.core.worth import Tariff
 from advisor.policy.fields import (
     Folder,
@@ -39,6 +40,16 @@ class ElectricitySection(section(Tariff)):  # type: ignore[misc]  # made from a 
 
     One number, or a list of 24: of each hour of the day, local time, the first from midnight on.
     """
+
+
+class WorkersSection(section(WorkersSetup, readings={"folder": Folder})):  # type: ignore[misc]
+    """Where fits are worked out, by `advisor fit --all`; without it here, one after the other."""
+
+    @model_validator(mode="after")
+    def _folder_of_jobs(self) -> WorkersSection:
+        if self.scheduler and not self.folder:
+            refuse("names a scheduler and no folder that its nodes see", key="folder")
+        return self
 
 
 class AxisSection(section(AxisWriting)):  # type: ignore[misc]
@@ -237,6 +248,9 @@ class SiteFile(Strict):
     )
     electricity: ElectricitySection = Field(
         default=ElectricitySection(), description="what a kilowatt-hour costs, in money and CO2"
+    )
+    workers: WorkersSection = Field(
+        default=WorkersSection(), description="where fits are worked out: here, or on jobs"
     )
     understood_options: dict[Understood, Annotated[list[str], Reads(_bound, _BOUND_FORM)]] = Field(
         default={},

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from advisor.database import DatabaseAddress
 from advisor.errors import AdvisorError
+from advisor.service.snapshot import StoreSource
 
 log = logging.getLogger("advisor.serve")
 
@@ -27,22 +28,26 @@ _PAUSE_S = (0.2, 5.0)
 class Changes:
     """Says when to look at a store, at most once in ``every_s``."""
 
-    def __init__(self, store: Path, every_s: float) -> None:
-        self._store, self._every_s = store, every_s
+    def __init__(self, source: StoreSource, every_s: float) -> None:
+        self._source, self._every_s = source, every_s
+        self._heard_at: Path | None = None
         self._told = asyncio.Event()
         self._hears = False
         self._looked = 0.0
 
-    def start(self) -> None:
-        """Listen, where the store is a database; must be called in the loop."""
-        if isinstance(self._store, DatabaseAddress):
-            listening = (self._store, asyncio.get_running_loop())
+    def _start(self) -> None:
+        """Listen, where the store is a database, and again where it was moved to another."""
+        self._heard_at, self._hears = self._source.path, False
+        if isinstance(self._heard_at, DatabaseAddress):
+            listening = (self._heard_at, asyncio.get_running_loop())
             threading.Thread(
                 target=self._listen, args=listening, name="changes", daemon=True
             ).start()
 
     async def due(self) -> bool:
         """Wait for ``every_s`` at most; tell whether the store has to be looked at."""
+        if self._heard_at != self._source.path:
+            self._start()
         if not self._hears:
             await asyncio.sleep(self._every_s)
         else:
@@ -57,17 +62,21 @@ class Changes:
         return True
 
     def _listen(self, address: DatabaseAddress, loop: asyncio.AbstractEventLoop) -> None:
-        """Hear what writers tell until the process ends."""
+        """Hear what writers tell until the process ends, or the store is another one."""
         pause_s = 0.0
-        while True:
+        while self._heard_at == address:
             time.sleep(pause_s)
             try:
                 from advisor.store import postgresql
 
                 for _ in postgresql.changes(address):
+                    if self._heard_at != address:
+                        return
                     self._hears, pause_s = True, 0.0
                     loop.call_soon_threadsafe(self._told.set)
             except AdvisorError as error:
+                if self._heard_at != address:
+                    return
                 if self._hears:
                     log.warning("event=changes-not-heard error=%r", str(error))
             except RuntimeError:  # the loop is closed: the daemon ends

@@ -27,7 +27,8 @@ from advisor.core.reasons import CAP_TRIAL, TRIALS, reason
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
 from advisor.core.stamp import read_stamp
-from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.errors import AdvisorError, InputError, MovedStoreError, StoreError
+from advisor.paths import beside
 from advisor.plugins import names
 from advisor.schedulers.translators import translator
 from advisor.service.answered import Answered
@@ -41,6 +42,7 @@ from advisor.service.spool import Spool
 from advisor.service.watch import Watch
 from advisor.store import visible
 from advisor.store.cap_trials import give_up_cap_trial, take_cap_trial
+from advisor.store.follow import follow
 from advisor.store.journal import Journal
 from advisor.store.reader import Reader
 from advisor.store.trials import give_up_place, key_of, take_place
@@ -122,6 +124,9 @@ class Handlers:
             if self.source.error:
                 log.info("event=store-back")
             self.source.error = ""
+        except MovedStoreError as moved:
+            if self._follow(moved):
+                return self.refresh(force=force)
         except Exception as error:  # whatever is wrong with it, the daemon goes on answering
             text = str(error) if isinstance(error, AdvisorError) else repr(error)
             if text != self.source.error:
@@ -129,6 +134,23 @@ class Handlers:
             self.source.error = text
         self.source.hangs = False
         return fresh
+
+    def _follow(self, moved: MovedStoreError) -> bool:
+        """Go on with the store that this one was moved to; tell whether it is there."""
+        try:
+            store = follow(moved)
+        except AdvisorError as error:
+            if str(error) != self.source.error:
+                log.error("event=store-unreadable error=%r", str(error))
+            self.source.error = str(error)
+            return False
+        log.warning("event=store-moved from=%s to=%s", self.source.path, store)
+        self.source.path = store
+        if self.spool is not None:
+            self.spool.follow(beside(store) / "spool", store)
+        if self.watch is not None:
+            self.watch.follow()
+        return True
 
     def hangs(self) -> None:
         """Say of the store's file system that it does not answer, until it does."""
@@ -405,6 +427,9 @@ class Handlers:
         user = self.users.name(peer.uid)
         try:
             reader = self._readers.pop()  # no other thread uses it meanwhile
+            if reader.path != self.source.path:  # the store was moved
+                reader.close()
+                raise IndexError
         except IndexError:
             # Soon given up: few threads read pages, for all users.
             reader = Reader(self.source.path, timeout_s=0.05, longest_s=LONGEST_QUERY_S)

@@ -163,8 +163,7 @@ class Server:
         self.answering.spawn(self._refresh(force=True))
 
     async def _refresh_forever(self) -> None:
-        changes = Changes(self.handlers.source.path, self.refresh_s)
-        changes.start()
+        changes = Changes(self.handlers.source, self.refresh_s)
         while True:
             if await changes.due():
                 await self._refresh()

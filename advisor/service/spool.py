@@ -26,10 +26,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from advisor.core.decision import Decision
-from advisor.core.delivery import DeliveryKind, delivered_runs, write_spool_file
+from advisor.core.delivery import (
+    DeliveryKind,
+    delivered_runs,
+    move_waiting,
+    own_folder,
+    write_spool_file,
+)
 from advisor.core.inventory import Inventory
 from advisor.core.protocol import ProtocolError
-from advisor.errors import InputError
+from advisor.errors import AdvisorError, InputError
 from advisor.interpreter import absolute_only, own_environment, own_python
 from advisor.schedulers.translators import translator
 from advisor.service.peer import groups_of
@@ -62,12 +68,26 @@ class Spool:
         self._store = store
         self._config = config
         self._socket = socket
+        self._places = threading.Lock()
+        """Held by who leaves a file, and while all of them move."""
         self._work: queue.Queue[tuple[str, dict[str, object]]] = queue.Queue(maxsize=1000)
         self._asked: dict[tuple[str, str], float] = {}
         self._collects = False
         """A collection is asked for that has not begun: it takes all that waits."""
         self._sweeps: list[_AutoSweep] = []
         threading.Thread(target=self._run_jobs, name="spool", daemon=True).start()
+
+    def follow(self, folder: Path, store: Path) -> None:
+        """Go on in another folder, for the store that this one's was moved to."""
+        with self._places:
+            former, self._store = self.folder, store
+            try:
+                move_waiting(former, own_folder(folder))
+            except AdvisorError as error:  # they stay where they are, and so does what comes
+                log.error("event=spool-stays error=%r", str(error))
+                return
+            self.folder, self._untaken = folder, Untaken(folder)
+        self._put_job("collect", {})
 
     @property
     def waiting(self) -> int:
@@ -134,9 +154,10 @@ class Spool:
         self, data: Mapping[str, object], kind: DeliveryKind, uid: int, count: int
     ) -> None:
         text = json.dumps(data)
-        self._untaken.check(uid, count, len(text))
-        path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
-        self._untaken.add(path.name, len(text))
+        with self._places:
+            self._untaken.check(uid, count, len(text))
+            path = write_spool_file(self.folder, text, kind, f"-u{uid}-n{count}")
+            self._untaken.add(path.name, len(text))
         if not self._collects:
             self._collects = True
             self._put_job("collect", {})

@@ -78,6 +78,12 @@ class Watch:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_S[1])
 
+    def follow(self) -> None:
+        """Have another child look at the store that the source is at now."""
+        if self._child is not None and self._child.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+
     async def _listen(self) -> str:
         """Hear one child; return why no more. Raises OSError when it cannot be started."""
         command = own_python(

@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 from advisor.database import DatabaseAddress, store_at
 from advisor.errors import OlderStoreError, PublishedCopyError, StoreError
 from advisor.paths import share
-from advisor.store import faults, leftover
+from advisor.store import faults, leftover, moved
 from advisor.store.port import Database, ResultRow
 from advisor.store.versions import MIGRATIONS, check_not_newer
 
@@ -178,13 +178,16 @@ class StoreConnection:
         """Tell whether anything may have changed since the last call, or since the opening.
 
         A replaced file is opened again. Raises StoreError when the file is gone or its
-        replacement cannot be read; what was open stays open then and can still be asked.
+        replacement cannot be read; what was open stays open then and can still be asked. Raises
+        MovedStoreError once the store was moved.
         """
         if self._stale():
             self._reopen()
             return True
         version = self.data_version()
         changed, self._version = version != self._version, version
+        if changed:
+            moved.check_here(self._connection, self.path)
         return changed
 
     def data_version(self) -> int:
@@ -380,6 +383,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if not applied:
         raise faults.damaged(path, "it lacks the advisor's tables")
     check_not_newer(applied, path)
+    moved.check_opened(connection, path)
     missing = [name for name in MIGRATIONS if name not in applied]
     if missing:
         raise OlderStoreError(

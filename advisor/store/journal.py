@@ -18,10 +18,12 @@ from typing import Any
 
 from advisor.core.decision import Decision
 from advisor.database import DatabaseAddress, store_at
-from advisor.errors import AdvisorError, RefusedValueError
+from advisor.errors import AdvisorError, MovedStoreError, RefusedValueError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import LOG_BYTES, check_schema, is_wal
+from advisor.store.follow import follow
+from advisor.store.moved import check_here
 from advisor.store.port import Database, execute_part
 
 _LOG = logging.getLogger(__name__)
@@ -158,7 +160,10 @@ class Journal:
                 except Exception as error:
                     self._settle(batch)
                     self._disconnect()
-                    self._note(self._describe(error))
+                    trouble: Exception | None = error
+                    if isinstance(error, MovedStoreError) and not (trouble := self._follow(error)):
+                        continue
+                    self._note(self._describe(trouble or error))
                     pause = min(max(_PAUSE_S[0], pause * 2), _PAUSE_S[1])
                     if self._closing.is_set() and time.monotonic() >= self._deadline:
                         return
@@ -202,6 +207,7 @@ class Journal:
         try:
             for sql, row in rows:
                 written_rows += self._write_one(connection, sql, row)
+            check_here(connection, self.path)  # what is written keeps a mover out until the commit
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -209,6 +215,15 @@ class Journal:
             raise
         self._written += written_rows
         self._dropped += len(batch) - written_rows
+
+    def _follow(self, moved: MovedStoreError) -> AdvisorError | None:
+        """Go on in the store that this one was moved to; return why that cannot be done."""
+        try:
+            self.path = follow(moved)
+        except AdvisorError as error:
+            return error
+        _LOG.warning("event=decisions-follow store=%s", self.path)
+        return None
 
     def _rows(self, batch: list[_Item]) -> list[tuple[str, dict[str, Any]]]:
         """Return what to execute, worked out one by one: who asks meanwhile waits for one only."""

@@ -1,7 +1,13 @@
-"""Move a store between a file and PostgreSQL: all of it at one moment, or nothing."""
+"""Move a store between a file and PostgreSQL: all of it at one moment, or nothing.
+
+It ends with the mark that the old store gets (:mod:`advisor.store.moved`). Until then the old one
+is the store, from then on the new one, whenever the mover is killed; done again, it goes on there.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +15,9 @@ from typing import NamedTuple
 
 from advisor.database import DatabaseAddress
 from advisor.drafts import draft
-from advisor.errors import RefusedError, StoreError
-from advisor.store import dialect, faults
+from advisor.errors import MovedStoreError, RefusedError, StoreError
+from advisor.store import dialect, faults, follow, moved
+from advisor.store import rows as _rows
 from advisor.store.port import Database
 from advisor.store.reader import Reader
 from advisor.store.table_rows import fill, table_rows, tables
@@ -20,77 +27,131 @@ _MIGRATIONS = ("_sqlite_migrations",)
 
 
 class Moved(NamedTuple):
-    """How many rows of each table were moved, and the tables that stayed."""
+    """How many rows of each table were moved, and the tables that stayed.
+
+    No rows where an earlier mover had done it.
+    """
 
     rows: dict[str, int]
     left: tuple[str, ...]
 
 
-def move(source: Path, target: Path) -> Moved:
-    """Copy a store to an empty place of the other kind; the source stays as it is.
+def move(source: Path, target: Path, *, away: bool = False) -> Moved:
+    """Copy a store to an empty place of the other kind; ``away``: who opens it is sent there.
 
     Nobody writes to either meanwhile. Rows of every table are counted on both sides before the copy
-    counts. Raises RefusedError where the target holds a store, StoreError on any other trouble.
+    counts. What a killed mover of the same store left in the target is replaced. Raises
+    RefusedError where it holds a store, StoreError on any other trouble.
     """
     if isinstance(source, DatabaseAddress) == isinstance(target, DatabaseAddress):
         raise RefusedError(
             f"{source} and {target} are stores of one kind",
             hint="a file is copied by advisor store backup, a database by pg_dump",
         )
-    if isinstance(target, DatabaseAddress):
-        Reader(source).close()  # none is made where there is none
-        with Writer(source) as writer, writer.transaction() as db:
-            return _into_database(db, target)
-    return _into_file(source, target)
+    try:
+        return _move(source, target, secrets.token_hex(8) if away else "")
+    except MovedStoreError as error:
+        if not away or error.target != str(target.absolute()):
+            raise
+        follow.follow(error)
+        return Moved({}, ())
 
 
-def _into_database(source: Database, address: DatabaseAddress) -> Moved:
+def _move(source: Path, target: Path, number: str) -> Moved:
+    Reader(source).close()  # none is made where there is none
+    at = _rows.now()
+    with Writer(source) as writer, writer.transaction() as db:
+        if isinstance(source, DatabaseAddress):  # who writes a decision holds no other lock
+            names = ", ".join(f'"{name}"' for name, _ in tables(_MIGRATIONS))
+            db.execute(f"LOCK TABLE {names} IN SHARE MODE")
+        if isinstance(target, DatabaseAddress):
+            copied = _into_database(db, source, target, number, at)
+        else:
+            copied = _into_file(db, source, target, number, at)
+        if number:
+            moved.mark_away(db, number, target, at)
+    if number:
+        follow.arrive(target, number)
+    return copied
+
+
+def _into_database(
+    source: Database, place: Path, address: DatabaseAddress, number: str, at: str
+) -> Moved:
     from advisor.store import postgresql
 
     with closing(postgresql.PostgresConnection(address, timeout_s=10.0)) as db:
         db.execute("BEGIN IMMEDIATE")
         postgresql.make(db)
+        if moved.arrives_from(db, place):
+            postgresql.drop(db)
+            postgresql.make(db)
         _check_empty(db, address)
         rows = {}
         for name, table in tables(_MIGRATIONS):
             rows[name] = db.copy_in(name, table.stored, table_rows(source, name, table))
-            number = "id" if table.numbered else "rowid" if table.rowids else ""
-            if number:
+            column = "id" if table.numbered else "rowid" if table.rowids else ""
+            if column:
                 db.execute(
-                    f"SELECT setval(pg_get_serial_sequence('{name}', '{number}'), max({number}))"
+                    f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), max({column}))"
                     f" FROM {name}"
                 )
         _compare(source, db, address)
+        if number:
+            moved.mark_arriving(db, number, place, at)
         db.execute("COMMIT")
     known = dialect.tables()
     others = source.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     return Moved(rows, tuple(sorted(row[0] for row in others if row[0] not in known)))
 
 
-def _into_file(address: Path, target: Path) -> Moved:
-    if target.exists():
-        raise RefusedError(
-            f"{target}: there is a file already", hint="move it away, or name another one"
-        )
+def _into_file(source: Database, place: Path, target: Path, number: str, at: str) -> Moved:
     try:
-        with draft(target.parent, target.name) as partial, Writer(address) as source:
-            with source.transaction() as db:
-                rows = _fill(db, partial, target)
+        if _is_remains(target, place):
+            target.unlink()
+        if target.exists():
+            raise RefusedError(
+                f"{target}: there is a file already", hint="move it away, or name another one"
+            )
+        with draft(target.parent, target.name) as partial:
+            rows = _fill(source, partial, target)
+            if number:
+                with closing(sqlite3.connect(partial)) as copy, copy:
+                    moved.mark_arriving(copy, number, place, at)
             target.hardlink_to(partial)
+        _sync(target.parent)
     except OSError as error:
         raise StoreError(f"{target}: the store cannot be made: {error.strerror}") from None
+    except sqlite3.Error as error:
+        raise faults.translate(error, target) from error
     return Moved(rows, ())
 
 
 def _fill(source: Database, partial: Path, target: Path) -> dict[str, int]:
-    rows = {}
+    with Writer(partial) as copy, copy.transaction() as db:
+        fill(source, db, _MIGRATIONS)
+        return _compare(source, db, target)
+
+
+def _is_remains(target: Path, source: Path) -> bool:
+    """Tell whether a file is what a killed mover of a store left."""
+    if not target.is_file():
+        return False
+    uri = f"{target.absolute().as_uri()}?mode=ro"
     try:
-        with Writer(partial) as copy, copy.transaction() as db:
-            fill(source, db, _MIGRATIONS)
-            rows = _compare(source, db, target)
-    except sqlite3.Error as error:
-        raise faults.translate(error, target) from error
-    return rows
+        with closing(sqlite3.connect(uri, uri=True)) as file:
+            return moved.arrives_from(file, source)
+    except sqlite3.Error:  # whatever it is
+        return False
+
+
+def _sync(folder: Path) -> None:
+    """Have a folder's names on the disk before the other store says that it went there."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _check_empty(db: Database, target: Path) -> None:

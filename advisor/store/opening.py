@@ -14,6 +14,7 @@ from advisor.drafts import draft
 from advisor.errors import StoreError
 from advisor.store import faults, leftover
 from advisor.store.connection import LOG_BYTES, applied_migrations, check_no_copy, is_wal
+from advisor.store.moved import check_opened
 from advisor.store.schema import apply_migrations
 from advisor.store.versions import MIGRATIONS, check_not_newer
 
@@ -155,6 +156,7 @@ def _pending(connection: sqlite3.Connection, path: Path) -> bool:
             raise faults.damaged(path, "it lacks the advisor's tables")
         return True
     check_not_newer(applied, path)
+    check_opened(connection, path)
     return any(name not in applied for name in MIGRATIONS)
 
 

@@ -20,6 +20,7 @@ from advisor.database import ANSWERS_S, SCHEMA, DatabaseAddress
 from advisor.errors import AdvisorError, OlderStoreError, RefusedValueError, StoreError
 from advisor.paths import beside
 from advisor.store import dialect
+from advisor.store.moved import check_opened
 from advisor.store.versions import MIGRATIONS, check_not_newer
 
 if TYPE_CHECKING:
@@ -404,6 +405,11 @@ def make(connection: PostgresConnection) -> None:
         raise
 
 
+def drop(connection: PostgresConnection) -> None:
+    """Take a store out of its database, in the caller's transaction."""
+    connection.script(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
 def _applied(connection: PostgresConnection) -> set[str] | None:
     """Return the names of the applied migrations, None where there is no store."""
     known = connection.execute(f"SELECT to_regclass('{SCHEMA}._sqlite_migrations')").fetchone()
@@ -418,6 +424,7 @@ def _check_schema(connection: PostgresConnection) -> None:
     if applied is None:
         raise _without_tables(connection.address)
     check_not_newer(applied, connection.address)
+    check_opened(connection, connection.address)
     if missing := [name for name in MIGRATIONS if name not in applied]:
         raise OlderStoreError(
             f"{connection.address}: the store is of an older version"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor.database import DatabaseAddress
 from advisor.errors import AdvisorError
+from advisor.store.moved import check_here
 
 if TYPE_CHECKING:
     from advisor.store.postgresql import PostgresConnection
@@ -72,6 +73,7 @@ class _Writes(threading.Thread):
         connection = self._connection
         connection.execute("BEGIN READ WRITE")
         changed = connection.execute(write.sql, write.values).rowcount
+        check_here(connection, self._address)
         if write.settle():
             connection.execute("COMMIT")
             write.changed = changed

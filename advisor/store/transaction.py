@@ -23,6 +23,7 @@ from advisor.errors import InputError, StoreError
 from advisor.store import faults
 from advisor.store import rows as _rows
 from advisor.store.connection import Identity, StoreAccess
+from advisor.store.moved import check_here
 from advisor.store.opening import open_store
 from advisor.store.port import Database, execute_part
 from advisor.store.reader import Reader
@@ -102,13 +103,18 @@ class StoreTransaction(Reader):
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
-        """One transaction; any error undoes all of it and SQLite's become StoreError."""
+        """One transaction; any error undoes all of it and SQLite's become StoreError.
+
+        Raises MovedStoreError where the store was moved since it was opened.
+        """
         connection: Database = self._connection
         inner = connection.in_transaction
         begin, commit, undo = _SAVEPOINT if inner else _TRANSACTION
         try:
             connection.execute(begin)
             try:
+                if not inner:  # nobody can move it from here to the commit
+                    check_here(connection, self.path)
                 yield connection
                 connection.execute(commit)
             # whoever interrupts a program must not leave its transaction open either

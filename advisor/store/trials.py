@@ -18,7 +18,9 @@ from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.observation import Scope
 from advisor.database import DatabaseAddress
+from advisor.errors import StoreError
 from advisor.store import rows as _rows
+from advisor.store.moved import check_here
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 
@@ -218,9 +220,13 @@ def write_now(path: Path, sql: str, values: dict[str, object]) -> int:
         db = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
         try:
             db.execute("PRAGMA synchronous = NORMAL")
-            return db.execute(sql, values).rowcount
+            db.execute("BEGIN IMMEDIATE")
+            check_here(db, path)
+            changed = db.execute(sql, values).rowcount
+            db.execute("COMMIT")
+            return changed
         finally:
             db.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, StoreError) as error:
         log.warning("event=trial-not-written error=%r", str(error))
         return 0

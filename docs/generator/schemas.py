@@ -55,6 +55,7 @@ MODULES = {
     "jobs": "advisor.views.recent",
     "note": "advisor.views.recent",
     "models": "advisor.cli.fit",
+    "refit": "advisor.cli.fit",
     "phases": "advisor_lab.cli.phases",
     "policy-simulate": "advisor.views.simulated_words",
     "prospect": "advisor.views.prospect",
@@ -65,6 +66,7 @@ MODULES = {
 """Of a verb, and of its actions, whose answers do not lie in ``advisor.cli`` under its name."""
 TITLES = {name.split()[-1]: f"advisor {name}" for name in cli.VERBS}
 TITLES |= {"error": "an error with --json", "models": "advisor fit --list-models"}
+TITLES |= {"refit": "advisor fit --all"}
 """Of a verb that has two words, both."""
 SHARED = {
     Decision: "decision.json",

@@ -56,7 +56,12 @@ def test_what_is_required_is_imported_and_what_is_imported_is_declared() -> None
     required, optional = (
         named(PROJECT["dependencies"]),
         named(
-            EXTRAS["tui"] + EXTRAS["plot"] + EXTRAS["ml"] + EXTRAS["nvml"] + EXTRAS["postgresql"]
+            EXTRAS["tui"]
+            + EXTRAS["plot"]
+            + EXTRAS["ml"]
+            + EXTRAS["nvml"]
+            + EXTRAS["postgresql"]
+            + EXTRAS["dask"]
         ),
     )
     packages = imported("advisor", "tui/advisor_tui", "db")

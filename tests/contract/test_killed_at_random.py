@@ -16,7 +16,7 @@ from advisor.paths import share
 from tests import postgresql
 
 PROGRAM = share("config").parent / "benchmarks" / "clusters_day.py"
-KILLS = 12
+KILLS, JOBS = 5, 50
 
 
 @pytest.mark.postgresql
@@ -24,7 +24,7 @@ KILLS = 12
 def test_every_decision_is_there_once(store: str, tmp_path: Path) -> None:
     if store == "postgresql" and (why := postgresql.why_none()):
         pytest.skip(why)
-    sizes = ["--jobs", "150", "--rate", "20", "--history", "300", "--models", "5"]
+    sizes = ["--jobs", str(JOBS), "--rate", "25", "--history", "50", "--models", "2", "--short"]
     command = [sys.executable, str(PROGRAM), "--store", store, "--kills", str(KILLS), *sizes]
     done = subprocess.run(
         [*command, "--folder", str(tmp_path), "--json"], capture_output=True, text=True
@@ -34,7 +34,7 @@ def test_every_decision_is_there_once(store: str, tmp_path: Path) -> None:
     killed = json.dumps(day["killed"])
     assert len(day["killed"]) == KILLS
     kept = day["kept"]
-    assert kept["answered"] + day["unanswered"] == 5 * 150
-    assert kept["answered"] > 500, (kept, killed)
+    assert kept["answered"] + day["unanswered"] == 5 * JOBS
+    assert kept["answered"] > 5 * JOBS * 2 / 3, (kept, killed)
     wrong = {name: count for name, count in kept.items() if name != "answered" and count}
     assert not wrong, (wrong, killed, day["collect"])

@@ -93,6 +93,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "import": (("grid.csv", *GRID), ("ear.csv", "--from", "ear", "--node-type", "broadwell")),
     "fit": (("cg-solver",),),
     "models": (("--list-models",),),
+    "refit": (("--all",),),
     "demo": ((),),
     "evaluate": (("grid.csv",),),
     "pareto": (("grid.csv", "--x", "time_s:min", "--y", "energy_j:min"),),
@@ -133,7 +134,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("history", "grid"),
     ),
 }
-OWN_SCHEMA = {"models": "fit", "policy-simulate": "policy"}
+OWN_SCHEMA = {"models": "fit", "refit": "fit", "policy-simulate": "policy"}
 """Answers of their own form, with the verb that gives them."""
 SILENT = {"serve": "runs until it is stopped", "tui": "an application of the terminal"}
 """Verbs that take --json, as all do, and print no answer."""

@@ -256,7 +256,7 @@ def test_a_mover_that_is_killed_leaves_all_or_nothing(
     pause_s: float, both: tuple[Path, DatabaseAddress], server: postgresql.Server
 ) -> None:
     file, target = both[0], server.database()
-    command = [sys.executable, "-m", "advisor", "store", "move", "--to", str(target)]
+    command = [sys.executable, "-m", "advisor", "store", "move", "--copy", "--to", str(target)]
     mover = subprocess.Popen([*command, "--db", str(file)], stdout=subprocess.DEVNULL)
     with suppress(subprocess.TimeoutExpired):
         mover.wait(pause_s)

@@ -262,6 +262,7 @@ class Decision:
         values = list(_FIELDS(self))
         values[:2], values[_JOB_ID] = (id, created_at), job_id
         decision = Decision(*values)
+        # The class is frozen, and the field no parameter of it.
         object.__setattr__(decision, "_once", self._once)
         return decision
 
@@ -481,6 +482,7 @@ def number(value: object) -> float:
         return math.nan
     try:
         return float(value) if math.isfinite(value) else math.nan
+    # A whole number of JSON may be larger than any float.
     except OverflowError:
         return math.nan
 

@@ -100,6 +100,7 @@ class _Instruction:
         for site in self.sites:
             for stride, hits in site.strides.items():
                 strides[abs(stride)] += hits
+        # To stay where it is, is no step.
         zero = strides.pop(0, 0)
         stride, hits = max(strides.items(), key=lambda item: item[1], default=(0, 0))
         steps = self.count - len(self.sites) - zero

@@ -91,6 +91,7 @@ class RoutineNames:
                 number = bisect_right(self._begins, place) - 1
                 if number >= 0:
                     start, length, name = self._routines[number]
+                    # Symbols of assembler code often have no size.
                     if place < start + max(length, 1):
                         return name
         return ""

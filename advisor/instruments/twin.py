@@ -37,6 +37,7 @@ _VALUED = (
 _QUESTIONS = "-E -S -M -MM -fsyntax-only -### -r -shared --help --version"
 _SOURCE, _TAKE_VALUE = frozenset(_SOURCES.split()), frozenset(_VALUED.split())
 _ONLY_ASK = frozenset(_QUESTIONS.split())
+# What writes further files, or instruments the program itself: the twin goes without.
 _NOT_TWICE = (
     "-M",
     "-Wp,-M",
@@ -56,6 +57,7 @@ _NOT_TWICE = (
     "-Wl,-Map",
     "-fcallgraph-info",
 )
+# The macro tells programs of the sanitizer, which would take another way in the twin.
 _TRACE = ("-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g1", "-w")
 
 CompilerStep = Literal["ask", "compile", "link"]

@@ -11,8 +11,9 @@ from functools import cache
 
 from advisor.meters.counters import Counters, NamedEvent
 
+# Types of events in linux/perf_event.h; of a cache event the configuration is the cache, its
+# operation << 8, its result << 16.
 _HARDWARE, _SOFTWARE, _CACHE = 0, 1, 3
-# Of a cache event: the cache, its operation << 8, its result << 16.
 _MISS, _WRITE = 1 << 16, 1 << 8
 _EVENTS: dict[str, tuple[int, int]] = {
     "cycles": (_HARDWARE, 0),

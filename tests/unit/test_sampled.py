@@ -16,8 +16,7 @@ from advisor.instruments.elf import RoutineNames
 from advisor.phases.complete import CompleteRun
 from advisor_lab.phases import sampled
 from advisor_lab.phases.inside import counted_periods, routines_inside, signals_inside, usable
-from advisor_lab.phases.routines import RunningCode, active_waiting, fold_routines
-from advisor_lab.phases.running import running_code
+from advisor_lab.phases.routines import RunningCode, active_waiting, fold_routines, running_code
 from advisor_lab.phases.sampled import CodePlaces, SampledBeside
 
 Run = Callable[..., Any]

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from advisor.meters.counters import ATTRIBUTE_BYTES, open_event, why_not
 from advisor.phases.arrays import Floats, Ints
 
+# As linux/perf_event.h has them: an event, what a sample holds, flags, kinds of records, the place
+# of the clock in a perf_event_attr, those of head and data in the page before the ring.
 _SOFTWARE, _CPU_CLOCK = 1, 0
 _ADDRESS, _THREAD, _TIME = 1, 2, 4
 _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR, _MAPS, _ON_EXEC, _FORKS, _TIMES, _CLOCK = (
@@ -137,10 +139,12 @@ class SampledBeside:
                 self._maps.append((time_ns, pid, address, length, offset, name))
             elif kind == _FORK and len(self._forks) < _MOST_MAPS:
                 pid, parent, _, _, time_ns = struct.unpack_from("<IIIIQ", records, position + 8)
+                # A new thread is announced so, too, and shares its process's maps.
                 if pid != parent:
                     self._forks.append((time_ns, pid, parent))
             elif kind == _LOST:
                 self.lost += int(struct.unpack_from("<Q", records, position + 16)[0])
+            # A damaged size of 0 would never be passed.
             position += max(size, 8)
 
     def _sample(self, address: int, pid: int, _thread: int, time_ns: int) -> None:

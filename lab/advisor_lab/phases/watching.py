@@ -24,8 +24,7 @@ from advisor_lab.phases.burst_counters import VARIABLE, BurstsBeside
 from advisor_lab.phases.bursts import BurstTable
 from advisor_lab.phases.counted import CountedBeside
 from advisor_lab.phases.inside import Counted
-from advisor_lab.phases.routines import RunningCode
-from advisor_lab.phases.running import running_code
+from advisor_lab.phases.routines import RunningCode, running_code
 from advisor_lab.phases.sampled import SampledBeside
 
 CALLS, LINES, NOTHING = "calls of OpenMP and MPI", "lines on stdout", "nothing that repeats"
@@ -205,6 +204,7 @@ class _LineReader:
         """Take what there is."""
         with contextlib.suppress(OSError):  # nothing there now, or its end
             while data := os.read(self._descriptor, 1 << 16):
+                # A terminal makes two characters of each line's end.
                 os.write(self._out, data.replace(b"\r\n", b"\n"))
                 time_s = time.monotonic()
                 *lines, self._half = (self._half + data).split(b"\n")

@@ -154,7 +154,9 @@ def _trend(data: SearchData) -> str:
             signs = np.sign(x[:, None] - x) * np.sign(y[:, None] - y)
             score += float(signs.sum()) / 2
             n = len(x)
+            # The variance of Kendall's score where chance alone orders n runs.
             variance += n * (n - 1) * (2 * n + 5) / 18
+        # One less, as scores go in steps of two (the correction for continuity).
         if variance and (abs(score) - 1) / np.sqrt(variance) > _TREND:
             return name
     return ""

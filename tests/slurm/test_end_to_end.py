@@ -178,7 +178,9 @@ def write_grid(path: Path, kernel: str, node_type: str = "bdw") -> None:
 
 def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
     policy = site.config / "policy.yaml"
-    policy.write_text(site.policy + "training: {mode: auto, samples: 6}\n")
+    # By its law the best on milan takes 8 to 9 % longer: within this bound it is surely.
+    bound = site.policy.replace("max_slowdown: 10%", "max_slowdown: 15%")
+    policy.write_text(bound + "training: {mode: auto, samples: 6}\n")
     site.advisor("policy", "apply")
     site.settle()
     # Long enough that what srun takes on a busy machine is little of it, and with much to save.
@@ -197,7 +199,10 @@ def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
         with Reader(site.store) as store:
             models = store.find_models("simapp", workload)
     assert re.search(r"event=training-ended .*code=0", log), log
-    assert any(o.confirmed for m in models for o in m.options()), log
+    with Reader(site.store) as store:
+        runs = [o.observation for o in store.observations("simapp", workload)]
+    measured = [(r.configuration, r.time_s, r.energy_j, r.source) for r in runs]
+    assert any(o.confirmed for m in models for o in m.options()), f"{log}\n{measured}"
     assert [m.method for m in models] == ["variables"]
     assert [m.node_type for m in models] == [NODE_TYPES["mil"].feature]
     assert log.count("event=training-started") == 1

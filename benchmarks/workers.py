@@ -5,7 +5,9 @@
 
 Fits ``--models`` tasks of 12 runs and 121 options here and on Dask, whose workers are processes of
 this host or jobs of a scheduler. A line through two numbers of tasks gives what the start costs and
-what one more costs; the break-even is where both ways take as long.
+what one more costs; the break-even is where both ways take as long. Where the workers share this
+host's busy cores that may be never: beside it stands what follows, from the start's cost and a
+fit's here, for workers that have a core each, as jobs on other nodes have.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ def main() -> None:
     gain_s = here["one_s"] - dask["one_s"]
     even = math.inf if gain_s <= 0 else (dask["start_s"] - here["start_s"]) / gain_s
     result = {**lines, "jobs": args.jobs, "break_even": None if math.isinf(even) else max(1, even)}
+    apart_s = here["one_s"] * (1 - 1 / args.jobs)
+    result["break_even_apart"] = dask["start_s"] / apart_s if apart_s else None
     if args.json:
         print(json.dumps({"schema": "advisor/workers/1", **result}))
         return
@@ -72,6 +76,8 @@ def main() -> None:
         print(f"{name}: {line['start_s']:.1f} s to start, {line['one_s']:.2f} s a model")
     never = "it never pays on this machine"
     print(f"break-even: {never if math.isinf(even) else f'{max(1.0, even):.0f} models'}")
+    if apart := result["break_even_apart"]:
+        print(f"with a core for each of the {args.jobs} workers: {apart:.0f} models")
 
 
 if __name__ == "__main__":

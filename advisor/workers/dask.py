@@ -92,9 +92,11 @@ def _client(setup: WorkersSetup, count: int) -> Iterator[Any]:
                     "local_directory": str(folder),
                     "dashboard_address": "127.0.0.1:0",
                 }
-            cluster = stack.enter_context(
-                make(security=security, protocol="tls://", silence_logs=logging.CRITICAL, **options)
+            cluster = make(
+                security=security, protocol="tls://", silence_logs=logging.CRITICAL, **options
             )
+            stack.callback(_remove_keys, cluster)
+            stack.enter_context(cluster)
             cluster.scale(count)
             client = stack.enter_context(untyped.Client(cluster, security=security))
         except (OSError, RuntimeError, ValueError) as error:
@@ -103,6 +105,13 @@ def _client(setup: WorkersSetup, count: int) -> Iterator[Any]:
                 hint="look at `workers` in site.yaml; nothing was changed",
             ) from None
         yield client
+
+
+def _remove_keys(cluster: Any) -> None:
+    """Remove the files that workers got the certificate from: else they go with the object."""
+    for name in ("_job_ca_file", "_job_cert", "_job_key"):
+        if (file := getattr(cluster, name, None)) is not None:
+            file.close()
 
 
 def _results(client: Any, tasks: Sequence[Task], setup: WorkersSetup) -> Iterator[tuple[int, Any]]:

@@ -16,7 +16,7 @@ from advisor.paths import share
 from tests import postgresql
 
 PROGRAM = share("config").parent / "benchmarks" / "clusters_day.py"
-KILLS, JOBS = 5, 50
+KILLS, JOBS = 5, 40
 
 
 @pytest.mark.postgresql
@@ -24,7 +24,7 @@ KILLS, JOBS = 5, 50
 def test_every_decision_is_there_once(store: str, tmp_path: Path) -> None:
     if store == "postgresql" and (why := postgresql.why_none()):
         pytest.skip(why)
-    sizes = ["--jobs", str(JOBS), "--rate", "25", "--history", "50", "--models", "2", "--short"]
+    sizes = ["--jobs", str(JOBS), "--rate", "40", "--history", "50", "--models", "2", "--short"]
     command = [sys.executable, str(PROGRAM), "--store", store, "--kills", str(KILLS), *sizes]
     done = subprocess.run(
         [*command, "--folder", str(tmp_path), "--json"], capture_output=True, text=True

@@ -127,6 +127,7 @@ class Bounds:
             count = 1 if per_node else nodes
             if count * cpus > most_cpus or count * memory_mb > most_mb:
                 return text
+        # How much of what is shared others have used is not known: such a limit may always be hit.
         return next(iter(self.most), "")
 
 
@@ -272,6 +273,7 @@ class Availability:
         """Return which limit a job may hit on a node type and not on its own, "" if none."""
         place = self.partitions[partition]
         size, low, high = _size(target), _size(baseline_type), _size(baseline_type)
+        # A job that names no nodes may land on the smallest or the largest of its partition.
         if not (request.constraint or request.node_list):
             low, high = _least(low, place.smallest), _most(high, place.largest)
         more = size[0] > low[0] or size[1] > low[1]

@@ -109,6 +109,7 @@ def read_plan(text: str) -> PlanText | None:
         if entry is None:
             return None
         key, ranks, threads, unset, new, khz, variable, build = entry.groups("")
+        # No plan of ours gives a step more threads than it has.
         if int(new) >= int(threads):
             return None
         counts = int(ranks), int(threads), unset == "u", int(new), int(khz)

@@ -149,6 +149,7 @@ class Accelerators:
 def pci_displays(root: Path, vendor: str) -> bool:
     """Tell whether a PCI bus has a display or 3D controller of a vendor, like ``0x10de``."""
     for device in (root / "bus/pci/devices").glob("*"):
+        # PCI's class 03 are display controllers, 3D controllers among them.
         if text_of(device / "vendor") == vendor and text_of(device / "class").startswith("0x03"):
             return True
     return False

@@ -73,6 +73,7 @@ class Nvml(Accelerators):
 def name_of(nvml: ModuleType, handle: Any) -> str:
     """Return a device's product name. Raises NVMLError."""
     name = nvml.nvmlDeviceGetName(handle)
+    # Older releases of the package return bytes.
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 

@@ -636,6 +636,7 @@ def go_on(energy, settings):
 
 def now_s():
     """Return seconds that go on while the node sleeps, the same in every process."""
+    # Python 3.6 does not name CLOCK_BOOTTIME.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -385,11 +385,13 @@ def script_text(rest):
 def give_back(text):
     """Make a script that was read the standard input again."""
     try:
+        # Python has it from 3.8 on.
         if hasattr(os, "memfd_create"):
             number = os.memfd_create("script", 0)
         else:
             import tempfile
 
+            # A second number, as the file object closes its own.
             number = os.dup(tempfile.TemporaryFile().fileno())  # noqa: SIM115
         remainder = memoryview(text)
         while remainder:

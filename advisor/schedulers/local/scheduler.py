@@ -185,6 +185,7 @@ class Local(Scheduler):
         else:
             argv = job.command
         output = job.output(run.seq, attempt)
+        # It says why caps cannot be set, None where they can.
         cap = 0 if self._cpufreq.controllable() else c.freq_khz
         choice = self._choice(job)
         # An estimate says what it is based on, and cannot be read while a run goes on.

@@ -238,6 +238,7 @@ def parse_request(
         signal_before_s=_signal_before_s(get("signal")),
         memory_per_node_mb=_memory("mem", get("mem")),
         memory_per_cpu_mb=_memory("mem-per-cpu", get("mem-per-cpu")),
+        # With a word behind it, nodes are shared with jobs of the same user or label.
         exclusive="exclusive" in options and get("exclusive").lower() not in ("user", "mcs", "no"),
         environment_exported=_exports_all(get("export")),
         takes_plan=payload.get("plan") == 1 or hook == "explain",  # which asks as the filter would

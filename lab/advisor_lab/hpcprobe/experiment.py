@@ -150,6 +150,7 @@ def _shapes(file: ExperimentFile) -> list[_SweepShape]:
     by_nodes: dict[int, list[int]] = {}
     if base2 and totals and ppn:
         for exponent in totals:
+            # Bounded: a mistyped exponent would be a number of millions of digits.
             by_nodes.setdefault(2 ** min(exponent, 20), []).append(2 ** min(exponent, 20) * ppn)
     elif place == COMPACT and ppn:
         for total in totals:

@@ -71,6 +71,7 @@ def read_extrap(path: Path, terms: Terms, choice: ExtrapChoice) -> RunsFile:
     """
     content = read_bytes(path)
     try:
+        # Some editors put a mark in front of UTF-8.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text") from None

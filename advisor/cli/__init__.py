@@ -82,7 +82,7 @@ VERBS = {
 }
 
 FAMILIES = {
-    "store": "back up, restore, move, publish, fetch, history, prune, promote, forget: what is stored",
+    "store": "back up, restore, move, publish, fetch, history, prune, promote, forget",
     "lab": "study nodes, programs and models: bench, rank, characterise and more",
 }
 """The first words of verbs that have two."""

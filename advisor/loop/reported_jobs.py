@@ -61,7 +61,7 @@ _COLUMNS = (
 )
 _JOBS = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE (submitted_at, rowid) > (?, ?)"
-    f" AND submitted_at < ? AND decision_id <> '' {{more}} ORDER BY submitted_at, rowid LIMIT {{page}}"
+    " AND submitted_at < ? AND decision_id <> '' {more} ORDER BY submitted_at, rowid LIMIT {page}"
 )
 _NEWEST = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE rowid > ? AND submitted_at >= ?"

@@ -75,12 +75,12 @@ def columns() -> dict[str, dict[str, str]]:
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
-        found = {
+        typed_columns = {
             table: {r[1]: _TYPES[r[2]] for r in db.execute(f"PRAGMA table_info({table})")}
             for table in TIMES
         }
-    found["observations"] |= {"application": "VARCHAR", "workload": "VARCHAR"}
-    return found
+    typed_columns["observations"] |= {"application": "VARCHAR", "workload": "VARCHAR"}
+    return typed_columns
 
 
 def connect(folder: Path) -> duckdb.DuckDBPyConnection:
@@ -120,7 +120,7 @@ def check_folder(folder: Path) -> Path:
     folder = folder.absolute()
     check_name(folder)
     try:
-        said = json.loads((folder / MARK).read_bytes()[:4096])
+        marked = json.loads((folder / MARK).read_bytes()[:4096])
     except FileNotFoundError:
         raise StoreError(
             f"{folder}: no history is there",
@@ -129,8 +129,8 @@ def check_folder(folder: Path) -> Path:
     except OSError as error:
         raise StoreError(f"{folder}: the history cannot be read: {error.strerror}") from None
     except ValueError:
-        said = None
-    schema = said.get("schema") if isinstance(said, dict) else None
+        marked = None
+    schema = marked.get("schema") if isinstance(marked, dict) else None
     if schema != SCHEMA:
         raise StoreError(
             f"{folder / MARK}: {schema if isinstance(schema, str) else 'this'!r} is no history of"
@@ -148,8 +148,8 @@ def check_name(folder: Path) -> None:
 
 def month_files(folder: Path, table: str) -> dict[str, Path]:
     """Return a table's files by month, in order."""
-    found = folder.joinpath(table).glob(f"month=*/{FILE}")
-    return {path.parent.name.removeprefix("month="): path for path in sorted(found)}
+    typed_columns = folder.joinpath(table).glob(f"month=*/{FILE}")
+    return {path.parent.name.removeprefix("month="): path for path in sorted(typed_columns)}
 
 
 def month_file(folder: Path, table: str, month: str) -> Path:
@@ -247,9 +247,9 @@ class HistoryReader(Reader):
         if isinstance(parameters, Mapping):
             parameters = {name: parameters[name] for name in _NAME.findall(sql)}
             sql = _NAME.sub(r"$\1", sql)
-        found = run(self._history, self.folder, sql, parameters)
+        typed_columns = run(self._history, self.folder, sql, parameters)
         of_names = row_class(tuple(column[0] for column in self._history.description or ()))
-        return list(map(of_names, found))
+        return list(map(of_names, typed_columns))
 
 
 def reader_of(path: Path, folder: Path | None) -> Reader:

@@ -55,7 +55,7 @@ _GROUP = 20_480
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenHistory:
     """The months that were written, how many rows their files have, and the numbers of the last
     rows that the store had then."""
 
@@ -64,11 +64,11 @@ class Written:
     last: dict[str, int] = field(default_factory=dict)
 
 
-def write_history(reader: Reader, folder: Path) -> Written:
+def write_history(reader: Reader, folder: Path) -> WrittenHistory:
     """Bring a folder in step with the store; nothing that it holds is lost. Raises StoreError."""
     folder = folder.absolute()
     parquet.check_name(folder)
-    written = Written()
+    written = WrittenHistory()
     try:
         with _locked(folder), reader.one_moment():
             connection = parquet.connect(folder)
@@ -114,7 +114,7 @@ def _write_table(
     reader: Reader,
     folder: Path,
     table: str,
-    written: Written,
+    written: WrittenHistory,
 ) -> None:
     former = parquet.month_files(folder, table)
     at, number = parquet.TIMES[table], _NUMBERS[table]

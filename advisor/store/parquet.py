@@ -41,6 +41,7 @@ TIMES = {
 ASKED = frozenset({"decisions", "outcomes", "day_sums", "days"})
 """Those that a :class:`HistoryReader` answers from the folder; all else is the store's."""
 _MOST_PATHS = 12
+"""Parts of a record that one call takes, at most."""
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _NAME = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE", "TEXT": "VARCHAR"}

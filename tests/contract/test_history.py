@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "history's"
 
 
-def written(store: Path, folder: Path) -> history.Written:
+def written(store: Path, folder: Path) -> history.WrittenHistory:
     with Reader(store) as reader:
         return write_history(reader, folder)
 

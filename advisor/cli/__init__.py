@@ -53,6 +53,7 @@ VERBS = {
     "store publish": Verb("publish", "make a read-only copy of the store for other hosts"),
     "store move": Verb("move", "bring the store from a file to PostgreSQL, or back"),
     "store fetch": Verb("fetch", "bring a published copy onto this host"),
+    "store history": Verb("history", "keep decisions and outcomes as Parquet files"),
     "store prune": Verb("prune", "forget what the policy no longer keeps"),
     "store promote": Verb("promote", "share an application's measurements with more users"),
     "store forget": Verb("forget", "remove an application's measurements"),
@@ -81,7 +82,7 @@ VERBS = {
 }
 
 FAMILIES = {
-    "store": "back up, restore, move, publish, fetch, prune, promote, forget: what is stored",
+    "store": "back up, restore, move, publish, fetch, history, prune, promote, forget",
     "lab": "study nodes, programs and models: bench, rank, characterise and more",
 }
 """The first words of verbs that have two."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.cluster_name import read_cluster_name
@@ -35,6 +36,17 @@ def add_common(parser: argparse.ArgumentParser, **default: Any) -> None:
 def add_cluster(parser: argparse.ArgumentParser, text: str) -> None:
     """Add ``--cluster``: one name, None where it is not given."""
     parser.add_argument("--cluster", metavar="CLUSTER", type=cluster_argument, help=text)
+
+
+def add_history(parser: argparse.ArgumentParser) -> None:
+    """Declare --history."""
+    parser.add_argument(
+        "--history",
+        metavar="FOLDER",
+        type=Path,
+        help="read jobs from this folder of advisor store history, also those pruned since; "
+        "models, policy and site are the store's",
+    )
 
 
 def cluster_argument(text: str) -> str:

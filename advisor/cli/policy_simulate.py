@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from advisor.cli.arguments import add_action
+from advisor.cli.arguments import add_action, add_history
 from advisor.cli.output import print_json, print_table
 from advisor.cli.pictures import add_plot_argument, check_plot, save_plot
 from advisor.errors import InputError, UsageError
@@ -35,6 +35,7 @@ def add_simulate(actions: Any) -> None:
         default="30d",
         help="try it on jobs submitted since then, like 30d or 2026-01-31 (default: 30d)",
     )
+    add_history(action)
     add_plot_argument(action)
 
 
@@ -47,7 +48,7 @@ def simulate_action(
     """
     from advisor.loop import clock
     from advisor.store.opening import caller, is_owner
-    from advisor.store.reader import Reader
+    from advisor.store.parquet import reader_of
     from advisor.store.seen import store_seen
     from advisor.views import simulated_words as words
     from advisor.views.simulation import simulate
@@ -61,7 +62,7 @@ def simulate_action(
         raise UsageError(f"--since {args.since}: this is in the future", hint="write 30d")
     check_plot(args.plot)
     path = store_seen(args.db, "options", "history")
-    with Reader(path) as reader:
+    with reader_of(path, args.history) as reader:
         user = None if is_owner(path) else caller()
         simulation = simulate(reader, compiled, since, user=user)
     name = file if file.startswith("<") else Path(file).name

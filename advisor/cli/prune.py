@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from advisor import paths
@@ -14,6 +15,7 @@ from advisor.core.units import format_count
 
 if TYPE_CHECKING:
     from advisor.store.pruning import Pruned
+    from advisor.store.reader import Reader
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--undo", action="store_true", help="restore what was removed in the last 24 hours"
+    )
+    parser.add_argument(
+        "--history",
+        metavar="FOLDER",
+        type=Path,
+        help="first write everything into this folder, as advisor store history does; if that "
+        "fails, nothing is forgotten",
     )
     add_yes(parser)
 
@@ -52,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.store.pruning import prune, pruned_lately, restore_pruned, to_prune
     from advisor.store.writer import Writer
 
+    if args.undo and args.history:
+        raise UsageError("--undo takes no --history")
     if args.undo and args.older_than:
         raise UsageError("--undo takes back all of the last day, so it takes no --older-than")
     path = paths.whole_store(args.db)
@@ -74,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             prunable = to_prune(writer, **times)
             if prunable.anything:
                 ask(args, [_words(prunable)])
-            pruned = prune(writer, **times)
+            pruned = prune(writer, **times, up_to=_kept(writer, args.history))
     if args.json:
         print_json("prune", PruneAnswer(pruned, args.undo))
     elif args.undo:
@@ -85,6 +96,17 @@ def run(args: argparse.Namespace) -> int:
         if pruned.anything:
             print("undo within a day: advisor store prune --undo")
     return 0
+
+
+def _kept(reader: Reader, folder: Path | None) -> dict[str, int] | None:
+    """Write the history, if there is to be one, and return the last rows that it holds."""
+    if folder is None:
+        return None
+    from advisor.loop.history import write_history
+    from advisor.mounts import check_answers
+
+    check_answers(folder)
+    return write_history(reader, folder).last
 
 
 def _words(pruned: Pruned) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from advisor.cli.arguments import add_cluster
+from advisor.cli.arguments import add_cluster, add_history
 from advisor.cli.bars import beside
 from advisor.cli.output import print_json, print_table
 from advisor.core.codec import JsonForm, wire
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--application", metavar="APP", default="", help="only this application")
     parser.add_argument("--user", metavar="USER", default="", help="only this user's jobs")
     add_cluster(parser, "only jobs of this cluster: Slurm's ClusterName, PBS's server")
+    add_history(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop import clock
     from advisor.loop.recommendations import notes
     from advisor.loop.report import report
-    from advisor.store.reader import Reader
+    from advisor.store.parquet import reader_of
     from advisor.store.seen import store_seen
 
     since = clock.form(clock.since(args.since))
-    with Reader(store_seen(args.db, "history")) as reader:
+    with reader_of(store_seen(args.db, "history"), args.history) as reader:
         result = report(
             reader,
             since=since,

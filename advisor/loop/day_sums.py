@@ -164,9 +164,7 @@ def _distinct(reader: Reader, table: str, column: str) -> Iterable[str]:
 def _sum_up(writer: StoreTransaction, day: str) -> bool:
     """Sum a day up from its jobs; tell whether nobody changed it meanwhile."""
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 0, '[]')", (day,))
-    changes: defaultdict[_Summed, JobSums] = defaultdict(JobSums)
-    for job in reported_jobs(writer, day, until=day + END):
-        changes[_summed(job)].add(job)
+    changes = _sums_of(writer, day)
     with writer.transaction():
         # A trigger takes the mark away where an outcome of the day was written meanwhile.
         if not writer.rows("SELECT 1 FROM days WHERE day = ? AND whole = 0", (day,)):
@@ -174,3 +172,31 @@ def _sum_up(writer: StoreTransaction, day: str) -> bool:
         writer.change("DELETE FROM day_sums WHERE day = ?", (day,))
         _store(writer, day, Counter(), changes)
     return True
+
+
+def _sums_of(reader: Reader, day: str) -> defaultdict[_Summed, JobSums]:
+    changes: defaultdict[_Summed, JobSums] = defaultdict(JobSums)
+    for job in reported_jobs(reader, day, until=day + END):
+        changes[_summed(job)].add(job)
+    return changes
+
+
+def rows_of_day(reader: Reader, day: str) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """Return what the tables ``days`` and ``day_sums`` hold of a day, worked out from its jobs."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    rows: list[dict[str, object]] = []
+    for (cluster, application, workload), sums in _sums_of(reader, day).items():
+        for key, value in sums.counts.items():
+            counts[key] += value
+        compared: Mapping[str, float] = sums.compared[application, workload]
+        rows.append(
+            {
+                "day": day,
+                "cluster": cluster,
+                "application": application,
+                "workload": workload,
+                "counts": packed(sums.counts),
+                **{name: compared.get(name, 0) for name in COMPARED},
+            }
+        )
+    return {"day": day, "whole": 1, "counts": packed(counts)}, rows

@@ -52,6 +52,7 @@ IMPORTED = {
     "dask": "dask",
     "dask_jobqueue": "dask-jobqueue",
     "distributed": "distributed",
+    "duckdb": "duckdb",
 }
 """What is imported, and the package to install for it, "" where the advisor cannot do without."""
 

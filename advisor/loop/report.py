@@ -182,7 +182,11 @@ def report(
     if not application:  # a script that tries caps is of no one application
         result.trials.update(cap_trials_by_state(reader, since, user, cluster))
     if not user:  # the sums know no users
-        result.pruned = month_sums(reader, since, application, cluster)
+        result.pruned = [
+            month
+            for month in month_sums(reader, since, application, cluster)
+            if month.month not in reader.whole_months
+        ]
     result.suspended = [
         m
         for m in reader.models(_suspended(reader))

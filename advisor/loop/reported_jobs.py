@@ -21,8 +21,6 @@ from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
 from advisor.store.rows import OutcomeKey
 
-_PAGE = 2000
-"""Jobs read from the store at once."""
 _KEPT = 4096
 """Decisions that are kept read, each a few hundred bytes: as many as jobs had that differ."""
 _DECIDED = (
@@ -63,11 +61,11 @@ _COLUMNS = (
 )
 _JOBS = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE (submitted_at, rowid) > (?, ?)"
-    f" AND submitted_at < ? AND decision_id <> '' {{}} ORDER BY submitted_at, rowid LIMIT {_PAGE}"
+    " AND submitted_at < ? AND decision_id <> '' {more} ORDER BY submitted_at, rowid LIMIT {page}"
 )
 _NEWEST = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
-    f" AND decision_id <> '' {{}} ORDER BY rowid LIMIT {_PAGE}"
+    f" AND decision_id <> '' {{more}} ORDER BY rowid LIMIT {{page}}"
 )
 _NAMED = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes"
@@ -185,14 +183,16 @@ def reported_jobs(
     more, values = "".join(f" AND {name} = ?" for name in named), tuple(named.values())
     if newest is not None:
         number = (reader.rows("SELECT max(rowid) FROM outcomes")[0][0] or 0) - newest
-        while rows := reader.rows(_NEWEST.format(more), (number, since, *values)):
+        while rows := reader.rows(
+            _NEWEST.format(more=more, page=reader.page), (number, since, *values)
+        ):
             number = rows[-1]["rowid"]
             yield from map(_job, rows)
         return
     begin = since
     for day in (*skipped_days, until):
         last = begin, -1
-        while rows := reader.rows(_JOBS.format(more), (*last, day, *values)):
+        while rows := reader.rows(_JOBS.format(more=more, page=reader.page), (*last, day, *values)):
             last = rows[-1]["submitted_at"], rows[-1]["rowid"]
             yield from map(_job, rows)
         begin = day + END

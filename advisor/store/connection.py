@@ -151,6 +151,11 @@ class StoreConnection:
     A query that takes more than ``longest_s`` ends with StoreError (0: none does).
     """
 
+    page = 2000
+    """Rows that are read at once of what is long."""
+    whole_months: Collection[str] = ()
+    """Months (2026-01) of which every job is known, whatever was pruned."""
+
     def __init__(self, path: Path | str, *, timeout_s: float = 1.0, longest_s: float = 0.0) -> None:
         self.path = store_at(path)
         self._timeout_s, self._longest_s = timeout_s, longest_s

@@ -56,7 +56,8 @@ class PostgresRow(tuple[Any, ...]):
 
 
 @lru_cache(1000)
-def _row_class(names: tuple[str, ...]) -> type[PostgresRow]:
+def row_class(names: tuple[str, ...]) -> type[PostgresRow]:
+    """Return the class of a result's rows, whose columns have these names."""
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
     ordered = {name: numbers[name] for name in dict.fromkeys(names)}
     return type("PostgresRow", (PostgresRow,), {"__slots__": (), "numbers": ordered})
@@ -65,7 +66,7 @@ def _row_class(names: tuple[str, ...]) -> type[PostgresRow]:
 def _rows_by_name(cursor: Any) -> Any:
     if cursor.description is None:
         return PostgresRow
-    return _row_class(tuple(column.name for column in cursor.description))
+    return row_class(tuple(column.name for column in cursor.description))
 
 
 class PostgresCursor:

@@ -9,7 +9,7 @@ that is not summed up.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -112,26 +112,39 @@ def to_prune(
 
 
 def prune(
-    store: StoreTransaction, *, decisions_before: str = "", observations_before: str = ""
+    store: StoreTransaction,
+    *,
+    decisions_before: str = "",
+    observations_before: str = "",
+    up_to: Mapping[str, int] | None = None,
 ) -> Pruned:
     """Forget what is older than the two times, in the store's form; "" keeps all of a kind.
 
-    It can be had back for a day by :func:`restore_pruned`.
+    ``up_to``: the number of the last row of each table that may go, none of a table without. It
+    can be had back for a day by :func:`restore_pruned`.
     """
+
+    def known(old: str, table: str, number: str) -> str:
+        """Return ``old`` without rows that came later."""
+        return old if up_to is None else f"{old} AND {number} <= {int(up_to.get(table, -1))}"
+
     pruned = Pruned()
+    old_outcomes = known(_OLD_OUTCOMES, "outcomes", "rowid")
+    old_decisions = known(_OLD_DECISIONS, "decisions", "rowid")
+    unused = known(_UNUSED, "observations", "o.id")
     purge_pruned(store)
     if decisions_before:
         _set_horizon(store, decisions_before)
         note = _NOTE_OUTCOMES + _NEED.format("collected_at")
         pruned.outcomes = _steps(
-            store, "outcomes", "rowid", _OLD_OUTCOMES, decisions_before, _SUM_OUTCOMES, note
+            store, "outcomes", "rowid", old_outcomes, decisions_before, _SUM_OUTCOMES, note
         )
         note = _NOTE + _NEED.format("created_at")
         pruned.decisions = _steps(
-            store, "decisions", "id", _OLD_DECISIONS, decisions_before, _SUM, note
+            store, "decisions", "id", old_decisions, decisions_before, _SUM, note
         )
     if observations_before:
-        pruned.observations = _steps(store, "observations", "id", _UNUSED, observations_before)
+        pruned.observations = _steps(store, "observations", "id", unused, observations_before)
     return pruned
 
 

@@ -32,7 +32,7 @@ DAMAGED = "its record is damaged"
 _LUCK = 16**16
 """A decision's id is so many possible numbers: what is drawn for the holdout follows from it."""
 _BATCH = 2000
-"""Decisions read from the store at once."""
+"""Decisions decided again between two looks at whether to go on."""
 _KNOWN = 128 << 20
 """Bytes of requests that are kept with their answers."""
 
@@ -162,11 +162,11 @@ def _stored_rows(
             " json_extract(record, '$.reading') AS reading,"
             " json_extract(record, '$.program') AS program FROM decisions"
             f" WHERE rowid > :last AND created_at >= :after {whose}"
-            f" ORDER BY rowid LIMIT {_BATCH}",
+            f" ORDER BY rowid LIMIT {reader.page}",
             {"last": last, "after": since_text, "user": user},
         )
         yield from rows
-        if len(rows) < _BATCH:
+        if len(rows) < reader.page:
             return
         last = rows[-1]["at"]
 

@@ -62,6 +62,7 @@ def test_what_is_required_is_imported_and_what_is_imported_is_declared() -> None
             + EXTRAS["nvml"]
             + EXTRAS["postgresql"]
             + EXTRAS["dask"]
+            + EXTRAS["history"]
         ),
     )
     packages = imported("advisor", "tui/advisor_tui", "db")

@@ -112,6 +112,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "fetch": (("published.db", "fetched.db"),),
     "backup": (("backup.db",),),
     "restore": (("whole.db",),),
+    "history": (("--to", "history"),),
     "prune": (("--older-than", "0d", "--yes"), ("--undo",)),
     "metrics": ((),),
     "service": (("install", "--dir", "units"), ("status", "--dir", "units")),

@@ -1,0 +1,270 @@
+"""Jobs in Parquet files: the same answers as from the store, and nothing lost or half-written."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advisor_tui import demo
+
+from advisor.errors import StoreError
+from advisor.loop import history
+from advisor.loop.day_sums import sum_days
+from advisor.loop.history import write_history
+from advisor.paths import share
+from advisor.store import parquet
+from advisor.store.pruning import prune
+from advisor.store.reader import Reader
+from advisor.store.writer import Writer
+from tests.unit.stored import decision
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("example") / "advisor.db"
+    demo.build(file, "ann")
+    with Writer(file) as writer:
+        sum_days(writer)
+    return file
+
+
+@pytest.fixture
+def store(example: Path, store_path: Path) -> Path:
+    with closing(sqlite3.connect(example)) as source, closing(sqlite3.connect(store_path)) as copy:
+        source.backup(copy)
+    return store_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "history's"
+
+
+def written(store: Path, folder: Path) -> history.WrittenHistory:
+    with Reader(store) as reader:
+        return write_history(reader, folder)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def same(one: object, other: object) -> bool:
+    """Tell whether two answers are the same, sums of numbers but for their last digits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == pytest.approx(other, rel=1e-9, abs=1e-12)
+    return one == other
+
+
+POLICY = share("config/policy.yaml").read_text(encoding="utf-8")
+SINCE = (datetime.now(UTC) - timedelta(days=700)).strftime("%Y-%m-%d")
+LATELY = (datetime.now(UTC) - timedelta(days=12)).strftime("%Y-%m-%d")
+ASKED = (
+    ("report", "--since", SINCE),
+    ("report", "--since", LATELY),
+    ("report", "--since", SINCE, "--user", "ann"),
+    ("report", "--since", SINCE, "--application", "cg-solver"),
+    ("policy", "simulate", "POLICY", "--since", SINCE),
+    ("policy", "simulate", "POLICY", "--since", LATELY),
+)
+
+
+@pytest.mark.parametrize("verb", ASKED, ids=" ".join)
+def test_a_history_answers_as_the_store_does(
+    advisor: Run, store: Path, folder: Path, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    arguments = [str(tmp_path / "policy.yaml") if a == "POLICY" else a for a in verb]
+    arguments += ["--db", str(store), "--json"]
+    said = advisor("store", "history", "--to", folder, "--db", store, "--json")
+    assert said.code == 0, said.err
+    from_store = json.loads(advisor(*arguments).out)
+    jobs = from_store.get("jobs", from_store.get("decisions"))
+    assert jobs, from_store
+    from_folder = json.loads(advisor(*arguments, "--history", folder).out)
+    assert same(from_store, from_folder), (from_store, from_folder)
+
+
+def test_what_was_pruned_stays_in_the_history(advisor: Run, store: Path, folder: Path) -> None:
+    report = ("report", "--since", SINCE, "--json", "--db", store)
+    before = json.loads(advisor(*report).out)
+    arguments = ("store", "prune", "--older-than", "0d", "--yes", "--db", store, "--json")
+    said = advisor(*arguments, "--history", folder)
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["outcomes"]
+    assert json.loads(advisor(*report).out)["jobs"] == 0
+    assert same(json.loads(advisor(*report, "--history", folder).out), before)
+    stored = contents(folder)
+    assert advisor("store", "history", "--to", folder, "--db", store).code == 0
+    assert contents(folder) == stored, "a month that the store no longer has is left"
+    assert advisor("store", "prune", "--undo", "--db", store).code == 0
+    written(store, folder)
+    assert same(json.loads(advisor(*report, "--history", folder).out), before)
+
+
+def test_only_months_that_changed_are_written(store: Path, folder: Path) -> None:
+    assert written(store, folder).months
+    stored = contents(folder)
+    assert written(store, folder).months == set()
+    assert contents(folder) == stored
+    with Writer(store) as writer:
+        writer.save_decision(decision("a" * 16, "2024-02-03T04:05:06Z"))
+    assert written(store, folder).months == {"2024-02"}
+    changed = contents(folder)
+    new = folder / "decisions/month=2024-02/rows.parquet"
+    assert changed.keys() - stored.keys() == {new}
+    assert {path: data for path, data in changed.items() if path != new} == stored
+    with Reader(store) as reader, parquet.HistoryReader(store, folder) as kept:
+        sql = "SELECT id, record, cluster FROM decisions ORDER BY id"
+        assert list(map(tuple, kept.rows(sql))) == list(map(tuple, reader.rows(sql)))
+
+
+def test_what_comes_after_the_history_was_written_is_not_pruned(store: Path, folder: Path) -> None:
+    last = written(store, folder).last
+    late = decision("b" * 16, "2024-02-03T04:05:06Z")
+    with Writer(store) as writer:
+        writer.save_decision(late)
+        prune(writer, decisions_before="9999", up_to=last)
+        assert [d.id for d in writer.decisions()] == [late.id]
+        assert not writer.outcomes()
+
+
+@pytest.mark.parametrize("moment", range(0, 40, 3))
+def test_whatever_stops_it_the_history_is_right_afterwards(
+    advisor: Run,
+    store: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: int,
+) -> None:
+    """As a full disk stops it: nothing is pruned, and what is there is whole."""
+    steps = iter(range(1000))
+    replace_file = Path.replace
+
+    def stopping(path: Path, target: Path) -> Path:
+        if path.name.endswith(".draft") and next(steps) == moment:
+            raise OSError(28, "No space left on device", str(target))
+        return replace_file(path, target)
+
+    with Reader(store) as reader:
+        outcomes = len(reader.outcomes())
+    monkeypatch.setattr(Path, "replace", stopping)
+    arguments = ("store", "prune", "--older-than", "0d", "--yes", "--db", store)
+    said = advisor(*arguments, "--history", folder)
+    monkeypatch.undo()
+    if said.code == 0:
+        assert next(steps) <= moment, "there are no so many steps"
+    else:
+        assert said.err.count("\n") == 1 and "No space left" in said.err
+        with Reader(store) as reader:
+            assert len(reader.outcomes()) == outcomes
+    assert not [p for p in contents(folder) if p.name.endswith(".draft")]
+    written(store, folder)
+    report = json.loads(
+        advisor("report", "--since", SINCE, "--json", "--db", store, "--history", folder).out
+    )
+    assert report["jobs"] == outcomes
+
+
+def damaged(folder: Path) -> None:
+    path = next((folder / "outcomes").rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def pages_damaged(folder: Path) -> None:
+    for path in (folder / "outcomes").rglob("*.parquet"):
+        data = bytearray(path.read_bytes())
+        data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+        path.write_bytes(data)
+    for name in ("days", "day_sums"):
+        for path in (folder / name).rglob("*.parquet"):
+            path.unlink()
+
+
+def another_version(folder: Path) -> None:
+    (folder / parquet.MARK).write_text('{"schema": "advisor/history/2"}')
+
+
+def other_columns(folder: Path) -> None:
+    path = next((folder / "outcomes").rglob("*.parquet"))
+    connection = parquet.connect(folder)
+    connection.execute(f"COPY (SELECT 1 AS job_id) TO {parquet.quoted(path)} (FORMAT parquet)")
+    connection.close()
+
+
+def no_mark(folder: Path) -> None:
+    (folder / parquet.MARK).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (damaged, "rows.parquet"),
+        (pages_damaged, "history cannot be used"),
+        (another_version, "advisor/history/2"),
+        (other_columns, "it lacks"),
+        (no_mark, "no history is there"),
+    ],
+)
+def test_a_folder_that_is_no_history_is_told_in_one_line(
+    advisor: Run, store: Path, folder: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    written(store, folder)
+    spoil(folder)
+    answer = advisor("report", "--since", SINCE, "--db", store, "--history", folder)
+    assert answer.code == 1 and answer.err.count("\n") == 1
+    assert said in answer.err and str(folder) in answer.err
+
+
+def test_nothing_is_written_among_other_files_or_beside_another_writer(
+    advisor: Run, store: Path, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("mine")
+    said = advisor("store", "history", "--to", other, "--db", store)
+    assert said.code == 1 and "something else" in said.err and len(contents(other)) == 1
+    said = advisor("store", "history", "--to", other / "thesis.tex", "--db", store)
+    assert said.code == 1 and said.err.count("\n") == 1
+    said = advisor("store", "history", "--to", tmp_path / "all*", "--db", store)
+    assert said.code == 1 and "none of" in said.err
+    written(store, folder)
+    with (folder / parquet.MARK).open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="another advisor writes"):
+            written(store, folder)
+
+
+def test_without_duckdb_one_line_says_how_to_install_it(store: Path, folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['duckdb'] = None; from advisor.cli import main;"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["store", "history", "--to", str(folder), "--db", str(store)]
+    said = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert said.returncode == 1 and said.stderr.count("\n") == 1
+    assert "pip install 'hpc-advisor[history]'" in said.stderr
+
+
+def test_no_other_verb_imports_duckdb(store: Path) -> None:
+    code = (
+        "import sys; from advisor.cli import main; main(sys.argv[1:]);"
+        "sys.exit('duckdb' in sys.modules)"
+    )
+    arguments = ["report", "--db", str(store)]
+    assert subprocess.run([sys.executable, "-c", code, *arguments]).returncode == 0

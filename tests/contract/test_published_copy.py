@@ -95,6 +95,7 @@ READING = {
     "serve",
     "report",
     "store publish",
+    "store history",
     "store fetch",
     "store backup",
     "metrics",

@@ -192,13 +192,16 @@ def test_all_models_are_fitted_again_on_dask(store: Path, advisor: Run) -> None:
 @slow
 def test_what_goes_wrong_on_dask_is_one_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    kinds = ["echo", "breaks", "dies", "hangs", "echo"]
-    found = on_dask([task(kind) for kind in kinds], task_s=20)
-    assert [d.number for d in found] == [0, 1, 2, 3, 4]
-    assert found[0].text == found[4].text == "x"
+    # What is answered is the worker's until it is fetched: apart from a task that kills its worker.
+    found = on_dask([task(kind) for kind in ("echo", "breaks", "echo")], task_s=20)
+    assert [d.number for d in found] == [0, 1, 2]
+    assert found[0].text == found[2].text == "x"
     assert found[1].problem == "x is wrong (mend it)"
-    assert "lost" in found[2].problem or "no result for 20 s" in found[2].problem
-    assert "no result for 20 s" in found[3].problem
+    lost = on_dask([task(kind) for kind in ("dies", "hangs")], task_s=20)
+    assert [d.number for d in lost] == [0, 1]
+    assert "lost" in lost[0].problem or "no result for 20 s" in lost[0].problem
+    assert "no result for 20 s" in lost[1].problem
+    found += lost
     assert all("\n" not in d.problem for d in found)
 
 

@@ -178,9 +178,10 @@ def write_grid(path: Path, kernel: str, node_type: str = "bdw") -> None:
 
 def test_the_daemon_trains_what_it_does_not_know(site: AdvisedSite) -> None:
     policy = site.config / "policy.yaml"
-    # By its law the best on milan takes 8 to 9 % longer: within this bound it is surely.
+    # Good options of milan take 4 to 11 % longer by the law: within this bound they are surely. And
+    # runs enough that one more look beside the best leaves two to confirm it.
     bound = site.policy.replace("max_slowdown: 10%", "max_slowdown: 15%")
-    policy.write_text(bound + "training: {mode: auto, samples: 6}\n")
+    policy.write_text(bound + "training: {mode: auto, samples: 9}\n")
     site.advisor("policy", "apply")
     site.settle()
     # Long enough that what srun takes on a busy machine is little of it, and with much to save.

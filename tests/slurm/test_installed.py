@@ -97,9 +97,10 @@ def test_a_plain_users_job_is_trained_and_advised(
     )
     (tmp_path / "machine").mkdir()
     (tmp_path / "site.yaml").write_text(site_file())
-    # By its law the best on milan takes 8 to 9 % longer: within this bound it is surely.
+    # Good options of milan take 4 to 11 % longer by the law: within this bound they are surely. And
+    # runs enough that one more look beside the best leaves two to confirm it.
     policy = POLICY.replace("max_slowdown: 10%", "max_slowdown: 15%")
-    (tmp_path / "policy.yaml").write_text(policy + "training: {mode: auto, samples: 6}\n")
+    (tmp_path / "policy.yaml").write_text(policy + "training: {mode: auto, samples: 9}\n")
     links = []
     for name in LARGE:
         found = importlib.util.find_spec(name)

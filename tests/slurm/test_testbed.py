@@ -149,7 +149,9 @@ def test_at_rest_the_accounting_has_every_job(testbed: Testbed) -> None:
     for job_id in ids:
         testbed.wait(job_id)
     testbed.rest()
-    rows = testbed.run(["sacct", "-a", "-X", "-n", "-P", "-o", "JobIDRaw,State,Partition"]).stdout
+    # Without a beginning sacct shows today's alone, at midnight none.
+    since = ["-S", "now-1days", "-o", "JobIDRaw,State,Partition"]
+    rows = testbed.run(["sacct", "-a", "-X", "-n", "-P", *since]).stdout
     assert {f"{job_id}|COMPLETED|batch" for job_id in ids} <= set(rows.splitlines())
 
 

@@ -35,5 +35,8 @@ def test_tasks_run_on_jobs_of_the_scheduler(
     done = sorted(engine(setup).run(tasks))
     assert [(d.text, d.problem) for d in done] == [("one", ""), ("two", ""), ("three", "")]
     assert not list(folder.iterdir()), "certificates and logs are gone"
-    jobs = testbed.run(["sacct", "-nX", "--name=advisor-workers", "-o", "jobid,state"])
+    testbed.rest()  # until then the accounting may not have heard of them
+    # Without a beginning sacct shows today's alone, at midnight none.
+    today = ["-S", "now-1days", "--name=advisor-workers", "-o", "jobid,state"]
+    jobs = testbed.run(["sacct", "-nX", *today])
     assert len(jobs.stdout.splitlines()) == 2, jobs

@@ -69,18 +69,7 @@ def refit(
         if (group.scope, group.owner) != (scope, owner):
             continue
         fit = _fit(writer, application, workload, node_type, group)
-        model = writer.save_model(
-            application,
-            workload,
-            node_type,
-            scope=scope,
-            owner=owner,
-            name=fit.model,
-            energy_quality=fit.energy_quality,
-            n_train=fit.n_train,
-            stats=fit.stats,
-            options=fit.options,
-        )
+        model = _save(writer, (application, workload, node_type), scope, owner, fit)
         whose = "" if scope == "all" else f" for {owner}"
         return (
             f"fitted {application} ({workload}) on {node_type}{whose}: model {model.id}, "
@@ -106,21 +95,22 @@ def refit_all(writer: Writer, workers: Workers, *, step: Callable[[int, int], ob
     """
     from advisor.models.fit_task import fit_of, fit_task
 
-    wanted = _in_use(writer)
+    models = _in_use(writer)
     inventory = writer.inventory().node_types
     tasks = [
         fit_task(group.observations, inventory.get(model.node_type), _elsewhere(writer, model))
-        for model, group in wanted
+        for model, group in models
     ]
     fitted, left = 0, []
     for count, done in enumerate(workers.run(tasks), 1):
-        model, _ = wanted[done.number]
+        model, _ = models[done.number]
         problem = done.problem
         if not problem:
             with writer.transaction():
                 current = writer.find_models(model.application, model.workload, model.node_type)
                 if any((m.id, m.updated_at) == (model.id, model.updated_at) for m in current):
-                    _save(writer, model, fit_of(done.text))
+                    place = model.application, model.workload, model.node_type
+                    _save(writer, place, model.scope, model.owner, fit_of(done.text))
                     fitted += 1
                 else:
                     problem = "it was changed meanwhile"
@@ -150,13 +140,13 @@ def _in_use(writer: Writer) -> list[tuple[StoredModel, ScopedRuns]]:
     return sorted(pairs, key=lambda pair: (pair[0].updated_at, pair[0].id))
 
 
-def _save(writer: Writer, model: StoredModel, fit: FitResult) -> None:
-    writer.save_model(
-        model.application,
-        model.workload,
-        model.node_type,
-        scope=model.scope,
-        owner=model.owner,
+def _save(
+    writer: Writer, place: tuple[str, str, str], scope: Scope, owner: str, fit: FitResult
+) -> StoredModel:
+    return writer.save_model(
+        *place,
+        scope=scope,
+        owner=owner,
         name=fit.model,
         energy_quality=fit.energy_quality,
         n_train=fit.n_train,

@@ -149,8 +149,8 @@ def check_name(folder: Path) -> None:
 
 def month_files(folder: Path, table: str) -> dict[str, Path]:
     """Return a table's files by month, in order."""
-    typed_columns = folder.joinpath(table).glob(f"month=*/{FILE}")
-    return {path.parent.name.removeprefix("month="): path for path in sorted(typed_columns)}
+    paths = folder.joinpath(table).glob(f"month=*/{FILE}")
+    return {path.parent.name.removeprefix("month="): path for path in sorted(paths)}
 
 
 def month_file(folder: Path, table: str, month: str) -> Path:
@@ -248,9 +248,9 @@ class HistoryReader(Reader):
         if isinstance(parameters, Mapping):
             parameters = {name: parameters[name] for name in _NAME.findall(sql)}
             sql = _NAME.sub(r"$\1", sql)
-        typed_columns = run(self._history, self.folder, sql, parameters)
+        plain_rows = run(self._history, self.folder, sql, parameters)
         of_names = row_class(tuple(column[0] for column in self._history.description or ()))
-        return list(map(of_names, typed_columns))
+        return list(map(of_names, plain_rows))
 
 
 def reader_of(path: Path, folder: Path | None) -> Reader:

@@ -124,14 +124,14 @@ def prune(
     can be had back for a day by :func:`restore_pruned`.
     """
 
-    def known(old: str, table: str, number: str) -> str:
-        """Return ``old`` without rows that came later."""
+    def without_later(old: str, table: str, number: str) -> str:
+        """Return the condition ``old`` for rows up to the table's last one that may go."""
         return old if up_to is None else f"{old} AND {number} <= {int(up_to.get(table, -1))}"
 
     pruned = Pruned()
-    old_outcomes = known(_OLD_OUTCOMES, "outcomes", "rowid")
-    old_decisions = known(_OLD_DECISIONS, "decisions", "rowid")
-    unused = known(_UNUSED, "observations", "o.id")
+    old_outcomes = without_later(_OLD_OUTCOMES, "outcomes", "rowid")
+    old_decisions = without_later(_OLD_DECISIONS, "decisions", "rowid")
+    unused = without_later(_UNUSED, "observations", "o.id")
     purge_pruned(store)
     if decisions_before:
         _set_horizon(store, decisions_before)

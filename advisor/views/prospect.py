@@ -24,6 +24,8 @@ _BARS = 8
 _INK = "#111827"
 _PAGE_ROWS = 200
 """Rows of each table of the page."""
+_TRAIN_COLUMNS = "user", "nodes", "jobs", "saves", "command"
+"""What stands beside the programs worth training first."""
 ASSUMED = {
     "partition": "the mean of the metered jobs of the same partition",
     "site": "the site file's base_power_w and core_power_w",
@@ -206,19 +208,8 @@ class ProspectView:
             if parts:
                 lines.append(f"{title}: {', '.join(parts)}{more}")
         if p.train_first:
-            rows = [
-                (
-                    c.application,
-                    c.user or "-",
-                    c.nodes or "-",
-                    c.jobs,
-                    format_kwh(c.saving_kwh),
-                    c.command,
-                )
-                for c in p.train_first
-            ]
-            heads = ("train first", "user", "nodes", "jobs", "saves", "command")
-            lines += ["", *table(heads, rows)]
+            heads = ("train first", *_TRAIN_COLUMNS)
+            lines += ["", *table(heads, _train_rows(p))]
         return [*lines, "", *self.notes()]
 
     def _worth(self) -> str:
@@ -279,18 +270,7 @@ class ProspectView:
         ):
             heads, rows = _table_of(slices[:_PAGE_ROWS], name)
             sections.append(f"<h2>{title}</h2>{_html_table(heads, rows)}")
-        rows = [
-            (
-                c.application,
-                c.user or "-",
-                c.nodes or "-",
-                c.jobs,
-                format_kwh(c.saving_kwh),
-                c.command,
-            )
-            for c in p.train_first
-        ]
-        train = _html_table(("program", "user", "nodes", "jobs", "saves", "command"), rows)
+        train = _html_table(("program", *_TRAIN_COLUMNS), _train_rows(p))
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -303,6 +283,13 @@ class ProspectView:
             f"<h2>Train first</h2>{train}{''.join(sections)}"
             f"<h2>What limits this answer</h2><ul>{notes}</ul></body></html>\n"
         )
+
+
+def _train_rows(prospect: Prospect) -> list[tuple[object, ...]]:
+    return [
+        (c.application, c.user or "-", c.nodes or "-", c.jobs, format_kwh(c.saving_kwh), c.command)
+        for c in prospect.train_first
+    ]
 
 
 def _table_of(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -160,10 +161,7 @@ def test_a_mover_that_dies_before_its_mark_moved_nothing(
     file, back = tmp_path / "a.db", tmp_path / "back.db"
     fill(file)
     for source, target in ((file, address), (address, back)):
-        with monkeypatch.context() as killed:
-            killed.setattr(moved, "mark_away", _die)
-            with pytest.raises(KeyboardInterrupt):
-                move(source, target, away=True)
+        move_dies(monkeypatch, moved, "mark_away", source, target)
         with pytest.raises(StoreError, match=r"did not end.*advisor store move --db"):
             Reader(target)
         with pytest.raises(StoreError, match="did not end"):
@@ -181,10 +179,7 @@ def test_a_mover_that_dies_after_its_mark_moved_all(
     file, back = tmp_path / "a.db", tmp_path / "back.db"
     fill(file)
     for source, target in ((file, address), (address, back)):
-        with monkeypatch.context() as killed:
-            killed.setattr(follow, "arrive", _die)
-            with pytest.raises(KeyboardInterrupt):
-                move(source, target, away=True)
+        move_dies(monkeypatch, follow, "arrive", source, target)
         with pytest.raises(MovedStoreError, match="was moved to"):
             Writer(source)
         assert move(source, target, away=True).rows == {}, "it only says so there"
@@ -258,10 +253,7 @@ def test_only_a_store_of_this_mover_is_replaced(
     both_: tuple[Path, Path], address: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = both_
-    monkeypatch.setattr(moved, "mark_away", _die)
-    with pytest.raises(KeyboardInterrupt):
-        move(one, address, away=True)
-    monkeypatch.undo()
+    move_dies(monkeypatch, moved, "mark_away", one, address)
     with pytest.raises(RefusedError, match="there is a store already"):
         move(other, address, away=True)
     assert move(one, address, away=True).rows
@@ -273,6 +265,16 @@ def both_(tmp_path: Path) -> tuple[Path, Path]:
     fill(one)
     fill(other)
     return one, other
+
+
+def move_dies(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str, source: Path, target: Path
+) -> None:
+    """Have a move killed at a step."""
+    with monkeypatch.context() as killed:
+        killed.setattr(module, step, _die)
+        with pytest.raises(KeyboardInterrupt):
+            move(source, target, away=True)
 
 
 def _die(*_: object) -> None:

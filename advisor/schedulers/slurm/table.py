@@ -70,15 +70,16 @@ _OPTIONS = {
     # Tasks bound to cores, maybe to one each, and a step that uses a part of what its job has.
     "binds:threads binds:cores": "cpu-bind:@srun m,distribution: exact@srun",
     # Which CPUs of its nodes a task gets, where the job itself says how many tasks there are.
-    "binds:threads binds:cores binds:node_type binds:tasks": "hint:",
     "binds:threads binds:cores binds:node_type binds:tasks axis:ranks": """
         ntasks-per-core: ntasks-per-socket:
         """,
     "binds:gpus binds:threads binds:cores binds:node_type binds:tasks": "gpus-per-task:",
     "held": "b,begin:! d,dependency:! H,hold!",
+    # With a hint of any kind srun gives a task one core, whatever the job's -c or --exclusive say,
+    # unless it has a -c of its own (Slurm 22.05).
     "binds:shape": """
         container: container-id: S,core-spec:? external-launcher::@srun B,extra-node-info:
-        gpus-per-socket: multi-prog@srun ntasks-per-gpu: ntasks-per-tres: O,overcommit?
+        gpus-per-socket: hint: multi-prog@srun ntasks-per-gpu: ntasks-per-tres: O,overcommit?
         overlap::@srun E,preserve-env@srun r,relative:@srun spread-job? thread-spec:?
         threads-per-core: tres-per-task:
         """,
@@ -173,7 +174,6 @@ VALUES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("conservative ondemand performance powersave schedutil userspace", "binds:frequency"),
     ),
     "export": (("omp_ kmp_ gomp_ mkl_ openblas_ goto_ blis_ veclib_ numexpr_", "binds:threads"),),
-    "hint": (("memory_bound", "binds:shape"),),
     "priority": (("0", "held"),),
 }
 """Option -> classes that come with a word of its value that begins so, small letters."""

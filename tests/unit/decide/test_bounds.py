@@ -311,7 +311,7 @@ def test_in_the_controller_a_job_is_judged_as_if_it_had_a_signal_or_a_deadline(
 
 @pytest.mark.parametrize(
     "option",
-    ["hint=nomultithread", "ntasks-per-core=1", "ntasks-per-socket=1", "gpus-per-task=1"],
+    ["ntasks-per-core=1", "ntasks-per-socket=1", "gpus-per-task=1"],
 )
 def test_what_says_which_cores_a_task_gets_leaves_the_cap(store: Writer, option: str) -> None:
     policy(store, axes={"threads": "override", "node_type": "override"})
@@ -325,8 +325,10 @@ def test_what_says_which_cores_a_task_gets_leaves_the_cap(store: Writer, option:
         assert not decision.changed and "no-baseline" in codes(decision)
 
 
-def test_a_hint_that_leaves_cores_idle_changes_nothing(store: Writer) -> None:
-    decision = ask(store, "-N1 -n1 --exclusive --hint=memory_bound")
+@pytest.mark.parametrize("hint", ["memory_bound", "nomultithread", "compute_bound", "multithread"])
+def test_a_hint_that_leaves_cores_idle_changes_nothing(store: Writer, hint: str) -> None:
+    """Asked of a real Slurm: the steps of `-n1 -c14 --exclusive` run on one core of 28."""
+    decision = ask(store, f"-N1 -n1 -c14 --exclusive --hint={hint}")
     assert not decision.changed and "option-binds" in codes(decision)
 
 

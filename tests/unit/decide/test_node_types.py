@@ -61,9 +61,9 @@ def test_a_site_may_say_what_its_own_options_bind(
 
 
 def test_a_site_cannot_loosen_what_the_table_says(store: Writer) -> None:
-    says: dict[str, object] = {"understood_options": {"hint": [], "exclude": []}}
+    says: dict[str, object] = {"understood_options": {"ntasks-per-core": [], "exclude": []}}
     store.apply_config("site", path="s", text="s", compiled=says, by="test")
-    decision = ask(store, "-N1 -n1 --exclusive --hint=nomultithread")
+    decision = ask(store, "-N1 -n1 --exclusive --ntasks-per-core=1")
     assert set(decision.rewrite) == {"cpu-freq"} and not decision.environment
 
 

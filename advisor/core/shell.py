@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from advisor.core.shell_words import (
     BLANK,
@@ -104,6 +105,14 @@ class _Frame:
     function: bool = False
 
 
+class _HereDocument(NamedTuple):
+    """A here-document whose text is still to come; ``tabs``: those before a line do not count."""
+
+    delimiter: str
+    quoted: bool
+    tabs: bool
+
+
 @dataclass(slots=True)
 class _Reader(WordReader):
     commands: list[ShellCommand] = field(default_factory=list)
@@ -115,7 +124,7 @@ class _Reader(WordReader):
     first: int = 0
     head: str = ""
     """"for" or "case" while its head is read, "pattern" before a case's ")"."""
-    here: list[tuple[str, bool]] = field(default_factory=list)
+    here: list[_HereDocument] = field(default_factory=list)
     body: bool = False
     """The next compound command is a function's body."""
     chained: bool = False
@@ -152,7 +161,7 @@ class _Reader(WordReader):
                 # Where the delimiter is quoted (`<<'EOF'`), the shell expands nothing in the
                 # document.
                 quoted = source[self.at : self.at + 1] in ("'", '"', "\\")
-                self.here.append((self._word() or "", quoted))
+                self.here.append(_HereDocument(self._word() or "", quoted, match[1] == "-"))
             elif match := self._take_match(_REDIRECT):
                 self._blank()
                 self.texts.append(self._word() or "")
@@ -378,7 +387,7 @@ class _Reader(WordReader):
         self._check_length()
 
     def _here_documents(self) -> None:
-        for delimiter, quoted in self.here:
+        for document in self.here:
             body: list[str] = []
             while True:
                 self._tick()
@@ -388,13 +397,14 @@ class _Reader(WordReader):
                 end = len(self.source) if end < 0 else end
                 line = self.source[self.at : end]
                 self.at = end + 1
-                if line.strip() == delimiter:
+                # Nothing but the tabs of `<<-` is taken off: an indented EOF ends no `<<EOF`.
+                if (line.lstrip("\t") if document.tabs else line) == document.delimiter:
                     break
                 body.append(line)
             text = "\n".join(body)
             self.texts.append(text)
             # The shell expands such a text like one in double quotes, and so runs what it holds.
-            if not quoted and ("$(" in text or "`" in text):
+            if not document.quoted and ("$(" in text or "`" in text):
                 raise NotFollowedError("a here-document runs commands")
         self.here = []
         self.at = min(self.at, len(self.source))

@@ -37,7 +37,9 @@ exec {never}<> <(:)  # to wait without a child
 
 look() {
   local environ name stats=() ours=() given
+  running=
   while IFS= read -r environ; do
+    running=yes
     IFS= read -r name < "${environ%/environ}/comm" || continue
     case $name in @STARTERS@) continue ;; esac  # it starts what works, and waits
     stats+=("${environ%/environ}"/task/[0-9]*/schedstat)
@@ -83,6 +85,9 @@ done
 while :; do
   wait_s 30
   look
+  # The run is over and nobody ended this: whoever was to was killed before this had its number, or
+  # another process bears that now.
+  [ "$running" ] || exit 0
 done
 """
 

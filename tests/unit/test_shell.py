@@ -102,6 +102,17 @@ def test_comments_are_no_text_and_here_documents_are() -> None:
     assert "OMP" not in shell.text and "MKL" in shell.text
 
 
+@pytest.mark.parametrize("end", [" EOF", "EOF ", "\tEOF", "EOF\r"])
+def test_a_here_document_goes_on_past_an_end_that_is_not_alone_on_its_line(end: str) -> None:
+    shell = read_shell(f"cat <<EOF\nsrun ./a\n{end}\nsrun ./b\nEOF\nsrun ./c\n")
+    assert [c.words for c in shell.commands] == [("cat",), ("srun", "./c")]
+
+
+def test_tabs_before_the_end_do_not_count_where_it_says_so() -> None:
+    shell = read_shell("cat <<-EOF\n\tsrun ./a\n EOF\n\t\tEOF\nsrun ./c\n")
+    assert [c.words for c in shell.commands] == [("cat",), ("srun", "./c")]
+
+
 @given(st.text(alphabet="ab ;&|<>()'\"`$\\\n{}[]=#!ifdones", max_size=60))
 def test_no_text_breaks_it(text: str) -> None:
     shell = read_shell(text)

@@ -246,7 +246,8 @@ class Policy:
     ] = "no-later"
     unknown_workload: Annotated[
         Literal["default", "skip"],
-        "for an unknown input of a known application: its model for `default`, or none",
+        "what an unknown input of a known application gets: its model for `default`, as if that "
+        "were of all inputs, or none",
     ] = "default"
     estimated_energy: Annotated[
         Literal["apply", "advise"],

@@ -21,6 +21,7 @@ from advisor.schedulers.base import (
     Hooks,
     JobHere,
     JobRecord,
+    JobUse,
     Scheduler,
     Watched,
 )
@@ -69,7 +70,7 @@ class Slurm(Sweeps, Scheduler):
         """Tell whether a line holds sacct's columns."""
         return "|" in first_line and "JobID" in first_line.split("|")
 
-    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobUse]:
         """Yield the jobs of a file that ``sacct -P`` or ``-p`` wrote."""
         return stream_sacct(path, damaged)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -130,7 +130,7 @@ class:memory lists those never swept that are memory-bound.
         self._listed: dict[int, Listed] = {}
         self._known: dict[view.Key, Listed] = {}
         """Rows that hold as long as the session's stamp, and the sweeps, are what they were."""
-        self._known_at: object = None
+        self._known_at: tuple[object, Mapping[view.Key, tuple[int, int]]] | None = None
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._gains: view.Gains | None = None
         self._remembered: remembered.CellsByKey = {}
@@ -212,7 +212,7 @@ class:memory lists those never swept that are memory-bound.
         self._generation += 1
         begin(self, self._load, self._generation, keep, group="list", exclusive=True)
 
-    def _state(self) -> object:
+    def _state(self) -> tuple[object, Mapping[view.Key, tuple[int, int]]]:
         """Return what the rows depend on."""
         return self.session.stamp(), dict(self.advisor.sweeping)
 
@@ -493,6 +493,11 @@ class:memory lists those never swept that are memory-bound.
     def files_changed(self) -> None:
         """Show the rows under other choices."""
         self.action_reload()
+
+    def status_changed(self) -> None:
+        """Show which sweeps are under way now."""
+        if self._known_at is not None and dict(self.advisor.sweeping) != self._known_at[1]:
+            self.load(keep=True)
 
     def on_screen_resume(self) -> None:
         """Read again what was chosen or measured meanwhile."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
+from advisor.schedulers import slurm
 from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.base import (
     Health,
@@ -49,7 +50,7 @@ class Slurm(Sweeps, Scheduler):
     NAME: ClassVar[str] = "slurm"
     LABEL: ClassVar[str] = "Slurm"
     DESCRIPTION: ClassVar[str] = "Slurm: one exclusive allocation, energy from its accounting"
-    RANK: ClassVar[int] = 1
+    RANK: ClassVar[int] = slurm.RANK
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
     ACCOUNTING: ClassVar[str] = "sacct"
@@ -76,7 +77,7 @@ class Slurm(Sweeps, Scheduler):
 
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""
-        return availability.installed()
+        return slurm.installed()
 
     def job_here(self) -> JobHere | None:
         """Return the job of Slurm that this process runs in, or None."""

@@ -80,7 +80,8 @@ class AdvisorApp(AppShell):
         for place in PLACES:
             self.add_mode(place.name, partial(self._place, place))
         self.animation_level = "none"
-        self._looking = self._settled = False
+        self._looking = self.settled = False
+        """``settled``: all is made that is made ahead."""
         tui_settings = settings.read(session.settings, self.available_themes)
         self._problems = tui_settings.problems
         if tui_settings.signs == "ascii" or (not utf8 and tui_settings.signs == "auto"):
@@ -158,8 +159,10 @@ class AdvisorApp(AppShell):
         await self.make_ahead(*(kind for kind in kinds if kind not in shown))
         begun = [w for w in self.workers if w.group == "look" and w.node is not self]
         await finished(begun, AHEAD_S)
+        if isinstance(self.screen, Page):
+            self.screen.others_made()
         gc.freeze()
-        self._settled = True  # from now on it is called while nobody types
+        self.settled = True  # from now on it is called while nobody types
         problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
         if problems:
             self.tell("\n".join(problems), "warning")
@@ -184,7 +187,7 @@ class AdvisorApp(AppShell):
         """Look at daemon and sweeps, unless the last look is still under way."""
         if _hung_up():
             os._exit(128 + signal.SIGHUP)  # to leave in order, Textual would wait to paint
-        if self._settled and gc.get_count()[0] > GARBAGE:
+        if self.settled and gc.get_count()[0] > GARBAGE:
             gc.collect()
         if not self._looking:
             self._looking = True

@@ -44,6 +44,11 @@ def found(kind: PluginKind) -> dict[str, EntryPoint]:
     return entries
 
 
+def added(kind: PluginKind) -> bool:
+    """Tell whether a package adds any to the advisor's own."""
+    return not all(entry.value.startswith(_OWN) for entry in found(kind).values())
+
+
 def names(kind: PluginKind) -> tuple[str, ...]:
     """Return the names that there are of a kind, the advisor's own first."""
     return tuple(found(kind))

@@ -155,7 +155,7 @@ def _decide(
 
 
 def _print(decision: Decision, worth: Worth | None, path: Path, *, show_diff: bool) -> None:
-    from advisor.schedulers.choose import named
+    from advisor.schedulers.here import named
     from advisor.views.decision import decision_lines
     from advisor.views.script import diff, rewritten
 

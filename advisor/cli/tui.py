@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 
 from advisor.errors import AdvisorError
@@ -29,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start the TUI and return when it is left."""
+    gc.disable()  # nothing of what is loaded is garbage, and the first screen is waited for
+    try:
+        return _start(args)
+    finally:
+        gc.enable()
+
+
+def _start(args: argparse.Namespace) -> int:
     try:
         import textual  # noqa: F401
     except ImportError:

@@ -72,7 +72,8 @@ def is_possible(
     if not math.isfinite(energy_j) or energy_j <= 0:
         return False
     # Near 2^63 and 2^64 doubles lie farther apart than NO_VALUE.
-    if any(0 <= 2.0**bits - energy_j <= NO_VALUE for bits in (31, 32)) or energy_j >= 2.0**62:
+    below_31, below_32 = 2.0**31 - energy_j, 2.0**32 - energy_j
+    if 0 <= below_31 <= NO_VALUE or 0 <= below_32 <= NO_VALUE or energy_j >= 2.0**62:
         return False
     if not time_s or time_s <= 0 or nodes <= 0:
         return True

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.schedulers.accounting_lines import DamagedLines, numbered_lines
-from advisor.schedulers.base import JobRecord
+from advisor.schedulers.base import JobUse
 
 SWF = "swf"
 """What ``--from`` calls it."""
@@ -27,7 +27,7 @@ _MOST = 1e12
 """No field is as large."""
 
 
-def stream_swf(path: Path, damaged: DamagedLines, cores: int = 0) -> Iterator[JobRecord]:
+def stream_swf(path: Path, damaged: DamagedLines, cores: int = 0) -> Iterator[JobUse]:
     """Yield the jobs of a file of any size. ``cores`` are of a node, 0 for what the header says.
 
     A job is taken to have whole nodes if its processors fill them. Raises InputError for a file
@@ -83,22 +83,22 @@ def _numbers(words: list[str]) -> list[float] | None:
     return values if good else None
 
 
-def _record(values: list[float], cores: int, began_s: int) -> JobRecord | None:
+def _record(values: list[float], cores: int, began_s: int) -> JobUse | None:
     state = _STATES.get(int(values[_STATUS]))
     if state is None:
         return None
     processors, program = max(0, int(values[_PROCESSORS])), int(values[_PROGRAM])
     ended_s = began_s + values[_SUBMITTED] + max(0.0, values[_WAIT]) + max(0.0, values[_TIME])
-    return JobRecord(
+    return JobUse(
         str(int(values[_JOB])),
         f"executable_{program}" if program > 0 else "",
         f"user_{int(values[_USER])}",
         f"group_{int(values[_GROUP])}",
+        _place(int(values[_PARTITION]), int(values[_QUEUE])),
         state,
+        ended_at=str(int(ended_s)) if began_s and ended_s > 0 else "",
         elapsed_s=max(0.0, values[_TIME]),
         nodes=-(-processors // cores),
-        ended_at=str(int(ended_s)) if began_s and ended_s > 0 else "",
-        partition=_place(int(values[_PARTITION]), int(values[_QUEUE])),
         cpus=processors,
         whole_nodes=processors % cores == 0,
     )

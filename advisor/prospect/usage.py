@@ -17,7 +17,7 @@ from advisor.core.launchers import LAUNCHERS, LIGHT
 from advisor.core.power import is_possible, stated_power_w
 from advisor.core.recognise import ApplicationRule, clean_name, recognise
 from advisor.loop.execution import node_type_of
-from advisor.schedulers.base import JobRecord
+from advisor.schedulers.base import JobRecord, JobUse, StepRecord, StepUse, longest_step
 
 REPEATED = 20
 """Runs of one user's program on as many nodes: a sweep takes about ten of them."""
@@ -154,20 +154,20 @@ class Usage:
             sums.energy_j += more.energy_j
             sums.users = max(sums.users, more.users)
 
-    def add(self, jobs: Iterable[JobRecord]) -> None:
+    def add(self, jobs: Iterable[JobRecord | JobUse]) -> None:
         """Take in jobs."""
         type_of = lru_cache(65536)(lambda nodes: node_type_of(nodes, self.inventory))
         name_of = lru_cache(65536)(self._name)
         by_line = any(rule.arguments for rule in self.rules)
+        node_type = None
         for job in jobs:
             if not job.nodes or not job.elapsed_s:
                 self.idle += 1
                 continue
-            node_type = self._node_type(
-                job, type_of(job.node_list) if self.inventory.node_types else None
-            )
+            if self.inventory.node_types:
+                node_type = self._node_type(job, type_of(job.node_list))
             steps = [step for step in job.steps if step.numbered]
-            main = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
+            main = longest_step(steps)
             application, program_key = name_of(
                 main.name if main is not None else "", job.name, job.submit_line if by_line else ""
             )
@@ -175,7 +175,6 @@ class Usage:
             if main is not None and main.nodes:
                 ranks = main.tasks // main.nodes if main.tasks % main.nodes == 0 else 0
                 threads = main.cpus // main.nodes if main.cpus % main.nodes == 0 else 0
-            cpus = job.cpus // job.nodes
             group = UseGroup(
                 application,
                 program_key,
@@ -184,16 +183,22 @@ class Usage:
                 job.partition,
                 node_type.name if node_type else "",
                 job.nodes,
-                cpus,
+                job.cpus // job.nodes,
                 ranks,
                 threads,
                 job.freq_requested_khz or 0,
                 job.whole_nodes,
             )
-            self._count_job(job, group, node_type)
-            if job.ended_at:
-                self.first_end = min(self.first_end or job.ended_at, job.ended_at)
-                self.last_end = max(self.last_end, job.ended_at)
+            sums = self.groups.get(group)
+            if sums is None:
+                sums = self._sums_of(group, 1)
+                where = group.partition, group.node_type
+                self.most_cpus[where] = max(group.cpus, self.most_cpus.get(where, 0))
+            self._count_job(job, steps, sums, node_type)
+            ended_at = job.ended_at
+            if ended_at and not self.first_end <= ended_at <= self.last_end:
+                self.first_end = min(self.first_end or ended_at, ended_at)
+                self.last_end = max(self.last_end, ended_at)
 
     def _sums_of(self, group: UseGroup, jobs: int) -> GroupSums:
         """Return the sums to which jobs of a group go."""
@@ -214,21 +219,26 @@ class Usage:
             sums = self.groups.setdefault(group, GroupSums())
         return sums
 
-    def _count_job(self, job: JobRecord, group: UseGroup, node_type: NodeType | None) -> None:
-        sums = self._sums_of(group, 1)
-        where = group.partition, group.node_type
-        self.most_cpus[where] = max(group.cpus, self.most_cpus.get(where, 0))
-        elapsed_s = job.elapsed_s or 0.0
+    def _count_job(
+        self,
+        job: JobRecord | JobUse,
+        steps: Sequence[StepRecord | StepUse],
+        sums: GroupSums,
+        node_type: NodeType | None,
+    ) -> None:
+        elapsed_s, energy_j = job.elapsed_s or 0.0, job.energy_j
         sums.jobs += 1
         sums.node_s += job.nodes * elapsed_s
         sums.submit_line = job.submit_line[:500]
-        covered_s = sum(step.elapsed_s or 0.0 for step in job.steps if step.numbered)
-        energy_j = job.energy_j
-        if any(step.energy_impossible for step in job.steps) or (
+        covered_s, impossible = 0.0, False
+        for step in steps:
+            covered_s += step.elapsed_s or 0.0
+            impossible = impossible or step.energy_impossible
+        if impossible or (
             energy_j is not None and not is_possible(energy_j, covered_s, job.nodes, node_type)
         ):
             self.impossible += 1
-            energy_j = None
+            return
         if energy_j is None or covered_s <= 0 or covered_s > elapsed_s * (1 + MOST_UNCOVERED) + 2:
             return  # steps that overlap count their nodes' energy twice
         covers_job = covered_s >= elapsed_s * (1 - MOST_UNCOVERED)
@@ -242,7 +252,7 @@ class Usage:
             sums.ln_time += ln_time
             sums.ln_time_squares += ln_time * ln_time
 
-    def _node_type(self, job: JobRecord, node_type: NodeType | None) -> NodeType | None:
+    def _node_type(self, job: JobRecord | JobUse, node_type: NodeType | None) -> NodeType | None:
         if node_type is None and self.inventory.node_types:
             types = self.inventory.in_partition(job.partition)
             return types[0] if len(types) == 1 else None

@@ -8,7 +8,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, Protocol, TypedDict, final
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    final,
+)
 
 from advisor.core.availability import JobLimits
 from advisor.core.axes import AxisWriting
@@ -121,6 +132,51 @@ class JobRecord:
     altered: str = ""
     """What of its request was changed after the decision was written into it, "" for nothing."""
     whole_energy_j: float | None = None
+
+
+class StepUse(NamedTuple):
+    """What of a :class:`StepRecord` tells of use: made in a fraction of the time, for millions."""
+
+    name: str
+    elapsed_s: float
+    nodes: int
+    tasks: int
+    cpus: int
+    energy_j: float | None
+    energy_impossible: bool
+    freq_requested_khz: int | None
+    numbered: bool = True
+
+
+class JobUse(NamedTuple):
+    """What of a :class:`JobRecord` tells of use: made in a fraction of the time, for millions."""
+
+    job_id: str
+    name: str
+    user: str
+    account: str
+    partition: str
+    state: str
+    ended_at: str
+    elapsed_s: float
+    nodes: int
+    cpus: int
+    node_list: str = ""
+    energy_j: float | None = None
+    freq_requested_khz: int | None = None
+    submit_line: str = ""
+    steps: Sequence[StepUse] = ()
+    whole_nodes: bool | None = None
+
+
+AnyStep = TypeVar("AnyStep", bound=StepRecord | StepUse)
+
+
+def longest_step(steps: Sequence[AnyStep]) -> AnyStep | None:
+    """Return the first of the steps that took longest, None of none."""
+    if len(steps) == 1:  # of a million jobs most have one
+        return steps[0]
+    return max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +587,7 @@ class Scheduler(Protocol):
         """Tell whether a file that begins so may be of its accounting."""
         return False
 
-    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord | JobUse]:
         """Yield the ended jobs of a file of its accounting, whatever its size.
 
         They have what tells of use: who, what, where, how long, at which energy; a job that was

@@ -42,11 +42,6 @@ def every() -> list[Scheduler]:
     return sorted(schedulers, key=lambda s: s.RANK)
 
 
-def named(scheduler: str) -> str:
-    """Return a scheduler's name, this machine's for "": a stamp does not name it."""
-    return scheduler or installed().NAME
-
-
 def default() -> Scheduler:
     """Return the first scheduler that can be used here; the embedded one always can."""
     schedulers = every()

@@ -88,7 +88,8 @@ def _program(script: str, *, moved: bool) -> dict[str, object]:
 
 def scheduler_of(path: Path) -> str:
     """Return whose job script this is by its lines of options; this machine's where it has none."""
-    from advisor.schedulers.choose import every, installed
+    from advisor.schedulers.choose import every
+    from advisor.schedulers.here import installed_name
     from advisor.schedulers.translators import translator
 
     try:
@@ -98,7 +99,7 @@ def scheduler_of(path: Path) -> str:
     for scheduler in every():
         if any(line.startswith(translator(scheduler.NAME).DIRECTIVE) for line in lines):
             return scheduler.NAME
-    return installed().NAME
+    return installed_name()
 
 
 def read_job(path: Path, *, scheduler: str, hook: str) -> JobRequest:

@@ -10,7 +10,7 @@ from advisor.core.reasons import NOTHING_CHANGED, STEP_PLAN, Reason
 from advisor.core.step_plan import ANY, PlannedStep, StepPlan
 from advisor.core.units import format_change, format_duration, format_energy, format_freq
 from advisor.core.words import describe, step_words, with_interval
-from advisor.schedulers.choose import named
+from advisor.schedulers.here import named
 from advisor.schedulers.translators import translator
 from advisor.views.tables import table
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from advisor.core.policy import MATCH_FIELDS, JobFacts, Policy, PolicySet, shares
 from advisor.core.units import format_percent
-from advisor.schedulers.choose import named
+from advisor.schedulers.here import named
 from advisor.store.reader import Reader
 
 

@@ -17,7 +17,7 @@ from advisor.core.requested_configuration import (
     default_freq,
     possible_node_types,
 )
-from advisor.schedulers.choose import installed
+from advisor.schedulers.here import installed_name
 from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
@@ -103,7 +103,7 @@ def sample_script(snapshot: Snapshot, options: Mapping[str, str], ranks: int) ->
 
 
 def _scheduler(snapshot: Snapshot) -> str:
-    name: str = snapshot.choice("scheduler", lambda: installed().NAME)  # looked for once
+    name: str = snapshot.choice("scheduler", installed_name)  # looked for once
     return name
 
 

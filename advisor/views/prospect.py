@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
@@ -237,24 +237,25 @@ class ProspectView:
             _text(20, 30, f"{_saving_words(all_jobs)} could be saved", size=20, weight="bold"),
             _text(20, 52, about, colour="#4b5563"),
         ]
-        for row, (name, kwh, colour) in enumerate(
+        used, can = all_jobs.kwh, all_jobs.actionable_kwh
+        for row, (name, kwh, words, colour) in enumerate(
             (
-                ("used", all_jobs.kwh, "#9ca3af"),
-                ("could be acted on", all_jobs.actionable_kwh, "#60a5fa"),
-                ("would be saved", all_jobs.saving[0], "#15803d"),
+                ("used", used, format_kwh(used), "#9ca3af"),
+                ("could be acted on", can, format_kwh(can), "#60a5fa"),
+                ("would be saved", all_jobs.saving[0], _saving_words(all_jobs), "#15803d"),
             )
         ):
             y = 74 + 26 * row
-            parts += _bar(y, name, format_kwh(kwh), kwh / most, colour)
+            parts += _bar(y, name, words, kwh / most, colour)
         parts.append(_error(74 + 52, all_jobs.saving, most))
         largest = max((s.saving[2] for s in apps), default=0.0) or 1.0
         if apps:
             parts.append(_text(20, 176, "saved by program", weight="bold"))
+            parts.append(_text(_LEFT, 176, "lines: 90 % intervals", colour="#4b5563"))
         for row, app in enumerate(apps):
             y = 186 + 26 * row
-            parts += _bar(
-                y, app.name, format_kwh(app.saving[0]), app.saving[0] / largest, "#15803d"
-            )
+            share = app.saving[0] / largest
+            parts += _bar(y, app.name, _saving_words(app), share, "#15803d")
             parts.append(_error(y, app.saving, largest))
         return "\n".join([*parts, "</svg>", ""])
 
@@ -269,8 +270,10 @@ class ProspectView:
             ("Partitions", "partition", p.by_partition),
         ):
             heads, rows = _table_of(slices[:_PAGE_ROWS], name)
-            sections.append(f"<h2>{title}</h2>{_html_table(heads, rows)}")
-        train = _html_table(("program", *_TRAIN_COLUMNS), _train_rows(p))
+            sections.append(f"<h2>{title}</h2>{_html_table(heads, rows, range(1, len(heads)))}")
+        train_heads = ("program", *_TRAIN_COLUMNS)
+        figures = range(train_heads.index("nodes"), train_heads.index("command"))
+        train = _html_table(train_heads, _train_rows(p), figures)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -278,6 +281,7 @@ class ProspectView:
             "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
             "color:#111827}table{border-collapse:collapse;width:100%}th,td{text-align:left;"
             "padding:.3rem .6rem;border-bottom:1px solid #e5e7eb}code{white-space:nowrap}"
+            ".figure{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
             "svg{width:100%;height:auto}</style></head><body>"
             f"<h1>What this site would save</h1>{picture}"
             f"<h2>Train first</h2>{train}{''.join(sections)}"
@@ -356,7 +360,7 @@ def _text(
     )
 
 
-_LEFT, _WIDTH = 190, 540
+_LEFT, _WIDTH = 190, 500
 """Where the picture's bars begin, and how long the longest is."""
 
 
@@ -378,9 +382,21 @@ def _error(y: float, saving: tuple[float, float, float], most: float) -> str:
     )
 
 
-def _html_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f"<th>{escape(str(cell))}</th>" for cell in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _html_table(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], figures: Container[int]
+) -> str:
+    """Return a table; the columns of ``figures`` are aligned to the right."""
+    right = ' class="figure"'
+
+    def line(kind: str, cells: Sequence[object]) -> str:
+        return "".join(
+            f"<{kind}{right if column in figures else ''}>{escape(_shown(cell))}</{kind}>"
+            for column, cell in enumerate(cells)
+        )
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{line('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

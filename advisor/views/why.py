@@ -12,7 +12,7 @@ from advisor.core.words import describe, interval_words
 from advisor.loop.execution import observed_khz
 from advisor.loop.step_outcomes import StepOutcome
 from advisor.loop.why import Answer, Compared
-from advisor.schedulers.choose import named
+from advisor.schedulers.here import named
 from advisor.schedulers.translators import translator
 from advisor.store.records import Outcome
 from advisor.views.decision import effects_text, heading, reason_lines, rewrite_text

@@ -16,6 +16,7 @@ from advisor.core.inventory import Inventory, NodeType
 from advisor.errors import SchedulerError
 from advisor.schedulers.node_state import rooms
 from advisor.schedulers.pbs import availability as pbs
+from advisor.schedulers.pbs import installed
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -133,11 +134,11 @@ def test_queues() -> None:
 def test_a_complex_by_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "none"))
-    assert not pbs.installed()
+    assert not installed()
     nodes = {"n1": {"ncpus": 28, "mem": "1gb", "node_type": "bdw"}}
     programs = fake_pbs.install(tmp_path / "pbs", nodes=nodes)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}/usr/bin:/bin")
-    assert pbs.installed()
+    assert installed()
     found = pbs.read()
     assert [n.name for n in found.nodes] == ["n1"] and found.nodes[0].idle
     assert found.queues["workq"].enabled and not pbs.read_limits().enforced

@@ -25,7 +25,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], bool]:
     """Pages are made ahead at once; tells whether all of them are."""
     monkeypatch.setattr(app, "IDLE_S", 0.01)
     monkeypatch.setattr(applications, "RESTS_S", 0.01)
-    return lambda at: not gc.isenabled()  # the last thing that is done
+    return lambda at: bool(at.app.settled)
 
 
 @pytest.fixture

@@ -392,3 +392,32 @@ def test_settings_are_kept_and_hold(
         assert at.app.screen is made[PolicyPage] and at.one("#fact-user", Input).value == "ann"
 
     play(session, unknown)
+
+
+def test_a_sweep_that_begins_is_shown_without_a_key(session: Session, play: Play) -> None:
+    async def story(at: Any) -> None:
+        assert "training" not in row_of(at.lines, "raytrace")
+        at.app.sweeping = {("raytrace", "default"): (3, 14)}
+        at.app.paint_status()
+        await at.until(lambda: "training 3/14" in row_of(at.lines, "raytrace"))
+
+    play(session, story)
+
+
+def test_where_there_is_room_the_options_under_the_cursor_are_drawn(
+    session: Session, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "IDLE_S", 0.01)
+
+    async def story(at: Any) -> None:
+        await at.until(lambda: at.app.settled and "as written" in at.text)
+        assert "time (min) →" in at.text and "Node types, fastest first" in at.text
+        height = at.app.screen.query_one("#applications").size.height
+        assert height == 13, "as high as the title and the rows"
+        await at.press("home", *["down"] * 8)
+        await at.until(lambda: "No options yet: t measures it once." in at.text)
+        assert "raytrace / default" in at.text and "as written" not in at.text
+        await at.pilot.resize_terminal(80, 24)
+        await at.until(lambda: "No options yet" not in at.text)
+
+    play(session, story, (120, 40))

@@ -76,6 +76,7 @@ STORIES: dict[tuple[int, int], dict[str, tuple[str, ...]]] = {
         "sweep-log": ("down", "enter"),
         "new-sweep": ("escape", "n"),
     },
+    (120, 40): {"applications-drawn": ("home", "down", "enter", "escape")},
     (160, 50): {"tradeoff": ("down", "enter", "right"), "rule": ("4", "w")},
 }
 """By the terminal's size: pictures in the order in which one story comes to them, by which keys."""
@@ -152,9 +153,12 @@ def test_screens_look_as_they_should(
         for name, keys in STORIES[size].items():
             for key in keys:
                 await at.press(key)
-            awaited = {"whatif": "- gone", "past": "decisions", "sweep-log": "baseline 28"}.get(
-                name, ""
-            )
+            awaited = {
+                "whatif": "- gone",
+                "past": "decisions",
+                "sweep-log": "baseline 28",
+                "applications-drawn": "as written",
+            }.get(name, "")
             await at.until(lambda awaited=awaited: awaited in at.text)
             await at.settle()
             pictures[f"{name}-{size[0]}x{size[1]}"] = normal(

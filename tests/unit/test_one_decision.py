@@ -21,7 +21,6 @@ from advisor.core.inventory import NodeType
 from advisor.core.option import Option
 from advisor.core.request import JobRequest
 from advisor.core.settings import parse_choices
-from advisor.schedulers.choose import create
 from advisor.schedulers.submission import payload_of
 from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
@@ -120,7 +119,7 @@ GRID_PARAMETERS = [
 @pytest.fixture(params=SCHEDULERS)
 def scheduler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name = str(request.param)
-    monkeypatch.setattr(view, "installed", lambda: create(name))
+    monkeypatch.setattr(view, "installed_name", lambda: name)
     for variable in ("OMP_NUM_THREADS", "SBATCH_ACCOUNT"):
         monkeypatch.delenv(variable, raising=False)
     return name

@@ -9,7 +9,6 @@ import pytest
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import NodeType
 from advisor.core.option import Option
-from advisor.schedulers.choose import create
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import preview as view
@@ -83,7 +82,7 @@ def store(tmp_path: Path) -> Path:
 def test_a_preview_is_decided_as_the_scheduler_here_does(
     store: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str
 ) -> None:
-    monkeypatch.setattr(view, "installed", lambda: create(scheduler))
+    monkeypatch.setattr(view, "installed_name", lambda: scheduler)
     with Reader(store) as reader:
         site = site_for_preview(reader)
         site.take(reader.models())

@@ -7,7 +7,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,7 @@ from advisor.prospect.sums import stream_sums
 from advisor.prospect.swf import stream_swf
 from advisor.prospect.usage import DEFAULT_W, OTHERS, REPEATED, GroupUse, Usage
 from advisor.schedulers.accounting_lines import DamagedLines
-from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.base import JobRecord, JobUse, StepRecord
 from advisor.schedulers.pbs.accounting_file import stream_log
 from advisor.schedulers.slurm.accounting_file import stream_sacct
 
@@ -78,7 +78,7 @@ def job(
     )
 
 
-def used(jobs: Iterable[JobRecord], inventory: Inventory | None = None) -> Usage:
+def used(jobs: Iterable[JobRecord | JobUse], inventory: Inventory | None = None) -> Usage:
     usage = Usage(inventory or Inventory())
     usage.add(jobs)
     return usage
@@ -220,7 +220,7 @@ def test_parts_come_to_the_whole_and_the_same_file_gives_the_same_answer() -> No
 HEAD = "JobID|JobName|State|ElapsedRaw|NNodes|NCPUS|NTasks|ConsumedEnergyRaw|SubmitLine"
 
 
-def sacct(tmp_path: Path, *lines: str, head: str = HEAD) -> tuple[list[JobRecord], DamagedLines]:
+def sacct(tmp_path: Path, *lines: str, head: str = HEAD) -> tuple[list[JobUse], DamagedLines]:
     path, damaged = tmp_path / "year.txt", DamagedLines()
     path.write_text("\n".join([head, *lines, ""]), encoding="utf-8")
     return list(stream_sacct(path, damaged)), damaged
@@ -332,7 +332,7 @@ def test_ear_s_report(tmp_path: Path) -> None:
 SWF_HEAD = "; UnixStartTime: 1735689600\n; MaxNodes: 4\n; MaxProcs: 112\n"
 
 
-def swf(tmp_path: Path, text: str, cores: int = 0) -> tuple[list[JobRecord], DamagedLines]:
+def swf(tmp_path: Path, text: str, cores: int = 0) -> tuple[list[JobUse], DamagedLines]:
     path, damaged = tmp_path / "log.swf", DamagedLines()
     path.write_text(text)
     return list(stream_swf(path, damaged, cores)), damaged
@@ -456,7 +456,12 @@ PIECES = (
 @pytest.mark.parametrize("kind", SEEDS)
 def test_whatever_stands_in_a_file_is_answered_or_refused(kind: str, tmp_path: Path) -> None:
     rng, path, taken = random.Random(kind), tmp_path / "file", 0
-    stream = {"sacct": stream_sacct, "pbs": stream_log, "ear": stream_ear, "swf": stream_swf}
+    stream: dict[str, Callable[[Path, DamagedLines], Iterator[JobRecord | JobUse]]] = {
+        "sacct": stream_sacct,
+        "pbs": stream_log,
+        "ear": stream_ear,
+        "swf": stream_swf,
+    }
     for _ in range(400):
         text = SEEDS[kind]
         for _ in range(rng.randint(1, 3)):

@@ -14,10 +14,10 @@ from advisor.schedulers.slurm import accounting
 from advisor.schedulers.slurm.accounting import (
     FIELDS,
     START_S,
-    energy_j,
     finished_jobs,
     freq_khz,
     job,
+    metered_j,
     total_energy_j,
 )
 from advisor.schedulers.slurm.accounting import parse as parse_with
@@ -210,7 +210,7 @@ def test_frequencies(text: str, khz: int | None) -> None:
     ],
 )
 def test_blank_zero_and_no_value_mean_missing(text: str, joules: float | None) -> None:
-    assert energy_j(text) == joules
+    assert metered_j(text, None, 1)[0] == joules
 
 
 def test_a_long_step_without_energy_makes_the_sum_unknown() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.schedulers.choose import installed
+from advisor.schedulers.here import installed_name
 
 
 @pytest.mark.parametrize(
@@ -26,4 +27,4 @@ def test_the_scheduler_whose_commands_are_here(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
     (tmp_path / "pbs.conf").write_text(f"PBS_EXEC={tmp_path / 'none'}\n")
-    assert expected == installed().NAME
+    assert expected == installed().NAME == installed_name()

@@ -80,7 +80,8 @@ class AdvisorApp(AppShell):
         for place in PLACES:
             self.add_mode(place.name, partial(self._place, place))
         self.animation_level = "none"
-        self._looking = False
+        self._looking = self.settled = False
+        """``settled``: all is made that is made ahead."""
         tui_settings = settings.read(session.settings, self.available_themes)
         self._problems = tui_settings.problems
         if tui_settings.signs == "ascii" or (not utf8 and tui_settings.signs == "auto"):
@@ -93,6 +94,7 @@ class AdvisorApp(AppShell):
 
     def on_mount(self) -> None:
         """Begin to look after the daemon."""
+        gc.disable()  # until the first pages are made: nothing of what is loaded is garbage
         if not self.is_headless:
             self._heed_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._keep_theme())
@@ -144,10 +146,7 @@ class AdvisorApp(AppShell):
 
         Python's collector would look through all of it every few keys, 60 ms at a time.
         """
-        if isinstance(self.screen, Page):
-            await self.screen.first_read()  # on a busy machine it is not painted yet
-        for group in ("first", "list"):  # nothing else is loaded before all of the first rows
-            await finished([w for w in self.workers if w.group == group], AHEAD_S)
+        await self._first_rows()
         if self.session.demo is not None:
             with suppress(AdvisorError):  # it is only an example
                 await in_thread(self.session.demo)
@@ -160,11 +159,20 @@ class AdvisorApp(AppShell):
         await self.make_ahead(*(kind for kind in kinds if kind not in shown))
         begun = [w for w in self.workers if w.group == "look" and w.node is not self]
         await finished(begun, AHEAD_S)
+        if isinstance(self.screen, Page):
+            self.screen.others_made()
         gc.freeze()
-        gc.disable()  # from now on it is called while nobody types
+        self.settled = True  # from now on it is called while nobody types
         problems = settings.unknown_actions(self.session.settings, self.keys, self._actions())
         if problems:
             self.tell("\n".join(problems), "warning")
+
+    async def _first_rows(self) -> None:
+        """Wait for all of the first rows, but not for ever: nothing else is loaded before them."""
+        if isinstance(self.screen, Page):
+            await self.screen.first_read()  # on a busy machine it is not painted yet
+        for group in ("first", "list"):
+            await finished([w for w in self.workers if w.group == group], AHEAD_S)
 
     def _actions(self) -> set[str]:
         """Return what settings can give a key: the actions of the program and of its pages."""
@@ -179,7 +187,7 @@ class AdvisorApp(AppShell):
         """Look at daemon and sweeps, unless the last look is still under way."""
         if _hung_up():
             os._exit(128 + signal.SIGHUP)  # to leave in order, Textual would wait to paint
-        if not gc.isenabled() and gc.get_count()[0] > GARBAGE:
+        if self.settled and gc.get_count()[0] > GARBAGE:
             gc.collect()
         if not self._looking:
             self._looking = True
@@ -207,6 +215,8 @@ class AdvisorApp(AppShell):
                 return f"daemon cannot read its store: {status['store_error']}", sweeps
             return "daemon answers", sweeps
 
+        if not self.daemon:  # the first time
+            await self._first_rows()
         try:
             self.daemon, self.sweeping = await in_thread(work)
         except AdvisorError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -21,7 +21,7 @@ from advisor.store.listing import (
 )
 from advisor_tui import remembered
 from advisor_tui.background import begin
-from advisor_tui.boxes import SideBySide
+from advisor_tui.boxes import Below, SideBySide
 from advisor_tui.shell import Page
 from advisor_tui.table import PAGE, Cell, Column, LazyTable
 
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from advisor.store.reader import Reader
     from advisor.views import applications as view
     from advisor.views.applications import Listed
+    from advisor.views.tradeoff import Boards
 
 SINCE = "90d"
 """How far back measured savings go."""
 RESTS_S = 0.15
 """Seconds that the cursor rests on a row until its options are read."""
+_ROOMY = ("-wide", "-huge", "-vast")
+"""Widths of the terminal at which they are shown below the list, where it is tall."""
 
 _STATES: dict[str, tuple[str, str]] = {
     "none": ("· not measured", "dim"),
@@ -108,6 +111,9 @@ To save   what the jobs of the last 30 days would save as promised;
 Signs     ⚑ you pinned a point   ◇ you chose a goal
           ✗ you switched the advisor off for it
 
+From 120 columns and 36 lines on the options of the row under the
+cursor are drawn below the list, as Enter shows them.
+
 Type / and some words; every word must be in the name.
 class:memory lists those never swept that are memory-bound.
 """
@@ -130,7 +136,7 @@ class:memory lists those never swept that are memory-bound.
         self._listed: dict[int, Listed] = {}
         self._known: dict[view.Key, Listed] = {}
         """Rows that hold as long as the session's stamp, and the sweeps, are what they were."""
-        self._known_at: object = None
+        self._known_at: tuple[object, Mapping[view.Key, tuple[int, int]]] | None = None
         self._measured: dict[view.Key, OnOffComparison] = {}
         self._gains: view.Gains | None = None
         self._remembered: remembered.CellsByKey = {}
@@ -140,6 +146,8 @@ class:memory lists those never swept that are memory-bound.
         self._generation = 0
         self._measuring = False
         self._rest: Timer | None = None
+        self._beside: tuple[view.Key, str] | None = None
+        """Whose options the picture shows, and what is said beside it."""
 
     def body(self) -> Iterable[Widget]:
         """Yield search line, list and sentence."""
@@ -148,7 +156,8 @@ class:memory lists those never swept that are memory-bound.
             yield Static("", id="count")
         yield LazyTable(_COLUMNS, id="applications", empty="reading ...")
         yield Static("", id="saved")
-        yield Static("", id="sentence")
+        with SideBySide(id="under"):
+            yield Static("", id="sentence")
 
     def on_mount(self) -> None:
         """Read the names of the first rows."""
@@ -212,7 +221,7 @@ class:memory lists those never swept that are memory-bound.
         self._generation += 1
         begin(self, self._load, self._generation, keep, group="list", exclusive=True)
 
-    def _state(self) -> object:
+    def _state(self) -> tuple[object, Mapping[view.Key, tuple[int, int]]]:
         """Return what the rows depend on."""
         return self.session.stamp(), dict(self.advisor.sweeping)
 
@@ -406,16 +415,72 @@ class:memory lists those never swept that are memory-bound.
         self._at_first = self._at_first and self.table.cursor == 0
         self._say()
 
+    def others_made(self) -> None:
+        """Show the options of the row under the cursor."""
+        self._cursor_rested()
+
     def _cursor_rested(self) -> None:
         """Read the options of a row on which the cursor rests, once their page is made."""
         if self.advisor.ready and self.is_current and self.advisor.looked_at is not None:
-            begin(self, self.advisor.read_ahead.begin, *self.advisor.looked_at, group="ahead")
+            begin(self, self._read_ahead, *self.advisor.looked_at, group="ahead")
+
+    async def _read_ahead(self, application: str, workload: str) -> None:
+        """Read a row's options, and show them where there is room."""
+        boards = await self.advisor.read_ahead.begin(application, workload)
+        if (application, workload) != self.current_key or not self._has_room:
+            return
+        if boards is None and self.advisor.read_ahead.is_reading:  # those of another row
+            self._rest = self.set_timer(RESTS_S, self._cursor_rested)
+            return
+        await self._draw((application, workload), boards)
+
+    @property
+    def _has_room(self) -> bool:
+        return self.has_class("-tall") and any(self.has_class(width) for width in _ROOMY)
+
+    async def _draw(self, key: view.Key, boards: Boards | None) -> None:
+        """Show a row's options as a picture."""
+        from advisor.views import tradeoff
+        from advisor_tui import captions
+        from advisor_tui.chart import Chart
+        from advisor_tui.legend import Legend
+        from advisor_tui.shown import Shown
+
+        if not self.query("#glance"):
+            chart, legend = Chart(id="glance"), Legend("", id="glance-legend")
+            chart.can_focus = False
+            chart.border_title, chart.border_subtitle = "time and energy", "enter options"
+            picture_side = Below(chart, legend, id="glance-side")
+            await self.query_one("#under").mount(picture_side, before="#sentence")
+            self.query_one("#under").add_class("-drawn")
+            self.table.snug = True
+            self.table.fit()
+        chart, shown = self.query_one("#glance", Chart), Shown()
+        board = boards.by_type.get(boards.first) if boards is not None else None
+        self._beside, signs = None, ""
+        if boards is None or board is None:
+            chart.show(None, "No options yet: t measures it once.")
+        else:
+            picture, number = shown.arrange(board), shown.begin_at(board)
+            farther = picture is not None and bool(picture.farther)
+            signs = captions.legend(board, shown.words(board), farther=farther)
+            lines = [*tradeoff.detail(board, number), *tradeoff.worth(board, number, boards.month)]
+            self._beside = key, "\n".join([*lines, "", *captions.node_types(boards)])
+            chart.set_reactive(Chart.cursor, number)
+            chart.show(picture, "Its energy is not known; enter shows the times.")
+        self.query_one("#glance-legend", Legend).update(Content(signs))
+        self._write_sentence()
 
     def _say(self) -> None:
-        row, self.advisor.looked_at = self.current, self.current_key
+        self.advisor.looked_at = self.current_key
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(RESTS_S, self._cursor_rested)
+        self._write_sentence()
+
+    def _write_sentence(self) -> None:
+        """Say what is known of the row under the cursor."""
+        row = self.current
         if row is None:
             self.query_one("#sentence", Static).update("")
             return
@@ -425,6 +490,8 @@ class:memory lists those never swept that are memory-bound.
             from advisor.views import applications as view
 
             text += f"\n{view.measured_words(comparison)}"
+        if self._beside is not None and self._beside[0] == row.key:
+            text += f"\n\n{self._beside[1]}"
         self.query_one("#sentence", Static).update(Content(text))
 
     @on(LazyTable.Opened, "#applications")
@@ -494,7 +561,14 @@ class:memory lists those never swept that are memory-bound.
         """Show the rows under other choices."""
         self.action_reload()
 
+    def status_changed(self) -> None:
+        """Show which sweeps are under way now."""
+        if self._known_at is not None and dict(self.advisor.sweeping) != self._known_at[1]:
+            self.load(keep=True)
+
     def on_screen_resume(self) -> None:
         """Read again what was chosen or measured meanwhile."""
         if self._generation and self._state() != self._known_at:
             self.load(keep=True)
+        else:
+            self._cursor_rested()

@@ -58,13 +58,13 @@ smaller and larger ones; • was measured. In a size of several numbers
 The table lists what the arrows step through (v: front, zone, or every
 option, / only what fits, like {EXAMPLE}):
 nodes (N), ranks a node (R), threads a node (T), frequency cap, time
-and energy, and the change against ◆ (dE, dT in %). b makes the
-option under the cursor the new ◆. ± is half of the interval that
-holds the value with 90 % confidence; in the picture it is the cross
-at the cursor. ┊ is the slowest that the policy allows; an arrow at the
-edge stands for points that lie farther (0 shows them). Below stands
-what the option is worth for a run and for the runs of 30 days, with
-money and CO2 where the site states them.
+and energy, and the change against ◆ (dE, dT in %; green: less energy
+and no slower). b makes the option under the cursor the new ◆. ± is
+half of the interval that holds the value with 90 % confidence; in the
+picture it is the cross at the cursor. ┊ is the slowest that the policy
+allows; an arrow at the edge stands for points that lie farther (0
+shows them). Below stands what the option is worth for a run and for
+the runs of 30 days, with money and CO2 where the site states them.
 """
 """The help of the page of options."""
 NO_BREAK = "\u00a0"
@@ -160,9 +160,14 @@ def legend(board: TradeOffView, shown: str, *, farther: bool = False) -> str:
 
 def side(boards: Boards, lines: Sequence[str]) -> str:
     """Return the column beside the picture: the option under the cursor, and the node types."""
-    text = ["Under the cursor", "", *lines, "", "Node types, fastest first", ""]
+    return "\n".join(["Under the cursor", "", *lines, "", *node_types(boards)])
+
+
+def node_types(boards: Boards) -> list[str]:
+    """Return the node types in their order, under a title."""
+    text = ["Node types, fastest first", ""]
     for place, rank in enumerate(boards.ranking, 1):
         time, energy = figures(boards, rank)
         text.append(f"{place}. {rank.node_type}: {time}, energy {energy}")
         text.append(f"   {SIGNS[rank.kind]} {rank.brief}{f'; {rank.where}' if rank.where else ''}")
-    return "\n".join(text)
+    return text

@@ -26,7 +26,7 @@ from advisor.derive.worker import deriving
 from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
-from advisor.schedulers.choose import every
+from advisor.schedulers.here import installed_name
 from advisor.schedulers.translators import translator
 from advisor.service.decide import decide
 from advisor.service.snapshot import Snapshot, site_of
@@ -161,7 +161,7 @@ def _sweep(writer: Writer, p: Program, runs: list[Observation], now: datetime) -
         p.workload,
         p.machines[0],
         "ben",
-        every()[0].NAME,
+        installed_name(),
         "running",
         "",
         {"runs": {"design": [c.to_dict() for c in planned], "confirm": [planned[0].to_dict()]}},
@@ -216,7 +216,7 @@ def _job(
         )
         snapshot.index()
     script = script_of(p)
-    language = translator(every()[0].NAME)
+    language = translator(installed_name())
     request = language.parse_request(
         {
             "type": language.SUBMIT,

@@ -280,7 +280,8 @@ else was weighed.
 
         def work() -> tuple[list[str], Outcome | None]:
             from advisor.loop.why import why
-            from advisor.schedulers.choose import create, named
+            from advisor.schedulers.choose import create
+            from advisor.schedulers.here import named
             from advisor.views.why import why_lines
             from advisor.views.worth import of_decision
 

@@ -116,8 +116,9 @@ take, with money and CO2 where the site states them.
             row=True,
             id="part",
         )
-        with OneOf(initial="applied", id="parts"), Scrolled(id="applied"):
-            yield Static("reading ...", id="applied-text")
+        with OneOf(initial="applied", id="parts"), SideBySide(id="applied"):
+            yield Scrolled(Static("reading ...", id="applied-text"), id="applied-file")
+            yield Scrolled(Static("", id="settled-text"), id="settled")
 
     def _rule_part(self) -> Widget:
         """Return the part that asks what a job is."""
@@ -154,7 +155,8 @@ take, with money and CO2 where the site states them.
 
     def on_mount(self) -> None:
         """Begin with the choice of parts."""
-        self.query_one("#applied").border_title = "the policy that is applied"
+        self.query_one("#applied-file").border_title = "the policy that is applied"
+        self.query_one("#settled").border_title = "all settings of a job that no rule matches"
         self.begin_at("#part")
 
     async def ahead(self) -> None:
@@ -196,6 +198,8 @@ take, with money and CO2 where the site states them.
         else:
             head = "no policy is applied; this is the built-in one"
         text.update(Content.assemble((head, "bold"), "\n\n", policy.text))
+        settings = view.holding(policy.policy, {})[1:]
+        self.query_one("#settled-text", Static).update(Content("\n".join(settings).strip("\n")))
         for part in self._made:
             self._fill_part(part)
         if self.query_one("#part", Picks).key == "whatif" and "whatif" in self._made:
@@ -214,6 +218,8 @@ take, with money and CO2 where the site states them.
             self._made.add(part)
             inner, title = _FRAMED[part]
             self.query_one(inner).border_title = title
+            if part == "rule":
+                self.query_one("#facts").border_title = "a job that is"
             self._fill_part(part)
         elif part in self._parts:
             await self._parts[part]
@@ -233,7 +239,7 @@ take, with money and CO2 where the site states them.
         await self._mount_part(part)
         self.query_one("#part", Picks).choose(part)
         first = {
-            "applied": "#applied",
+            "applied": "#applied-file",
             "rule": "#fact-application",
             "whatif": "#slowdown",
             "past": "#past-file",
@@ -345,6 +351,7 @@ take, with money and CO2 where the site states them.
         self._say("\n".join(lines))
         table = self.query_one("#changes", LazyTable)
         table.empty = "no workload has a model yet"
+        table.snug = True
         table.reset(len(self._changes))
         self._show_change()
 

@@ -20,6 +20,11 @@ class ReadAhead:
         self._last: tuple[object, Boards | None] = (None, None)
         self._reading = False
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether options are being read: others have to wait."""
+        return self._reading
+
     def known(
         self, application: str, workload: str, requested_baseline: Configuration | None
     ) -> Boards | None:

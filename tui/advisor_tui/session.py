@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # what decides is loaded once the first names are on the scre
 @cache
 def environment_options() -> Mapping[str, str]:
     """Return what the caller's environment adds to every job, by option of the scheduler here."""
-    from advisor.schedulers.choose import installed
+    from advisor.schedulers.here import installed_name
     from advisor.schedulers.translators import translator
 
-    return translator(installed().NAME).environment_options()
+    return translator(installed_name()).environment_options()
 
 
 @dataclass(slots=True)

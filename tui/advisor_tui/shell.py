@@ -323,6 +323,9 @@ class Page(PaintOnce[None]):
     def files_changed(self) -> None:
         """Repaint what depends on the choices file."""
 
+    def others_made(self) -> None:
+        """Show what takes longer, once the other pages are made."""
+
     async def ask(self, work: Callable[[], T]) -> T | None:
         """Return what ``work`` returns, done in a thread; None, and a notice, when it fails."""
         try:

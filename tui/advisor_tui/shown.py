@@ -80,6 +80,11 @@ class Shown:
             hidden |= {n for n in range(len(board.options)) if n not in special}
         return points.picture(board, self.points, place, self.steps, self.across, self.up, hidden)
 
+    def begin_at(self, board: TradeOffView, current_number: int | None = None) -> int:
+        """Return the option to look at first: the current one, yours, the policy's, as written."""
+        special = (current_number, board.yours_at, board.policy_at, board.baseline)
+        return self.near(next(n for n in special if n is not None))
+
     def near(self, number: int) -> int:
         """Return an option of the list: this one, or the one nearest to it across."""
         if number in self.steps:

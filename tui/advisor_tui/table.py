@@ -124,6 +124,8 @@ class LazyTable(ScrollView, can_focus=True):
         self.empty = empty
         self._rows: dict[int, Sequence[Cell]] = {}
         self._asked: set[int] = set()
+        self.snug = False
+        """Whether it is no higher than its rows, so that what is below has the room."""
         self._shared: list[tuple[int, int]] | None = None
         """The columns that are painted, as long as lines of the same size are."""
 
@@ -150,9 +152,15 @@ class LazyTable(ScrollView, can_focus=True):
             self.fill(first, rows)
         self.cursor = max(0, min(cursor, count - 1))
         self.virtual_size = Size(1, count + 1)  # lines only: nothing scrolls across
+        self.fit()
         self._show_cursor()
         self.refresh()
         self.call_after_refresh(self._want)
+
+    def fit(self) -> None:
+        """Be as high as the rows, where that is asked for."""
+        if self.snug:
+            self.styles.max_height = max(1, self.count) + 1 + self.gutter.height
 
     def blank(self, columns: Sequence[Column], empty: str) -> None:
         """Show no rows, and the sentence that stands for them."""
@@ -210,6 +218,7 @@ class LazyTable(ScrollView, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         """Ask for what came into view."""
+        self.fit()  # where the terminal grows, a frame may have come
         self._show_cursor()
         self._want()
 

@@ -91,7 +91,7 @@ class TradeOffPage(Page):
         """Begin with the picture."""
         self.chart.border_title = "time and energy"
         self.chart.border_subtitle = "← → step · + - 0 zoom · x axes"
-        self.table.border_title = "options"
+        self.table.border_title = "options: green ones save and are no slower"
         self.table.border_subtitle = "v front, zone, all · / filter · s order"
         self.query_one("#tradeoff-side").border_title = "in detail"
         self.begin_at("#chart")
@@ -207,8 +207,7 @@ class TradeOffPage(Page):
             return
         picture = self.shown.arrange(board)
         cursor_number = board.find(current_point) if current_point is not None else None
-        special = (cursor_number, board.yours_at, board.policy_at, board.baseline)
-        number = self.shown.near(next(n for n in special if n is not None))
+        number = self.shown.begin_at(board, cursor_number)
         self.chart.set_reactive(Chart.cursor, number)
         message = "Its energy is not known, so there is no trade-off to show; times are below."
         self.chart.show(picture, message, keep=keep_zoom)

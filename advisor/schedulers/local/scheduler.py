@@ -20,6 +20,7 @@ from advisor.drafts import write_whole
 from advisor.errors import MeterError, SchedulerError, UsageError
 from advisor.meters.choose import ChosenMeter, best_meter
 from advisor.meters.process import MeasuredCommand, exit_text, measure, start_ticks
+from advisor.schedulers import local
 from advisor.schedulers.base import (
     HookRequest,
     Hooks,
@@ -81,7 +82,7 @@ class Local(Scheduler):
     NAME: ClassVar[str] = "local"
     LABEL: ClassVar[str] = "this machine"
     DESCRIPTION: ClassVar[str] = "this machine, no scheduler: one run after the other"
-    RANK: ClassVar[int] = 9
+    RANK: ClassVar[int] = local.RANK
     WITHOUT_FEATURE: ClassVar[str] = "run anyway"
     POLL_S: ClassVar[float] = 0.0
 

@@ -27,15 +27,6 @@ _HOOK_NAME = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _COUNTING = re.compile(r"(max_run|max_queued|queued_jobs_threshold|max_user|max_group)_res(_soft)?")
 
 
-def installed() -> bool:
-    """Tell whether PBS's commands are here."""
-    try:
-        pbs_control.program("pbsnodes")
-    except SchedulerError:
-        return False
-    return True
-
-
 def read() -> NodeReading:
     """Return what hosts, queues and the server say now. Raises SchedulerError."""
     server = pbs_control.ask_json("qstat", "-B", "-f", timeout_s=TIMEOUT_S).get("Server")

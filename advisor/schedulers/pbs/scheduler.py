@@ -12,6 +12,7 @@ from typing import ClassVar
 from advisor.core.cluster_name import cluster_name
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
+from advisor.schedulers import pbs
 from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.base import (
     Health,
@@ -66,7 +67,7 @@ class Pbs(Scheduler):
     NAME: ClassVar[str] = "pbs"
     LABEL: ClassVar[str] = "PBS"
     DESCRIPTION: ClassVar[str] = "PBS: a job for each run, energy by the execution hook"
-    RANK: ClassVar[int] = 2
+    RANK: ClassVar[int] = pbs.RANK
     WITHOUT_FEATURE: ClassVar[str] = "wait for ever"
     POLL_S: ClassVar[float] = 2.0
     ACCOUNTING: ClassVar[str] = "pbs"
@@ -89,7 +90,7 @@ class Pbs(Scheduler):
 
     def installed(self) -> bool:
         """Tell whether PBS's commands are here."""
-        return availability.installed()
+        return pbs.installed()
 
     def job_here(self) -> JobHere | None:
         """Return the job of PBS that this process runs in, or None."""

@@ -20,7 +20,14 @@ from advisor.core.gpus import reported
 from advisor.core.power import LEAST_W, is_possible
 from advisor.core.stamp import node_cap_khz
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import JobRecord, MeterSees, StepRecord
+from advisor.schedulers.base import (
+    JobRecord,
+    JobUse,
+    MeterSees,
+    StepRecord,
+    StepUse,
+    longest_step,
+)
 from advisor.schedulers.slurm.control import CLUSTERS, UNFINISHED, ask, energy_plugin, time_of
 
 FIELDS = (
@@ -301,10 +308,7 @@ def _job(job_id: str, row: Mapping[str, str]) -> JobRecord:
 
 def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
     elapsed_s, nodes = _number(row["ElapsedRaw"]), int(_number(row["NNodes"]) or 0)
-    joules = _number(row["ConsumedEnergyRaw"]) or None
-    impossible = joules is not None and not is_possible(joules, elapsed_s, nodes)
-    # a short step may end before its meter is read again: that is no reading
-    unread = impossible and 0 < (joules or 0) < LEAST_W * nodes * BRIEF_S
+    joules, impossible = metered_j(row["ConsumedEnergyRaw"], elapsed_s, nodes)
     return StepRecord(
         step_id=step_id,
         name=row["JobName"],
@@ -312,12 +316,27 @@ def _step(step_id: str, row: Mapping[str, str]) -> StepRecord:
         elapsed_s=elapsed_s,
         nodes=nodes,
         tasks=int(_number(row["NTasks"]) or 0),
-        energy_j=None if impossible else energy_j(row["ConsumedEnergyRaw"]),
-        energy_impossible=impossible and not (unread and (elapsed_s or 0.0) < BRIEF_S),
+        energy_j=joules,
+        energy_impossible=impossible,
         freq_requested_khz=freq_khz(row["ReqCPUFreqMax"]),
         freq_observed_khz=freq_khz(row["AveCPUFreq"]),
         cpus=int(_number(row["NCPUS"]) or 0),
     )
+
+
+def metered_j(text: str, elapsed_s: float | None, nodes: int) -> tuple[float | None, bool]:
+    """Return a step's ConsumedEnergyRaw in joules, and whether its meter said what cannot be.
+
+    None for blank, 0 and what stands for no value.
+    """
+    joules = _number(text)
+    if not joules:
+        return None, False
+    if is_possible(joules, elapsed_s, nodes):
+        return joules, False
+    # a short step may end before its meter is read again: that is no reading
+    unread = 0 < joules < LEAST_W * nodes * BRIEF_S and (elapsed_s or 0.0) < BRIEF_S
+    return None, not unread
 
 
 def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
@@ -346,51 +365,85 @@ def _with_steps(record: JobRecord, steps: list[StepRecord]) -> JobRecord:
     )
 
 
-def step_use(step_id: str, row: Mapping[str, str]) -> StepRecord | None:
-    """Return a step's record, None where its counts are no numbers."""
-    for name in ("ElapsedRaw", "NNodes", "NCPUS", "NTasks"):
-        if row[name] and not is_count(row[name]):
-            return None
-    return _step(step_id, row)
+STEP_USE = (
+    "JobName",
+    "ElapsedRaw",
+    "NNodes",
+    "NTasks",
+    "NCPUS",
+    "ConsumedEnergyRaw",
+    "ReqCPUFreqMax",
+)
+"""The columns of a step's row that :func:`step_use` takes."""
+JOB_USE = (
+    "JobID",
+    "JobName",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "End",
+    "ElapsedRaw",
+    "NNodes",
+    "NCPUS",
+    "NodeList",
+    "ReqCPUFreqMax",
+    "SubmitLine",
+)
+"""The columns of a job's row that :func:`job_use` takes."""
 
 
-@lru_cache(4096)
-def is_count(text: str) -> bool:
-    """Tell whether a text is a whole number that a job may have of seconds, nodes or CPUs."""
-    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+def step_use(cells: Sequence[str]) -> StepUse | None:
+    """Return a numbered step by its :data:`STEP_USE`, None where its counts are no numbers."""
+    name, elapsed, nodes_text, tasks_text, cpus_text, energy, freq = cells
+    elapsed_s, nodes = count(elapsed), count(nodes_text)
+    tasks, cpus = count(tasks_text), count(cpus_text)
+    if elapsed_s is None or nodes is None or tasks is None or cpus is None:
+        return None
+    joules, impossible = metered_j(energy, elapsed_s, nodes)
+    return StepUse(name, elapsed_s, nodes, tasks, cpus, joules, impossible, freq_khz(freq))
 
 
-def job_use(row: Mapping[str, str], steps: Sequence[StepRecord]) -> JobRecord | None:
-    """Return what tells of a job's use, None while it has not ended; ``row``: what there is.
+@lru_cache(1 << 14)
+def count(text: str) -> int | None:
+    """Return seconds, nodes or CPUs, 0 for blank; None for what is none that a job may have."""
+    if not text:
+        return 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+
+
+def job_use(cells: Sequence[str], steps: Sequence[StepUse]) -> JobUse | None:
+    """Return a job by its :data:`JOB_USE` with good counts, None while it has not ended.
 
     As :func:`parse` does, for a million jobs: no times, no limits, nothing of ours.
     """
-    state = _state(row["State"])
+    job_id, name, user, account, partition, state_text, ended_at = cells[:7]
+    elapsed_s, nodes, cpus, node_list, freq, submit_line = cells[7:]
+    state = _state(state_text)
     if state in UNFINISHED:
         return None
-    longest = max(steps, key=lambda step: step.elapsed_s or 0.0, default=None)
+    longest = longest_step(steps)
     cap_khz = longest.freq_requested_khz if longest is not None else None
-    get = row.get
-    return JobRecord(
-        row["JobID"],
-        get("JobName", ""),
-        get("User", ""),
-        get("Account", ""),
+    return JobUse(
+        job_id,
+        name,
+        user,
+        account,
+        partition,
         state,
-        elapsed_s=float(row["ElapsedRaw"] or 0),
-        nodes=int(row["NNodes"] or 0),
-        node_list=get("NodeList", ""),
-        energy_j=total_energy_j(steps),
-        freq_requested_khz=cap_khz or freq_khz(get("ReqCPUFreqMax", "")),
-        submit_line=get("SubmitLine", ""),
-        ended_at=get("End", ""),
-        partition=get("Partition", ""),
-        cpus=int(row["NCPUS"] or 0),
-        steps=tuple(steps),
+        ended_at,
+        float(elapsed_s or 0),
+        int(nodes or 0),
+        int(cpus or 0),
+        node_list,
+        total_energy_j(steps),
+        cap_khz or freq_khz(freq),
+        submit_line,
+        steps,
     )
 
 
-def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
+def total_energy_j(steps: Sequence[StepRecord | StepUse]) -> float | None:
     """Return the energy of numbered steps together, None when it is not known.
 
     A step without energy makes the sum unknown, unless it was too short to be metered.
@@ -402,12 +455,6 @@ def total_energy_j(steps: Sequence[StepRecord]) -> float | None:
         elif (step.elapsed_s or 0.0) >= BRIEF_S:
             return None
     return total or None
-
-
-def energy_j(text: str) -> float | None:
-    """Return ConsumedEnergyRaw in joules; None for blank, 0 and what stands for no value."""
-    value = _number(text)
-    return value if value and is_possible(value, None, 0) else None
 
 
 @lru_cache(1024)
@@ -430,6 +477,7 @@ def _number(text: str) -> float | None:
         return None
 
 
+@lru_cache(1024)
 def _state(text: str) -> str:
     """Return a state without its tail: ``CANCELLED by 1000`` is CANCELLED."""
     words = text.split()

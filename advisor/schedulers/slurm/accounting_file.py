@@ -7,19 +7,21 @@ energy and frequency: NTasks, ConsumedEnergyRaw, ReqCPUFreqMax. Other columns of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.schedulers.accounting_lines import DamagedLines, numbered_lines
-from advisor.schedulers.base import JobRecord, StepRecord
+from advisor.schedulers.base import JobRecord, JobUse, StepUse
 from advisor.schedulers.slurm.accounting import (
     FIELDS,
     JOB_ID,
+    JOB_USE,
+    STEP_USE,
     again,
-    is_count,
+    count,
     job_use,
     parse,
     step_use,
@@ -52,6 +54,10 @@ YEAR_COMMAND = (
 )
 _UNUSED = (".batch", ".extern", ".interactive")
 """Steps that tell nothing of a job's use that its own row does not."""
+_COUNTED = slice(JOB_USE.index("ElapsedRaw"), JOB_USE.index("NCPUS") + 1)
+_COUNTS = JOB_USE[_COUNTED]
+_ABSENT = ""
+"""What stands behind a row's cells, for the columns that the file has not."""
 _SEPARATOR = "\x1f"
 _EXAMPLE = (
     "SLURM_TIME_FORMAT=%s sacct -P --format=JobID,JobName,User,Account,Partition,State,Submit,..."
@@ -95,7 +101,7 @@ def read_sacct(path: Path, text: str) -> tuple[list[JobRecord], int]:
     return [job for job in again(parse("".join(rows), _SEPARATOR)) if job.finished], bad
 
 
-def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobUse]:
     """Yield the ended jobs of a file of any size, each with the steps that follow it.
 
     Raises InputError naming the columns that are missing, or for a file without any job.
@@ -111,16 +117,15 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
             hint=f"write it with {YEAR_COMMAND}",
         )
     rest = columns[-1] == "SubmitLine"
-    place = {name: columns.index(name) for name in FIELDS if name in columns}
-    job_id, job_row, steps = "", dict[str, str](), list[StepRecord]()
-    names, columns_of = tuple(place), itemgetter(*place.values())
-    blank = dict.fromkeys(FIELDS, "")
-    start, width, jobs = place["JobID"], len(columns), 0
+    job_cells, step_cells = _cells(columns, JOB_USE), _cells(columns, STEP_USE)
+    start, width, jobs = columns.index("JobID"), len(columns), 0
+    splits = width - 1 if rest else -1
+    job_id, job, steps = "", None, list[StepUse]()
     first, continues = start == 0, False
     for number, line in lines:
         if first and line.partition("|")[0].endswith(_UNUSED):
             continue  # a third of all lines
-        values = (line[:-1] if ends else line).split("|", width - 1 if rest else -1)
+        values = (line[:-1] if ends else line).split("|", splits)
         if len(values) != width:
             if continues and _is_no_row(values, start):
                 continue
@@ -129,32 +134,30 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
                 damaged.add(path, number, why)
             continue
         continues = rest and values[-1] != ""
+        values.append(_ABSENT)
         name, dot, step_id = values[start].partition(".")
         if dot:
             step_id = step_id.partition("+")[0]
             if not (step_id.isalnum() and name):
                 damaged.add(path, number, "no job's or step's id")
             elif step_id.isdecimal() and name == job_id:
-                row = blank.copy()
-                row.update(zip(names, columns_of(values), strict=True))
-                step = step_use(step_id, row)
+                step = step_use(step_cells(values))
                 if step is None:
                     damaged.add(path, number, "a step's counts are no numbers")
                 else:
                     steps.append(step)
             continue
-        if job_row and (job := job_use(job_row, steps)) is not None:
-            yield job
-        job_row, job_id = dict(zip(names, columns_of(values), strict=True)), name
-        steps = []
-        why = _damage(name, job_row)
+        if job and (ended := job_use(job, steps)) is not None:
+            yield ended
+        job, job_id, steps = job_cells(values), name, []
+        why = _damage(job)
         if why:
             damaged.add(path, number, why)
-            job_row, job_id = {}, ""
+            job, job_id = None, ""
         else:
             jobs += 1
-    if job_row and (job := job_use(job_row, steps)) is not None:
-        yield job
+    if job and (ended := job_use(job, steps)) is not None:
+        yield ended
     if not jobs:
         raise InputError(
             f"{path} has no jobs" + (f" ({damaged.first})" if damaged.count else ""),
@@ -162,17 +165,22 @@ def stream_sacct(path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
         )
 
 
+def _cells(columns: Sequence[str], names: Sequence[str]) -> Callable[[list[str]], Sequence[str]]:
+    """Return what takes some columns of a row behind which :data:`_ABSENT` stands."""
+    return itemgetter(*(columns.index(n) if n in columns else len(columns) for n in names))
+
+
 def _is_no_row(values: Sequence[str], start: int) -> bool:
     """Tell whether a line has no job's id: a submit line goes on there, as after --wrap 'cd run."""
     return len(values) <= start or not JOB_ID.fullmatch(values[start].partition(".")[0])
 
 
-def _damage(job_id: str, row: dict[str, str]) -> str:
+def _damage(job: Sequence[str]) -> str:
     """Return why a job's row is none, "" where it is one."""
-    if not JOB_ID.fullmatch(job_id):
+    if not JOB_ID.fullmatch(job[0]):
         return "no job's or step's id"
-    for name in ("ElapsedRaw", "NNodes", "NCPUS"):
-        if row[name] and not is_count(row[name]):
+    for name, text in zip(_COUNTS, job[_COUNTED], strict=True):
+        if count(text) is None:
             return f"{name} is no number"
     return ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -72,11 +71,6 @@ _NORMAL = "normal"
 _OF_A_JOB = ("MaxTRES", "MaxTRESPerNode")
 _COUNTED = re.compile(r"(?:^|,)(cpu|mem|billing)=([^,]+)")
 """What a larger node has more of; licences, GPUs and other resources do not change with it."""
-
-
-def installed() -> bool:
-    """Tell whether Slurm's commands are here."""
-    return shutil.which("scontrol") is not None
 
 
 def read() -> NodeReading:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from advisor.core.cluster_name import cluster_name
 from advisor.errors import SchedulerError
-from advisor.schedulers.base import JobRecord
 from advisor.schedulers.command import Shaping, run_command
 from advisor.schedulers.slurm.table import parse_limit
+
+if TYPE_CHECKING:  # whoever decides asks here whether Slurm is installed, and needs no more
+    from advisor.schedulers.base import JobRecord
 
 UNFINISHED = frozenset(
     {
@@ -122,6 +125,8 @@ def queued_job(job_id: str) -> JobRecord | None:
 
     The accounting learns the admin comment only when a job ends; the controller knows it before.
     """
+    from advisor.schedulers.base import JobRecord
+
     try:
         text = ask("scontrol", "show", "job", job_id)
     except SchedulerError:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from advisor.core.inventory import NodeType
 from advisor.errors import SchedulerError
+from advisor.schedulers import slurm
 from advisor.schedulers.accounting_lines import DamagedLines
 from advisor.schedulers.base import (
     Health,
@@ -21,6 +22,7 @@ from advisor.schedulers.base import (
     Hooks,
     JobHere,
     JobRecord,
+    JobUse,
     Scheduler,
     Watched,
 )
@@ -48,7 +50,7 @@ class Slurm(Sweeps, Scheduler):
     NAME: ClassVar[str] = "slurm"
     LABEL: ClassVar[str] = "Slurm"
     DESCRIPTION: ClassVar[str] = "Slurm: one exclusive allocation, energy from its accounting"
-    RANK: ClassVar[int] = 1
+    RANK: ClassVar[int] = slurm.RANK
     WITHOUT_FEATURE: ClassVar[str] = "are refused"
     POLL_S: ClassVar[float] = 0.5
     ACCOUNTING: ClassVar[str] = "sacct"
@@ -69,13 +71,13 @@ class Slurm(Sweeps, Scheduler):
         """Tell whether a line holds sacct's columns."""
         return "|" in first_line and "JobID" in first_line.split("|")
 
-    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobRecord]:
+    def stream_accounting(self, path: Path, damaged: DamagedLines) -> Iterator[JobUse]:
         """Yield the jobs of a file that ``sacct -P`` or ``-p`` wrote."""
         return stream_sacct(path, damaged)
 
     def installed(self) -> bool:
         """Tell whether Slurm's commands are here."""
-        return availability.installed()
+        return slurm.installed()
 
     def job_here(self) -> JobHere | None:
         """Return the job of Slurm that this process runs in, or None."""

@@ -52,11 +52,12 @@ def _functions() -> list[str]:
     extracted, removed = ["(d, a) AS (d ->> a)"], []
     for count in range(1, _MOST_PATHS + 1):
         names = [f"p{n}" for n in range(count)]
-        values = ", ".join(f"system.main.json_extract(d, {name})" for name in names)
         patch = " || ',' || ".join(f"'\"' || substr({name}, 3) || '\":null'" for name in names)
         signature = f"(d, {', '.join(names)})"
         if count > 1:
-            extracted.append(f"{signature} AS to_json(list_value({values}))::VARCHAR")
+            # of all paths at once: the record is parsed once
+            several = f"system.main.json_extract(d, [{', '.join(names)}])"
+            extracted.append(f"{signature} AS to_json({several})::VARCHAR")
         removed.append(f"{signature} AS json_merge_patch(d, '{{' || {patch} || '}}')::VARCHAR")
     return [
         f"CREATE TEMP MACRO json_extract{', '.join(extracted)}",

@@ -134,6 +134,44 @@ def test_only_months_that_changed_are_written(store: Path, folder: Path) -> None
         assert list(map(tuple, kept.rows(sql))) == list(map(tuple, reader.rows(sql)))
 
 
+def rows_of(folder: Path, table: str) -> list[tuple[object, ...]]:
+    """Return what the files of a table hold, in the order of their numbers."""
+    connection = parquet.connect(folder)
+    files = parquet.read(list(parquet.month_files(folder, table).values()))
+    rows = parquet.run(connection, folder, f"SELECT * FROM {files} ORDER BY rowid")
+    connection.close()
+    return rows
+
+
+@pytest.mark.parametrize("part", [1, 7, 4096])
+def test_a_month_that_the_store_has_lost_in_part_is_joined_in_order(
+    store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """However many rows are held at once."""
+    tables = ("decisions", "outcomes", "observations")
+    written(store, folder)
+    whole = {table: rows_of(folder, table) for table in tables}
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("DELETE FROM outcomes WHERE rowid % 3 = 0")
+        db.execute("DELETE FROM decisions WHERE rowid % 3 = 1")
+    monkeypatch.setattr(history, "_PART", part)
+    assert written(store, folder).months
+    assert {table: rows_of(folder, table) for table in tables} == whole
+
+
+def test_values_are_kept_as_the_store_has_them(store: Path, folder: Path) -> None:
+    """Whole and broken numbers to their last digit, signs of all languages, and none at all."""
+    values = {"time_s": 0.1 + 0.2, "energy_j": None, "account": "Zoë 😀", "node_list": "a\0b"}
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute(f"UPDATE outcomes SET {', '.join(f'{k} = :{k}' for k in values)}", values)
+        db.execute("UPDATE outcomes SET freq_observed_khz = ? WHERE rowid % 2", (2**53 + 1,))
+    written(store, folder)
+    names = ", ".join(parquet.columns()["outcomes"])
+    sql = f"SELECT {names} FROM outcomes ORDER BY submitted_at, rowid"
+    with Reader(store) as reader, parquet.HistoryReader(store, folder) as kept:
+        assert list(map(tuple, kept.rows(sql))) == list(map(tuple, reader.rows(sql)))
+
+
 def test_what_comes_after_the_history_was_written_is_not_pruned(store: Path, folder: Path) -> None:
     last = written(store, folder).last
     late = decision("b" * 16, "2024-02-03T04:05:06Z")

@@ -354,6 +354,24 @@ def test_a_database_is_pruned_after_its_history_is_written(
     assert answer(advisor, database, *report)[1]["jobs"] == before[1]["jobs"]
 
 
+def test_a_collection_writes_the_history_of_a_database_before_it_prunes(
+    both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path
+) -> None:
+    database, folder, at = both[1], tmp_path / "history", "2020-01-02T03:04:05Z"
+    with Writer(database) as writer:
+        decisions = writer.change("UPDATE decisions SET created_at = ?", (at,))
+        outcomes = writer.change("UPDATE outcomes SET submitted_at = ?, collected_at = ?", (at, at))
+    text = f'version: 1\nretention: {{decisions: 400d, history: "{folder}"}}\n'
+    (tmp_path / "policy.yaml").write_text(text)
+    assert advisor("--db", database, "policy", "apply", tmp_path / "policy.yaml").code == 0
+    said = advisor("--db", database, "collect", "--scheduler", "local")
+    assert (said.code, said.err) == (0, "")
+    with Reader(database) as reader:
+        assert not reader.decisions() and not reader.outcomes()
+    kept = files_of(folder)
+    assert (len(kept["decisions"]), len(kept["outcomes"])) == (decisions, outcomes)
+
+
 def test_a_writer_tells_the_daemon(
     address: DatabaseAddress, server: postgresql.Server, place: Path, start: Run
 ) -> None:

@@ -19,6 +19,8 @@ from advisor.core.units import format_count
 from advisor.paths import beside
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.loop.collect import Collected
     from advisor.loop.left_results import LeftFiles
     from advisor.loop.spool import Spooled
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.loop.left_results import ended, note_places, place_of, take_left
     from advisor.loop.refit import refit
     from advisor.loop.rerank import rank_delivered, rank_renewed, site_thresholds
-    from advisor.loop.retention import prune_old
+    from advisor.loop.retention import history_folder, prune_old
     from advisor.loop.spool import held, spool_folder, take_spool
     from advisor.schedulers.choose import create, default
     from advisor.service.scopes import take_usual_priority
@@ -101,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
     with deriving(store) as writer:
         purge(writer)
         purge_pruned(writer)
-        prune_old(writer)
+        history = history_folder(writer)
+        if history is None:
+            prune_old(writer)
         thresholds = site_thresholds(paths.config_dir(args.config_dir))
         take = partial(
             take_spool,
@@ -127,13 +131,28 @@ def run(args: argparse.Namespace) -> int:
             name = " ".join(filter(None, (scheduler.NAME, collected.cluster)))
     if args.json:
         print_json("collect", _answer(collected, spooled, left_files))
-        return 0
-    if collected is not None:
-        _print(collected, name)
-    if left_files is not None:
-        _print_left(left_files)
-    _print_spool(spooled, spool_only=args.spool)
+    else:
+        if collected is not None:
+            _print(collected, name)
+        if left_files is not None:
+            _print_left(left_files)
+        _print_spool(spooled, spool_only=args.spool)
+    if history is not None and not args.spool:  # last: a month takes long to write
+        _prune(store, history)
     return 0
+
+
+def _prune(store: Path, history: Path) -> None:
+    """Forget what the policy no longer keeps, once it is in the history; if not, say why."""
+    from advisor.errors import AdvisorError
+    from advisor.loop.retention import prune_months
+    from advisor.store.writer import Writer
+
+    try:
+        with Writer(store) as writer:
+            prune_months(writer, history)
+    except AdvisorError as error:
+        print(f"advisor: nothing is forgotten without its history: {error}", file=sys.stderr)
 
 
 def _print(collected: Collected, name: str) -> None:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         help="first write everything into this folder, as advisor store history does; if that "
-        "fails, nothing is forgotten",
+        "fails, nothing is forgotten (default: the policy's retention.history, if it has one)",
     )
     add_yes(parser)
 
@@ -55,7 +55,7 @@ class PruneAnswer(JsonForm):
 def run(args: argparse.Namespace) -> int:
     """Prune or undo; exit code 3 where nothing says what to forget, or there is nothing to undo."""
     from advisor.errors import RefusedError, UsageError
-    from advisor.loop.retention import retained
+    from advisor.loop.retention import history_folder, retained
     from advisor.store.connection import is_wal
     from advisor.store.opening import is_owner
     from advisor.store.pruning import prune, pruned_lately, restore_pruned, to_prune
@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
             prunable = to_prune(writer, **times)
             if prunable.anything:
                 ask(args, [_words(prunable)])
-            pruned = prune(writer, **times, up_to=_kept(writer, args.history))
+            pruned = prune(
+                writer, **times, up_to=_kept(writer, args.history or history_folder(writer))
+            )
     if args.json:
         print_json("prune", PruneAnswer(pruned, args.undo))
     elif args.undo:

@@ -9,12 +9,15 @@ away before the outcomes change and written last: what is killed in between is o
 from __future__ import annotations
 
 import fcntl
+import heapq
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +26,7 @@ from advisor.errors import StoreError
 from advisor.loop.day_sums import rows_of_day
 from advisor.loop.reported_jobs import END
 from advisor.store import parquet
+from advisor.store.port import ResultRow
 from advisor.store.publish import synced
 from advisor.store.reader import Reader
 
@@ -46,12 +50,13 @@ _CHANGES = {
     "observations": "sum(t.scope = 'all')",
 }
 """What differs, beside how many rows there are, their times and numbers, where one changed."""
-_COUNTED = {"number": "BIGINT"}
+_NUMBER = {"number": "BIGINT"}
 _MOST_ROWS = 10**10
 """More than a month has; the numbers of its rows follow the month's own times this."""
 _PAGE = 2000
-_GROUP = 20_480
-"""Rows of a group, the least that DuckDB reads of a file."""
+_PART = 4096
+"""Rows that are held at once, and rows of a group, the least that DuckDB reads of a file: some 20
+MB."""
 
 
 @dataclass(slots=True)
@@ -99,6 +104,7 @@ def _locked(folder: Path) -> Iterator[None]:
             )
         write_whole(mark, json.dumps({"schema": parquet.SCHEMA}) + "\n", 0o600)
     parquet.check_folder(folder)
+    parquet.clear_spilled(folder)
     with mark.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +144,7 @@ def _write_table(
         written.months.add(month)
 
 
-def _stored(reader: Reader, table: str, begin: str) -> Iterator[dict[str, object]]:
+def _stored(reader: Reader, table: str, begin: str) -> Iterator[ResultRow]:
     """Yield a table's rows whose time begins with some text, in the order of their time."""
     at, number = parquet.TIMES[table], _NUMBERS[table]
     names = {name: f"t.{name}" for name in parquet.columns()[table]}
@@ -154,7 +160,7 @@ def _stored(reader: Reader, table: str, begin: str) -> Iterator[dict[str, object
     )
     last: tuple[str, int] = begin, -1
     while rows := reader.rows(sql, (*last, begin + END, begin)):
-        yield from (dict(zip(row.keys(), row, strict=True)) for row in rows)
+        yield from rows
         last = rows[-1][at], rows[-1]["number"]
 
 
@@ -163,42 +169,29 @@ def _write(
     folder: Path,
     table: str,
     month: str,
-    rows: Iterable[Mapping[str, object]],
+    rows: Iterable[ResultRow | Mapping[str, object]],
     mark: str = "",
 ) -> int:
-    """Write a month's file of a table; return how many rows it has.
+    """Write a month's file of a table, whose rows come in the order of their time; return how many
+    rows it has.
 
     Rows with a key are joined with those of the file that is there.
     """
     path = parquet.month_file(folder, table, month)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    columns, keys = parquet.columns()[table], _KEYS.get(table)
-    types = ", ".join(f"{n}: {parquet.quoted(k)}" for n, k in (columns | _COUNTED).items())
-    names = ", ".join(f'"{name}"' for name in columns)
-    order, base = f"{parquet.TIMES[table]}, number", _base(month)
-    with draft(path.parent, "rows.json") as lines, draft(path.parent, path.name) as new:
-        with lines.open("w", encoding="ascii") as file:
-            for row in rows:
-                file.write(json.dumps(row, separators=(",", ":")) + "\n")
-        source = (
-            f"SELECT {names}, number FROM read_json({parquet.quoted(lines)},"
-            f" columns = {{{types}}}, format = 'newline_delimited', compression = 'none',"
-            " maximum_object_size = 67108864)"
-        )
-        if keys and path.exists():
-            same = " AND ".join(f"new.{key} = old.{key}" for key in keys)
-            source = (
-                f"WITH new AS ({source}) SELECT * FROM new UNION ALL"
-                f" SELECT {names}, rowid AS number FROM {parquet.read([path])} AS old"
-                f" WHERE NOT EXISTS (SELECT 1 FROM new WHERE {same})"
-            )
+    names = ", ".join(f'"{name}"' for name in parquet.columns()[table])
+    with ExitStack() as drafts, draft(path.parent, path.name) as new:
+        parts = _parts(connection, path, table, rows, drafts)
+        if table in _KEYS and path.exists() and _find_lost(connection, path, table, parts):
+            joined = _joined(connection, path, table, parts)
+            parts = _parts(connection, path, table, joined, drafts)
         notes = f"schema: {parquet.quoted(parquet.SCHEMA)}, mark: {parquet.quoted(mark)}"
         parquet.run(
             connection,
             path,
-            f"COPY (SELECT {base} + row_number() OVER (ORDER BY {order}) AS rowid, {names}"
-            f" FROM ({source}) ORDER BY rowid) TO {parquet.quoted(new)} (FORMAT parquet,"
-            f" COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP}, KV_METADATA {{{notes}}},"
+            f"COPY (SELECT {_base(month)} + row_number() OVER () AS rowid, {names}"
+            f" FROM {parquet.read(parts)}) TO {parquet.quoted(new)} (FORMAT parquet,"
+            f" COMPRESSION zstd, ROW_GROUP_SIZE {_PART}, KV_METADATA {{{notes}}},"
             " USE_TMP_FILE false)",
         )
         count = f"SELECT count(*), count(rowid) FROM {parquet.read([new])}"
@@ -207,6 +200,80 @@ def _write(
         new.replace(path)
     synced(path.parent)
     return written
+
+
+def _parts(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    table: str,
+    rows: Iterable[ResultRow | Mapping[str, object]],
+    drafts: ExitStack,
+) -> list[Path]:
+    """Write rows as files of a part each, so that no more than a part is held."""
+    types = parquet.columns()[table] | (_NUMBER if table in _KEYS else {})
+    values = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in types.items())
+    parts: list[Path] = []
+    rows = iter(rows)
+    while (part := list(islice(rows, _PART))) or not parts:
+        parts.append(drafts.enter_context(draft(path.parent, "rows.part")))
+        with parquet.texts(connection, "part", part, types):
+            parquet.run(
+                connection,
+                path,
+                f"COPY (SELECT {values} FROM part) TO {parquet.quoted(parts[-1])}"
+                " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
+            )
+    return parts
+
+
+def _find_lost(
+    connection: duckdb.DuckDBPyConnection, path: Path, table: str, parts: Sequence[Path]
+) -> bool:
+    """Note in the table ``lost`` which rows of a file the store no longer has; tell whether any."""
+    same = " AND ".join(f"new.{key} = old.{key}" for key in _KEYS[table])
+    parquet.run(
+        connection,
+        path,
+        f"CREATE OR REPLACE TEMP TABLE lost AS SELECT rowid AS number FROM {parquet.read([path])}"
+        f" AS old WHERE NOT EXISTS (SELECT 1 FROM {parquet.read(parts)} AS new WHERE {same})",
+    )
+    return bool(parquet.run(connection, path, "SELECT 1 FROM lost LIMIT 1"))
+
+
+def _joined(
+    connection: duckdb.DuckDBPyConnection, path: Path, table: str, parts: Sequence[Path]
+) -> Iterator[ResultRow]:
+    """Yield what the store has and those rows of a file that it has lost, in order.
+
+    DuckDB would hold all of them to sort them.
+    """
+    names = ", ".join(f'"{name}"' for name in parquet.columns()[table])
+    order = parquet.TIMES[table], "number"
+
+    def stored() -> Iterator[ResultRow]:
+        for part in parts:
+            sql = f"SELECT {names}, number FROM {parquet.read([part])} ORDER BY {', '.join(order)}"
+            yield from parquet.rows(connection, path, sql)
+
+    def lost() -> Iterator[ResultRow]:
+        last = -1
+        while numbers := parquet.run(
+            connection,
+            path,
+            f"SELECT number FROM lost WHERE number > ? ORDER BY number LIMIT {_PART}",
+            (last,),
+        ):
+            first, last = numbers[0][0], numbers[-1][0]
+            yield from parquet.rows(
+                connection,
+                path,
+                f"SELECT {names}, rowid AS number FROM {parquet.read([path])}"
+                " WHERE rowid BETWEEN ? AND ? AND rowid IN (SELECT number FROM lost)"
+                " ORDER BY rowid",
+                (first, last),
+            )
+
+    yield from heapq.merge(stored(), lost(), key=itemgetter(*order))
 
 
 def _base(month: str) -> int:

@@ -60,8 +60,9 @@ _COLUMNS = (
     f" {_parts(_DECIDED)}, {_parts(_RAN)}"
 )
 _JOBS = (
-    f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE (submitted_at, rowid) > (?, ?)"
-    " AND submitted_at < ? AND decision_id <> '' {more} ORDER BY submitted_at, rowid LIMIT {page}"
+    f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE submitted_at >= ?"
+    " AND (submitted_at, rowid) > (?, ?) AND submitted_at < ? AND decision_id <> '' {more}"
+    " ORDER BY submitted_at, rowid LIMIT {page}"
 )
 _NEWEST = (
     f"SELECT submitted_at, rowid, {_COLUMNS} FROM outcomes WHERE rowid > ? AND submitted_at >= ?"
@@ -191,9 +192,9 @@ def reported_jobs(
         return
     begin = since
     for day in (*skipped_days, until):
-        last = begin, -1
+        last = begin, begin, -1
         while rows := reader.rows(_JOBS.format(more=more, page=reader.page), (*last, day, *values)):
-            last = rows[-1]["submitted_at"], rows[-1]["rowid"]
+            last = rows[-1]["submitted_at"], rows[-1]["submitted_at"], rows[-1]["rowid"]
             yield from map(_job, rows)
         begin = day + END
 

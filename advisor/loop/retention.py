@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 from advisor.core.units import parse_duration_s
 from advisor.errors import UsageError
 from advisor.loop import clock
-from advisor.store.pruning import Pruned, prune
+from advisor.store.pruning import Pruned, prune, to_prune
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 
@@ -23,6 +24,32 @@ def prune_old(writer: Writer, older_than: str | None = None) -> Pruned | None:
         return None
     decisions, observations = cutoffs
     return prune(writer, decisions_before=decisions, observations_before=observations)
+
+
+def prune_months(writer: Writer, folder: Path) -> Pruned | None:
+    """Write a history, then forget the whole months that :func:`retained` does not keep.
+
+    None where there is none, or everything is kept. By whole months, so that each is written once.
+    Raises StoreError; nothing is forgotten then.
+    """
+    from advisor.loop.history import write_history
+    from advisor.mounts import check_answers
+
+    cutoffs = retained(writer)
+    if cutoffs is None:
+        return None
+    decisions, observations = (f"{cutoff[:7]}-01T00:00:00Z" if cutoff else "" for cutoff in cutoffs)
+    times = {"decisions_before": decisions, "observations_before": observations}
+    if not to_prune(writer, **times).anything:
+        return None
+    check_answers(folder)
+    return prune(writer, **times, up_to=write_history(writer, folder).last)
+
+
+def history_folder(reader: Reader) -> Path | None:
+    """Return the folder of the history that the policy has, None without any."""
+    folder = _section(reader).get("history")
+    return Path(folder) if isinstance(folder, str) and folder else None
 
 
 def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] | None:
@@ -39,10 +66,7 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
             raise UsageError(
                 f"--older-than {older_than}: {error}", hint="write days, like 400d"
             ) from None
-    applied = reader.config("policy")
-    retention = applied.compiled.get("retention") if applied else None
-    spans = retention if isinstance(retention, Mapping) else {}
-    moments = []
+    spans, moments = _section(reader), []
     for kind in ("decisions", "observations"):
         span = str(spans.get(kind) or "")
         try:
@@ -52,6 +76,13 @@ def retained(reader: Reader, older_than: str | None = None) -> tuple[str, str] |
             moments.append("")
     decisions, observations = moments
     return (decisions, observations) if decisions or observations else None
+
+
+def _section(reader: Reader) -> Mapping[str, object]:
+    """Return what the policy says of retention."""
+    applied = reader.config("policy")
+    retention = applied.compiled.get("retention") if applied else None
+    return retention if isinstance(retention, Mapping) else {}
 
 
 def _cutoff(span: str) -> str:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from pydantic import (
@@ -33,6 +34,7 @@ from advisor.core.protocol import is_thread_count
 from advisor.core.rate import refused
 from advisor.core.units import parse_fraction, parse_freq_khz, parse_memory_mb
 from advisor.core.worth import HOURS
+from advisor.errors import StoreError
 from advisor.policy.problems import did_you_mean
 
 FALSE_WORDS = ("false", "no", "off")
@@ -452,6 +454,21 @@ def _folder(value: object) -> str:
     return text
 
 
+def _history_folder(value: object) -> str:
+    from advisor.store.parquet import check_name
+
+    text = _folder(value)
+    if not text.startswith("/"):
+        refuse(
+            f"{text!r} does not begin with /", hint="advisor collect runs in a folder of its own"
+        )
+    try:
+        check_name(Path(text))
+    except StoreError as error:
+        refuse(str(error))
+    return text
+
+
 def _workload(value: object) -> str:
     text = text_of(value, "a name or a template")
     if not re.fullmatch(r"[\w.+:=,@%/{} -]{1,200}", text):
@@ -504,6 +521,9 @@ def hourly(low: float, high: float) -> Reads:
 
 _TEXT: dict[str, Any] = {"type": "string"}
 Folder = Annotated[str, Reads(_folder, _TEXT)]
+HistoryFolder = Annotated[
+    str, Reads(_history_folder, {"type": "string", "pattern": r"^/[^*?\[\]{}]*$"})
+]
 READINGS: dict[Written, Any] = {
     Written.WORD: Word,
     Written.WORDS: Words,

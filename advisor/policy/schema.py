@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from advisor.core import policy as core
 from advisor.core.units import parse_duration_s
-from advisor.policy.fields import Patterns, Reads, Strict, choice, refuse, text_of
+from advisor.policy.fields import HistoryFolder, Patterns, Reads, Strict, choice, refuse, text_of
 from advisor.policy.section import section
 
 VERSION = 1
@@ -100,6 +100,11 @@ class RetentionSection(Strict):
         default="",
         description="how long measured runs that no model uses are kept; at least 1d; left out: "
         "for ever",
+    )
+    history: HistoryFolder = Field(
+        default="",
+        description="the folder of advisor store history that all is written into before the store "
+        "forgets it, which it then does by whole months; left out: what is forgotten is gone",
     )
 
 

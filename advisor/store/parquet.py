@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
+import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +43,12 @@ TIMES = {
 """The tables of a history, and the column that a row's month is taken from."""
 ASKED = frozenset({"decisions", "outcomes", "day_sums", "days"})
 """Those that a :class:`HistoryReader` answers from the folder; all else is the store's."""
+MOST_MB, THREADS = 384, 1
+"""What DuckDB may take where other people work: memory, beyond which it writes to a folder in the
+history's, and threads, each of which would hold records of its own."""
+_SPILLED = ".spilled-"
+"""How the name of such a folder begins; it is gone with its connection, unless that was killed."""
+_KILLED_S = 86400.0
 _MOST_PATHS = 12
 """Parts of a record that one call takes, at most."""
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
@@ -52,11 +61,12 @@ def _functions() -> list[str]:
     extracted, removed = ["(d, a) AS (d ->> a)"], []
     for count in range(1, _MOST_PATHS + 1):
         names = [f"p{n}" for n in range(count)]
-        values = ", ".join(f"system.main.json_extract(d, {name})" for name in names)
         patch = " || ',' || ".join(f"'\"' || substr({name}, 3) || '\":null'" for name in names)
         signature = f"(d, {', '.join(names)})"
         if count > 1:
-            extracted.append(f"{signature} AS to_json(list_value({values}))::VARCHAR")
+            # of all paths at once: the record is parsed once
+            several = f"system.main.json_extract(d, [{', '.join(names)}])"
+            extracted.append(f"{signature} AS to_json({several})::VARCHAR")
         removed.append(f"{signature} AS json_merge_patch(d, '{{' || {patch} || '}}')::VARCHAR")
     return [
         f"CREATE TEMP MACRO json_extract{', '.join(extracted)}",
@@ -97,7 +107,10 @@ def connect(folder: Path) -> duckdb.DuckDBPyConnection:
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "temp_directory": str(folder),
+            "memory_limit": f"{MOST_MB}MB",
+            "threads": THREADS,
+            "pandas_analyze_sample": "0",  # columns of Python's objects come as text
+            "temp_directory": str(folder / f"{_SPILLED}{secrets.token_hex(8)}"),
         }
     )
     connection.execute(f"SET allowed_directories = [{quoted(folder)}]")
@@ -189,6 +202,44 @@ def run(
         raise translated(error, path) from None
 
 
+def rows(
+    connection: duckdb.DuckDBPyConnection, path: Path, sql: str, values: object = None
+) -> list[ResultRow]:
+    """Return the rows of a statement, by number and by name. Raises StoreError as :func:`run`."""
+    plain_rows = run(connection, path, sql, values)
+    of_names = row_class(tuple(column[0] for column in connection.description or ()))
+    return list(map(of_names, plain_rows))
+
+
+@contextmanager
+def texts(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    rows: Sequence[ResultRow | Mapping[str, object]],
+    columns: Iterable[str],
+) -> Iterator[None]:
+    """Let a connection see columns of some rows, as text, under a name."""
+    import numpy as np
+
+    table = {
+        column: np.fromiter((row[column] for row in rows), dtype=object, count=len(rows))
+        for column in columns
+    }
+    connection.register(name, table)
+    try:
+        yield
+    finally:
+        connection.unregister(name)
+
+
+def clear_spilled(folder: Path) -> None:
+    """Remove what DuckDB left in a history's folder where it was killed, more than a day ago."""
+    for path in folder.glob(f"{_SPILLED}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _KILLED_S:
+                shutil.rmtree(path)
+
+
 def translated(error: BaseException, path: Path) -> StoreError:
     """Return the StoreError, of one line, for what DuckDB reports."""
     line = next(iter(str(error).splitlines()), "") or type(error).__name__
@@ -232,12 +283,12 @@ class HistoryReader(Reader):
             if table == "outcomes":
                 self.whole_months = frozenset(files)
             types = {"rowid": "BIGINT", **columns()[table]}
-            rows = read(list(files.values()))
+            source = read(list(files.values()))
             if not files:
                 nulls = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in types.items())
-                rows = f"(SELECT {nulls} WHERE false)"
+                source = f"(SELECT {nulls} WHERE false)"
             names = ", ".join(f'"{name}"' for name in types)
-            run(self._history, self.folder, f"CREATE VIEW {table} AS SELECT {names} FROM {rows}")
+            run(self._history, self.folder, f"CREATE VIEW {table} AS SELECT {names} FROM {source}")
 
     def rows(
         self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
@@ -248,9 +299,7 @@ class HistoryReader(Reader):
         if isinstance(parameters, Mapping):
             parameters = {name: parameters[name] for name in _NAME.findall(sql)}
             sql = _NAME.sub(r"$\1", sql)
-        plain_rows = run(self._history, self.folder, sql, parameters)
-        of_names = row_class(tuple(column[0] for column in self._history.description or ()))
-        return list(map(of_names, plain_rows))
+        return rows(self._history, self.folder, sql, parameters)
 
 
 def reader_of(path: Path, folder: Path | None) -> Reader:

@@ -21,6 +21,7 @@ from advisor.loop import history
 from advisor.loop.day_sums import sum_days
 from advisor.loop.history import write_history
 from advisor.paths import share
+from advisor.policy.load import check_text
 from advisor.store import parquet
 from advisor.store.pruning import prune
 from advisor.store.reader import Reader
@@ -117,6 +118,89 @@ def test_what_was_pruned_stays_in_the_history(advisor: Run, store: Path, folder:
     assert same(json.loads(advisor(*report, "--history", folder).out), before)
 
 
+def month_ago(months: int) -> str:
+    """Return a month, 2026-01, so many months ago."""
+    today = datetime.now(UTC)
+    count = today.year * 12 + today.month - 1 - months
+    return f"{count // 12}-{count % 12 + 1:02}"
+
+
+@pytest.fixture
+def aged(advisor: Run, store: Path, folder: Path, tmp_path: Path) -> Path:
+    """A store with jobs of two, three and four months ago, of which the policy keeps 90 days."""
+    with closing(sqlite3.connect(store)) as db, db:
+        for rest, months in enumerate((4, 3, 2)):
+            at = f"{month_ago(months)}-15T12:00:00Z"
+            where = f"WHERE rowid % 4 = {rest}"
+            db.execute(f"UPDATE decisions SET created_at = ? {where}", (at,))
+            db.execute(f"UPDATE outcomes SET submitted_at = ?, collected_at = ? {where}", (at, at))
+    text = f'version: 1\nretention: {{decisions: 90d, history: "{folder}"}}\n'
+    (tmp_path / "policy.yaml").write_text(text)
+    said = advisor("policy", "apply", tmp_path / "policy.yaml", "--db", store)
+    assert said.code == 0, said.err
+    return store
+
+
+def months_of(store: Path) -> set[str]:
+    with Reader(store) as reader:
+        sql = (
+            "SELECT substr(created_at, 1, 7) FROM decisions"
+            " UNION SELECT substr(submitted_at, 1, 7) FROM outcomes"
+        )
+        return {row[0] for row in reader.rows(sql)}
+
+
+def test_a_collection_writes_the_history_before_it_prunes_whole_months(
+    advisor: Run, aged: Path, folder: Path
+) -> None:
+    kept_from = (datetime.now(UTC) - timedelta(days=90)).strftime("%Y-%m")
+    report = ("report", "--since", SINCE, "--json", "--db", aged)
+    before, months = json.loads(advisor(*report).out), months_of(aged)
+    assert min(months) < kept_from
+    collect = ("collect", "--scheduler", "local", "--db", aged)
+    spooled = advisor("collect", "--spool", "--db", aged)
+    assert spooled.code == 0 and months_of(aged) == months, "the daemon's own takes no time for it"
+    for _ in range(2):
+        said = advisor(*collect)
+        assert (said.code, said.err) == (0, "")
+        assert months_of(aged) == {month for month in months if month >= kept_from}
+        assert same(json.loads(advisor(*report, "--history", folder).out), before)
+    assert json.loads(advisor(*report).out)["jobs"] < before["jobs"]
+
+
+def test_a_collection_prunes_nothing_where_the_history_cannot_be_written(
+    advisor: Run, aged: Path, folder: Path
+) -> None:
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("mine")
+    months = months_of(aged)
+    said = advisor("collect", "--scheduler", "local", "--db", aged, "--json")
+    assert said.code == 0 and said.json()["schema"].startswith("advisor/collect/")
+    assert said.err.count("\n") == 1 and said.err.startswith("advisor: nothing is forgotten")
+    assert f"{folder}: this folder holds something else" in said.err
+    assert months_of(aged) == months
+    (folder / "thesis.tex").unlink()
+    assert advisor("collect", "--scheduler", "local", "--db", aged).err == ""
+    assert months_of(aged) < months
+
+
+def test_pruning_by_hand_writes_the_policys_history(advisor: Run, aged: Path, folder: Path) -> None:
+    report = ("report", "--since", SINCE, "--json", "--db", aged)
+    before = json.loads(advisor(*report).out)
+    assert advisor("store", "prune", "--older-than", "0d", "--yes", "--db", aged).code == 0
+    assert not months_of(aged)
+    assert same(json.loads(advisor(*report, "--history", folder).out), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("history", "does not begin with /"), ("/srv/all*", "none of *?[]{}")]
+)
+def test_a_policy_names_a_folder_that_a_history_can_have(name: str, said: str) -> None:
+    text = f'version: 1\nretention: {{history: "{name}"}}\n'
+    compiled, problems = check_text(text, "policy.yaml", "policy")
+    assert compiled is None and said in str(problems[0])
+
+
 def test_only_months_that_changed_are_written(store: Path, folder: Path) -> None:
     assert written(store, folder).months
     stored = contents(folder)
@@ -131,6 +215,44 @@ def test_only_months_that_changed_are_written(store: Path, folder: Path) -> None
     assert {path: data for path, data in changed.items() if path != new} == stored
     with Reader(store) as reader, parquet.HistoryReader(store, folder) as kept:
         sql = "SELECT id, record, cluster FROM decisions ORDER BY id"
+        assert list(map(tuple, kept.rows(sql))) == list(map(tuple, reader.rows(sql)))
+
+
+def rows_of(folder: Path, table: str) -> list[tuple[object, ...]]:
+    """Return what the files of a table hold, in the order of their numbers."""
+    connection = parquet.connect(folder)
+    files = parquet.read(list(parquet.month_files(folder, table).values()))
+    rows = parquet.run(connection, folder, f"SELECT * FROM {files} ORDER BY rowid")
+    connection.close()
+    return rows
+
+
+@pytest.mark.parametrize("part", [1, 7, 4096])
+def test_a_month_that_the_store_has_lost_in_part_is_joined_in_order(
+    store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """However many rows are held at once."""
+    tables = ("decisions", "outcomes", "observations")
+    written(store, folder)
+    whole = {table: rows_of(folder, table) for table in tables}
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("DELETE FROM outcomes WHERE rowid % 3 = 0")
+        db.execute("DELETE FROM decisions WHERE rowid % 3 = 1")
+    monkeypatch.setattr(history, "_PART", part)
+    assert written(store, folder).months
+    assert {table: rows_of(folder, table) for table in tables} == whole
+
+
+def test_values_are_kept_as_the_store_has_them(store: Path, folder: Path) -> None:
+    """Whole and broken numbers to their last digit, signs of all languages, and none at all."""
+    values = {"time_s": 0.1 + 0.2, "energy_j": None, "account": "Zoë 😀", "node_list": "a\0b"}
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute(f"UPDATE outcomes SET {', '.join(f'{k} = :{k}' for k in values)}", values)
+        db.execute("UPDATE outcomes SET freq_observed_khz = ? WHERE rowid % 2", (2**53 + 1,))
+    written(store, folder)
+    names = ", ".join(parquet.columns()["outcomes"])
+    sql = f"SELECT {names} FROM outcomes ORDER BY submitted_at, rowid"
+    with Reader(store) as reader, parquet.HistoryReader(store, folder) as kept:
         assert list(map(tuple, kept.rows(sql))) == list(map(tuple, reader.rows(sql)))
 
 

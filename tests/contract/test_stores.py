@@ -31,6 +31,7 @@ from advisor.derive.worker import derive
 from advisor.errors import RefusedError, StoreError
 from advisor.paths import beside
 from advisor.service.changes import HEARD_S
+from advisor.store import parquet
 from advisor.store.cap_trials import give_up_cap_trial, pending_cap_trials, take_cap_trial
 from advisor.store.clusters import take_in
 from advisor.store.dialect import tables, translated
@@ -288,6 +289,87 @@ def test_a_copy_is_published_from_a_database(
             sql = f"SELECT {columns or 'name'} FROM {name} ORDER BY 1"
             assert [*map(tuple, one.rows(sql))] == [*map(tuple, other.rows(sql))], name
         assert not other.decisions()
+
+
+HISTORY = ("decisions", "outcomes", "observations", "day_sums", "days")
+
+
+def files_of(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the rows of a history's files by their table."""
+    connection = parquet.connect(folder)
+    tables = {
+        table: parquet.run(
+            connection,
+            folder,
+            f"SELECT * FROM {parquet.read([*parquet.month_files(folder, table).values()])}"
+            " ORDER BY rowid",
+        )
+        for table in HISTORY
+    }
+    connection.close()
+    return tables
+
+
+def test_a_history_is_written_from_a_database(
+    both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path
+) -> None:
+    folders = [tmp_path / "file", tmp_path / "database"]
+    for store, folder in zip(both, folders, strict=True):
+        said = advisor("--db", store, "store", "history", "--to", folder, "--json")
+        assert said.code == 0, said.err
+        assert said.json()["outcomes"] and said.json()["observations"]
+        again = advisor("--db", store, "store", "history", "--to", folder)
+        assert (again.code, again.out) == (0, f"{folder}: nothing has changed\n"), again.err
+    of_file, of_database = map(files_of, folders)
+    assert of_file == of_database
+    for call in ("report --since 700d", "report --user ann", "policy simulate policy.yaml"):
+        (tmp_path / "policy.yaml").write_text("version: 1\nmode: observe\n")
+        words = call.replace("policy.yaml", str(tmp_path / "policy.yaml")).split()
+        kept = [
+            answer(advisor, store, *words, "--history", folder)
+            for store, folder in zip(both, folders, strict=True)
+        ]
+        assert kept[0] == kept[1] and kept[0][0] == 0, call
+
+
+def test_a_database_is_pruned_after_its_history_is_written(
+    both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path
+) -> None:
+    database, folder = both[1], tmp_path / "history"
+    report = ("report", "--since", "700d", "--history", folder)
+    said = advisor("--db", database, "store", "history", "--to", folder)
+    assert said.code == 0, said.err
+    before, whole = answer(advisor, database, *report), files_of(folder)
+    prune = ("store", "prune", "--yes", "--history", folder)
+    for span in ("5d", "0d"):  # at first a month is there in part
+        said = advisor("--db", database, *prune, "--older-than", span, "--json")
+        assert said.code == 0 and said.json()["decisions"], said.err
+        assert advisor("--db", database, "store", "history", "--to", folder).code == 0
+        assert files_of(folder) == whole
+        assert answer(advisor, database, *report) == before
+    assert advisor("--db", database, "report", "--json").json()["jobs"] == 0
+    said = advisor("--db", database, "store", "prune", "--undo")
+    assert said.code == 0, said.err
+    assert advisor("--db", database, "store", "history", "--to", folder).code == 0
+    assert answer(advisor, database, *report)[1]["jobs"] == before[1]["jobs"]
+
+
+def test_a_collection_writes_the_history_of_a_database_before_it_prunes(
+    both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path
+) -> None:
+    database, folder, at = both[1], tmp_path / "history", "2020-01-02T03:04:05Z"
+    with Writer(database) as writer:
+        decisions = writer.change("UPDATE decisions SET created_at = ?", (at,))
+        outcomes = writer.change("UPDATE outcomes SET submitted_at = ?, collected_at = ?", (at, at))
+    text = f'version: 1\nretention: {{decisions: 400d, history: "{folder}"}}\n'
+    (tmp_path / "policy.yaml").write_text(text)
+    assert advisor("--db", database, "policy", "apply", tmp_path / "policy.yaml").code == 0
+    said = advisor("--db", database, "collect", "--scheduler", "local")
+    assert (said.code, said.err) == (0, "")
+    with Reader(database) as reader:
+        assert not reader.decisions() and not reader.outcomes()
+    kept = files_of(folder)
+    assert (len(kept["decisions"]), len(kept["outcomes"])) == (decisions, outcomes)
 
 
 def test_a_writer_tells_the_daemon(

@@ -38,7 +38,8 @@ $(READY): pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 
 $(READY)-dev: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV) for tests ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -e ./lab
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -e '.[dev]' -e ./lab
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || : # by all processors, where pip takes one
 	@touch $@ $(READY)
 
 demo: setup
@@ -52,8 +53,10 @@ LONG   := cluster or package or terminal or slow or gpu or postgresql
 PYTEST := $(BIN)/python -m pytest
 MANY    = -rs --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-# The types are checked by one process, beside the tests' own.
-test: setup-dev slurm-packages
+# Libraries and Slurm are installed at once; the types are checked by one process, beside the
+# tests' own.
+test:
+	@$(MAKE) --no-print-directory --jobs 2 setup-dev slurm-packages
 	@$(MAKE) --no-print-directory --jobs 2 lint fast
 
 test-all: test

@@ -42,11 +42,17 @@ _OF_OTHERS = ("allOf", "anyOf", "oneOf", "$defs")
 @cache
 def validator(name: str, definition: str = "", *, strict: bool = False) -> Draft202012Validator:
     """Return what checks a form: that of a file, or one of its definitions; see :func:`closed`."""
+    reference = f"{name}.json" + (f"#/$defs/{definition}" if definition else "")
+    return Draft202012Validator({"$ref": reference}, registry=_registry(strict=strict))
+
+
+@cache
+def _registry(*, strict: bool) -> Registry[Any]:
+    """Return all files' schemas by name, read and looked through once for all validators."""
     forms = {n: closed(s) if strict else s for n, s in _schemas().items()}
     resources = [(n, Resource.from_contents(s)) for n, s in forms.items()]
-    reference = f"{name}.json" + (f"#/$defs/{definition}" if definition else "")
     registry: Registry[Any] = Registry().with_resources(resources)
-    return Draft202012Validator({"$ref": reference}, registry=registry)
+    return registry.crawl()
 
 
 def check_request(request: dict[str, Any]) -> None:

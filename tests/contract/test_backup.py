@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
 from advisor.core.decision import Decision
 from advisor.errors import InputError
@@ -25,6 +24,7 @@ from advisor.store.pruning import prune, purge_pruned, restore_pruned
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.examples import example_store
 
 Run = Callable[..., Any]
 
@@ -33,7 +33,7 @@ Run = Callable[..., Any]
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "site" / "advisor.db"
     path.parent.mkdir()
-    demo.build(path, "ann")
+    example_store(path, "ann")
     return path
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.paths import share
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.examples import example_store
 
 Run = Callable[..., Any]
 
@@ -24,7 +24,7 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("example") / "advisor.db"
-    demo.build(store, "ann")
+    example_store(store, "ann")
     with Writer(store) as writer:  # what docs/user.md speaks of
         run = Observation(Configuration("broadwell", 1, 1, 28, 0), 1.0, 1.0)
         writer.add_observations("stencil", "n64", [run])

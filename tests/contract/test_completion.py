@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
+
+from tests.examples import example_store
 
 Run = Callable[..., Any]
 
@@ -45,7 +46,7 @@ TYPED_AT_BASH = [
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("example") / "advisor.db"
-    demo.build(store, "ann")
+    example_store(store, "ann")
     return store
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
 from advisor.core.openmetrics import BUCKETS_S, AnswerCounts, Text
 from advisor.core.protocol import call
 from advisor.errors import AdvisorError
 from advisor.loop import outcome_metrics
 from advisor.paths import share
+from tests.examples import example_store
 
 openmetrics = pytest.importorskip(
     "prometheus_client.openmetrics.parser", reason="prometheus_client is not installed"
@@ -44,7 +44,7 @@ def parsed(text: str) -> dict[str, Any]:
 def site() -> Iterator[Path]:
     folder = Path(f"/tmp/adm-{os.getpid()}-{time.monotonic_ns() % 10**9}")
     folder.mkdir()
-    demo.build(folder / "advisor.db", "ann")
+    example_store(folder / "advisor.db", "ann")
     process = subprocess.Popen(
         [
             sys.executable,

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
-from advisor.cli import build_parser
+from advisor.cli import build_parser, main
 from advisor.core.protocol import call
 from advisor.errors import PublishedCopyError
 from advisor.store.backup import backup, restore
@@ -22,6 +22,7 @@ from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from tests.contract.ear_rows import EAR4, row4
+from tests.examples import example_store
 from tests.profiled import grid_profile, write_runs
 from tests.unit.test_ranking_files import GIVEN
 
@@ -127,7 +128,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a published copy, and with files that could be written into a store."""
     place = tmp_path_factory.mktemp("made")
     store, own = place / "advisor.db", ["--db", str(place / "advisor.db")]
-    demo.build(store, "ann")
+    example_store(store, "ann")
     (place / "grid.csv").write_text(
         "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n1,1,8,0,30.1,4800\n"
     )
@@ -153,8 +154,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["site", "apply", "site.yaml"],
         ["policy", "apply", "policy.yaml"],
     ):
-        command = [sys.executable, "-m", "advisor", *words, *own]
-        subprocess.run(command, cwd=place, check=True, capture_output=True)
+        with chdir(place):
+            assert main([*words, *own]) == 0
     for name in ("site", "policy"):
         with (place / f"{name}.yaml").open("a") as text:
             text.write({"site": "default_partition: y\n", "policy": "confidence: 80%\n"}[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -17,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
+from advisor import paths
+from advisor.cli import main
 from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
+from tests.examples import example_store
+from tests.forked import forked
 from tests.profiled import grid_profile, write_runs
 from tests.waiting import wait_for
 
@@ -84,7 +88,11 @@ class Layout:
     def user(
         self, *argv: str, code: str = VERB, groups: str = "--clear-groups"
     ) -> subprocess.CompletedProcess[str]:
-        """Run a verb as nobody, in nobody's home."""
+        """Run a verb as nobody, in nobody's home; code and groups have an interpreter of theirs."""
+        if code == VERB and groups == "--clear-groups":
+            return forked(
+                lambda: self.become_nobody(argv), self.environment("home"), self.root / "home"
+            )
         return subprocess.run(
             [*AS_NOBODY, groups, sys.executable, "-c", code, str(self.root), *argv],
             env=self.environment("home"),
@@ -94,6 +102,14 @@ class Layout:
             stdin=subprocess.DEVNULL,
             timeout=120,
         )
+
+    def become_nobody(self, argv: tuple[str, ...]) -> int:
+        """Do what setpriv does and then VERB, in a process that may not go back."""
+        os.setgroups([])
+        os.setgid(grp.getgrnam("nogroup").gr_gid)
+        os.setuid(pwd.getpwnam("nobody").pw_uid)
+        paths.SYSTEM = self.root
+        return main(list(argv))
 
     def good(self, *argv: str) -> str:
         done = self.user(*argv)
@@ -111,7 +127,7 @@ def layout() -> Iterator[Layout]:
         shutil.chown(found.root / "home", "nobody", "nogroup")
         if found.user(code="import advisor.cli").returncode:
             pytest.skip("others than root cannot read this checkout")
-        demo.build(found.store, "nobody")
+        example_store(found.store, "nobody")
         found.store.chmod(0o644)  # this site lets everybody read it
         (found.root / "home/job.sh").write_text(
             "#!/bin/bash\n#SBATCH -N 1 -C broadwell\n#SBATCH --exclusive\nsrun ./cg-solver n=4e6\n"
@@ -211,7 +227,7 @@ def test_writing_is_refused_in_one_line_that_names_the_way_out(layout: Layout) -
 def test_ones_own_store_comes_first(layout: Layout) -> None:
     own = layout.root / "home/.local/share/advisor/advisor.db"
     own.parent.mkdir(parents=True)
-    demo.build(own, "nobody")
+    example_store(own, "nobody")
     for path in (own, *own.parents[:3]):
         shutil.chown(path, "nobody", "nogroup")
     assert layout.user(code=DESK).stdout.strip() == str(own)

@@ -8,28 +8,31 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from advisor_tui import demo
 
 from advisor.core.workers_setup import WorkersSetup
 from advisor.errors import InputError
 from advisor.loop.refit import refit_all
+from advisor.models import fit_task
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.workers.base import Done, Task, engine
 from advisor.workers.local import Here
+from tests.examples import example_store
 
 Run = Callable[..., Any]
+PERFORM = fit_task.perform
 DASK = WorkersSetup(engine="dask", jobs=2, waits_s=60, task_s=60)
 
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("example") / "advisor.db"
-    demo.build(file, "ann")
+    example_store(file, "ann")
     return file
 
 
@@ -41,6 +44,17 @@ def store(example: Path, tmp_path: Path) -> Path:
         with sqlite3.connect(tmp_path / "a.db") as copy:
             reader.copy_to(copy)
     return tmp_path / "a.db"
+
+
+@pytest.fixture
+def fits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fitted before is not fitted again: for tests of what becomes of a fit."""
+    monkeypatch.setattr(fit_task, "perform", _performed)
+
+
+@cache
+def _performed(text: str) -> str:
+    return PERFORM(text)
 
 
 def models(store: Path) -> dict[tuple[str, str, str, str], Any]:
@@ -87,7 +101,6 @@ def task(name: str, text: str = "x") -> Task:
 def test_a_fit_as_a_task_is_the_fit(store: Path) -> None:
     from advisor.loop.refit import _in_use
     from advisor.models.fit import fit_options
-    from advisor.models.fit_task import fit_of, fit_task, perform
 
     with Reader(store) as reader:
         inventory = reader.inventory().node_types
@@ -96,12 +109,15 @@ def test_a_fit_as_a_task_is_the_fit(store: Path) -> None:
     for model, group in used:
         node_type = inventory.get(model.node_type)
         wanted = fit_options(group.observations, node_type=node_type, elsewhere={})
-        made = fit_of(perform(fit_task(group.observations, node_type, {}).text))
+        made = fit_task.fit_of(
+            _performed(fit_task.fit_task(group.observations, node_type, {}).text)
+        )
         assert made.options == wanted.options or repr(made.options) == repr(wanted.options)
         plain = json.loads(json.dumps(wanted.stats))
         assert (made.stats, made.model, made.n_train) == (plain, wanted.model, wanted.n_train)
 
 
+@pytest.mark.usefixtures("fits_once")
 def test_all_models_are_fitted_again_here(store: Path, advisor: Run) -> None:
     before = models(store)
     said = advisor("--db", store, "fit", "--all", "--json").json()
@@ -111,6 +127,7 @@ def test_all_models_are_fitted_again_here(store: Path, advisor: Run) -> None:
     assert again.code == 0 and again.out == f"fitted {len(before)} models (local)\n"
 
 
+@pytest.mark.usefixtures("fits_once")
 def test_one_that_goes_wrong_stays_and_keeps_no_other(store: Path) -> None:
     class Half(Here):
         def run(self, tasks: Any) -> Any:
@@ -127,6 +144,7 @@ def test_one_that_goes_wrong_stays_and_keeps_no_other(store: Path) -> None:
     assert all(line.endswith("its worker was lost") for line in refitted.left)
 
 
+@pytest.mark.usefixtures("fits_once")
 def test_what_was_changed_meanwhile_is_left(store: Path) -> None:
     class Slow(Here):
         def run(self, tasks: Any) -> Any:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patsy import dmatrix
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.pareto import trade_off
@@ -35,6 +34,8 @@ def test_the_knots_of_the_twelve_run_design_are_the_published_ones() -> None:
 
 
 def test_patsy_puts_its_quantile_knots_there_too() -> None:
+    from patsy import dmatrix  # here: it loads pandas
+
     trained = X[TRAINED]
     formula = "bs(t, df=3, degree=2, lower_bound=4, upper_bound=44)"
     info = dmatrix(formula, {"t": trained[:, 1]}).design_info

@@ -6,8 +6,6 @@ import fcntl
 import json
 import os
 import pwd
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import admission
+import interpreters
 
-HERE = Path(__file__).resolve().parent
 TYPES = {"long": "int", "string": "str", "size": "size", "boolean": "str", "float": "str"}
 
 
@@ -84,14 +82,7 @@ def run_hook(pbs: Complex, hook: dict[str, Any], event: dict[str, Any]) -> dict[
         "conf": {"PBS_HOME": str(pbs.root / "home")},
         "node": "n1",
     }
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-OO", str(HERE / "hook_run.py"), str(source)],
-        input=json.dumps([event]),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    done = interpreters.run(source, json.dumps([event]), environment, Path.cwd())
     if done.returncode:
         raise Refusal(f"hook {hook['name']}: {done.stderr}")
     outcome: dict[str, Any] = json.loads(done.stdout)[0]

@@ -1,10 +1,13 @@
 """Runs a hook as PBS does: a fresh isolated interpreter, no site packages, -OO, one event.
 
-python -I -S -OO hook_run.py HOOK < event.json > outcome.json
+python -I -S -OO hook_run.py HOOK < events.json > outcomes.json
+
+Without HOOK it forks for each folder that is named on standard input, see interpreters.py.
 """
 
 import importlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,12 +15,62 @@ from typing import Any, Dict
 
 
 def main() -> None:
-    """Run the events of standard input one after the other in this interpreter."""
+    """Run one hook in this interpreter, or many in its forks."""
     assert False, "asserts are not stripped"  # noqa: B011
     sys.path.insert(0, str(Path(__file__).parent / "stand_in"))
-    pbs: Any = importlib.import_module("pbs")
-    source = Path(sys.argv[1]).read_text(encoding="ascii")
-    code = compile(source, "<embedded code object>", "exec")  # as PBS: once for all events
+    pbs = importlib.import_module("pbs")
+    if sys.argv[1:]:
+        run(pbs, compiled(Path(sys.argv[1]).read_text(encoding="ascii")))
+    else:
+        fork_for_each(pbs)
+
+
+def compiled(source: str) -> Any:
+    """Return the code of a hook; PBS, too, compiles it once for all events."""
+    return compile(source, "<embedded code object>", "exec")
+
+
+def fork_for_each(pbs: Any) -> None:
+    """Run a hook in a fork for each folder on standard input, until that ends.
+
+    The folder has what is asked and the events; there the output goes, the exit code at last. One
+    runs at a time.
+    """
+    codes: Dict[str, Any] = {}
+    for line in iter(sys.stdin.readline, ""):
+        folder = Path(line.rstrip("\n"))
+        asked = json.loads((folder / "asked").read_text())
+        source = Path(asked["hook"]).read_text(encoding="ascii")
+        if source not in codes:
+            codes[source] = compiled(source)
+        child = os.fork()
+        if not child:
+            enter(folder, asked)
+            run(pbs, codes[source])
+            sys.stdout.flush()
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        (folder / "code").write_text(str(code))
+
+
+def enter(folder: Path, asked: Dict[str, Any]) -> None:
+    """Become the program that a new interpreter would be."""
+    for number, name, flags in (
+        (0, "in", os.O_RDONLY),
+        (1, "out", os.O_WRONLY | os.O_CREAT),
+        (2, "err", os.O_WRONLY | os.O_CREAT),
+    ):
+        os.dup2(os.open(str(folder / name), flags), number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    os.chdir(asked["folder"])
+
+
+def run(pbs: Any, code: Any) -> None:
+    """Run the events of standard input one after the other in this process."""
     outcomes = []
     for given in json.load(sys.stdin):
         pbs.LOG.clear()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import interpreters
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOOKS = ROOT / "hooks" / "pbs"
-RUNNER = Path(__file__).with_name("hook_run.py")
 Outcome = dict[str, Any]
 
 DECISION = "0123456789abcdef"
@@ -29,7 +28,7 @@ def run_hook(
     config: Mapping[str, object] | Path | None = None,
     *,
     folder: Path,
-    python: str = sys.executable,
+    python: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
     """Run a hook for events one after the other in one fresh interpreter."""
@@ -39,16 +38,12 @@ def run_hook(
         if not isinstance(config, Path):
             path.write_text(json.dumps(config))
         env["PBS_HOOK_CONFIG_FILE"] = str(path)
-    done = subprocess.run(
-        [python, "-I", "-S", "-OO", str(RUNNER), str(HOOKS / hook)],
-        input=json.dumps(events),
-        capture_output=True,
-        text=True,
-        env=env,
-        cwd=folder,
-        timeout=60,
-        check=False,
-    )
+    given = HOOKS / hook, json.dumps(events), env, folder
+    if python is None:
+        interpreters.start()
+        done = interpreters.run(*given)
+    else:
+        done = interpreters.run_new(*given, python)
     assert done.returncode == 0, done.stderr
     found: list[Outcome] = json.loads(done.stdout)
     return found

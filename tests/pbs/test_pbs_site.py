@@ -16,6 +16,7 @@ from typing import Any
 import fake_pbs
 import fake_qmgr
 import fake_server
+import interpreters
 import pytest
 from hooked import ROOT, answering, daemon, plan
 from posed_sys import PosedSys
@@ -46,6 +47,7 @@ class Site:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "pbs"
+        interpreters.start()
         programs = fake_pbs.install(self.root, nodes=NODES)
         self.sys = PosedSys(self.root, cpus=28)
         self.sys.rapl({"intel-rapl:0": 0})

@@ -8,9 +8,9 @@ import statistics
 
 import numpy as np
 import pytest
+import scipy  # which loads scipy.stats where a test needs it: a second
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
 
 from advisor.loop.compare import (
     JobSample,
@@ -32,7 +32,7 @@ def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
         return
     found = welch(WorkloadJobs(tuple(a), tuple(b)))
     assert found is not None and found.lo is not None and found.hi is not None
-    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.90)
+    interval = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.90)
     assert math.log1p(found.lo) == pytest.approx(interval.low, abs=1e-6)
     assert math.log1p(found.hi) == pytest.approx(interval.high, abs=1e-6)
     assert (found.advised, found.left, found.basis) == (len(a), len(b), "holdout")
@@ -45,7 +45,7 @@ def test_against_the_prediction_is_the_one_sample_t(a: list[float]) -> None:
     found = against_prediction(WorkloadJobs(tuple(a)))
     assert found is not None and found.lo is not None
     assert math.log1p(found.lo) == pytest.approx(
-        stats.ttest_1samp(a, 0).confidence_interval(0.90).low, abs=1e-6
+        scipy.stats.ttest_1samp(a, 0).confidence_interval(0.90).low, abs=1e-6
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy  # which loads scipy.stats where a test needs it: a second
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import qmc
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.errors import InputError
@@ -141,7 +141,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 17])
 @pytest.mark.parametrize("count", [1, 4, 12, 50])
 def test_a_seed_draws_what_it_drew_with_scipy(count: int, seed: int) -> None:
-    drawn = qmc.LatinHypercube(d=3, rng=np.random.default_rng(seed)).random(count)
+    drawn = scipy.stats.qmc.LatinHypercube(d=3, rng=np.random.default_rng(seed)).random(count)
     assert (hypercube(count, seed) == drawn).all()
 
 

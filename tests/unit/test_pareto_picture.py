@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from advisor.plotting import Scene, figure
 from advisor.plotting.chart import ASCII
@@ -44,6 +43,8 @@ def test_marks_cover_one_another_by_importance_and_far_points_are_counted() -> N
 def test_no_mark_of_a_file_is_cut_at_its_edge() -> None:
     points = [(1.0, 10.0), (2.0, 5.0), (2.2, 6.0), (3.8, 9.0), (3.8, 5.0), (40.0, 9.0)]
     spreads = [((x - 0.4, x + 0.4), (y - 3, y + 3)) for x, y in points]
+    from matplotlib.figure import Figure  # here: it takes a second
+
     axes: Any = Figure().subplots()
     figure._draw(axes, Scene("t", "x", "y", points, [0, 1], [0, 1, 2], 3, spreads=spreads))
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()

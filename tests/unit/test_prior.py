@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+import scipy  # which loads scipy.stats where a test needs it: a second
 
 from advisor.prior.fit import Prior, PriorError, learn
 from advisor.prior.projection import project_surfaces
@@ -220,8 +220,10 @@ def flat(mean: list[list[float]], scale: list[list[float]], applications: int = 
 def test_expected_improvement_is_the_integral() -> None:
     mean, scale, dof, best = 0.02, 0.05, 6.0, -0.01
     (found,) = expected_improvement(np.array([mean]), np.array([scale]), dof, best)
-    t = stats.t(dof, mean, scale)
-    assert found == pytest.approx(integrate.quad(lambda x: (best - x) * t.pdf(x), -9, best)[0])
+    t = scipy.stats.t(dof, mean, scale)
+    assert found == pytest.approx(
+        scipy.integrate.quad(lambda x: (best - x) * t.pdf(x), -9, best)[0]
+    )
 
 
 def test_used_is_what_saves_most_at_the_confidence() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from matplotlib.figure import Figure
-
 from advisor.plotting.figure import draw_threads
 from advisor.plotting.threads import RadarPanel
 
 
 def test_no_name_of_a_radar_lies_on_another_or_on_its_title() -> None:
+    from matplotlib.figure import Figure  # here: it takes a second
+
     names = ["F0intOnly[5,64]", "F0intOnly[1,32]", "LSys", "MPIcommVector.sources"]
     names += ["MPIrecvBytes", "MPIrecvMessages", "MPIsentBytes", "MPIsentMessages"]
     figure = Figure(figsize=(16.2, 4.6), layout="constrained")

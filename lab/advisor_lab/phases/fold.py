@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # scipy.stats takes a second more to load
 
 from advisor.core.codec import JsonForm
+from advisor.one_thread import on_one_thread
 from advisor.phases.arrays import Floats
 
 KEEPS_STEP = "the meter keeps step with the iteration: only the mean is known"
@@ -88,6 +89,7 @@ def deviating(lengths: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.abs(lengths - middle) > _STRAY * max(scatter, 0.002 * middle))
 
 
+@on_one_thread
 def fold(times: Floats, total: Floats, marks: Floats) -> FoldedSignal | None:
     """Fold a counter's readings by the iterations' begins; None where too few of either overlap.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -225,8 +226,9 @@ UNDERSTOOD = """\
 local json = use("json")
 for line in io.lines() do
   local case = json.decode(line)
-  local plan = { options = case.plan, env = case.env }
-  print(use("understood").refused(plan, case.options, case.variables, case.program))
+  for _, plan in ipairs(case.plans) do
+    print(use("understood").refused(plan, case.options, case.variables, case.program))
+  end
 end
 """
 
@@ -273,50 +275,48 @@ VALUES_SET = [
 CHANGED = {"constraint": "node_type", "cpu-freq": "frequency", "cpus-per-task": "cores"}
 
 
-PLANS: list[tuple[dict[str, str], dict[str, str]]] = [({name: "1"}, {}) for name in CHANGED] + [
-    ({}, {"OMP_NUM_THREADS": "4"})
+PLANS: list[dict[str, dict[str, str]]] = [
+    *({"options": {name: "1"}, "env": {}} for name in CHANGED),
+    {"options": {}, "env": {"OMP_NUM_THREADS": "4"}},
 ]
+AXES = [*CHANGED.values(), "threads"]
+"""What each of the plans changes."""
 
 
-def assert_judged_alike(home: Path, cases: list[dict[str, Any]]) -> None:
-    """Judge each case for plans of one axis each: in Lua and in Python."""
-    lines = [json.dumps({**c, "plan": plan, "env": env}) for c in cases for plan, env in PLANS]
-    said = run(home, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
-    assert len(said) == len(lines)
-    for case in cases:
-        judged = slurm_table.judge(case["options"], case["variables"], case["program"])
-        for plan, _ in PLANS:
-            axis = CHANGED[next(iter(plan))] if plan else "threads"
-            cap_of_job = axis == "frequency" and case["program"] != slurm_table.STEP
-            whatever = {"all"} if cap_of_job else {"all", "shape"}
-            bound = {axis, *whatever} & judged.binds.keys() or judged.not_understood
-            assert (said.pop(0) != "nil") == bool(bound), (case, axis)
+@cache
+def judged(program: str) -> tuple[bytes, dict[tuple[str, str], bool]]:
+    """Return the cases of a program as Lua reads them, and whether each binds a plan for each axis.
 
-
-@pytest.mark.parametrize("program", slurm_table.READS)
-def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
+    Once for every Lua.
+    """
     options = [*slurm_table.OPTIONS, "no-such", "spank:x", "cpu_freq"]
     more = "SLURM_NEW SBATCH_NEW SRUN_NEW SLURM_JOB_ID OMP_PLACES SLURM_ SLURM ADVISOR aSLURM_X"
     groups = ("HET_GROUP_0", "HET_GROUP_0X", "PACK_GROUP_1", "PACK_GROUP_1X", "PACK_GROUP_")
     variables = [*slurm_table.VARIABLES, *more.split(), *(f"SLURM_NEW_{g}" for g in groups)]
-    cases = (
-        [
-            {"program": program, "options": {o: value}, "variables": {}}
-            for o in options
-            for value in VALUES_SET
-        ]
-        + [
-            {"program": program, "options": {}, "variables": {v: value}}
-            for v in variables
-            for value in VALUES_SET
-        ]
-        + [
-            {"program": program, "options": {option: "1"}, "variables": {v: "2"}}
-            for v in variables
-            for option in [slurm_table.SETS.get(v, "mem")]
-        ]
-    )
-    assert_judged_alike(home, cases)
+    cases: list[tuple[dict[str, str], dict[str, str]]] = [
+        *(({option: value}, {}) for option in options for value in VALUES_SET),
+        *(({}, {variable: value}) for variable in variables for value in VALUES_SET),
+        *(({slurm_table.SETS.get(v, "mem"): "1"}, {v: "2"}) for v in variables),
+    ]
+    lines, binds = [], {}
+    for given, set_ in cases:
+        case = {"program": program, "options": given, "variables": set_}
+        lines.append(json.dumps({**case, "plans": PLANS}))
+        found = slurm_table.judge(given, set_, program)
+        for axis in AXES:
+            cap_of_job = axis == "frequency" and program != slurm_table.STEP
+            whatever = {"all"} if cap_of_job else {"all", "shape"}
+            bound = {axis, *whatever} & found.binds.keys() or found.not_understood
+            binds[json.dumps(case), axis] = bool(bound)
+    assert len(binds) == len(cases) * len(AXES)
+    return "\n".join(lines).encode() + b"\n", binds
+
+
+@pytest.mark.parametrize("program", slurm_table.READS)
+def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str) -> None:
+    lines, binds = judged(program)
+    said = [text != "nil" for text in run(home, UNDERSTOOD, lines).decode().splitlines()]
+    assert dict(zip(binds, said, strict=True)) == binds
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,8 @@ def test_the_hooks_judge_everything_as_the_daemon_does(home: Path, program: str)
 def test_the_first_that_binds_a_plan_is_told(
     home: Path, plan: dict[str, str], options: dict[str, str], said: str
 ) -> None:
-    case = {"plan": plan, "env": {}, "options": options, "variables": {}, "program": "sbatch"}
+    plans = [{"options": plan, "env": {}}]
+    case = {"plans": plans, "options": options, "variables": {}, "program": "sbatch"}
     assert run(home, UNDERSTOOD, json.dumps(case).encode() + b"\n").decode().strip() == said
 
 
@@ -357,18 +358,16 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         ({}, {"SLURM_CPU_FREQ_REQ": "2000000-1800000"}, {"frequency"}),
         ({}, {"SLURM_CPU_FREQ_REQ": "2000000x"}, {"frequency"}),
     ]:
-        case = {"program": "sbatch", "options": options, "variables": variables}
-        lines = [json.dumps({**case, "plan": plan, "env": env}) for plan, env in PLANS]
-        said = run(tmp_path, UNDERSTOOD, "\n".join(lines).encode() + b"\n").decode().splitlines()
-        axes = [CHANGED[next(iter(plan))] if plan else "threads" for plan, _ in PLANS]
-        assert {a for a, text in zip(axes, said, strict=True) if text != "nil"} == bound
+        case = {"program": "sbatch", "options": options, "variables": variables, "plans": PLANS}
+        said = run(tmp_path, UNDERSTOOD, json.dumps(case).encode() + b"\n").decode().splitlines()
+        assert {a for a, text in zip(AXES, said, strict=True) if text != "nil"} == bound
 
 
 def test_a_site_may_say_it_of_a_variable_whatever_its_value(tmp_path: Path) -> None:
     settings = SlurmHookSettings(Path("/nowhere"), understood={"SLURM-CPU-FREQ-REQ": ()})
     for name, data in module_files(settings, None, {}).items():
         (tmp_path / name).write_bytes(data)
-    plan, env = next((plan, env) for plan, env in PLANS if "cpu-freq" in plan)
+    plan = next(plan for plan in PLANS if "cpu-freq" in plan["options"])
     case = {"program": "sbatch", "options": {}, "variables": {"SLURM_CPU_FREQ_REQ": "1900000"}}
-    line = json.dumps({**case, "plan": plan, "env": env})
+    line = json.dumps({**case, "plans": [plan]})
     assert run(tmp_path, UNDERSTOOD, line.encode() + b"\n").decode().split() == ["nil"]

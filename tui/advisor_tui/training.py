@@ -89,8 +89,10 @@ Where no energy is known it shows time against threads.
 
     def on_mount(self) -> None:
         """Begin with the list."""
-        self.query_one("#sweeps").border_title = "sweeps"
-        self.query_one("#sweeps").border_subtitle = "n new · enter log · x stop · r resume"
+        sweeps = self.query_one("#sweeps", LazyTable)
+        sweeps.border_title = "sweeps"
+        sweeps.border_subtitle = "n new · enter log · x stop · r resume"
+        sweeps.snug = True  # most often there are few: the room is the picture's
         self.query_one("#sweep-chart").border_title = "what it has measured"
         self.begin_at("#sweeps")
 

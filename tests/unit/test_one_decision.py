@@ -197,9 +197,12 @@ def points(store: Path) -> Iterator[tuple[str, str, Option]]:
 def test_all_that_say_what_a_pin_does_say_the_same(
     store: Path, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, reached, moved, elsewhere = tmp_path / "job.sh", 0, 0, 0
-    for application, workload, option in points(store):
+    reached, moved, elsewhere = 0, 0, 0
+    for number, (application, workload, option) in enumerate(points(store)):
         point = option.configuration
+        folder = tmp_path / str(number)  # of its own: in one of all, backups of scripts are many
+        folder.mkdir()
+        script = folder / "job.sh"
         pinned = wished({}, Wish("pin", point=point), application, workload)
         choices = text_of(pinned)
         monkeypatch.setenv("ADVISOR_APPLICATION", application)
@@ -240,7 +243,7 @@ def test_all_that_say_what_a_pin_does_say_the_same(
         moved += explained.baseline is not None and explained.baseline.node_type != point.node_type
 
         # the copied lines, in a script that asks for no node type, and the written script
-        copied = tmp_path / "copied.sh"
+        copied = folder / "copied.sh"
         body = script.read_text().split("\n")
         new = rewritten(body, explained.rewrite, scheduler, explained.environment)
         added = [line for line in new if line and line not in body]

@@ -40,10 +40,16 @@ def write(path: Path, choices: Mapping[str, Any]) -> Edit:
 
 def text_of(choices: Mapping[str, Any]) -> str:
     """Return the file's text."""
-    document = {"version": CHOICES_VERSION, **choices}
-    if isinstance(document.get("workloads"), Mapping):
-        document["workloads"] = {k: v for k, v in document["workloads"].items() if v}
+    document = {"version": CHOICES_VERSION, **without_empty(choices)}
     return json.dumps(document, indent=2) + "\n"
+
+
+def without_empty(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return choices without the workloads' entries that say nothing."""
+    workloads = choices.get("workloads")
+    if not isinstance(workloads, Mapping):
+        return {**choices}
+    return {**choices, "workloads": {name: entry for name, entry in workloads.items() if entry}}
 
 
 def entry_of(choices: dict[str, Any], application: str | None, workload: str | None) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.choices import entry_of, read, write
+from advisor.choices import entry_of, read, without_empty, write
 from advisor.cli.arguments import add_application
 from advisor.cli.output import print_json
 from advisor.cli.streams import complain
@@ -85,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.on:
             entry.pop("off", None)
         entry.update(entry_changes)
+        choices = without_empty(choices)
         write(path, choices)
     if args.json:
         print_json("choose", ChooseAnswer(str(path), choices))

@@ -110,7 +110,8 @@ def test_what_is_chosen_can_be_taken_back_whatever_the_store_knows(
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"workloads": {"gone/*": {"off": True}, "old/w": {"goal": "edp"}}}))
     assert advisor("on", "gone").code == 0
-    assert advisor("choose", "old", "--workload", "w", "--clear").code == 0
+    cleared = advisor("choose", "old", "--workload", "w", "--clear")
+    assert cleared.code == 0 and "old/w" not in cleared.out
     assert json.loads(file.read_text())["workloads"] == {}
 
 

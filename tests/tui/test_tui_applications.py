@@ -410,8 +410,8 @@ def test_where_there_is_room_the_options_under_the_cursor_are_drawn(
     monkeypatch.setattr(app, "IDLE_S", 0.01)
 
     async def story(at: Any) -> None:
-        await at.until(lambda: at.app.settled and "as written" in at.text)
-        assert "time (min) →" in at.text and "Node types, fastest first" in at.text
+        drawn = ("as written", "time (min) →", "Node types, fastest first")
+        await at.until(lambda: at.app.settled and all(words in at.text for words in drawn))
         height = at.app.screen.query_one("#applications").size.height
         assert height == 13, "as high as the title and the rows"
         await at.press("home", *["down"] * 8)

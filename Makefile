@@ -38,8 +38,7 @@ $(READY): pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 
 $(READY)-dev: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV) for tests ..."
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -e '.[dev]' -e ./lab
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || : # by all processors, where pip takes one
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -e ./lab
 	@touch $@ $(READY)
 
 demo: setup

@@ -188,7 +188,8 @@ def test_a_sweep_over_clocks_advises_the_next_job_as_it_is_written(gpu_site: Adv
     grid = gpu_site.folder / "clocks.csv"
     grid.write_text("\n".join(["gpu_freq_khz,time_s,energy_j", *rows]) + "\n")
     script = gpu_site.script("swept.sh", f"srun simapp --replay {grid}", *WHOLE)
-    where = ("--scheduler", "slurm", "--yes", "--budget", "7", "--estimate", "2s")
+    # Runs enough to confirm one beside others, where they scatter.
+    where = ("--scheduler", "slurm", "--yes", "--budget", "9", "--estimate", "3s")
     names = ("--application", "swept", "--workload", "default")
     swept = gpu_site.json("train", script, *where, *names)
     assert [r["gpu_freq_khz"] for r in swept["runs"][:3]] == [1_400_000, 800_000, 1_100_000]
@@ -208,7 +209,7 @@ def test_a_sweep_over_clocks_advises_the_next_job_as_it_is_written(gpu_site: Adv
 def limited(watts: int) -> tuple[float, float]:
     """A program that takes 230 W of itself: seconds and joules under a limit in W."""
     f = min(1.0, ((watts - 60) / 170) ** 0.5)
-    time_s = 2 * (0.15 / f + 0.85)
+    time_s = 3 * (0.15 / f + 0.85)
     return time_s, time_s * (100 + min(watts, 230))
 
 
@@ -223,10 +224,12 @@ def swept_over_limits(
     grid = site.folder / "limits.csv"
     grid.write_text("\n".join(["gpu_power_w,time_s,energy_j", *rows]) + "\n")
     script = site.script(f"{name}.sh", f"{how} --replay {grid}", *WHOLE, *directives)
-    where = ("--scheduler", "slurm", "--yes", "--budget", "7", "--estimate", "2s")
+    # Runs enough to confirm one beside others, where they scatter.
+    where = ("--scheduler", "slurm", "--yes", "--budget", "9", "--estimate", "3s")
     swept = site.json("train", script, *where, "--application", name, "--workload", "default")
     for run in swept["runs"]:
         assert run["energy_j"] == pytest.approx(limited(run["gpu_power_w"])[1], rel=0.1)
+    assert swept["recommended"], swept
     chosen = swept["recommended"]["gpu_power_w"]
     assert limited(chosen)[1] < 0.95 * limited(TOP)[1]
     site.settle()

@@ -29,24 +29,7 @@ from advisor.schedulers.slurm.accounting import (
 from advisor.schedulers.slurm.control import time_of
 
 NEEDED = ("JobID", "State", "ElapsedRaw", "NNodes", "NCPUS", "NodeList")
-USE = (
-    "JobID",
-    "JobName",
-    "User",
-    "Account",
-    "Partition",
-    "State",
-    "End",
-    "ElapsedRaw",
-    "NNodes",
-    "NCPUS",
-    "NTasks",
-    "NodeList",
-    "ConsumedEnergyRaw",
-    "ReqCPUFreqMax",
-    "AveCPUFreq",
-    "SubmitLine",
-)
+USE = (*dict.fromkeys((*JOB_USE[:-1], *STEP_USE)), JOB_USE[-1])
 """What tells of use. The submit line stands last: it may hold anything, separators too."""
 YEAR_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -P -S 2025-01-01 -E 2025-12-31T23:59:59 "

@@ -109,6 +109,8 @@ class Answer:
             )
             if measured is not None:
                 words = in_words(quantity, measured, interval, slack)
+                if o.failure and o.verdict != "worse":  # a limit that struck is judged
+                    words = f"not compared: {o.failure}"
             if quantity == "energy" and decision.energy_quality == "estimated":
                 words += " (an estimate was promised)"
             compared[str(quantity)] = Compared(interval, measured, words)

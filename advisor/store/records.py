@@ -307,6 +307,14 @@ class Outcome:
         return self.job_id, self.scheduler, self.cluster, self.submitted_at
 
     @property
+    def failure(self) -> str:
+        """How it failed, "" where it did not: what a failed job left unused is not saved."""
+        state = (self.state.split() or ["UNKNOWN"])[0]
+        if state != "COMPLETED":
+            return f"it ended as {state}"
+        return "a step of it failed" if (self.record.get("ran") or {}).get("step_failed") else ""
+
+    @property
     def decision(self) -> Decision:
         """What the outcome keeps of its decision: no alternatives, no rewrite.
 

@@ -61,7 +61,7 @@ def _outcome(outcome: Outcome | None, decision: Decision) -> str:
     if outcome.verdict == "left-alone":
         return "as you wrote it" if outcome.state == "COMPLETED" else outcome.state.lower()
     time, energy = decision.baseline_time_s, decision.baseline_energy_j
-    if not (outcome.time_s and time):
+    if outcome.failure or not (outcome.time_s and time):
         return VERDICTS.get(outcome.verdict, outcome.verdict)
     change = outcome.energy_j / energy - 1 if outcome.energy_j and energy else None
     return change_words(change, outcome.time_s / time - 1, brief=True)

@@ -192,6 +192,8 @@ def _job(d: Decision, outcome: Outcome | None, tariff: Tariff) -> RecentJob:
     if chosen is not None:
         change = difference_words(d.baseline, chosen.configuration)
     base_s, base_j = d.baseline_time_s, d.baseline_energy_j
+    if outcome is not None and outcome.failure:
+        base_s = base_j = None
     saved_j = base_j - energy_j if chosen and energy_j is not None and base_j else None
     return RecentJob(
         outcome.job_id if outcome else d.job_id,

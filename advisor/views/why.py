@@ -206,6 +206,7 @@ def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
     d, o = answer.decision, answer.outcome
     if d is None or d.chosen is None or not d.changed:
         return []
+    ended = o if o is not None and not o.failure else None
     pairs: list[tuple[str, list[tuple[str, float | None]]]] = [
         (
             quantity,
@@ -216,8 +217,8 @@ def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
             ],
         )
         for quantity, baseline_figure, promised_figure, measured_figure in (
-            ("energy", d.baseline_energy_j, d.chosen.energy_j, o.energy_j if o else None),
-            ("time", d.baseline_time_s, d.chosen.time_s, o.time_s if o else None),
+            ("energy", d.baseline_energy_j, d.chosen.energy_j, ended.energy_j if ended else None),
+            ("time", d.baseline_time_s, d.chosen.time_s, ended.time_s if ended else None),
         )
     ]
     drawn_groups = []
@@ -232,7 +233,9 @@ def drawn(answer: Answer) -> list[tuple[str, list[tuple[str, float, str]]]]:
 def _saved(answer: Answer, o: Outcome) -> str:
     """Say what the job saved against the prediction for it as it was written."""
     d = answer.decision
-    if d is None or not d.changed or o.energy_j is None or d.baseline_energy_j is None:
+    if o.failure or d is None or not d.changed:
+        return ""
+    if o.energy_j is None or d.baseline_energy_j is None:
         return ""
     saved_j = d.baseline_energy_j - o.energy_j
     words = answer.tariff.words(saved_j)

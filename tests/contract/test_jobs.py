@@ -34,6 +34,7 @@ def keep(
     days: float = 1,
     energy_j: float | None = 9_000.0,
     collected: bool = True,
+    **came_out: Any,
 ) -> None:
     """Store a decision for a job of a user, some days ago, and its outcome."""
     moment = (NOW - timedelta(days=days)).isoformat().replace("+00:00", "Z")
@@ -42,7 +43,11 @@ def keep(
     if not collected:
         return
     record = replace(
-        job(str(number), energy_j=energy_j), user=user, submitted_at=moment, ended_at=moment
+        job(str(number), energy_j=energy_j),
+        user=user,
+        submitted_at=moment,
+        ended_at=moment,
+        **came_out,
     )
     writer.save_outcome(
         make_outcome(
@@ -160,6 +165,22 @@ def test_a_note_has_jobs_energy_one_suggestion_and_one_command(advisor: Run) -> 
     assert (site["jobs"], site["whose"]) == (5, "")
     quiet = json.loads(advisor("note", "--since", "1s", "--json").out)
     assert quiet["command"] == "advisor jobs" and quiet["saved_kwh"] is None
+
+
+def test_what_a_failed_job_left_unused_is_not_saved(advisor: Run, store: Path) -> None:
+    before = json.loads(advisor("note", "--json").out)["saved_kwh"]
+    with Writer(store) as writer:
+        keep(writer, 17, DECISION, user=ME, days=0.1, energy_j=5_000.0, state="FAILED")
+        keep(writer, 18, DECISION, user=ME, days=0.2, energy_j=5_000.0, state="TIMEOUT")
+    assert json.loads(advisor("note", "--json").out)["saved_kwh"] == before
+    failed = [j for j in listed(advisor) if j["job"] in ("17", "18")]
+    assert len(failed) == 2
+    for one in failed:
+        assert (one["measured_pct"], one["measured_time_pct"]) == (None, None)
+        assert one["kwh"] == pytest.approx(5 / 3600)
+    told = advisor("why", "17").out
+    assert "not compared: it ended as FAILED" in told and "5000 J" in told
+    assert "less than promised" not in told and "saved" not in told
 
 
 @pytest.mark.usefixtures("store")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import json
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -19,14 +18,11 @@ from typing import Any
 
 import pytest
 
-from advisor import paths
-from advisor.cli import main
 from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from tests.examples import example_store
-from tests.forked import forked
 from tests.profiled import grid_profile, write_runs
 from tests.waiting import wait_for
 
@@ -88,11 +84,7 @@ class Layout:
     def user(
         self, *argv: str, code: str = VERB, groups: str = "--clear-groups"
     ) -> subprocess.CompletedProcess[str]:
-        """Run a verb as nobody, in nobody's home; code and groups have an interpreter of theirs."""
-        if code == VERB and groups == "--clear-groups":
-            return forked(
-                lambda: self.become_nobody(argv), self.environment("home"), self.root / "home"
-            )
+        """Run a verb as nobody, in nobody's home."""
         return subprocess.run(
             [*AS_NOBODY, groups, sys.executable, "-c", code, str(self.root), *argv],
             env=self.environment("home"),
@@ -102,14 +94,6 @@ class Layout:
             stdin=subprocess.DEVNULL,
             timeout=120,
         )
-
-    def become_nobody(self, argv: tuple[str, ...]) -> int:
-        """Do what setpriv does and then VERB, in a process that may not go back."""
-        os.setgroups([])
-        os.setgid(grp.getgrnam("nogroup").gr_gid)
-        os.setuid(pwd.getpwnam("nobody").pw_uid)
-        paths.SYSTEM = self.root
-        return main(list(argv))
 
     def good(self, *argv: str) -> str:
         done = self.user(*argv)

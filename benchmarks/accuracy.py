@@ -96,14 +96,20 @@ def drawn(count: int = 8) -> Iterator[tuple[str, list[Observation]]]:
         yield f"drawn-{k}", grid
 
 
+def last_axis(c: Configuration) -> int:
+    """Return a configuration's further axis (GPU clock or power limit), else its frequency."""
+    return c.extra[-1][1] if c.extra else c.freq_khz
+
+
 def scatter(runs: Sequence[Observation]) -> tuple[float, float]:
     """Return the total RMSE (%) of energy and time about a law for each number of cores.
 
-    Quadratic in the logarithm of the frequency, the highest apart, by least absolute deviations
-    from all cells: a fit with a third as many parameters as cells, which predicts nothing.
+    Quadratic in the logarithm of the frequency, or of the last further axis where there is none,
+    the highest apart, by least absolute deviations from all cells: a fit with a third as many
+    parameters as cells, which predicts nothing.
     """
     cores = np.array([(o.configuration.nodes, o.configuration.threads_per_node) for o in runs])
-    freq = np.array([o.configuration.freq_khz for o in runs], float)
+    freq = np.array([last_axis(o.configuration) for o in runs], float)
     terms = np.column_stack([np.vander(np.log(freq / freq.max()), 3), freq == freq.max()])
     errors = []
     for response in ([o.energy_j for o in runs], [o.time_s for o in runs]):

@@ -63,7 +63,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process per core is enough
 import numpy as np
 
 from advisor.core.axes import AxisWriting
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, largest_of
 from advisor.core.gpus import GpusAsked
 from advisor.core.inventory import Gpus, NodeType
 from advisor.core.observation import Observation
@@ -533,7 +533,7 @@ def _grids(
         c: GridCell(fmean(o.time_s for o in some), fmean(o.energy_j or 0.0 for o in some))
         for c, some in by_cell.items()
     }
-    base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz, c.extra))
+    base = largest_of(cells)
     cells = {c: v for c, v in cells.items() if c.ranks_per_node == base.ranks_per_node}
     if len(cells) > 1:
         yield Grid(f"{name}:{stem}", cells, base)

@@ -30,7 +30,7 @@ from programs import LAWS, Recorded, program
 from sweeps import Replay
 from sweeps import replay as replay_sweep
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, largest_of
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, Training
 from advisor.phases import pairing
@@ -350,7 +350,7 @@ class Shortened(Replay):
         super().__init__(grid)
         self._law, self._seed, self._borrowed = law, seed, borrowed
         self._iterations, self._begin_s = iterations, begin_s
-        self._base = max(self._cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
+        self._base = largest_of(self._cells)
         self.whole_s = self.spent_s = 0.0
         self.parts_s = {"first": 0.0, "confirm": 0.0, "begins": 0.0, "least": 0.0}
         """What a sweep spends whatever is decided: its complete runs, the begin of those that are

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from accuracy import drawn, measured, name_of
 
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, largest_of
 from advisor.core.inventory import NodeType
 from advisor.core.observation import Observation
 from advisor.core.policy import Policy, Training
@@ -90,7 +90,7 @@ def replay(
     """
     cells = sorted({o.configuration for o in grid})
     space = SearchSpace.of(cells[0].node_type, cells)
-    base = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.freq_khz))
+    base = largest_of(cells)
     node_type = NodeType(
         base.node_type,
         cores=base.threads_per_node,

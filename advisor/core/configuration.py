@@ -90,6 +90,18 @@ class Configuration:
         )
 
 
+def largest_of(cells: Iterable[Configuration]) -> Configuration:
+    """Return what jobs are compared with where nothing says what was asked for.
+
+    That is the one with most nodes, cores and ranks, the highest frequency and the most of each
+    further axis, which is what a job gets that states none.
+    """
+    return max(
+        cells,
+        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra),
+    )
+
+
 def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:
     """Return core counts per node worth trying: multiples of ``ranks``, at most 12, ascending.
 

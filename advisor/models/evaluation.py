@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from advisor.core.codec import JsonForm
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, largest_of
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation
 from advisor.core.option import Option
@@ -109,7 +109,7 @@ def evaluate(
 ) -> Evaluation:
     """Train on ``samples`` configurations out of a measured grid and judge what comes out.
 
-    The baseline (most nodes, most cores, highest frequency) is always among the trained. All
+    The baseline (:func:`~advisor.core.configuration.largest_of`) is always among the trained. All
     limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
     forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
     be, by default as many as a sweep makes; ``train_on`` are the configurations to train on instead
@@ -121,7 +121,7 @@ def evaluate(
     limit = error if forecast_error is None else forecast_error
     cells = sorted(truth)
     space = SearchSpace.of(cells[0].node_type, cells)
-    baseline = max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
+    baseline = largest_of(cells)
 
     def fit(
         trained: Collection[Configuration], confirming: Collection[Configuration] = ()

@@ -27,8 +27,8 @@ def failed_fast(runs: Sequence[Observation]) -> list[int]:
     """Return which runs of one workload took less than a fifth of what is possible.
 
     The time possible is the median of what the nearest configurations allow: theirs, or less by the
-    cores and frequency that a run has more than they (perfect scaling). Runs with a rate of their
-    own may differ in length and are not judged.
+    cores, frequency and further axes that a run has more than they (perfect scaling). Runs with a
+    rate of their own may differ in length and are not judged.
     """
     cells: dict[Configuration, list[float]] = {}
     for run in runs:
@@ -58,8 +58,17 @@ def _possible_times(cells: dict[Configuration, list[float]]) -> list[float]:
     """Return each configuration's possible time by its neighbours' median ones."""
     time = np.array([np.median(times) for times in cells.values()])
     clocked = all(c.freq_khz for c in cells)
+    further = len({tuple(name for name, _ in c.extra) for c in cells}) == 1  # all have the same
     axes = np.log(
-        [(c.cores, c.ranks_per_node, c.freq_khz if clocked else 1) for c in cells]
+        [
+            (
+                c.ranks_per_node,
+                c.cores,
+                c.freq_khz if clocked else 1,
+                *(value for _, value in c.extra if further),
+            )
+            for c in cells
+        ]
     ).astype(float)
     medians = []
     for i, point in enumerate(axes):
@@ -67,6 +76,6 @@ def _possible_times(cells: dict[Configuration, list[float]]) -> list[float]:
         apart[i] = np.inf
         near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
         # a neighbour's time may shrink by the ideal speed-up to here, but never counts as longer
-        less = np.minimum(0.0, (axes[near] - point)[:, [0, 2]].sum(axis=1))
+        less = np.minimum(0.0, (axes[near] - point)[:, 1:].sum(axis=1))
         medians.append(float(np.median(time[near] * np.exp(less))))
     return medians

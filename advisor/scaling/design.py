@@ -10,18 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, largest_of
 from advisor.models.design import uniform, within
 
 AT_LARGEST, AT_OTHERS = 12, 3
 """Runs at the largest size and at each other one."""
 _LOWEST = 2 / 11
 """Lowest thread count run, as a share of the highest (see :mod:`advisor.models.design`)."""
-
-
-def baseline_of(cells: Collection[Configuration]) -> Configuration:
-    """Return what jobs are compared with: most nodes, cores and ranks, highest frequency."""
-    return max(cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz))
 
 
 def sized_design(
@@ -37,7 +32,7 @@ def sized_design(
     compared with, None: the largest configuration.
     """
     largest = max(cells)
-    base = baseline or baseline_of(cells[largest])
+    base = baseline or largest_of(cells[largest])
     space = SearchSpace.of(base.node_type, cells[largest])
     chosen = {largest: within(uniform(space, most, base), space, sorted(set(cells[largest])))}
     used_cells = set(chosen[largest])

@@ -43,6 +43,17 @@ def test_contention_and_runs_with_rates_are_no_failure() -> None:
     assert failed_fast([short(rated[0]), *rated[1:]]) == []
 
 
+def test_a_gpu_with_all_its_power_did_not_fail() -> None:
+    """An A40 takes 4.4 times as long at a third of its power; five times is no failure either."""
+    slow = {100: 520.0, 105: 515.0, 110: 512.0, 115: 510.0, 120: 506.0, 300: 100.0}
+    limited = [
+        Observation(Configuration("a40", 1, 1, 8, 0, (("gpu_power_w", limit_w),)), time_s, 1e4)
+        for limit_w, time_s in slow.items()
+    ]
+    assert failed_fast(limited) == []
+    assert failed_fast([*limited[:-1], short(limited[-1], 10.0)]) == [5]
+
+
 def test_no_model_and_no_family_learns_from_it() -> None:
     good = runs(4, 8, 12, 16, 20, 24, 28)
     bad = [short(good[0]), *good[1:]]

@@ -38,6 +38,23 @@ def found() -> Evaluation:
     return evaluate(GRID)
 
 
+def test_jobs_are_compared_with_all_that_a_gpu_has() -> None:
+    """A job that states no limit has the highest, whatever order the file's rows have."""
+    limited = [
+        replace(
+            o,
+            configuration=replace(
+                o.configuration,
+                freq_khz=0,
+                extra=(("gpu_power_w", o.configuration.freq_khz // 10_000),),
+            ),
+        )
+        for o in GRID
+    ]
+    decision = evaluate(limited).decision
+    assert decision.baseline == Configuration("n", 1, 1, 44, 0, (("gpu_power_w", 220),))
+
+
 def test_errors_and_coverage_are_those_of_the_models_own_predictions(found: Evaluation) -> None:
     trained = set(uniform(SPACE))
     assert set(found.trained) == trained

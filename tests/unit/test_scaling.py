@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from advisor.core.configuration import Configuration
+from advisor.core.configuration import Configuration, largest_of
 from advisor.errors import InputError
 from advisor.scaling.base import SizedPlaces, SizedRuns
-from advisor.scaling.design import baseline_of, sized_design
+from advisor.scaling.design import sized_design
 from advisor.scaling.registry import TriedForecast, create, names, tried_forecast
 
 CELLS = [
@@ -53,7 +53,7 @@ def test_the_design_is_twelve_at_the_largest_and_three_of_them_at_each_other() -
     assert [len(design[n]) for n in (8.0, 4.0, 2.0)] == [12, 3, 3]
     for n in (2.0, 4.0):
         assert set(design[n]) <= set(design[8.0])
-        assert baseline_of(CELLS) in design[n]
+        assert largest_of(CELLS) in design[n]
 
 
 def test_a_square_law_is_found_and_its_interval_holds_the_truth(square: TriedForecast) -> None:
@@ -70,7 +70,7 @@ def test_errors_grow_with_distance_and_the_shared_one_cancels(square: TriedForec
     time, k = square.forecast.time, len(CELLS)
     near, far, farther = (time.shared[i * k] for i in range(3))
     assert near < far < farther
-    base = CELLS.index(baseline_of(CELLS))
+    base = CELLS.index(largest_of(CELLS))
     assert time.own[base] == pytest.approx(0, abs=1e-6)
     # Against the baseline an option is known much better than how long the size runs.
     assert np.median(time.own[2 * k :]) < farther

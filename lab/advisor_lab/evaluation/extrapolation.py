@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.core.codec import JsonForm, wire
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, largest_of
 from advisor.core.observation import Observation
 from advisor.core.option import Z90, Option, row_of
 from advisor.core.policy import Policy
@@ -20,7 +20,7 @@ from advisor.core.select import select
 from advisor.errors import InputError
 from advisor.models.fit import fit_options
 from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPlaces, SizedRuns
-from advisor.scaling.design import AT_LARGEST, AT_OTHERS, baseline_of, sized_design
+from advisor.scaling.design import AT_LARGEST, AT_OTHERS, sized_design
 from advisor.scaling.registry import AUTO, TriedForecast, create, tried_forecast
 
 FamilyFit = Literal["ok", "family-unfit"]
@@ -240,7 +240,7 @@ class _Advice:
 
     def at(self, value: float, truth: Mapping[Configuration, TimeEnergy]) -> SizedDecision:
         """Decide at a size whose measured cells are ``truth``."""
-        base = baseline_of(truth)
+        base = largest_of(truth)
         cells = [base, *sorted(self.confirmed - {base} & set(truth))]
         cells = [c for c in cells if c.nodes == base.nodes and c in truth]
         chosen = base
@@ -275,7 +275,7 @@ def _confirm(
             for o in fit_options(runs, space=space).options
             if o.configuration in cells
         ]
-        start = next(o for o in options if o.configuration == baseline_of(cells))
+        start = next(o for o in options if o.configuration == largest_of(cells))
         proposed = recommend(options, start, sure) if attempt < _CONFIRMATIONS else None
         if proposed is None:
             break
@@ -308,7 +308,7 @@ def _score(
 ) -> SizedScore:
     values = np.log(np.array(list(truth.values())))
     keep = np.exp(values[:, 0]) >= min_time
-    none = SizedDecision(baseline_of(truth), None, None, None)
+    none = SizedDecision(largest_of(truth), None, None, None)
     errors: dict[Measure, float | None] = {}
     coverage: dict[Measure, float | None] = {}
     widths: dict[Measure, float | None] = {}

@@ -75,6 +75,8 @@ SLOW = (
     "slurm/test_time_limits.py",
     "slurm/test_training.py",
     "slurm/test_estimated_node_type.py",
+    "contract/test_stores.py",
+    "contract/test_killed_at_random.py",
     "slurm/",
     "contract/test_packages.py",
     "contract/test_output.py",

@@ -51,7 +51,7 @@ KILLS = 3
 def server() -> Iterator[postgresql.Server]:
     if why := postgresql.why_none():
         pytest.skip(why)
-    with postgresql.server() as started:
+    with postgresql.server(durable=False) as started:
         yield started
 
 

@@ -56,7 +56,7 @@ Run = Callable[..., Any]
 def server() -> Iterator[postgresql.Server]:
     if why := postgresql.why_none():
         pytest.skip(why)
-    with postgresql.server() as started:
+    with postgresql.server(durable=False) as started:
         yield started
 
 

@@ -18,6 +18,8 @@ from advisor.plotting.threads import GraphPanel, RadarPanel, ThreadPanel
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":", "-", "--")
+_MOST_INSIDE = 8
+"""Entries of a legend that lies on a panel; of more, it lies below."""
 _MOST_BESIDE = 3
 """Panels of one row; with more in it none can be read on a page."""
 _BASELINE, _ADVISED, _FURTHER = "#c2410c", "#15803d", "#6b7280"
@@ -274,12 +276,18 @@ def _lines(axes: Any, panel: Lines) -> None:
     else:
         axes.set_ylim(0, 1.1 * panel.top)
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]
+    entries = len(axes.get_legend_handles_labels()[0])
+    # a long one would lie over the lines, and beyond the picture's edges
+    below = (
+        {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if entries > _MOST_INSIDE else {}
+    )
     axes.legend(
         fontsize=8,
         frameon=False,
         title_fontsize=8,
         title="filled: run" if any(line.runs for line in panel.lines) and not all(ran) else None,
-        ncols=2 if len(panel.lines) > len(COLOURS) else 1,
+        ncols=2 if below else 1,
+        **below,
     )
 
 

@@ -257,3 +257,18 @@ def test_no_change_has_no_minus() -> None:
         "+9.1 %",
         "−9.1 %",
     ]
+
+
+def test_a_long_legend_lies_below_its_panel(tmp_path: Path) -> None:
+    """Nine power limits and four named options lay over the lines and the next panel."""
+    many = tuple(Line(f"limit {watts} W", (1, 2), (3, 4), (2, 3), (4, 5)) for watts in range(9))
+    panel = Lines("cores per node", "time (s)", many)
+    for lines_shown, below in ((many, True), (many[:3], False)):
+        picture = tmp_path / "lines.svg"
+        save(Panels("two", (replace(panel, lines=lines_shown),) * 2), picture)
+        heights = {
+            text: float(y)
+            for y, text in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]*)<', picture.read_text())
+        }
+        last = f"limit {len(lines_shown) - 1} W"
+        assert (heights[last] > heights["cores per node"]) == below

@@ -170,8 +170,8 @@ class FamilyModels:
         for w, run in runs:
             if run.source != "job":
                 c = run.configuration
-                place = c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, run.time_s
-                longest[w] = max(longest.get(w, ()), place)
+                axes = c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra
+                longest[w] = max(longest.get(w, ()), (*axes, run.time_s))
         order = sorted(longest, key=lambda w: longest[w][-1], reverse=True)
         rank = {"own": 2, "account": 1, "all": 0}
         for w in order:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.core import student
+from advisor.core.axes import Extra, extra_words
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
 from advisor.core.parameters import parameters_of
+from advisor.core.units import format_count
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
 from advisor.models.failed_fast import without_failed_fast
@@ -34,12 +36,18 @@ class SizedFamily:
     runs: tuple[tuple[Mapping[str, float], Observation], ...]
     left_out: tuple[str, ...] = ()
     """Which runs are not among them, and why."""
+    further: Extra = ()
+    """The highest value of each further axis, which all of its runs had that state one."""
 
     def values(self, axis: str) -> list[float]:
         """Return the measured values of a parameter, or of ``nodes``, ascending."""
         if axis == NODES:
             return sorted({float(o.configuration.nodes) for _, o in self.runs})
         return sorted({size[axis] for size, _ in self.runs})
+
+    def has_all(self, c: Configuration) -> bool:
+        """Tell whether a configuration has the most of each further axis; no law knows less."""
+        return c.extra in ((), self.further)
 
     def only(self, parameters: Sequence[str]) -> SizedFamily:
         """Return the family with some of its parameters."""
@@ -85,19 +93,34 @@ def families(
 
 
 def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
-    """Return a family without the runs that no model learns from, of each size for itself."""
+    """Return a family without the runs that no model learns from, of each size for itself.
+
+    Sizes are compared where all runs have the same further axes: the most of each, as jobs have
+    that state none.
+    """
+    highest: dict[str, int] = {}
+    for _, run in members:
+        for axis, value in run.configuration.extra:
+            highest[axis] = max(value, highest.get(axis, value))
+    family = SizedFamily(name, (), (), (), tuple(sorted(highest.items())))
+    slower_count = sum(not family.has_all(run.configuration) for _, run in members)
+    members = [m for m in members if family.has_all(m[1].configuration)]
     parameters = tuple(p for p in members[0][0] if all(p in s for s, _ in members))
     sizes: dict[tuple[float, ...], list[int]] = {}
     for i, (size, _) in enumerate(members):
         sizes.setdefault(tuple(size[p] for p in parameters), []).append(i)
     left_out: list[str] = []
+    if slower_count:
+        left_out.append(
+            f"{format_count(slower_count, 'run')} with less than {extra_words(family.further)} "
+            "left out: sizes are compared where nothing else differs"
+        )
     used: set[int] = set()
     for rows in sizes.values():
         runs = without_refuted([members[i][1] for i in rows], left_out)
         used |= {id(run) for run in without_failed_fast(runs, left_out)}
-    return SizedFamily(
-        name, parameters, tuple(m for m in members if id(m[1]) in used), tuple(left_out)
-    )
+    runs_used = tuple(m for m in members if id(m[1]) in used)
+    return replace(family, parameters=parameters, runs=runs_used, left_out=tuple(left_out))
 
 
 def predict_size(

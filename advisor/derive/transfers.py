@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from advisor.core.axes import AXES
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.option import Option, pack_options
@@ -161,6 +162,9 @@ def _options(base: StoredModel, ranking: StoredRanking, inventory: Inventory) ->
         unknown_type = base.node_type if base_type is None else ranking.estimate.node_type
         raise TransferError(f"{unknown_type} is not in the inventory")
     error = float(base.stats.get("error", 0.05))
+    if base.further_axes:
+        measured_over = " and ".join(AXES[name].words for name in base.further_axes)
+        raise TransferError(f"it was measured over {measured_over}: rankings are of processors")
     return transfer(base.written_options(), base_type, target_type, ranking.estimate, error=error)
 
 

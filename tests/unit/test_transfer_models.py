@@ -474,3 +474,17 @@ def test_a_promise_is_held_against_the_estimate_that_made_it(estimated: Writer) 
     assert not unmetered(decision) and unmetered(replace(decision, reasons=()))
     fitted(estimated, "skl", options=grid("skl", 40))
     assert judged_model(decision, job, estimated) is None
+
+
+def test_what_was_measured_over_a_gpus_clock_is_not_carried(store: Writer) -> None:
+    """Its time follows a GPU, and node types are ranked by what their processors do."""
+    clocked = [
+        replace(o, configuration=replace(o.configuration, extra=(("gpu_freq_khz", clock_khz),)))
+        for o in grid()
+        for clock_khz in (900_000, 1_400_000)
+    ]
+    fitted(store, options=clocked)
+    ranked(store)
+    assert there(store) == []
+    ((_, why),) = unadvised(store)
+    assert why == "it was measured over GPU clock: rankings are of processors"

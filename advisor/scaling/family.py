@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from advisor.models.failed_fast import without_failed_fast
 from advisor.models.space import wanted
 from advisor.scaling.base import FEWEST_SIZES, NODES, SizedPlaces, SizedRuns
 from advisor.scaling.registry import AUTO, TriedForecast, too_few, tried_forecast
+
+_Size = TypeVar("_Size")
 
 _CHANCE = 0.01
 """A parameter that so large an effect would have by chance this often has none."""
@@ -92,35 +95,35 @@ def families(
     return {name: _family(name, members) for name, members in by_family.items()}
 
 
-def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
-    """Return a family without the runs that no model learns from, of each size for itself.
+def at_highest_axes(
+    members: Sequence[tuple[_Size, Observation]],
+) -> tuple[list[tuple[_Size, Observation]], Extra, list[str]]:
+    """Return the runs at the highest further axes, these, and a note if others are left out.
 
-    Sizes are compared where all runs have the same further axes: the most of each, as jobs have
-    that state none.
+    Sizes are compared where nothing else differs; jobs that state no GPU clock have the highest.
     """
-    highest: dict[str, int] = {}
-    for _, run in members:
-        for axis, value in run.configuration.extra:
-            highest[axis] = max(value, highest.get(axis, value))
-    family = SizedFamily(name, (), (), (), tuple(sorted(highest.items())))
-    slower_count = sum(not family.has_all(run.configuration) for _, run in members)
-    members = [m for m in members if family.has_all(m[1].configuration)]
+    further = max((run.configuration.extra for _, run in members), default=())
+    kept = [m for m in members if m[1].configuration.extra in ((), further)]
+    if len(kept) == len(members):
+        return kept, further, []
+    below = format_count(len(members) - len(kept), "run")
+    note = f"{below} with less than {extra_words(further)} left out: nothing but sizes may differ"
+    return kept, further, [note]
+
+
+def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:
+    """Return a family without the runs that no model learns from, of each size for itself."""
+    members, further, left_out = at_highest_axes(members)
     parameters = tuple(p for p in members[0][0] if all(p in s for s, _ in members))
     sizes: dict[tuple[float, ...], list[int]] = {}
     for i, (size, _) in enumerate(members):
         sizes.setdefault(tuple(size[p] for p in parameters), []).append(i)
-    left_out: list[str] = []
-    if slower_count:
-        left_out.append(
-            f"{format_count(slower_count, 'run')} with less than {extra_words(family.further)} "
-            "left out: sizes are compared where nothing else differs"
-        )
     used: set[int] = set()
     for rows in sizes.values():
         runs = without_refuted([members[i][1] for i in rows], left_out)
         used |= {id(run) for run in without_failed_fast(runs, left_out)}
     runs_used = tuple(m for m in members if id(m[1]) in used)
-    return replace(family, parameters=parameters, runs=runs_used, left_out=tuple(left_out))
+    return SizedFamily(name, parameters, runs_used, tuple(left_out), further)
 
 
 def predict_size(

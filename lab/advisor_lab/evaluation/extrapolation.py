@@ -21,6 +21,7 @@ from advisor.errors import InputError
 from advisor.models.fit import fit_options
 from advisor.scaling.base import NODES, ScaledResponse, ScalingForecast, SizedPlaces, SizedRuns
 from advisor.scaling.design import AT_LARGEST, AT_OTHERS, sized_design
+from advisor.scaling.family import at_highest_axes
 from advisor.scaling.registry import AUTO, TriedForecast, create, tried_forecast
 
 FamilyFit = Literal["ok", "family-unfit"]
@@ -111,7 +112,7 @@ def extrapolate(
         raise InputError(
             f"--samples {samples} cannot be shared among sizes", hint=f"give {choices}"
         )
-    runs = [(_value(o, parameter), o) for o in grid]
+    runs, _, notes = at_highest_axes([(_value(o, parameter), o) for o in grid])
     trained = _trained(runs, parameter, train_to, SAMPLES[samples])
     beyond = [(v, o) for v, o in runs if v > train_to]
     if not beyond:
@@ -153,7 +154,7 @@ def extrapolate(
         UNFIT if tried.unfit else OK,
         tuple(scores),
         tried.forecast.terms,
-        tried.notes,
+        (*notes, *tried.notes),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.scaling.family import families, predict_size
 from advisor.store.writer import Writer
+from advisor_lab.evaluation.extrapolation import extrapolate
 
 CLOCKS_KHZ = 600_000, 900_000, 1_200_000, 1_400_000
 
@@ -36,6 +38,24 @@ def test_a_size_is_predicted_at_the_highest_clock() -> None:
     assert "9 runs with less than GPU clock 1.4 GHz" in family.left_out[0]
     found = predict_size(family, {"n": 8e6})
     assert math.exp(found.tried.forecast.time.mean[0]) == pytest.approx(80, rel=0.03)
+
+
+def test_an_evaluation_over_sizes_compares_them_at_the_highest_clock() -> None:
+    grid = [
+        replace(
+            run,
+            configuration=replace(run.configuration, threads_per_node=threads),
+            time_s=run.time_s * (0.5 + 4 / threads),
+            extra={"n": n},
+        )
+        for n in (1e6, 2e6, 4e6, 8e6, 16e6)
+        for threads in (2, 4, 6, 8)
+        for run in runs(n)
+    ]
+    found = extrapolate(grid, "n", 4e6)
+    assert "60 runs with less than GPU clock 1.4 GHz" in found.notes[0]
+    assert [score.cells for score in found.scores] == [4, 4]
+    assert (found.scores[0].median_error_pct["time"] or math.inf) < 5  # of all clocks 17 %
 
 
 def test_runs_that_state_no_clock_had_the_highest() -> None:

@@ -318,6 +318,26 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["singularity", "exec", "--nv", "-B", "/a:/b", "i.sif", "app", "x"], "app", "app x"),
         (["singularity", "exec", "i.sif", "python3", "-u", "a.py"], "./a.py", "a.py"),
         (["singularity", "exec", "i.sif", "python3", "-m", "a"], "python3", "python3 -m a"),
+        (["singularity", "-q", "-s", "exec", "i.sif", "app"], "app", "app"),
+        (["singularity", "exec", "--bind=/a", "--nv=x", "-B/a", "i.sif", "app"], "app", "app"),
+        *(
+            (["singularity", *words, "i.sif", "app"], "singularity", "singularity " + shown)
+            for words, shown in (
+                (["run"], "run i.sif app"),
+                (["-q"], "-q i.sif app"),
+                (["exec", "-"], "exec - i.sif app"),
+                (["exec", "--other"], "exec --other i.sif app"),
+                (["exec", "--other=x"], "exec --other=x i.sif app"),
+                (["exec", "-q--nv=x"], "exec -q--nv=x i.sif app"),
+                (["exec", "--nv", "-"], "exec --nv - i.sif app"),
+            )
+        ),
+        (["singularity", "exec", "i.sif"], "singularity", "singularity exec i.sif"),
+        (["singularity", "exec", "i.sif", "-x"], "singularity", "singularity exec i.sif -x"),
+        (["singularity", "exec", "i.sif", ""], "singularity", "singularity exec i.sif"),
+        (["stdbuf", "-oL", "-e", "0", "--input=0", "./app", "-i"], "./app", "app -i"),
+        (["stdbuf", "-xL", "./app"], "stdbuf", "stdbuf -xL ./app"),
+        (["python", "-u -v", "x.py"], "python", "python -u -v x.py"),
         (["julia", "--project", "-t", "8", "a.jl"], "julia", "julia --project -t 8 a.jl"),
         (["cpython", "x.py"], "cpython", "cpython x.py"),
         (["bash", "x.sh"], "bash", "bash x.sh"),

@@ -315,6 +315,8 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["app", "  x", "a$b;", "  "], "app", "app x a_b_"),
         (["python3.11", "x.py"], "./x.py", "x.py"),
         (["pythonx", "x.py"], "pythonx", "pythonx x.py"),
+        (["python3x", "x.py"], "python3x", "python3x x.py"),
+        (["cpython3", "x.py"], "cpython3", "cpython3 x.py"),
         (["singularity", "exec", "--nv", "-B", "/a:/b", "i.sif", "app", "x"], "app", "app x"),
         (["singularity", "exec", "i.sif", "python3", "-u", "a.py"], "./a.py", "a.py"),
         (["singularity", "exec", "i.sif", "python3", "-m", "a"], "python3", "python3 -m a"),

@@ -6,6 +6,7 @@ These are as Slurm 22.05 gives them; ``tests/slurm/test_node_cap.py`` has a whol
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Node:
     """A node with two clocks of its cores, of which the second has no policy of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.program = folder, PROGRAM
         for name in ("cpu/cpufreq", "cpu/cpu0", "run", "commands"):
             (folder / name).mkdir(parents=True)
         for name in ("cpufreq/policy0", "cpu1/cpufreq"):
@@ -93,7 +94,11 @@ class Node:
             "POSED": str(self.folder),
             **variables,
         }
-        words = [str(self.folder), str(PROGRAM), " ".join(f"{CPUS}/{name}" for name in read_only)]
+        words = [
+            str(self.folder),
+            str(self.program),
+            " ".join(f"{CPUS}/{name}" for name in read_only),
+        ]
         command = ["unshare", "-m", "sh", "-c", ENTER, "sh", *words]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -178,11 +183,12 @@ def test_a_cap_is_kept_above_the_lowest_clock(node: Node, stamp: str, caps: list
     assert node.clocks == caps
 
 
-def test_the_highest_cap_of_all_is_one(node: Node) -> None:
-    node.job('advisor:{"cap":10000000}')
+@pytest.mark.parametrize(("cap", "then"), [(10_000_000, 10_000_000), (10_000_001, 20_000_000)])
+def test_the_highest_cap_of_all_is_one(node: Node, cap: int, then: int) -> None:
+    node.job(f'advisor:{{"cap":{cap}}}')
     node.clock("cpufreq/policy0", 20_000_000)
     assert node.run("prolog") == []
-    assert node.clocks == [10_000_000, HIGHEST]
+    assert node.clocks == [then, HIGHEST]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +233,15 @@ def test_a_clock_that_cannot_be_read_is_left_alone(node: Node, missing: str) -> 
     assert node.states == {"7": f"{SECOND} {HIGHEST}\n"}
 
 
+@pytest.mark.parametrize(("highest", "lowest"), [("2400000 kHz", LOWEST), (HIGHEST, "1200000 kHz")])
+def test_a_clock_that_is_no_number_is_left_alone(
+    node: Node, highest: object, lowest: object
+) -> None:
+    node.clock("cpufreq/policy0", highest, lowest)
+    assert node.run("prolog") == []
+    assert node.states == {"7": f"{SECOND} {HIGHEST}\n"}
+
+
 def test_a_node_without_clocks_says_so(node: Node) -> None:
     for name in ("cpufreq/policy0", "cpu1/cpufreq"):
         (node.folder / "cpu" / name / "scaling_max_freq").write_text("<unsupported>\n")
@@ -259,7 +274,10 @@ def test_nothing_is_capped_where_there_is_no_folder_for_it(node: Node, name: str
 def test_the_next_job_lifts_what_was_left_and_only_clocks(node: Node) -> None:
     (node.folder / "cpu/other").write_text("kept\n")
     node.clock("cpufreq/policy0", CAP)
-    node.keep("6", f"{FIRST} {HIGHEST}\n{CPUS}/other 5\n{SECOND} x\n/run/x/scaling_max_freq 5\n")
+    node.keep(
+        "6",
+        f"{FIRST} {HIGHEST}\n{CPUS}/other 5\n{SECOND} x\n{SECOND} 5 6\n/run/x/scaling_max_freq 5\n",
+    )
     node.keep(".5", f"{SECOND} 5\n")
     node.job("")
     assert node.run("prolog") == []
@@ -419,6 +437,18 @@ def test_what_a_driver_says_at_the_end_is_logged(gpu_node: GpuNode) -> None:
     (line,) = gpu_node.run("epilog")
     assert line.startswith("job 7: runs without its GPU limits: nvmlInit"), line
     assert gpu_node.told == []
+
+
+def test_what_is_no_number_of_a_device_is_not_told(node: Node) -> None:
+    node.program = node.folder / PROGRAM.name
+    shutil.copy(PROGRAM, node.program)
+    other = node.folder / "advisor-node-gpus"
+    other.write_text('#!/bin/sh\n[ "$1" = set ] && touch "$2/$3" || echo "1/150/900/0.0 more"\n')
+    other.chmod(0o755)
+    node.job(LIMITED)
+    node.run("prolog", SLURM_JOB_GPUS="1")
+    node.run("epilog", SLURM_JOB_GPUS="1")
+    assert (node.folder / "run/advisor-gpus/n1/7").exists() and not (node.folder / "told").exists()
 
 
 @needs_compiler

@@ -158,7 +158,8 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
     if use.nodes is not None and use.nodes != nodes:
         raise UnclearError(f"{use.launcher} uses {use.nodes} of the job's {nodes} nodes")
     if ranks is not None and use.ranks_per_node and ranks != use.ranks_per_node * nodes:
-        raise UnclearError(f"{use.launcher} does not start {use.ranks_per_node} ranks on each node")
+        each = format_count(use.ranks_per_node, "rank")
+        raise UnclearError(f"{use.launcher} does not start {each} on each node")
     placed = use.launcher == "srun" or (use.launcher == "aprun" and use.ranks_per_node)
     if ranks is not None and not placed and nodes > 1:
         # mpirun fills the tasks of a node before it goes on to the next node

@@ -320,6 +320,7 @@ def test_a_program_has_the_key_that_the_plan_has(home: Path, commands: list[list
         (["singularity", "exec", "--nv", "-B", "/a:/b", "i.sif", "app", "x"], "app", "app x"),
         (["singularity", "exec", "i.sif", "python3", "-u", "a.py"], "./a.py", "a.py"),
         (["singularity", "exec", "i.sif", "python3", "-m", "a"], "python3", "python3 -m a"),
+        (["singularity", "-q", "exec", "i.sif", "app"], "app", "app"),
         (["singularity", "-q", "-s", "exec", "i.sif", "app"], "app", "app"),
         (["singularity", "exec", "--bind=/a", "--nv=x", "-B/a", "i.sif", "app"], "app", "app"),
         *(

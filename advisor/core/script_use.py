@@ -350,9 +350,10 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
         cpu_freq = value if axis == "frequency" else cpu_freq
     wrapped = " ".join(main.wrappers)
-    # Open MPI's -c is another name of its -n.
-    names = _RANKS if main.launcher == "srun" else (*_RANKS, "-c")
-    ranks, ranks_of_job, unclear = _stated_number(main, names, TASKS)
+    ranks, ranks_of_job, unclear = _stated_number(main, _RANKS, TASKS)
+    if main.launcher != "srun" and ranks is None and not (ranks_of_job or unclear):
+        # Open MPI's -c is another name of its -n.
+        ranks, ranks_of_job, unclear = _stated_number(main, ("-c",), TASKS)
     # Of all launchers only srun's -N is a number of nodes.
     of_nodes = main.launcher == "srun"
     nodes, nodes_of_job, unclear_nodes = _stated_number(main, _NODES if of_nodes else (), NODES)

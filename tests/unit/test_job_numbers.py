@@ -100,6 +100,8 @@ NODES = "NNODES=`wc -l < $PBS_NODEFILE`\nNRANKS=4\n"
         ("N=${N:-4}\nmpirun -np $((N)) ./a", 1, 56, None),
         ("read N < x\nmpirun -np $((N*2)) ./a", 1, 56, None),
         ("mpirun -np '$((4))' ./a", 1, 56, None),
+        ("mpirun -c 4 ./a", 1, 56, 4),
+        ("mpirun -np 4 -c 7 ./a", 1, 56, 4),
     ],
 )
 def test_ranks_of_a_node_by_the_launchers_line(
